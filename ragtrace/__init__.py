@@ -1,0 +1,63 @@
+"""Faithfulness verdicts for RAG answers, written into the OpenTelemetry trace you already look at.
+
+Names are loaded when first used (PEP 562): ``import ragtrace`` brings in neither openai, grpc nor httpx.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ragtrace.capture import (
+        ContentPolicy,
+        generation,
+        instrument,
+        rag,
+        retrieval,
+        uninstrument,
+    )
+    from ragtrace.errors import RagtraceError
+    from ragtrace.evaluation import evaluate
+    from ragtrace.model import Chunk, Evaluation, RagRecord
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Chunk": "ragtrace.model",
+    "ContentPolicy": "ragtrace.capture",
+    "Evaluation": "ragtrace.model",
+    "RagRecord": "ragtrace.model",
+    "RagtraceError": "ragtrace.errors",
+    "evaluate": "ragtrace.evaluation",
+    "generation": "ragtrace.capture",
+    "instrument": "ragtrace.capture",
+    "rag": "ragtrace.capture",
+    "retrieval": "ragtrace.capture",
+    "uninstrument": "ragtrace.capture",
+}
+
+__all__ = [
+    "Chunk",
+    "ContentPolicy",
+    "Evaluation",
+    "RagRecord",
+    "RagtraceError",
+    "__version__",
+    "evaluate",
+    "generation",
+    "instrument",
+    "rag",
+    "retrieval",
+    "uninstrument",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'ragtrace' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,121 @@
+"""The errors ragtrace raises.
+
+RagtraceError
+├── ConfigError            a setting is wrong: names the key, where it stands and what to do
+├── InputError             a file, record or argument that ragtrace was given cannot be read
+├── CodecError             bytes that are not the OTLP they claim to be
+├── JudgeError             a judge could not answer; ``error_type`` is what stands in ``error.type``
+│   ├── JudgeUnavailable   not reachable, or a 5xx / 429 that outlived its retries; may work later
+│   ├── JudgeTimeout       no answer in time; may work later
+│   ├── JudgeRefused       401, 402, 403, 404, quota: will not work until a person acts
+│   └── JudgeNonsense      it answered, but not what was asked for
+│       └── JudgeCutOff    its reply ended at the token limit (``finish_reason=length``): ask for less at once
+├── ReadError              a trace back end could not be read
+└── SendError              a sink did not take the spans
+    ├── SendRetryable      it may take them later; ``retry_after_s`` if it said when
+    └── SendRejected       it never will
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ragtrace.model import Usage
+
+__all__ = [
+    "CodecError",
+    "ConfigError",
+    "InputError",
+    "JudgeCutOff",
+    "JudgeError",
+    "JudgeNonsense",
+    "JudgeRefused",
+    "JudgeTimeout",
+    "JudgeUnavailable",
+    "RagtraceError",
+    "ReadError",
+    "SendError",
+    "SendRejected",
+    "SendRetryable",
+]
+
+
+class RagtraceError(Exception):
+    """Whatever ragtrace raises on purpose."""
+
+
+class ConfigError(RagtraceError):
+    """A setting is wrong."""
+
+
+class InputError(RagtraceError):
+    """Something ragtrace was given cannot be read."""
+
+
+class CodecError(RagtraceError):
+    """The bytes are not the OTLP they claim to be."""
+
+
+class JudgeError(RagtraceError):
+    """A judge could not answer."""
+
+    error_type: ClassVar[str] = "judge_error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, usage: Usage | None = None) -> None:
+        super().__init__(message)
+        self.usage = usage or Usage(calls=1)
+        """What the failed request cost."""
+
+
+class JudgeUnavailable(JudgeError):
+    """The judge is not reachable, or answers 429 or 5xx beyond its retries."""
+
+    error_type = "judge_unavailable"
+    retryable = True
+
+
+class JudgeTimeout(JudgeError):
+    """The judge gave no answer in time."""
+
+    error_type = "judge_timeout"
+    retryable = True
+
+
+class JudgeRefused(JudgeError):
+    """The judge turned the request down for good: key, quota, model or permission."""
+
+    error_type = "judge_refused"
+
+
+class JudgeNonsense(JudgeError):
+    """The judge answered, but not in the form it was asked for."""
+
+    error_type = "judge_nonsense"
+
+
+class JudgeCutOff(JudgeNonsense):
+    """The reply ended at the token limit: ask for less at once."""
+
+    error_type = "judge_cut_off"
+
+
+class ReadError(RagtraceError):
+    """A trace back end could not be read."""
+
+
+class SendError(RagtraceError):
+    """A sink did not take the spans."""
+
+
+class SendRetryable(SendError):
+    """The sink may take the spans later."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        """Seconds the sink asked us to wait, if it said so."""
+
+
+class SendRejected(SendError):
+    """The sink will never take these spans."""

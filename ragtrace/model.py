@@ -1,0 +1,368 @@
+"""The values of ragtrace: what is judged, and what comes out.
+
+All are frozen. ``None`` means absent. A failure is a [`MetricFailure`][ragtrace.model.MetricFailure] and a
+metric that has nothing to judge is a skipped [`MetricResult`][ragtrace.model.MetricResult]: neither ever
+has a score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias, Union
+
+__all__ = [
+    "AttributeValue",
+    "Chunk",
+    "Claim",
+    "Direction",
+    "Evaluation",
+    "Gap",
+    "JudgeIdentity",
+    "Label",
+    "MetricFailure",
+    "MetricOutcome",
+    "MetricResult",
+    "Part",
+    "Provenance",
+    "RagRecord",
+    "SkipReason",
+    "Target",
+    "TargetKind",
+    "Usage",
+    "Verdict",
+    "VerdictCounts",
+    "VerdictLabel",
+]
+
+AttributeValue: TypeAlias = Union[
+    None, str, bool, int, float, bytes, tuple["AttributeValue", ...], Mapping[str, "AttributeValue"]
+]
+"""A decoded OTLP ``AnyValue``: arrays are tuples, kvlists are mappings."""
+
+
+class Part(StrEnum):
+    """A part of a RAG call."""
+
+    QUESTION = "question"
+    CONTEXT = "context"
+    ANSWER = "answer"
+    REFERENCE = "reference"
+
+
+class SkipReason(StrEnum):
+    """Why there was nothing to judge: ``ragtrace.eval.skip_reason``."""
+
+    NO_CONTENT = "no_content"
+    """The instrumentation did not record the text (capture is off by default in many)."""
+    NO_RETRIEVAL = "no_retrieval"
+    """No span of the trace holds retrieved chunks."""
+    REDACTED = "redacted"
+    """The text was replaced by a redaction mark."""
+    TRUNCATED = "truncated"
+    """The text was cut on its way: a verdict about the rest would be invented."""
+    INCOMPLETE = "incomplete"
+    """Attributes or spans were dropped before they reached ragtrace."""
+    FAILED_CALL = "failed_call"
+    """The RAG call ended in an error and has no answer."""
+    REFUSAL = "refusal"
+    """The answer declines to answer."""
+    NO_CLAIMS = "no_claims"
+    """The answer states nothing that can be checked."""
+    ALL_UNJUDGED = "all_unjudged"
+    """The judge decided none of the claims."""
+    NO_REFERENCE = "no_reference"
+    """The metric needs a reference answer and there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A retrieved chunk, as the generator was given it."""
+
+    id: str
+    """The producer's id; else ``sha256(text)[:16]``."""
+    text: str | None
+    """``None`` where the producer recorded ids only."""
+    rank: int = 0
+    """Position in the retrieved list, from 0."""
+    score: float | None = None
+    """The retriever's own number."""
+    score_kind: str = "similarity"
+    """``similarity`` (higher is nearer) or ``distance`` (lower is nearer)."""
+    metadata: Mapping[str, AttributeValue] = field(default_factory=dict)
+    truncated: bool = False
+    span_id: str | None = None
+    """The span it was read from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where a part of a record was read from, and why there."""
+
+    part: Part
+    span_id: str
+    span_name: str
+    attribute: str
+    """The attribute key, or its prefix with ``*`` where a list was flattened."""
+    convention: str
+    """``ragtrace``, ``otel-genai`` or ``openinference``."""
+    why: str
+    """One sentence for people: the rule that chose this span and attribute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A part of a record that is missing or damaged, with the reason."""
+
+    part: Part
+    reason: SkipReason
+    detail: str
+    """One sentence for people: what was seen, where, and what to do about it."""
+
+
+class TargetKind(StrEnum):
+    """What kind of span a carrier points at: ``ragtrace.target.kind``."""
+
+    ANSWER = "answer"
+    RETRIEVAL = "retrieval"
+    TRACE = "trace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The span an evaluation is about: all that its carrier needs to know of it."""
+
+    trace_id: str
+    """32 lower-case hex digits."""
+    span_id: str
+    """16 lower-case hex digits."""
+    start_ns: int
+    """Unix time in nanoseconds."""
+    end_ns: int
+    kind: TargetKind = TargetKind.ANSWER
+    name: str = ""
+    root_name: str = ""
+    trace_flags: int = 0
+    trace_state: str = ""
+    resource: Mapping[str, AttributeValue] = field(default_factory=dict)
+    """The application's own resource: the carrier copies it, so that a search by service finds it."""
+    resource_schema_url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RagRecord:
+    """One RAG call: a question, the chunks retrieved for it and the answer made of them."""
+
+    id: str
+    """Unique among the records of a run; ``trace_id:span_id`` for records from traces."""
+    question: str | None
+    chunks: tuple[Chunk, ...]
+    answer: str | None
+    reference: str | None = None
+    """A reference ("ground truth") answer."""
+    reference_chunk_ids: tuple[str, ...] = ()
+    target: Target | None = None
+    """Absent for records that do not come from a trace."""
+    session_id: str | None = None
+    conversation_id: str | None = None
+    response_id: str | None = None
+    model: str | None = None
+    prompt_version: str | None = None
+    retrieval_query: str | None = None
+    """The query the retriever was given, where it differs from the question."""
+    provenance: tuple[Provenance, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+    def gap(self, *parts: Part) -> Gap | None:
+        """Return the first gap in one of the parts, or ``None``."""
+        return next((gap for gap in self.gaps if gap.part in parts), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A statement of the answer that can be checked."""
+
+    index: int
+    """From 0, in the order of the answer."""
+    text: str
+    start: int | None = None
+    """Offset in characters of the sentences it was drawn from, in the answer."""
+    end: int | None = None
+    kind: str = "factual"
+
+
+class VerdictLabel(StrEnum):
+    """What the context says about a claim."""
+
+    SUPPORTED = "supported"
+    CONTRADICTED = "contradicted"
+    UNSUPPORTED = "unsupported"
+    """The context does not mention it."""
+    UNJUDGED = "unjudged"
+    """The judge gave no usable verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A claim, what was decided about it, and evidence that was checked by string search."""
+
+    claim: Claim
+    label: VerdictLabel
+    reason: str | None = None
+    chunk_ids: tuple[str, ...] = ()
+    """Only ids that exist in the record."""
+    quote: str | None = None
+    """Verbatim text of the first of ``chunk_ids``; absent unless ``quote_verified``."""
+    quote_verified: bool = False
+    """Whether the judge's quote was found in a chunk it cited."""
+    confidence: float | None = None
+    """Probability in [0, 1] where the judge gives one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictCounts:
+    """How many claims got which verdict: the denominators of every score."""
+
+    supported: int = 0
+    contradicted: int = 0
+    unsupported: int = 0
+    unjudged: int = 0
+
+    @property
+    def total(self) -> int:
+        """All claims."""
+        return self.supported + self.contradicted + self.unsupported + self.unjudged
+
+    @property
+    def judged(self) -> int:
+        """The claims with a verdict."""
+        return self.total - self.unjudged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a judge was asked and what it cost. Numbers are sums over requests."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeIdentity:
+    """Who judged: stands on every score."""
+
+    provider: str
+    """``openai``, ``lexical``, ``scripted``, …"""
+    model: str
+
+
+class Label(StrEnum):
+    """The outcome of a metric in one searchable word: ``ragtrace.label.<metric>``."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    ERROR = "error"
+    SKIPPED = "skipped"
+
+
+class Direction(StrEnum):
+    """Which way a metric's numbers are good."""
+
+    HIGHER_IS_BETTER = "higher_is_better"
+    LOWER_IS_BETTER = "lower_is_better"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricResult:
+    """A metric that ran: with a score, or skipped with a reason."""
+
+    metric: str
+    profile: str
+    score: float | None
+    """In [0, 1]; ``None`` exactly where ``skip_reason`` is set."""
+    threshold: float
+    direction: Direction
+    evaluator_version: str
+    skip_reason: SkipReason | None = None
+    explanation: str = ""
+    verdicts: tuple[Verdict, ...] = ()
+    details: Mapping[str, float] = field(default_factory=dict)
+    """Further readings of the same verdicts, such as ``lenient``, ``lower_bound`` and ``coverage``."""
+    prompt_sha256: str | None = None
+    usage: Usage = Usage()
+
+    @property
+    def counts(self) -> VerdictCounts:
+        """Count the verdicts by label."""
+        labels = [verdict.label for verdict in self.verdicts]
+        return VerdictCounts(**{label.value: labels.count(label) for label in VerdictLabel})
+
+    @property
+    def label(self) -> Label:
+        """``pass`` where the score is on the good side of the threshold."""
+        if self.score is None:
+            return Label.SKIPPED
+        if self.direction is Direction.HIGHER_IS_BETTER:
+            return Label.PASS if self.score >= self.threshold else Label.FAIL
+        return Label.PASS if self.score <= self.threshold else Label.FAIL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricFailure:
+    """A metric that could not run to its end. It has no score."""
+
+    metric: str
+    profile: str
+    error_type: str
+    message: str
+    """For people; never holds text under judgment."""
+    evaluator_version: str
+    retryable: bool = False
+    usage: Usage = Usage()
+    label: Label = Label.ERROR
+
+
+MetricOutcome: TypeAlias = MetricResult | MetricFailure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """All that was found out about one record in one run."""
+
+    record_id: str
+    outcomes: tuple[MetricOutcome, ...]
+    judge: JudgeIdentity
+    evaluator_set: str
+    """Stable name of the metrics and profiles that ran, e.g. ``faithfulness/ragtrace``."""
+    evaluator_version: str
+    run_id: str
+    started_at_ns: int
+    """Unix time in nanoseconds."""
+    duration_ms: int
+    input_sha256: str
+    """Digest of what the judge saw."""
+    input_truncated: bool = False
+    usage: Usage = Usage()
+
+    @property
+    def results(self) -> tuple[MetricResult, ...]:
+        """The outcomes that are not failures."""
+        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, MetricResult))
+
+    @property
+    def failures(self) -> tuple[MetricFailure, ...]:
+        """The outcomes that are failures."""
+        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, MetricFailure))

@@ -1,0 +1,159 @@
+"""The ports: what the library asks of the world. Adapters stand in ``judge/``, ``backends/`` and the collector."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.model import Direction, JudgeIdentity, MetricResult, RagRecord, Usage
+from ragtrace.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from ragtrace.metrics.steps import Steps
+
+__all__ = ["Clock", "Judge", "JudgeReply", "JudgeRequest", "Metric", "SpanSink", "TraceReader"]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeRequest(Generic[ReplyT]):
+    """One question to a judge: the same thing as a prompt, for language models, and as typed inputs, for
+    judges that compute."""
+
+    step: str
+    """``extract`` or ``verify``; names the step in logs, caches and scripts."""
+    system: str
+    """Instructions. The static part stands first, so that providers can cache it."""
+    user: str
+    """The material. Text under judgment is fenced and marked as data."""
+    reply_type: type[ReplyT]
+    """The form of the answer; its JSON schema bounds every string and list."""
+    inputs: BaseModel
+    """What the prompt was rendered from."""
+    max_output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeReply(Generic[ReplyT]):
+    """A judge's answer."""
+
+    value: ReplyT
+    usage: Usage
+    abstained: frozenset[int] = frozenset()
+    """Item ids that the judge knows it cannot decide: asking again is pointless."""
+
+
+class Judge(Protocol):
+    """Answers questions about a record in a given form."""
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Who judges: stands on every score."""
+        ...
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        """Answer the request.
+
+        Raises:
+            JudgeError: no usable answer; the subclass says whether asking later may help.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Release sockets."""
+        ...
+
+
+class Metric(Protocol):
+    """Measures one property of a record. Stateless: one instance serves many records at once."""
+
+    @property
+    def name(self) -> str:
+        """``faithfulness``: stands in attribute keys."""
+        ...
+
+    @property
+    def profile(self) -> str:
+        """Whose rules: ``ragtrace`` for our own."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same verdicts or prompts could give another score."""
+        ...
+
+    @property
+    def threshold(self) -> float:
+        """Where ``pass`` begins."""
+        ...
+
+    @property
+    def direction(self) -> Direction:
+        """Which way the numbers are good."""
+        ...
+
+    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+        """Score the record, or skip it with a reason. Judge steps that metrics share run once in ``steps``.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
+
+class TraceReader(Protocol):
+    """Reads stored traces."""
+
+    async def get(self, trace_id: str) -> Trace | None:
+        """Return the trace, or ``None`` if the back end has none.
+
+        Raises:
+            ReadError: the back end could not be read.
+        """
+        ...
+
+    def traces(self) -> AsyncIterator[Trace]:
+        """Yield every trace of the source.
+
+        Raises:
+            ReadError: the back end could not be read.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Release sockets and files."""
+        ...
+
+
+class SpanSink(Protocol):
+    """Takes spans somewhere."""
+
+    @property
+    def name(self) -> str:
+        """For people: the kind and the address, without secrets."""
+        ...
+
+    async def send(self, request: bytes) -> None:
+        """Hand over a serialized OTLP ``ExportTraceServiceRequest``; on return the receiver has it.
+
+        Raises:
+            SendRetryable: try again later.
+            SendRejected: never try again.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Release sockets and files."""
+        ...
+
+
+class Clock(Protocol):
+    """Tells the time, so that tests need not wait for it."""
+
+    def now_ns(self) -> int:
+        """Unix time in nanoseconds."""
+        ...

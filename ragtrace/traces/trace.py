@@ -1,0 +1,147 @@
+"""Spans as values: what the OTLP codecs decode to and encode from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from ragtrace.model import AttributeValue
+
+__all__ = [
+    "Resource",
+    "Scope",
+    "Span",
+    "SpanEvent",
+    "SpanKind",
+    "SpanLink",
+    "StatusCode",
+    "Trace",
+    "group_by_trace",
+]
+
+
+class SpanKind(IntEnum):
+    """OTLP ``Span.SpanKind``."""
+
+    UNSPECIFIED = 0
+    INTERNAL = 1
+    SERVER = 2
+    CLIENT = 3
+    PRODUCER = 4
+    CONSUMER = 5
+
+
+class StatusCode(IntEnum):
+    """OTLP ``Status.StatusCode``."""
+
+    UNSET = 0
+    OK = 1
+    ERROR = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """Who emitted the spans."""
+
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    schema_url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The instrumentation library that made a span."""
+
+    name: str = ""
+    version: str = ""
+    schema_url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanEvent:
+    """Something that happened at one moment of a span."""
+
+    name: str
+    time_ns: int
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanLink:
+    """A pointer to another span."""
+
+    trace_id: str
+    span_id: str
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One OTLP span with its resource and scope. Ids are lower-case hex."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+    name: str
+    kind: SpanKind = SpanKind.INTERNAL
+    start_ns: int
+    end_ns: int
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    events: tuple[SpanEvent, ...] = ()
+    links: tuple[SpanLink, ...] = ()
+    status_code: StatusCode = StatusCode.UNSET
+    status_message: str = ""
+    dropped_attributes_count: int = 0
+    flags: int = 0
+    trace_state: str = ""
+    resource: Resource = Resource()
+    scope: Scope = Scope()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """The spans of one trace id that were seen, without duplicates, in order of start and id.
+
+    Build it with [`Trace.of`][ragtrace.traces.trace.Trace.of]: the same spans in any order, split or
+    duplication give the same value.
+    """
+
+    trace_id: str
+    spans: tuple[Span, ...]
+
+    @classmethod
+    def of(cls, trace_id: str, spans: Iterable[Span]) -> Trace:
+        """Assemble a trace. Of spans with the same id, the one that ended last (then the largest) stays."""
+        latest: dict[str, Span] = {}
+        for span in spans:
+            known = latest.get(span.span_id)
+            if known is None or _seniority(span) > _seniority(known):
+                latest[span.span_id] = span
+        ordered = sorted(latest.values(), key=lambda span: (span.start_ns, span.span_id))
+        return cls(trace_id=trace_id, spans=tuple(ordered))
+
+    def find(self, span_id: str) -> Span | None:
+        """Return the span with this id, or ``None``."""
+        return next((span for span in self.spans if span.span_id == span_id), None)
+
+    def children(self) -> Mapping[str | None, tuple[Span, ...]]:
+        """Map each parent span id to its children; ``None`` to the spans whose parent was not seen."""
+        seen = {span.span_id for span in self.spans}
+        table: dict[str | None, list[Span]] = {}
+        for span in self.spans:
+            parent = span.parent_span_id if span.parent_span_id in seen else None
+            table.setdefault(parent, []).append(span)
+        return {parent: tuple(spans) for parent, spans in table.items()}
+
+
+def group_by_trace(spans: Iterable[Span]) -> tuple[Trace, ...]:
+    """Assemble the spans into traces, in the order in which the trace ids were first seen."""
+    grouped: dict[str, list[Span]] = {}
+    for span in spans:
+        grouped.setdefault(span.trace_id, []).append(span)
+    return tuple(Trace.of(trace_id, members) for trace_id, members in grouped.items())
+
+
+def _seniority(span: Span) -> tuple[int, int, str]:
+    # repr breaks ties between copies that differ: whichever it is, it is the same in every arrival order
+    return (span.end_ns, len(span.attributes), repr(span))
