@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 __all__ = [
     "AttributeValue",
@@ -36,9 +36,9 @@ __all__ = [
     "VerdictLabel",
 ]
 
-AttributeValue: TypeAlias = Union[
-    None, str, bool, int, float, bytes, tuple["AttributeValue", ...], Mapping[str, "AttributeValue"]
-]
+AttributeValue: TypeAlias = (
+    "str | bool | int | float | bytes | tuple[AttributeValue, ...] | Mapping[str, AttributeValue] | None"
+)
 """A decoded OTLP ``AnyValue``: arrays are tuples, kvlists are mappings."""
 
 

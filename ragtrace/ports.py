@@ -1,4 +1,7 @@
-"""The ports: what the library asks of the world. Adapters stand in ``judge/``, ``backends/`` and the collector."""
+"""The ports: what the library asks of the world.
+
+Adapters stand in ``judge/``, ``backends/`` and the collector.
+"""
 
 from __future__ import annotations
 
