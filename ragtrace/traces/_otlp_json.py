@@ -1,0 +1,86 @@
+"""OTLP's JSON: protobuf's JSON mapping with ids in hex, keys in lowerCamelCase only, enums as integers."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any
+
+from google.protobuf import json_format
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from ragtrace.errors import CodecError
+from ragtrace.traces.text import scrub_surrogates
+
+__all__ = ["from_json", "to_json"]
+
+_MAX_DEPTH = 200
+_JSON_IDS = frozenset({"traceId", "spanId", "parentSpanId"})
+_JSON_KEY = re.compile(r"[a-z][A-Za-z0-9]*")
+"""OTLP knows keys in lowerCamelCase only; ``json_format`` would also take snake_case and extensions."""
+_JSON_PATH = re.compile(r"Failed to parse (\w+) field: ")
+
+
+def from_json(data: bytes | str) -> ExportTraceServiceRequest:
+    """Read one JSON object. Raises CodecError, whose message names the place and never quotes values."""
+    try:
+        tree = json.loads(data if isinstance(data, str) else data.decode())
+        if not isinstance(tree, dict):
+            raise CodecError(f"not OTLP JSON: expected an object, got {type(tree).__name__}")
+        return json_format.ParseDict(
+            _protobuf_tree(tree), ExportTraceServiceRequest(), ignore_unknown_fields=True
+        )
+    except json_format.ParseError as exc:
+        path = ".".join(_JSON_PATH.findall(str(exc))[:8])
+        raise CodecError(f"not OTLP JSON: a wrong value at {path!r}") from exc
+    except RecursionError as exc:
+        raise CodecError("not OTLP JSON: nested too deep") from exc
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise CodecError(f"not OTLP JSON: {exc}") from exc
+
+
+def to_json(request: ExportTraceServiceRequest) -> str:
+    """Write one line of JSON."""
+    tree = json_format.MessageToDict(request, use_integers_for_enums=True)
+    return json.dumps(_otlp_tree(tree), ensure_ascii=False, separators=(",", ":"))
+
+
+def _protobuf_tree(node: Any, depth: int = 0) -> Any:
+    """Turn OTLP's JSON into protobuf's: ids in base64, unknown spellings left out, valid text."""
+    if depth > _MAX_DEPTH:
+        raise CodecError(f"not OTLP JSON: nested deeper than {_MAX_DEPTH} levels")
+    if isinstance(node, str):
+        return scrub_surrogates(node)
+    if isinstance(node, list):
+        return [_protobuf_tree(item, depth + 1) for item in node]
+    if isinstance(node, dict):
+        return {
+            key: _hex_to_base64(value) if key in _JSON_IDS else _protobuf_tree(value, depth + 1)
+            for key, value in node.items()
+            if _JSON_KEY.fullmatch(key)
+        }
+    return node
+
+
+def _otlp_tree(node: Any) -> Any:
+    """Turn protobuf's JSON into OTLP's: ids in hex."""
+    if isinstance(node, list):
+        return [_otlp_tree(item) for item in node]
+    if isinstance(node, dict):
+        return {
+            key: base64.b64decode(value).hex() if key in _JSON_IDS else _otlp_tree(value)
+            for key, value in node.items()
+        }
+    return node
+
+
+def _hex_to_base64(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise CodecError(f"not OTLP JSON: an id is {type(value).__name__}, not a string of hex digits")
+    try:
+        return base64.b64encode(bytes.fromhex(value)).decode()
+    except ValueError as exc:
+        raise CodecError(f"not OTLP JSON: an id of {len(value)} characters is not hex") from exc

@@ -1,0 +1,225 @@
+"""OTLP messages to span values, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import EncodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1 import common_pb2
+from opentelemetry.proto.trace.v1 import trace_pb2
+
+from ragtrace.errors import CodecError
+from ragtrace.model import AttributeValue
+from ragtrace.traces.text import scrub_surrogates
+from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink, StatusCode
+
+if TYPE_CHECKING:
+    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+
+__all__ = ["has_valid_ids", "parent_id", "to_request", "to_spans"]
+
+_TRACE_ID_BYTES = 16
+_SPAN_ID_BYTES = 8
+_MAX_VALUE_DEPTH = 92
+"""Nested messages of an attribute's value. Parsers stop at 100 in all: a deeper value could be written, but
+never read."""
+_ARRAY_DEPTH = 2  # ArrayValue, AnyValue
+_KVLIST_DEPTH = 3  # KeyValueList, KeyValue, AnyValue
+
+
+def to_spans(request: ExportTraceServiceRequest) -> tuple[Span, ...]:
+    """Read every span of a request. Raises CodecError for ids that are not ids."""
+    return tuple(
+        _span(span, resource, scope)
+        for resource_spans in request.resource_spans
+        for resource in [_resource(resource_spans)]
+        for scope_spans in resource_spans.scope_spans
+        for scope in [_scope(scope_spans)]
+        for span in scope_spans.spans
+    )
+
+
+def _resource(message: trace_pb2.ResourceSpans) -> Resource:
+    return Resource(attributes=_attributes(message.resource.attributes), schema_url=message.schema_url)
+
+
+def _scope(message: trace_pb2.ScopeSpans) -> Scope:
+    return Scope(name=message.scope.name, version=message.scope.version, schema_url=message.schema_url)
+
+
+def _span(message: trace_pb2.Span, resource: Resource, scope: Scope) -> Span:
+    if not has_valid_ids(message):
+        raise CodecError(
+            f"a span has a trace id of {len(message.trace_id)} bytes and a span id of {len(message.span_id)}:"
+            f" OTLP wants {_TRACE_ID_BYTES} and {_SPAN_ID_BYTES}, not all zero"
+        )
+    return Span(
+        trace_id=message.trace_id.hex(),
+        span_id=message.span_id.hex(),
+        parent_span_id=parent_id(message),
+        name=message.name,
+        kind=_span_kind(message.kind),
+        start_ns=message.start_time_unix_nano,
+        end_ns=max(message.end_time_unix_nano, message.start_time_unix_nano),
+        attributes=_attributes(message.attributes),
+        events=tuple(_event(event) for event in message.events),
+        links=tuple(_link(link) for link in message.links if has_valid_ids(link)),
+        status_code=_status_code(message.status.code),
+        status_message=message.status.message,
+        dropped_attributes_count=message.dropped_attributes_count,
+        flags=message.flags,
+        trace_state=message.trace_state,
+        resource=resource,
+        scope=scope,
+    )
+
+
+def _span_kind(number: int) -> SpanKind:
+    return SpanKind(number) if number in _SPAN_KINDS else SpanKind.UNSPECIFIED
+
+
+def _status_code(number: int) -> StatusCode:
+    return StatusCode(number) if number in _STATUS_CODES else StatusCode.UNSET
+
+
+_SPAN_KINDS = frozenset(SpanKind)
+_STATUS_CODES = frozenset(StatusCode)
+
+
+def _event(message: trace_pb2.Span.Event) -> SpanEvent:
+    return SpanEvent(
+        name=message.name, time_ns=message.time_unix_nano, attributes=_attributes(message.attributes)
+    )
+
+
+def _link(message: trace_pb2.Span.Link) -> SpanLink:
+    return SpanLink(
+        trace_id=message.trace_id.hex(),
+        span_id=message.span_id.hex(),
+        attributes=_attributes(message.attributes),
+    )
+
+
+def _attributes(pairs: Iterable[common_pb2.KeyValue]) -> dict[str, AttributeValue]:
+    return {pair.key: _value(pair.value) for pair in pairs}
+
+
+def _value(message: common_pb2.AnyValue) -> AttributeValue:
+    match message.WhichOneof("value"):
+        case "array_value":
+            return tuple(_value(item) for item in message.array_value.values)
+        case "kvlist_value":
+            return _attributes(message.kvlist_value.values)
+        case "string_value" | "bool_value" | "int_value" | "double_value" | "bytes_value" as kind:
+            scalar: str | bool | int | float | bytes = getattr(message, kind)
+            return scalar
+        case _:
+            return None
+
+
+def has_valid_ids(span: trace_pb2.Span | trace_pb2.Span.Link) -> bool:
+    """Tell whether both ids have OTLP's length and are not all zero."""
+    return _is_id(span.trace_id, _TRACE_ID_BYTES) and _is_id(span.span_id, _SPAN_ID_BYTES)
+
+
+def parent_id(span: trace_pb2.Span) -> str | None:
+    """Return the parent's id in hex; some exporters write a root's missing parent as eight zero bytes."""
+    return span.parent_span_id.hex() if _is_id(span.parent_span_id, _SPAN_ID_BYTES) else None
+
+
+def _is_id(value: bytes, length: int) -> bool:
+    return len(value) == length and any(value)
+
+
+def to_request(spans: Iterable[Span]) -> ExportTraceServiceRequest:
+    """Write spans, grouped by resource and scope. Raises CodecError for values that OTLP cannot hold."""
+    request = ExportTraceServiceRequest()
+    resources: dict[bytes, trace_pb2.ResourceSpans] = {}
+    scopes: dict[tuple[bytes, Scope], trace_pb2.ScopeSpans] = {}
+    try:
+        for span in spans:
+            draft = _resource_message(span.resource)
+            resource_key = draft.SerializeToString()
+            if resource_key not in resources:
+                resources[resource_key] = request.resource_spans.add()
+                resources[resource_key].CopyFrom(draft)
+            scope_key = (resource_key, span.scope)
+            if scope_key not in scopes:
+                scopes[scope_key] = resources[resource_key].scope_spans.add()
+                _fill_scope(scopes[scope_key], span.scope)
+            _fill_span(scopes[scope_key].spans.add(), span)
+    except (ValueError, TypeError, EncodeError) as exc:
+        raise CodecError("a span holds a value that OTLP cannot hold: an id, a number or a type") from exc
+    return request
+
+
+def _resource_message(resource: Resource) -> trace_pb2.ResourceSpans:
+    message = trace_pb2.ResourceSpans(schema_url=resource.schema_url)
+    _fill_attributes(message.resource.attributes, resource.attributes)
+    return message
+
+
+def _fill_scope(message: trace_pb2.ScopeSpans, scope: Scope) -> None:
+    message.scope.name = scrub_surrogates(scope.name)
+    message.scope.version = scrub_surrogates(scope.version)
+    message.schema_url = scrub_surrogates(scope.schema_url)
+
+
+def _fill_span(message: trace_pb2.Span, span: Span) -> None:
+    message.trace_id = bytes.fromhex(span.trace_id)
+    message.span_id = bytes.fromhex(span.span_id)
+    message.parent_span_id = bytes.fromhex(span.parent_span_id or "")
+    message.trace_state = scrub_surrogates(span.trace_state)
+    message.flags = span.flags
+    message.name = scrub_surrogates(span.name)
+    message.kind = trace_pb2.Span.SpanKind.ValueType(span.kind)
+    message.start_time_unix_nano = span.start_ns
+    message.end_time_unix_nano = span.end_ns
+    _fill_attributes(message.attributes, span.attributes)
+    message.dropped_attributes_count = span.dropped_attributes_count
+    for event in span.events:
+        target = message.events.add(name=scrub_surrogates(event.name), time_unix_nano=event.time_ns)
+        _fill_attributes(target.attributes, event.attributes)
+    for link in span.links:
+        ids = {"trace_id": bytes.fromhex(link.trace_id), "span_id": bytes.fromhex(link.span_id)}
+        _fill_attributes(message.links.add(**ids).attributes, link.attributes)
+    if span.status_code or span.status_message:
+        message.status.code = trace_pb2.Status.StatusCode.ValueType(span.status_code)
+        message.status.message = scrub_surrogates(span.status_message)
+
+
+def _fill_attributes(
+    target: RepeatedCompositeFieldContainer[common_pb2.KeyValue],
+    attributes: Mapping[str, AttributeValue],
+    depth: int = 0,
+) -> None:
+    for key, value in attributes.items():
+        _fill_value(target.add(key=scrub_surrogates(key)).value, value, depth)
+
+
+def _fill_value(message: common_pb2.AnyValue, value: AttributeValue, depth: int) -> None:
+    if depth > _MAX_VALUE_DEPTH:
+        raise CodecError(
+            "an attribute is nested too deep for protobuf parsers (45 arrays, 30 key-value lists)"
+        )
+    if value is None:
+        return
+    if isinstance(value, str):
+        message.string_value = scrub_surrogates(value)
+    elif isinstance(value, bool):
+        message.bool_value = value
+    elif isinstance(value, int):
+        message.int_value = value
+    elif isinstance(value, float):
+        message.double_value = value
+    elif isinstance(value, bytes):
+        message.bytes_value = value
+    elif isinstance(value, Mapping):
+        message.kvlist_value.SetInParent()
+        _fill_attributes(message.kvlist_value.values, value, depth + _KVLIST_DEPTH)
+    else:
+        message.array_value.SetInParent()
+        for item in value:
+            _fill_value(message.array_value.values.add(), item, depth + _ARRAY_DEPTH)

@@ -1,0 +1,204 @@
+"""The OTLP codecs: bytes on the wire to span values, and back.
+
+Follows the OpenTelemetry Protocol 1.x: binary protobuf, and protobuf's JSON mapping with OTLP's
+deviations (ids in hex, keys in lowerCamelCase only, unknown fields ignored). Whatever cannot be read raises
+[`CodecError`][ragtrace.errors.CodecError] and nothing else; its message never quotes values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.resource.v1 import resource_pb2
+from opentelemetry.proto.trace.v1 import trace_pb2
+
+from ragtrace import semconv
+from ragtrace.errors import CodecError
+from ragtrace.traces._otlp_json import from_json, to_json
+from ragtrace.traces._otlp_values import has_valid_ids, parent_id, to_request, to_spans
+from ragtrace.traces.trace import Span
+
+__all__ = [
+    "Encoding",
+    "SpanRef",
+    "SplitRequest",
+    "TraceSlice",
+    "decode",
+    "decode_json",
+    "encode",
+    "encode_json",
+    "parse_request",
+    "request_to_json",
+    "span_refs",
+    "split_by_trace",
+]
+
+Encoding = Literal["protobuf", "json"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanRef:
+    """The ids of a span, and where it hangs."""
+
+    span_id: str
+    parent_span_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSlice:
+    """What one request holds of one trace."""
+
+    trace_id: str
+    payload: bytes
+    """Serialized ``TracesData`` (on the wire the same as an ``ExportTraceServiceRequest``)."""
+    spans: tuple[SpanRef, ...]
+    services: tuple[str, ...]
+    """``service.name`` of the resources, in order of appearance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRequest:
+    """A request taken apart by trace."""
+
+    slices: tuple[TraceSlice, ...]
+    rejected: int = 0
+    """Spans that belong to no trace: the answer is a partial success."""
+    reject_reason: str = ""
+
+
+def parse_request(data: bytes, *, encoding: Encoding) -> ExportTraceServiceRequest:
+    """Parse the body of an export request.
+
+    Spans with zero, missing or short ids are let through: they are refused one by one in ``split_by_trace``.
+
+    Raises:
+        CodecError: the bytes are not what the encoding says.
+    """
+    if encoding == "json":
+        return from_json(data)
+    try:
+        return ExportTraceServiceRequest.FromString(data)
+    except DecodeError as exc:
+        raise CodecError(f"not an OTLP protobuf trace request ({len(data)} bytes): {exc}") from exc
+
+
+def split_by_trace(request: ExportTraceServiceRequest) -> SplitRequest:
+    """Split a request into one slice a trace id, in order of appearance."""
+    members: dict[bytes, list[_Placed]] = {}
+    rejected = 0
+    for placed in _walk(request):
+        if has_valid_ids(placed.span):
+            members.setdefault(placed.span.trace_id, []).append(placed)
+        else:
+            rejected += 1
+    is_whole = len(members) == 1 and not rejected
+    return SplitRequest(
+        slices=tuple(_slice(request, placed, is_whole=is_whole) for placed in members.values()),
+        rejected=rejected,
+        reject_reason=f"{rejected} spans without a valid trace id and span id" if rejected else "",
+    )
+
+
+def span_refs(request: bytes) -> tuple[tuple[str, str], ...]:
+    """List the (trace id, span id) pairs of a serialized request.
+
+    Raises:
+        CodecError: the bytes are not an OTLP trace request.
+    """
+    parsed = parse_request(request, encoding="protobuf")
+    return tuple((placed.span.trace_id.hex(), placed.span.span_id.hex()) for placed in _walk(parsed))
+
+
+def decode(payload: bytes) -> tuple[Span, ...]:
+    """Decode serialized ``TracesData`` or an ``ExportTraceServiceRequest``.
+
+    A span that ends before it starts gets the start as its end.
+
+    Raises:
+        CodecError: the bytes are not OTLP, or an id has the wrong length.
+    """
+    return to_spans(parse_request(payload, encoding="protobuf"))
+
+
+def decode_json(text: str) -> tuple[Span, ...]:
+    """Decode one OTLP JSON object, like ``decode``.
+
+    Raises:
+        CodecError: the text is not OTLP JSON, or an id has the wrong length.
+    """
+    return to_spans(from_json(text))
+
+
+def encode(spans: Iterable[Span]) -> bytes:
+    """Encode spans as an ``ExportTraceServiceRequest``, grouped by resource and scope in order of appearance.
+
+    The same spans in the same order give the same bytes. Lone surrogates are replaced by U+FFFD.
+
+    Raises:
+        CodecError: a value does not fit into OTLP (an integer beyond 64 bits, a value nested too deep).
+    """
+    return to_request(spans).SerializeToString()
+
+
+def encode_json(spans: Iterable[Span]) -> str:
+    """Encode spans as one line of OTLP JSON, as the OTLP file exporter writes it. See ``encode``."""
+    return request_to_json(to_request(spans))
+
+
+def request_to_json(request: ExportTraceServiceRequest) -> str:
+    """Write a parsed request as one line of OTLP JSON."""
+    return to_json(request)
+
+
+class _Placed(NamedTuple):
+    """A span and where it stands in its request."""
+
+    resource_index: int
+    scope_index: int
+    span: trace_pb2.Span
+
+
+def _walk(request: ExportTraceServiceRequest) -> Iterator[_Placed]:
+    for resource_index, resource_spans in enumerate(request.resource_spans):
+        for scope_index, scope_spans in enumerate(resource_spans.scope_spans):
+            for span in scope_spans.spans:
+                yield _Placed(resource_index, scope_index, span)
+
+
+def _slice(request: ExportTraceServiceRequest, members: list[_Placed], *, is_whole: bool) -> TraceSlice:
+    payload = request if is_whole else _select(request, members)
+    indices = dict.fromkeys(placed.resource_index for placed in members)
+    names = (_service_name(request.resource_spans[index].resource) for index in indices)
+    return TraceSlice(
+        trace_id=members[0].span.trace_id.hex(),
+        payload=payload.SerializeToString(),
+        spans=tuple(_ref(placed.span) for placed in members),
+        services=tuple(dict.fromkeys(name for name in names if name)),
+    )
+
+
+def _select(request: ExportTraceServiceRequest, members: list[_Placed]) -> ExportTraceServiceRequest:
+    chosen = ExportTraceServiceRequest()
+    for resource_index, of_resource in groupby(members, key=lambda placed: placed.resource_index):
+        source = request.resource_spans[resource_index]
+        target = chosen.resource_spans.add(schema_url=source.schema_url)
+        target.resource.CopyFrom(source.resource)
+        for scope_index, of_scope in groupby(of_resource, key=lambda placed: placed.scope_index):
+            scope_source = source.scope_spans[scope_index]
+            scope_target = target.scope_spans.add(schema_url=scope_source.schema_url)
+            scope_target.scope.CopyFrom(scope_source.scope)
+            scope_target.spans.extend(placed.span for placed in of_scope)
+    return chosen
+
+
+def _ref(span: trace_pb2.Span) -> SpanRef:
+    return SpanRef(span_id=span.span_id.hex(), parent_span_id=parent_id(span))
+
+
+def _service_name(resource: resource_pb2.Resource) -> str:
+    return next((kv.value.string_value for kv in resource.attributes if kv.key == semconv.SERVICE_NAME), "")

@@ -1,0 +1,286 @@
+"""The OTLP codecs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from ragtrace.errors import CodecError
+from ragtrace.model import AttributeValue
+from ragtrace.traces.otlp import (
+    decode,
+    decode_json,
+    encode,
+    encode_json,
+    parse_request,
+    span_refs,
+    split_by_trace,
+)
+from ragtrace.traces.trace import Resource, Scope, Span
+from tests.unit.traces.strategies import spans, values
+
+LAW = settings(max_examples=40, deadline=None)
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+def a_span(
+    number: int = 1,
+    *,
+    trace_id: str = TRACE,
+    attributes: dict[str, AttributeValue] | None = None,
+    service: str = "bot",
+    scope: str = "",
+) -> Span:
+    return Span(
+        trace_id=trace_id,
+        span_id=f"{number:016x}",
+        parent_span_id=None,
+        name="ask",
+        start_ns=10,
+        end_ns=20,
+        attributes=attributes or {},
+        resource=Resource(attributes={"service.name": service}),
+        scope=Scope(name=scope),
+    )
+
+
+def a_json_request(**span: object) -> bytes:
+    body = {"traceId": TRACE, "spanId": "00f067aa0ba902b7", "name": "ask"} | span
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [body]}]}]}).encode()
+
+
+@LAW
+@given(st.lists(spans(), max_size=3))
+def test_protobuf_round_trip_keeps_every_span(originals: list[Span]) -> None:
+    assert sorted(decode(encode(originals)), key=repr) == sorted(originals, key=repr)
+
+
+@LAW
+@given(st.lists(spans(), max_size=3))
+def test_json_round_trip_keeps_every_span_on_one_line(originals: list[Span]) -> None:
+    line = encode_json(originals)
+    assert "\n" not in line
+    assert sorted(decode_json(line), key=repr) == sorted(originals, key=repr)
+
+
+@LAW
+@given(st.lists(spans(), max_size=3))
+def test_encoding_is_stable(originals: list[Span]) -> None:
+    assert encode(decode(encode(originals))) == encode(originals)
+
+
+@LAW
+@given(st.binary(max_size=300), st.sampled_from(["protobuf", "json"]))
+def test_garbage_is_a_codec_error_or_a_request(data: bytes, encoding: str) -> None:
+    try:
+        request = parse_request(data, encoding=encoding)  # type: ignore[arg-type]
+    except CodecError:
+        return
+    split_by_trace(request)
+
+
+OTLP_KEYS = [
+    "resourceSpans",
+    "resource",
+    "attributes",
+    "scopeSpans",
+    "spans",
+    "traceId",
+    "spanId",
+    "kind",
+    "status",
+    "events",
+    "key",
+    "value",
+    "stringValue",
+    "intValue",
+    "arrayValue",
+    "values",
+    "[x]",
+]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "x", "7", "\ud800"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(OTLP_KEYS), inner, max_size=4)
+    ),
+    max_leaves=25,
+)
+
+
+@LAW
+@given(JSON)
+def test_odd_json_is_a_codec_error_or_a_request(tree: object) -> None:
+    try:
+        request = parse_request(json.dumps(tree).encode(), encoding="json")
+    except CodecError:
+        return
+    assert isinstance(request, ExportTraceServiceRequest)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        pytest.param(b"\xff\xfe", "utf-8", id="invalid utf-8"),
+        pytest.param(b"{", "line 1", id="cut"),
+        pytest.param(b"[]", "expected an object, got list", id="no object"),
+        pytest.param(b"[" * 100_000, "nested too deep", id="deep arrays"),
+        pytest.param(b'{"a":' * 500 + b"1" + b"}" * 500, "nested deeper", id="deep objects"),
+        pytest.param(b'{"resourceSpans": [5]}', "resourceSpans", id="wrong type"),
+        pytest.param(a_json_request(traceId="xyz"), "not hex", id="id no hex"),
+        pytest.param(a_json_request(traceId=7), "an id is int", id="id a number"),
+        pytest.param(a_json_request(startTimeUnixNano="soon"), "startTimeUnixNano", id="time no number"),
+        pytest.param(a_json_request(startTimeUnixNano="9" * 5000), "startTimeUnixNano", id="huge number"),
+    ],
+)
+def test_bad_json_says_what_is_wrong(data: bytes, says: str) -> None:
+    with pytest.raises(CodecError, match=says):
+        parse_request(data, encoding="json")
+
+
+def test_error_never_quotes_a_value() -> None:
+    with pytest.raises(CodecError) as caught:
+        parse_request(
+            a_json_request(attributes=[{"key": "k", "value": {"intValue": "my secret"}}]), encoding="json"
+        )
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"\x0a\xff", b"\x0a\x04\x12\x02\x12\x00\x07", b"not protobuf"])
+def test_bad_protobuf_is_refused(data: bytes) -> None:
+    with pytest.raises(CodecError, match="not an OTLP protobuf"):
+        parse_request(data, encoding="protobuf")
+
+
+def test_value_nested_too_deep_for_readers_is_not_written() -> None:
+    value: AttributeValue = "x"
+    for _ in range(60):
+        value = (value,)
+    with pytest.raises(CodecError, match="nested too deep"):
+        encode([a_span(attributes={"deep": value})])
+
+
+@LAW
+@given(values)
+def test_values_just_within_the_depth_limit_can_be_read_back(leaf: AttributeValue) -> None:
+    nested = leaf
+    for _ in range(20):
+        nested = {"k": nested}
+    try:
+        written = encode([a_span(attributes={"deep": nested})])
+    except CodecError:
+        return
+    assert decode(written)[0].attributes == {"deep": nested}
+
+
+def test_integer_beyond_64_bits_is_refused() -> None:
+    with pytest.raises(CodecError):
+        encode([a_span(attributes={"n": 2**64})])
+
+
+def test_json_follows_the_deviations_of_otlp() -> None:
+    (span,) = decode_json(
+        a_json_request(
+            parent_span_id="0102030405060708",
+            parentSpanId="",
+            kind=3,
+            startTimeUnixNano=5,
+            endTimeUnixNano="7",
+            attributes=[
+                {"key": "b", "value": {"bytesValue": "AP8="}},
+                {"key": "i", "value": {"intValue": "3"}},
+            ],
+            status={"code": 2},
+            somethingNew={"traceId": "00"},
+        ).decode()
+    )
+    assert (span.kind, span.start_ns, span.end_ns, span.status_code) == (3, 5, 7, 2)
+    assert span.parent_span_id is None
+    assert span.attributes == {"b": b"\x00\xff", "i": 3}
+
+
+def test_snake_case_keys_are_unknown_fields() -> None:
+    request = parse_request(b'{"resource_spans": [{}]}', encoding="json")
+    assert not request.resource_spans
+
+
+def test_written_json_has_hex_ids_integer_enums_and_string_integers() -> None:
+    tree = json.loads(encode_json([a_span(attributes={"n": 3})]))
+    span = tree["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    assert span["traceId"] == TRACE
+    assert span["kind"] == 1
+    assert span["attributes"] == [{"key": "n", "value": {"intValue": "3"}}]
+
+
+def test_lone_surrogates_are_replaced() -> None:
+    assert decode_json(a_json_request(name="a\ud800b").decode())[0].name == "a\ufffdb"
+    assert decode(encode([a_span(attributes={"k\udfff": "\ud800"})]))[0].attributes == {"k\ufffd": "\ufffd"}
+
+
+def test_span_that_ends_before_it_starts_ends_at_its_start() -> None:
+    (span,) = decode_json(a_json_request(startTimeUnixNano=9, endTimeUnixNano=4).decode())
+    assert (span.start_ns, span.end_ns) == (9, 9)
+
+
+def test_unknown_kinds_and_status_codes_are_read_as_unset() -> None:
+    (span,) = decode_json(a_json_request(kind=77, status={"code": 9}).decode())
+    assert (span.kind, span.status_code) == (0, 0)
+
+
+def test_spans_are_grouped_by_resource_and_scope() -> None:
+    members = [
+        a_span(1, service="a", scope="x"),
+        a_span(2, service="b", scope="x"),
+        a_span(3, service="a", scope="y"),
+    ]
+    request = parse_request(encode(members), encoding="protobuf")
+    assert [len(group.scope_spans) for group in request.resource_spans] == [2, 1]
+
+
+def test_request_is_split_into_one_slice_a_trace() -> None:
+    members = [a_span(1), a_span(2, trace_id="1" * 32, service="other"), a_span(3, scope="s")]
+    split = split_by_trace(parse_request(encode(members), encoding="protobuf"))
+    assert [piece.trace_id for piece in split.slices] == [TRACE, "1" * 32]
+    assert [piece.services for piece in split.slices] == [("bot",), ("other",)]
+    assert decode(split.slices[0].payload) == (members[0], members[2])
+    assert decode(split.slices[1].payload) == (members[1],)
+
+
+@LAW
+@given(st.lists(spans(), max_size=5))
+def test_splitting_loses_no_span(members: list[Span]) -> None:
+    split = split_by_trace(parse_request(encode(members), encoding="protobuf"))
+    found = [span for piece in split.slices for span in decode(piece.payload)]
+    assert sorted(found, key=repr) == sorted(members, key=repr)
+    assert split.rejected == 0
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        {"traceId": "0" * 32},
+        {"spanId": "0" * 16},
+        {"traceId": ""},
+        {"spanId": "0102"},
+        {"traceId": "ab" * 17},
+    ],
+)
+def test_spans_without_valid_ids_are_rejected_one_by_one(ids: dict[str, str]) -> None:
+    request = parse_request(a_json_request(**ids), encoding="json")
+    request.MergeFrom(parse_request(a_json_request(), encoding="json"))
+    split = split_by_trace(request)
+    assert (split.rejected, len(split.slices)) == (1, 1)
+    assert "1 spans without a valid" in split.reject_reason
+    assert len(decode(split.slices[0].payload)) == 1
+
+
+def test_decoding_a_span_without_ids_is_an_error() -> None:
+    with pytest.raises(CodecError, match="trace id of 0 bytes"):
+        decode_json(a_json_request(traceId="").decode())
+
+
+def test_refs_name_every_span_of_a_request() -> None:
+    assert span_refs(encode([a_span(1), a_span(2)])) == ((TRACE, f"{1:016x}"), (TRACE, f"{2:016x}"))
