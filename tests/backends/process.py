@@ -1,0 +1,111 @@
+"""Run a real program on free loopback ports, and stop it again."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+__all__ = ["TEST_VARIABLES", "eventually", "free_ports", "is_listening", "running"]
+
+ResultT = TypeVar("ResultT")
+
+TEST_VARIABLES = ("RAGTRACE_BACKENDS", "RAGTRACE_REQUIRE_BACKENDS")
+"""Settings of the test run itself; no test's environment is cleaned of them."""
+
+_POLL_S = 0.05
+
+
+def eventually(probe: Callable[[], ResultT | None], *, what: str, deadline_s: float = 20) -> ResultT:
+    """Return the first result of the probe that is neither ``None`` nor false.
+
+    For the state of other processes, which cannot be awaited. Blocks: call it in a thread from async tests.
+
+    Raises:
+        TimeoutError: the probe had none before the deadline.
+    """
+    deadline = time.monotonic() + deadline_s
+    while True:
+        result = probe()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {deadline_s:g} s for {what}; last seen: {result!r}")
+        time.sleep(_POLL_S)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return distinct loopback ports that nothing listens on now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [listener.getsockname()[1] for listener in sockets]
+    for listener in sockets:
+        listener.close()
+    return ports
+
+
+def is_listening(port: int) -> bool:
+    """Say whether a connection to the loopback port is accepted."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def running(
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str],
+    ready: Callable[[], bool],
+    log: Path,
+    deadline_s: float = 30,
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a program until the block ends; its output goes to the log file.
+
+    Raises:
+        RuntimeError: it ended, or was not ready in time; the message ends with its log.
+    """
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(part) for part in command],
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    try:
+        _await_ready(process, ready, log, deadline_s)
+        yield process
+    finally:
+        _stop(process)
+
+
+def _await_ready(
+    process: subprocess.Popen[str], ready: Callable[[], bool], log: Path, deadline_s: float
+) -> None:
+    try:
+        eventually(lambda: process.poll() is not None or ready(), what="the program", deadline_s=deadline_s)
+    except TimeoutError as exc:
+        raise RuntimeError(f"{process.args!r} is not ready after {deadline_s:g} s\n{_tail(log)}") from exc
+    if process.poll() is not None:
+        raise RuntimeError(f"{process.args!r} ended with exit code {process.returncode}\n{_tail(log)}")
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(timeout=10)
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-4_000:]

@@ -1,0 +1,63 @@
+"""Fixtures of all tests: a clean environment, and the real back ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from hypothesis import settings
+
+from tests.backends.binary import required_binary
+from tests.backends.jaeger_server import Jaeger, running_jaeger
+from tests.backends.otelcol import OtelCol
+from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
+from tests.backends.process import TEST_VARIABLES
+
+# No deadline: what an example takes on a shared machine says nothing. In CI the examples stay the same.
+settings.register_profile("ragtrace", deadline=None)
+settings.register_profile("ragtrace-ci", deadline=None, derandomize=True)
+settings.load_profile("ragtrace-ci" if os.environ.get("CI") else "ragtrace")
+
+_BACKEND_FIXTURES = {"jaeger", "otelcol"}
+_CLEANED = ("OTEL_", "RAGTRACE_", "OPENAI_")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs a real back end, and run fast tests first."""
+    for item in items:
+        if _BACKEND_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.backend)
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
+@pytest.fixture(autouse=True)
+def clean_environment() -> Iterator[None]:
+    """Hide the settings of whoever runs the tests: no test reads a key or an endpoint it did not set."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(_CLEANED) and name not in TEST_VARIABLES:
+                patch.delenv(name)
+        yield
+
+
+@pytest.fixture(scope="session")
+def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jaeger]:
+    """Run one real Jaeger for all tests: each uses its own service name or trace ids."""
+    with running_jaeger(required_binary("jaeger"), tmp_path_factory.mktemp("jaeger")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def otelcol(tmp_path_factory: pytest.TempPathFactory) -> OtelCol:
+    """Find a real OpenTelemetry Collector; the test gives it a configuration to validate or run."""
+    return OtelCol(binary=required_binary("jaeger"), folder=tmp_path_factory.mktemp("otelcol"))
+
+
+@pytest.fixture
+def otlp_receiver() -> Iterator[Callable[[], OtlpReceiver]]:
+    """Start OTLP/gRPC receivers on free ports that keep what they get."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(running_receiver())
