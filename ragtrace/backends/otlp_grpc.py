@@ -1,0 +1,125 @@
+"""OTLP over gRPC: the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from ragtrace.backends._otlp_answer import raise_for_rejected_spans
+from ragtrace.errors import SendError, SendRejected, SendRetryable
+
+if TYPE_CHECKING:
+    import grpc
+
+__all__ = ["OtlpGrpcSink"]
+
+_EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+_RETRYABLE = frozenset(
+    {
+        "CANCELLED",
+        "DEADLINE_EXCEEDED",
+        "RESOURCE_EXHAUSTED",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+    }
+)
+"""https://opentelemetry.io/docs/specs/otlp/#failures. The specification wants RetryInfo with
+RESOURCE_EXHAUSTED; receivers that are merely busy often leave it out, so only a message that is too large, which
+gRPC reports with the same code, is final."""
+
+
+class OtlpGrpcSink:
+    """Send requests, byte for byte as they are, to an OTLP/gRPC receiver at ``host:port``."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        insecure: bool = True,
+        timeout_s: float = 10,
+        compression: Literal["none", "gzip"] = "none",
+    ) -> None:
+        self._endpoint = endpoint
+        self._metadata = tuple((key.lower(), value) for key, value in (headers or {}).items())
+        self._insecure = insecure
+        self._timeout_s = timeout_s
+        self._compression = compression
+        self._channel: grpc.aio.Channel | None = None
+
+    @property
+    def name(self) -> str:
+        """``grpc://host:port`` or ``grpcs://host:port``."""
+        return f"{'grpc' if self._insecure else 'grpcs'}://{self._endpoint}"
+
+    async def send(self, request: bytes) -> None:
+        """Send the request and wait for the receiver's answer.
+
+        Raises:
+            SendRetryable: not reachable, too slow, busy.
+            SendRejected: refused, in whole or in part.
+        """
+        import grpc  # heavy: loaded by those who send over it
+
+        export = self._open().unary_unary(
+            _EXPORT, response_deserializer=ExportTraceServiceResponse.FromString
+        )
+        try:
+            answer = await export(request, metadata=self._metadata, timeout=self._timeout_s)
+        except grpc.aio.AioRpcError as exc:
+            raise self._error(exc) from exc
+        raise_for_rejected_spans(self.name, answer)
+
+    async def aclose(self) -> None:
+        """Close the channel."""
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+
+    def _open(self) -> grpc.aio.Channel:
+        # not in __init__: a channel belongs to the event loop that runs when it is made
+        if self._channel is None:
+            import grpc
+
+            gzip = grpc.Compression.Gzip if self._compression == "gzip" else grpc.Compression.NoCompression
+            if self._insecure:
+                self._channel = grpc.aio.insecure_channel(self._endpoint, compression=gzip)
+            else:
+                self._channel = grpc.aio.secure_channel(
+                    self._endpoint, grpc.ssl_channel_credentials(), compression=gzip
+                )
+        return self._channel
+
+    def _error(self, exc: grpc.aio.AioRpcError) -> SendError:
+        code, details = exc.code().name, exc.details() or ""
+        message = f"{self.name} answered {code}: {details}"
+        if code not in _RETRYABLE or _is_too_large(code, details):
+            return SendRejected(message)
+        return SendRetryable(message, retry_after_s=_retry_after_s(exc))
+
+
+def _is_too_large(code: str, details: str) -> bool:
+    return code == "RESOURCE_EXHAUSTED" and "larger than max" in details
+
+
+def _retry_after_s(exc: grpc.aio.AioRpcError) -> float | None:
+    """Read google.rpc.RetryInfo out of the trailing metadata."""
+    from google.protobuf.message import DecodeError
+    from google.rpc import error_details_pb2, status_pb2
+
+    for key, value in exc.trailing_metadata() or ():
+        if key != "grpc-status-details-bin" or not isinstance(value, bytes):
+            continue
+        try:
+            details = status_pb2.Status.FromString(value).details
+            for detail in details:
+                retry_info = error_details_pb2.RetryInfo()
+                if detail.Unpack(retry_info):
+                    return retry_info.retry_delay.ToTimedelta().total_seconds()
+        except (DecodeError, OverflowError):
+            return None
+    return None

@@ -1,0 +1,88 @@
+"""Choose a sink by its address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import SplitResult, urlsplit
+
+from ragtrace.backends.otlp_file import OtlpFileSink
+from ragtrace.backends.otlp_grpc import OtlpGrpcSink
+from ragtrace.backends.otlp_http import OtlpHttpSink
+from ragtrace.errors import ConfigError
+from ragtrace.ports import SpanSink
+
+__all__ = ["open_sink"]
+
+_GRPC_PORT = 4317
+_HTTP_PORT = 4318
+_TRACES_PATH = "/v1/traces"
+_ACCEPTED = (
+    "give http(s)://host:4318[/v1/traces] for OTLP/HTTP, grpc(s)://host:4317 or host:4317 for OTLP/gRPC, "
+    "or otlp-file:PATH for a file of OTLP JSON lines"
+)
+
+
+def open_sink(
+    endpoint: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float = 10,
+    compression: Literal["none", "gzip"] = "none",
+) -> SpanSink:
+    """Choose the sink for an address; nothing is connected before the first ``send``.
+
+    ``http(s)://host[:4318][/path]`` is OTLP/HTTP; without a path ``/v1/traces`` is added. ``grpc://``,
+    ``grpcs://`` and a bare ``host:port`` are OTLP/gRPC. ``http(s)://host:4317`` without a path is OTLP/gRPC as
+    well, because ``OTEL_EXPORTER_OTLP_ENDPOINT`` writes gRPC addresses in this form. ``otlp-file:PATH`` is a file.
+
+    Raises:
+        ConfigError: the address is none of these.
+    """
+    scheme, _, rest = endpoint.partition(":")
+    if scheme == "otlp-file" and rest:
+        return OtlpFileSink(rest)
+    url = _split(endpoint)
+    if url.scheme in ("http", "https") and (url.port != _GRPC_PORT or url.path not in ("", "/")):
+        return OtlpHttpSink(_traces_url(url), headers=headers, timeout_s=timeout_s, compression=compression)
+    return OtlpGrpcSink(
+        f"{_bracketed(url.hostname or '')}:{url.port or _GRPC_PORT}",
+        headers=headers,
+        insecure=url.scheme in ("http", "grpc"),
+        timeout_s=timeout_s,
+        compression=compression,
+    )
+
+
+def _split(endpoint: str) -> SplitResult:
+    url = _parse(endpoint if "://" in endpoint else f"grpc://{endpoint}", endpoint)
+    is_bare = "://" not in endpoint
+    if url.scheme not in ("http", "https", "grpc", "grpcs") or not url.hostname:
+        raise ConfigError(f"{endpoint!r} is no address to send spans to: {_ACCEPTED}")
+    if url.username or url.password:
+        raise ConfigError("an OTLP endpoint holds a user or password: give them as a header instead")
+    if url.scheme in ("grpc", "grpcs") and (url.path not in ("", "/") or (is_bare and url.port is None)):
+        raise ConfigError(f"{endpoint!r} is no address to send spans to: {_ACCEPTED}")
+    return url
+
+
+def _parse(text: str, endpoint: str) -> SplitResult:
+    try:
+        url = urlsplit(text)
+        _ = url.port  # raises where the port is no number
+    except ValueError as exc:
+        raise ConfigError(f"{endpoint!r} is no address to send spans to ({exc}): {_ACCEPTED}") from exc
+    if any(character.isspace() for character in text):
+        raise ConfigError(f"{endpoint!r} is no address to send spans to: {_ACCEPTED}")
+    return url
+
+
+def _traces_url(url: SplitResult) -> str:
+    host = _bracketed(url.hostname or "")
+    netloc = f"{host}:{url.port or _HTTP_PORT}" if url.scheme == "http" else url.netloc
+    path = _TRACES_PATH if url.path in ("", "/") else url.path
+    return url._replace(netloc=netloc, path=path).geturl()
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
