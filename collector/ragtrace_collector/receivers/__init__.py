@@ -1,0 +1,1 @@
+"""The receivers: one file a protocol."""

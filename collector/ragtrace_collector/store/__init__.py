@@ -1,0 +1,1 @@
+"""The work store: one port, one adapter a storage engine."""

@@ -1,0 +1,342 @@
+"""The collector's configuration: one YAML file, checked as a whole before anything starts."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, cast
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from ragtrace.errors import ConfigError
+
+__all__ = [
+    "AlwaysConfig",
+    "AssembleConfig",
+    "AttachConfig",
+    "CollectorConfig",
+    "EvaluateConfig",
+    "ExportConfig",
+    "JudgeConfig",
+    "MetricConfig",
+    "ReceiveConfig",
+    "SampleConfig",
+    "StoreConfig",
+    "default_config_text",
+    "load_config",
+    "parse_config",
+]
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_REFERENCE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def _duration(value: object) -> object:
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("write a duration with its unit, such as 500ms, 5s, 2m or 1h")
+    return timedelta(seconds=float(match[1]) * _UNIT_S[match[2]])
+
+
+def _address(value: object) -> object:
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise ValueError("write host:port, such as 127.0.0.1:4327")
+    return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+Address = Annotated[str, BeforeValidator(_address)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+
+class ReceiveConfig(_Section):
+    """Where OTLP comes in."""
+
+    grpc: Address | None = "127.0.0.1:4327"
+    http: Address | None = "127.0.0.1:4328"
+    max_message_bytes: ByteSize = Field(default=ByteSize(16 << 20), gt=0)
+
+    @model_validator(mode="after")
+    def _one_receiver(self) -> ReceiveConfig:
+        if self.grpc is None and self.http is None:
+            raise ValueError("`grpc` and `http` are both null: nothing could come in")
+        return self
+
+
+class AssembleConfig(_Section):
+    """How long spans of a trace are waited for."""
+
+    quiet_period: Duration = timedelta(seconds=5)
+    deadline: Duration = timedelta(seconds=60)
+    linger: Duration = timedelta(minutes=10)
+    max_open_traces: int = Field(default=50_000, gt=0)
+    max_spans_per_trace: int = Field(default=5_000, gt=0)
+
+
+class AlwaysConfig(_Section):
+    """A rule that keeps every trace with a span that matches all of it."""
+
+    service: str | None = None
+    attributes: dict[str, str | bool | int | float] = {}
+
+    @model_validator(mode="after")
+    def _says_something(self) -> AlwaysConfig:
+        if self.service is None and not self.attributes:
+            raise ValueError("name a `service`, `attributes` or both; to keep everything, set `ratio: 1.0`")
+        return self
+
+
+class SampleConfig(_Section):
+    """Which traces are judged."""
+
+    ratio: float = Field(default=1.0, ge=0, le=1)
+    always: tuple[AlwaysConfig, ...] = ()
+
+
+class JudgeConfig(_Section):
+    """Who judges."""
+
+    use: str = "lexical"
+    base_url: str | None = None
+    api_key_env: str = "OPENAI_API_KEY"
+    timeout: Duration = timedelta(seconds=60)
+    max_concurrency: int = Field(default=8, gt=0)
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_http(cls, value: str | None) -> str | None:
+        if value is not None and not re.match(r"https?://[^/\s]+", value):
+            raise ValueError("write a URL such as http://localhost:11434/v1")
+        return value
+
+
+class MetricConfig(_Section):
+    """One metric and where it passes."""
+
+    name: str
+    profile: str = "ragtrace"
+    threshold: float | None = Field(default=None, ge=0, le=1)
+
+
+class EvaluateConfig(_Section):
+    """What is measured, and what happens when the judge fails."""
+
+    metrics: tuple[MetricConfig, ...] = Field(default=(MetricConfig(name="faithfulness"),), min_length=1)
+    concurrency: int = Field(default=8, gt=0)
+    retry_delays: tuple[Duration, ...] = tuple(
+        timedelta(seconds=seconds) for seconds in (10, 60, 600, 3600, 14_400)
+    )
+
+
+class AttachConfig(_Section):
+    """What the carrier span looks like."""
+
+    carrier_time: Literal["auto", "target", "now"] = "auto"
+    tempo_slack: Duration = timedelta(seconds=120)
+    max_claims: int = Field(default=30, ge=1, le=90)
+    content: bool = True
+    mark_failed_as_error: bool = False
+
+
+class ExportConfig(_Section):
+    """One back end that gets the carriers, and with ``forward`` the originals too."""
+
+    endpoint: str
+    headers: dict[str, str] = {}
+    forward: bool = False
+    timeout: Duration = timedelta(seconds=10)
+
+
+class StoreConfig(_Section):
+    """The file that survives a crash."""
+
+    path: Path = Path("ragtrace.db")
+    max_bytes: ByteSize = Field(default=ByteSize(2 << 30), gt=0)
+
+
+class CollectorConfig(_Section):
+    """Everything the collector can be told. All have defaults but ``export``."""
+
+    receive: ReceiveConfig = ReceiveConfig()
+    assemble: AssembleConfig = AssembleConfig()
+    sample: SampleConfig = SampleConfig()
+    judge: JudgeConfig = JudgeConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    attach: AttachConfig = AttachConfig()
+    export: tuple[ExportConfig, ...] = Field(min_length=1)
+    store: StoreConfig = StoreConfig()
+    drain_timeout: Duration = timedelta(seconds=20)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @model_validator(mode="after")
+    def _distinct_endpoints(self) -> CollectorConfig:
+        endpoints = [each.endpoint for each in self.export]
+        if len(set(endpoints)) != len(endpoints):
+            raise ValueError("`export` names an endpoint twice: each would get every carrier twice")
+        own = {address for address in (self.receive.grpc, self.receive.http) if address}
+        for endpoint in endpoints:
+            if any(_same_address(endpoint, address) for address in own):
+                raise ValueError(f"`export` endpoint {endpoint!r} is this collector's own receiver: a loop")
+        return self
+
+
+def default_config_text() -> str:
+    """Return the commented default configuration that is shipped with the collector."""
+    shipped = files("ragtrace_collector") / "config.yaml"
+    beside = Path(__file__).parents[1] / "config.yaml"  # a checkout: collector/config.yaml
+    return beside.read_text("utf-8") if beside.is_file() else shipped.read_text("utf-8")
+
+
+def load_config(path: Path, *, environ: Mapping[str, str] | None = None) -> CollectorConfig:
+    """Read and check a configuration file.
+
+    Raises:
+        ConfigError: names the file, the key and what to do.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{path}: cannot be read: {exc}") from exc
+    return parse_config(text, where=str(path), environ=environ)
+
+
+def parse_config(text: str, *, where: str, environ: Mapping[str, str] | None = None) -> CollectorConfig:
+    """Check a configuration text; ``${env:NAME}`` and ``${env:NAME:-default}`` are filled in.
+
+    Raises:
+        ConfigError: names ``where``, the key and what to do.
+    """
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as exc:
+        raise ConfigError(f"{where}: not YAML: {exc}") from exc
+    if not isinstance(document, dict):
+        raise ConfigError(f"{where}: must hold keys such as `export:`; it holds {_kind(document)}")
+    filled = _fill(document, where=where, key="", environ=os.environ if environ is None else environ)
+    try:
+        return CollectorConfig.model_validate(filled)
+    except ValidationError as exc:
+        problems = "\n".join(f"{where}: {_problem(error)}" for error in _root_causes(exc.errors()))
+        raise ConfigError(problems) from exc
+
+
+def _fill(node: Any, *, where: str, key: str, environ: Mapping[str, str]) -> Any:
+    """Replace references to environment variables, in values only."""
+    if isinstance(node, dict):
+        return {
+            name: _fill(child, where=where, key=f"{key}.{name}".lstrip("."), environ=environ)
+            for name, child in node.items()
+        }
+    if isinstance(node, list):
+        return [
+            _fill(child, where=where, key=f"{key}[{position}]", environ=environ)
+            for position, child in enumerate(node)
+        ]
+    if not isinstance(node, str) or "${env:" not in node:
+        return node
+
+    def value(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        if name in environ:
+            return environ[name]
+        if default is None:
+            raise ConfigError(
+                f"{where}: `{key}` needs the environment variable {name}: "
+                f"set it, or write ${{env:{name}:-default}}"
+            )
+        return default
+
+    filled = _REFERENCE.sub(value, node)
+    # A value that is one reference has the type that the same text would have in the file.
+    return yaml.safe_load(filled) if _REFERENCE.fullmatch(node) else filled
+
+
+def _root_causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Leave out that a list is too short where the fault is that one of its items is wrong."""
+    places = [error["loc"] for error in errors]
+    return [
+        error
+        for error in errors
+        if error["type"] != "too_short"
+        or not any(place != error["loc"] and place[: len(error["loc"])] == error["loc"] for place in places)
+    ]
+
+
+def _problem(error: ErrorDetails) -> str:
+    location = [part for part in error["loc"] if part != "model"]
+    key = _dotted(location)
+    if error["type"] == "extra_forbidden":
+        return f"unknown key `{key}`{_suggestion(location)}"
+    if error["type"] == "missing":
+        return f"`{key}` is missing{': ' + _HINTS[key] if key in _HINTS else ''}"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"`{key}`: {message}" if key else message
+
+
+_HINTS: Final = {
+    "export": "name at least one back end, such as `export: [{endpoint: 'http://localhost:4317'}]`",
+}
+
+
+def _dotted(location: list[int | str]) -> str:
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
+    return "".join(parts).lstrip(".")
+
+
+def _suggestion(location: list[int | str]) -> str:
+    known = list(_known_keys(location[:-1]))
+    close = difflib.get_close_matches(str(location[-1]), known, n=1)
+    if close:
+        return f": did you mean `{close[0]}`?"
+    return f": there is {', '.join(f'`{name}`' for name in known)}" if known else ""
+
+
+def _known_keys(location: list[int | str]) -> Iterator[str]:
+    section: type[BaseModel] | None = CollectorConfig
+    for part in location:
+        if isinstance(part, int) or section is None:
+            continue
+        field = section.model_fields.get(part)
+        section = _section_in(field.annotation) if field else None
+    if section is not None:
+        yield from section.model_fields
+
+
+def _section_in(annotation: Any) -> type[BaseModel] | None:
+    candidates = [annotation, *getattr(annotation, "__args__", ())]
+    sections = (each for each in candidates if isinstance(each, type) and issubclass(each, _Section))
+    return cast("type[BaseModel] | None", next(sections, None))
+
+
+def _same_address(endpoint: str, address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    found = re.search(r"^(?:[a-z-]+://)?([^/:\s]+):(\d+)", endpoint)
+    if found is None or port == "0":
+        return False
+    loopback = {"localhost", "127.0.0.1", "0.0.0.0"}
+    return found[2] == port and (found[1] == host or {found[1], host} <= loopback)
+
+
+def _kind(document: object) -> str:
+    return "nothing" if document is None else f"a {type(document).__name__}"

@@ -1,0 +1,116 @@
+"""From an export request to durable spans: what every receiver calls."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from ragtrace import semconv
+from ragtrace.errors import CodecError
+from ragtrace.ports import Clock
+from ragtrace.traces.otlp import Encoding, TraceSlice, parse_request, split_by_trace
+from ragtrace_collector.assemble import Assembly
+from ragtrace_collector.sampling import Sampler
+from ragtrace_collector.store.port import StoreFull, WorkStore
+from ragtrace_collector.telemetry import Counters, Counts
+
+__all__ = ["Intake", "Receipt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What an acknowledged request is answered: a partial success if spans were rejected."""
+
+    rejected_spans: int = 0
+    reason: str = ""
+
+
+class Intake:
+    """Accepts export requests. When ``accept`` returns, what must be kept is on disk."""
+
+    def __init__(
+        self,
+        *,
+        store: WorkStore,
+        assembly: Assembly,
+        sampler: Sampler,
+        forward_to: tuple[str, ...],
+        max_spans_per_trace: int,
+        counters: Counters,
+        clock: Clock,
+        received: asyncio.Event,
+    ) -> None:
+        self._store = store
+        self._assembly = assembly
+        self._sampler = sampler
+        self._forward_to = forward_to
+        self._max_spans_per_trace = max_spans_per_trace
+        self._counters = counters
+        self._clock = clock
+        self._received = received
+        """Set when there is something new to forward."""
+
+    async def accept(self, body: bytes, *, encoding: Encoding) -> Receipt:
+        """Keep the spans of one request.
+
+        Raises:
+            CodecError: the body is not OTLP; nothing was kept.
+            StoreFull: try again later; nothing was kept.
+        """
+        try:
+            request = parse_request(body, encoding=encoding)
+        except CodecError:
+            self._counters.add(Counts.REQUESTS_INVALID)
+            raise
+        own = _drop_own_spans(request)
+        split = split_by_trace(request)
+        wanted = [part for part in split.slices if self._is_wanted(part)]
+        try:
+            await self._keep(wanted, self._originals(request))
+        except StoreFull:
+            self._counters.add(Counts.REQUESTS_PUT_OFF)
+            raise
+        self._counters.add(Counts.REQUESTS)
+        self._counters.add(Counts.SPANS, sum(len(part.spans) for part in split.slices))
+        self._counters.add(Counts.SPANS_OWN, own)
+        self._counters.add(Counts.SPANS_REJECTED, split.rejected)
+        return Receipt(rejected_spans=split.rejected, reason=split.reject_reason)
+
+    def _is_wanted(self, part: TraceSlice) -> bool:
+        if not self._sampler.may_keep(part.trace_id):
+            self._counters.add(Counts.SPANS_SAMPLED_OUT, len(part.spans))
+            return False
+        if self._assembly.number_of_spans(part.trace_id) + len(part.spans) > self._max_spans_per_trace:
+            self._counters.add(Counts.SPANS_OVER_LIMIT, len(part.spans))
+            return False
+        return True
+
+    async def _keep(self, slices: list[TraceSlice], originals: bytes) -> None:
+        forward = dict.fromkeys(self._forward_to, originals) if originals else {}
+        if not slices and not forward:
+            return
+        now_ns = self._clock.now_ns()
+        reopened = await self._store.append(slices, forward=forward, now_ns=now_ns)
+        if forward:
+            self._received.set()
+        for part in slices:
+            self._assembly.add(
+                part.trace_id, part.spans, arrived_ns=now_ns, reopened=part.trace_id in reopened
+            )
+
+    def _originals(self, request: ExportTraceServiceRequest) -> bytes:
+        return request.SerializeToString() if self._forward_to else b""
+
+
+def _drop_own_spans(request: ExportTraceServiceRequest) -> int:
+    """Take out carriers that a pipeline sent back to us: they are neither judged nor forwarded again."""
+    dropped = 0
+    for resource_spans in request.resource_spans:
+        for position in reversed(range(len(resource_spans.scope_spans))):
+            scope_spans = resource_spans.scope_spans[position]
+            if scope_spans.scope.name == semconv.SCOPE_EVALUATION:
+                dropped += len(scope_spans.spans)
+                del resource_spans.scope_spans[position]
+    return dropped

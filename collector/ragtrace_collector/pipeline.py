@@ -1,0 +1,306 @@
+"""The collector's stages: settle ready traces, judge the answers in them, deliver what came out.
+
+Each stage reads from the store and writes to the store, so a crash between any two statements loses nothing:
+what was not committed is done again, and the same input gives the same span ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ragtrace.errors import SendRejected, SendRetryable
+from ragtrace.evaluation import evaluate
+from ragtrace.model import Evaluation, RagRecord, SkipReason
+from ragtrace.ports import Clock, Judge, Metric, SpanSink
+from ragtrace.traces.attach import AttachOptions, carrier
+from ragtrace.traces.extract import extract_records
+from ragtrace.traces.otlp import decode, encode
+from ragtrace.traces.trace import Span, Trace
+from ragtrace_collector.assemble import Assembly
+from ragtrace_collector.sampling import Sampler
+from ragtrace_collector.store.port import Job, Outcome, Parcel, WorkStore
+from ragtrace_collector.telemetry import Counters, Counts
+
+__all__ = ["Deliverer", "Evaluator", "Settler", "read_trace", "run_stage"]
+
+log = logging.getLogger("ragtrace.collector")
+
+_NO_CARRIER: Final = frozenset({SkipReason.NO_RETRIEVAL})
+"""Answers that were never a RAG answer: a note on each plain chat completion would be noise."""
+_LONGEST_BACK_OFF_S: Final = 60.0
+_FINAL_ERRORS: Final = frozenset({"judge_nonsense", "judge_cut_off"})
+"""Asking again would give the same: the judge answered, and not usably."""
+
+
+async def read_trace(store: WorkStore, trace_id: str) -> Trace:
+    """Assemble what the store holds of a trace."""
+    spans: list[Span] = []
+    for payload in await store.payloads(trace_id):
+        spans.extend(decode(payload))
+    return Trace.of(trace_id, spans)
+
+
+async def run_stage(
+    step: Callable[[], Awaitable[bool]], *, wake: asyncio.Event, stop: asyncio.Event, pause_s: float
+) -> None:
+    """Call ``step`` until ``stop`` is set: at once while it finds work, else when woken or after a pause."""
+    while not stop.is_set():
+        wake.clear()
+        if not await step():
+            await _first_of(wake, stop, timeout_s=pause_s)
+
+
+async def _first_of(*events: asyncio.Event, timeout_s: float) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settler:
+    """Decides what becomes of each ready trace: its answers are queued, sampled out, or there are none."""
+
+    store: WorkStore
+    assembly: Assembly
+    sampler: Sampler
+    counters: Counters
+    clock: Clock
+    queued: asyncio.Event
+    """Set when there is something new to judge."""
+
+    async def step(self, *, everything: bool = False) -> bool:
+        """Settle the traces that are ready now; say whether there were any."""
+        ready = tuple(self.assembly.take_ready(self.clock.now_ns(), everything=everything))
+        for trace_id in ready:
+            await self._settle(trace_id)
+        return bool(ready)
+
+    async def _settle(self, trace_id: str) -> None:
+        trace = await read_trace(self.store, trace_id)
+        records = _records(trace, self.counters)
+        sample = self.sampler.decide(trace) if records else None
+        jobs = [
+            Job(trace_id=trace_id, span_id=record.target.span_id, sample=sample)
+            for record in records
+            if sample and record.target
+        ]
+        left_out = [
+            Outcome(span_id=record.target.span_id, outcome="sampled_out")
+            for record in records
+            if not sample and record.target
+        ]
+        new = await self.store.settle(
+            trace_id,
+            jobs=jobs,
+            outcomes=left_out,
+            keep_spans=bool(jobs) or not _is_whole(trace),
+            now_ns=self.clock.now_ns(),
+        )
+        self.counters.add(Counts.TRACES_SETTLED)
+        self.counters.add(Counts.TRACES_WITHOUT_RAG, not records)
+        self.counters.add(Counts.ANSWERS_QUEUED, new)
+        self.counters.add(Counts.ANSWERS_SAMPLED_OUT, len(left_out))
+        if new:
+            self.queued.set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluator:
+    """Judges queued answers. Several run at once; each takes one job at a time."""
+
+    store: WorkStore
+    judge: Judge
+    metrics: Sequence[Metric]
+    attach: AttachOptions
+    sinks: tuple[str, ...]
+    retry_delays_ns: tuple[int, ...]
+    counters: Counters
+    clock: Clock
+    done: asyncio.Event
+    """Set when there is something new to deliver."""
+
+    async def step(self) -> bool:
+        """Judge the next due answer; say whether there was one."""
+        jobs = await self.store.take_jobs(1, now_ns=self.clock.now_ns())
+        for job in jobs:
+            try:
+                await self._judge(job)
+            except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
+                await self._give_up(job, exc)
+        return bool(jobs)
+
+    async def _judge(self, job: Job) -> None:
+        trace = await read_trace(self.store, job.trace_id)
+        record = _record_of(trace, job.span_id, self.counters)
+        if record is None:
+            # Spans that came after the job was queued moved the answer elsewhere; that span has its own job.
+            await self._end(job, "superseded")
+            return
+        evaluation = await evaluate(record, metrics=self.metrics, judge=self.judge, clock=self.clock)
+        if self._should_try_again(job, evaluation):
+            await self._postpone(job, evaluation)
+            return
+        await self._finish(job, record, evaluation)
+
+    def _should_try_again(self, job: Job, evaluation: Evaluation) -> bool:
+        failures = evaluation.failures
+        mendable = any(failure.error_type not in _FINAL_ERRORS for failure in failures)
+        return mendable and job.attempts <= len(self.retry_delays_ns)
+
+    async def _postpone(self, job: Job, evaluation: Evaluation) -> None:
+        failure = evaluation.failures[0]
+        due_ns = self.clock.now_ns() + self.retry_delays_ns[job.attempts - 1]
+        await self.store.postpone(job, due_ns=due_ns, reason=failure.error_type)
+        self.counters.add(Counts.ANSWERS_POSTPONED)
+        log.warning(
+            "judge failed (%s: %s); answer %s:%s is tried again in %.0f s",
+            failure.error_type,
+            failure.message,
+            job.trace_id,
+            job.span_id,
+            self.retry_delays_ns[job.attempts - 1] / 1e9,
+        )
+
+    async def _finish(self, job: Job, record: RagRecord, evaluation: Evaluation) -> None:
+        skipped = {result.skip_reason for result in evaluation.results}
+        if skipped and skipped <= _NO_CARRIER and not evaluation.failures:
+            await self._end(job, f"ineligible:{SkipReason.NO_RETRIEVAL}")
+            return
+        span = carrier(evaluation, record, sample=job.sample, options=self.attach, now_ns=self.clock.now_ns())
+        await self._end(job, _outcome(evaluation), payload=encode([span]))
+
+    async def _end(self, job: Job, outcome: str, *, payload: bytes | None = None) -> None:
+        parcels = dict.fromkeys(self.sinks, payload) if payload else {}
+        await self.store.finish(job, outcome, parcels=parcels, now_ns=self.clock.now_ns())
+        self.counters.add(_COUNTED_AS.get(outcome.partition(":")[0], Counts.ANSWERS_JUDGED))
+        self.done.set()
+
+    async def _give_up(self, job: Job, exc: Exception) -> None:
+        # The exception's text may quote what is under judgment: its type and place are enough.
+        self.counters.add(Counts.STAGE_ERRORS)
+        log.error("answer %s:%s: %s", job.trace_id, job.span_id, _place(exc))
+        await self._end(job, f"failed:{type(exc).__name__}")
+
+
+_COUNTED_AS: Final = {
+    "ineligible": Counts.ANSWERS_INELIGIBLE,
+    "failed": Counts.ANSWERS_FAILED,
+    "superseded": Counts.ANSWERS_INELIGIBLE,
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Deliverer:
+    """Takes parcels from the outbox to one sink, in order, until the sink has them."""
+
+    store: WorkStore
+    sink: SpanSink
+    endpoint: str
+    """The sink's name in the outbox."""
+    counters: Counters
+    clock: Clock
+    most_at_once: int = 64
+    most_bytes: int = 2 << 20
+    _failures: int = 0
+    """Deliveries that failed since the last one that did not."""
+    _resume_ns: int = 0
+
+    async def step(self) -> bool:
+        """Deliver what is waiting; say whether more may be."""
+        if self.clock.now_ns() < self._resume_ns:
+            return False
+        waiting = await self.store.parcels(self.endpoint, self.most_at_once)
+        for batch in _batches(waiting, self.most_bytes):
+            if not await self._deliver(batch):
+                return False
+        return bool(waiting)
+
+    async def _deliver(self, batch: Sequence[Parcel]) -> bool:
+        # Serialized protobuf messages of one type, put one after the other, are their merge.
+        payload = b"".join(parcel.payload for parcel in batch)
+        try:
+            await self.sink.send(payload)
+        except SendRetryable as exc:
+            self._back_off(exc)
+            return False
+        except SendRejected as exc:
+            return await self._isolate(batch, exc)
+        await self.store.delivered(batch)
+        self._failures = 0
+        self.counters.add(Counts.PARCELS_DELIVERED, len(batch))
+        return True
+
+    async def _isolate(self, batch: Sequence[Parcel], exc: SendRejected) -> bool:
+        """One bad span must not take its neighbours along: deliver each alone."""
+        if len(batch) > 1:
+            for parcel in batch:
+                if not await self._deliver([parcel]):
+                    return False
+            return True
+        await self.store.reject(batch, reason=str(exc), now_ns=self.clock.now_ns())
+        self.counters.add(Counts.PARCELS_REJECTED)
+        log.error("%s refused spans for good: %s", self.sink.name, exc)
+        return True
+
+    def _back_off(self, exc: SendRetryable) -> None:
+        delay_s = exc.retry_after_s if exc.retry_after_s is not None else 0.5 * 2**self._failures
+        self._resume_ns = self.clock.now_ns() + int(min(delay_s, _LONGEST_BACK_OFF_S) * 1e9)
+        if self._failures == 0:
+            log.warning("%s does not take spans (%s); they are kept and sent later", self.sink.name, exc)
+        self._failures = min(self._failures + 1, 10)
+        self.counters.add(Counts.DELIVERIES_FAILED)
+
+
+def _batches(parcels: Sequence[Parcel], most_bytes: int) -> list[list[Parcel]]:
+    batches: list[list[Parcel]] = []
+    size = 0
+    for parcel in parcels:
+        if not batches or size + len(parcel.payload) > most_bytes:
+            batches.append([])
+            size = 0
+        batches[-1].append(parcel)
+        size += len(parcel.payload)
+    return batches
+
+
+def _records(trace: Trace, counters: Counters) -> tuple[RagRecord, ...]:
+    try:
+        return extract_records(trace).records
+    except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
+        counters.add(Counts.STAGE_ERRORS)
+        log.error("trace %s: its spans could not be read: %s", trace.trace_id, _place(exc))  # noqa: TRY400
+        return ()
+
+
+def _record_of(trace: Trace, span_id: str, counters: Counters) -> RagRecord | None:
+    records = _records(trace, counters)
+    return next((each for each in records if each.target and each.target.span_id == span_id), None)
+
+
+def _outcome(evaluation: Evaluation) -> str:
+    if any(result.score is not None for result in evaluation.results):
+        return "judged"
+    if evaluation.failures:
+        return f"failed:{evaluation.failures[0].error_type}"
+    return f"ineligible:{evaluation.results[0].skip_reason}"
+
+
+def _is_whole(trace: Trace) -> bool:
+    seen = {span.span_id for span in trace.spans}
+    parents = {span.parent_span_id for span in trace.spans}
+    return None in parents and parents - {None} <= seen
+
+
+def _place(exc: BaseException) -> str:
+    frame = exc.__traceback__
+    while frame and frame.tb_next:
+        frame = frame.tb_next
+    where = f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}" if frame else "?"
+    return f"{type(exc).__name__} at {where}"

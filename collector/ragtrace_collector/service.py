@@ -1,0 +1,338 @@
+"""The collector as a process: starts the stages in one task group, and ends them in order.
+
+The shut-down law: stop accepting, settle what is complete, drain until a deadline, cancel, close the sinks,
+and say what is left on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from ragtrace.backends import open_sink
+from ragtrace.judge import open_judge
+from ragtrace.metrics import metric_named
+from ragtrace.ports import Clock, Judge, Metric, SpanSink
+from ragtrace.traces.attach import AttachOptions
+from ragtrace.traces.otlp import parse_request, split_by_trace
+from ragtrace_collector.assemble import AssemblePolicy, Assembly
+from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig
+from ragtrace_collector.intake import Intake
+from ragtrace_collector.pipeline import Deliverer, Evaluator, Settler, run_stage
+from ragtrace_collector.receivers.grpc import serve_grpc
+from ragtrace_collector.receivers.http import HttpServer, http_app, open_socket
+from ragtrace_collector.sampling import AlwaysRule, Sampler
+from ragtrace_collector.store.port import WorkStore
+from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.telemetry import Counters
+
+__all__ = ["Collector", "SystemClock", "judge_of", "metrics_of", "run_collector"]
+
+log = logging.getLogger("ragtrace.collector")
+
+_SETTLE_PAUSE_S: Final = 0.1
+_WORK_PAUSE_S: Final = 1.0
+_EXPIRE_PAUSE_S: Final = 30.0
+_GRPC_GRACE_S: Final = 2.0
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def now_ns(self) -> int:
+        """Unix time in nanoseconds."""
+        return time.time_ns()
+
+
+async def run_collector(config: CollectorConfig) -> Mapping[str, int]:
+    """Serve until SIGINT or SIGTERM, shut down in order, and return what the store counts at the end.
+
+    Raises:
+        ConfigError: an address, path, judge, metric or endpoint cannot be used.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _on_signal, stop, asyncio.current_task())
+    try:
+        async with Collector.open(config) as collector:
+            await collector.serve(stop)
+            return await collector.store.counts()
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def _on_signal(stop: asyncio.Event, task: asyncio.Task[Any] | None) -> None:
+    if stop.is_set() and task is not None:
+        log.warning("asked twice to stop: leaving at once; what is not done is on disk")
+        task.cancel()
+    stop.set()
+
+
+@dataclass(slots=True, kw_only=True)
+class Collector:
+    """One collector process: its stages, and what they share."""
+
+    config: CollectorConfig
+    store: WorkStore
+    assembly: Assembly
+    settler: Settler
+    evaluator: Evaluator
+    deliverers: tuple[Deliverer, ...]
+    intake: Intake
+    counters: Counters
+    clock: Clock
+    grpc_port: int | None = None
+    """The port in use, once serving: of interest where the configuration says port 0."""
+    http_port: int | None = None
+    ready: asyncio.Event
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, config: CollectorConfig, *, clock: Clock | None = None) -> AsyncIterator[Collector]:
+        """Open the store, the judge and the sinks; close them in the end.
+
+        Raises:
+            ConfigError: something that the configuration names cannot be used.
+        """
+        async with AsyncExitStack() as stack:
+            metrics = metrics_of(config.evaluate.metrics)
+            judge = judge_of(config.judge)
+            stack.push_async_callback(judge.aclose)
+            sinks = {}
+            for export in config.export:
+                sinks[export.endpoint] = open_sink(
+                    export.endpoint, headers=export.headers, timeout_s=export.timeout.total_seconds()
+                )
+                stack.push_async_callback(sinks[export.endpoint].aclose)
+            store = await SqliteStore.open(config.store.path, max_bytes=config.store.max_bytes)
+            stack.push_async_callback(store.aclose)
+            collector = _assemble(
+                config, store=store, judge=judge, metrics=metrics, sinks=sinks, clock=clock or SystemClock()
+            )
+            await collector.recover()
+            yield collector
+
+    async def recover(self) -> None:
+        """Look again at the traces that were open when the last process ended."""
+        for stored in await self.store.unsettled():
+            for payload in stored.payloads:
+                for part in split_by_trace(parse_request(payload, encoding="protobuf")).slices:
+                    self.assembly.add(
+                        part.trace_id,
+                        part.spans,
+                        arrived_ns=stored.last_arrival_ns,
+                        reopened=stored.settled_before,
+                    )
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Run until ``stop`` is set, then drain."""
+        drained = asyncio.Event()
+        http = self._bind_http()
+        grpc_server = await self._start_grpc()
+        async with asyncio.TaskGroup() as tasks:
+            if http is not None:
+                tasks.create_task(http.serve(), name="http")
+            stages = self._start_stages(tasks, drained)
+            self.ready.set()
+            log.info("listening: grpc %s, http %s", self.grpc_port, self.http_port)
+            await stop.wait()
+            log.info("stopping: no new spans are taken")
+            if http is not None:
+                http.should_exit = True
+            if grpc_server is not None:
+                await grpc_server.stop(_GRPC_GRACE_S)
+            await self._drain()
+            drained.set()
+            await asyncio.wait(stages, timeout=_WORK_PAUSE_S)
+            for stage in stages:
+                stage.cancel()
+        await self._report()
+
+    def _bind_http(self) -> HttpServer | None:
+        if self.config.receive.http is None:
+            return None
+        listening = open_socket(self.config.receive.http)
+        self.http_port = listening.getsockname()[1]
+        app = http_app(
+            self.intake,
+            status=self.status,
+            counters=self.counters,
+            max_message_bytes=self.config.receive.max_message_bytes,
+        )
+        return HttpServer(app, listening)
+
+    async def _start_grpc(self) -> Any:
+        if self.config.receive.grpc is None:
+            return None
+        server, self.grpc_port = await serve_grpc(
+            self.intake,
+            self.config.receive.grpc,
+            max_message_bytes=self.config.receive.max_message_bytes,
+        )
+        return server
+
+    def _start_stages(self, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> list[asyncio.Task[None]]:
+        queued, done, never = self.settler.queued, self.evaluator.done, asyncio.Event()
+        stages = [
+            tasks.create_task(
+                run_stage(self.settler.step, wake=never, stop=stop, pause_s=_SETTLE_PAUSE_S),
+                name="settle",
+            ),
+            tasks.create_task(
+                run_stage(self._expire, wake=never, stop=stop, pause_s=_EXPIRE_PAUSE_S), name="expire"
+            ),
+        ]
+        stages += [
+            tasks.create_task(
+                run_stage(self.evaluator.step, wake=queued, stop=stop, pause_s=_WORK_PAUSE_S),
+                name=f"evaluate-{number}",
+            )
+            for number in range(self.config.evaluate.concurrency)
+        ]
+        stages += [
+            tasks.create_task(
+                run_stage(deliverer.step, wake=done, stop=stop, pause_s=_WORK_PAUSE_S),
+                name=f"deliver-{deliverer.sink.name}",
+            )
+            for deliverer in self.deliverers
+        ]
+        return stages
+
+    async def _expire(self) -> bool:
+        linger_ns = _ns(self.config.assemble.linger)
+        await self.store.expire(before_ns=self.clock.now_ns() - linger_ns)
+        return False
+
+    async def _drain(self) -> None:
+        """Settle what is complete, then wait until it is judged and delivered, or the deadline comes."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.drain_timeout.total_seconds()):
+                await self.settler.step(everything=True)
+                # Polled: the work to wait for stands in the store, and who ends it need not know of us.
+                while await self.store.unfinished(now_ns=self.clock.now_ns()):  # noqa: ASYNC110
+                    await asyncio.sleep(_SETTLE_PAUSE_S)
+
+    async def _report(self) -> None:
+        counts = await self.store.counts()
+        left = {name: number for name, number in counts.items() if name in _LEFT_ON_DISK and number}
+        log.info("stopped; left on disk: %s", left or "nothing")
+
+    async def status(self) -> Mapping[str, Mapping[str, int]]:
+        """Return what the store holds, and what was counted since the start."""
+        return {"store": await self.store.counts(), "since_start": self.counters.snapshot()}
+
+
+_LEFT_ON_DISK: Final = frozenset({"open_traces", "queued", "leased", "undelivered", "rejected"})
+
+
+def metrics_of(configs: tuple[MetricConfig, ...]) -> tuple[Metric, ...]:
+    """Build the metrics that a configuration names.
+
+    Raises:
+        ConfigError: there is no such metric or profile.
+    """
+    return tuple(metric_named(each.name, profile=each.profile, threshold=each.threshold) for each in configs)
+
+
+def judge_of(config: JudgeConfig) -> Judge:
+    """Build the judge that a configuration names.
+
+    Raises:
+        ConfigError: there is no such judge, or its key is missing.
+    """
+    return open_judge(
+        config.use,
+        base_url=config.base_url,
+        api_key_env=config.api_key_env,
+        timeout_s=config.timeout.total_seconds(),
+        max_concurrency=config.max_concurrency,
+    )
+
+
+def _assemble(
+    config: CollectorConfig,
+    *,
+    store: WorkStore,
+    judge: Judge,
+    metrics: tuple[Metric, ...],
+    sinks: Mapping[str, SpanSink],
+    clock: Clock,
+) -> Collector:
+    """Wire the stages together."""
+    counters, queued, done = Counters(), asyncio.Event(), asyncio.Event()
+    assembly = Assembly(_assemble_policy(config))
+    sampler = _sampler(config)
+    return Collector(
+        config=config,
+        store=store,
+        assembly=assembly,
+        counters=counters,
+        clock=clock,
+        ready=asyncio.Event(),
+        intake=Intake(
+            store=store,
+            assembly=assembly,
+            sampler=sampler,
+            forward_to=tuple(export.endpoint for export in config.export if export.forward),
+            max_spans_per_trace=config.assemble.max_spans_per_trace,
+            counters=counters,
+            clock=clock,
+            received=done,
+        ),
+        settler=Settler(
+            store=store, assembly=assembly, sampler=sampler, counters=counters, clock=clock, queued=queued
+        ),
+        evaluator=Evaluator(
+            store=store,
+            judge=judge,
+            metrics=metrics,
+            attach=_attach_options(config),
+            sinks=tuple(sinks),
+            retry_delays_ns=tuple(_ns(delay) for delay in config.evaluate.retry_delays),
+            counters=counters,
+            clock=clock,
+            done=done,
+        ),
+        deliverers=tuple(
+            Deliverer(store=store, sink=sink, endpoint=endpoint, counters=counters, clock=clock)
+            for endpoint, sink in sinks.items()
+        ),
+    )
+
+
+def _assemble_policy(config: CollectorConfig) -> AssemblePolicy:
+    return AssemblePolicy(
+        quiet_ns=_ns(config.assemble.quiet_period),
+        deadline_ns=_ns(config.assemble.deadline),
+        max_open_traces=config.assemble.max_open_traces,
+    )
+
+
+def _sampler(config: CollectorConfig) -> Sampler:
+    rules = tuple(
+        AlwaysRule(service=rule.service, attributes=rule.attributes) for rule in config.sample.always
+    )
+    return Sampler(ratio=config.sample.ratio, always=rules)
+
+
+def _attach_options(config: CollectorConfig) -> AttachOptions:
+    return AttachOptions(
+        carrier_time=config.attach.carrier_time,
+        tempo_slack_s=config.attach.tempo_slack.total_seconds(),
+        max_claims=config.attach.max_claims,
+        content=config.attach.content,
+        mark_failed_as_error=config.attach.mark_failed_as_error,
+    )
+
+
+def _ns(duration: timedelta) -> int:
+    return int(duration.total_seconds() * 1e9)

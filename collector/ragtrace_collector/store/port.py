@@ -1,0 +1,136 @@
+"""The work store: what must survive a crash, from the acknowledged span to the delivered carrier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ragtrace.errors import RagtraceError
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.otlp import TraceSlice
+
+__all__ = ["Job", "Outcome", "Parcel", "StoreFull", "StoredTrace", "WorkStore"]
+
+
+class StoreFull(RagtraceError):
+    """The store has reached its size limit: senders should try again later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One RAG answer to judge. Its spans stay in the store until it has ended."""
+
+    trace_id: str
+    span_id: str
+    """The span under judgment."""
+    sample: Sample
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How one RAG answer that was seen ended.
+
+    ``judged``, ``sampled_out``, ``ineligible:<why>``, ``failed:<type>`` or ``superseded`` (spans that came later
+    moved the answer to another span).
+    """
+
+    span_id: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTrace:
+    """A trace that was not settled, or had spans join it since."""
+
+    trace_id: str
+    payloads: tuple[bytes, ...]
+    last_arrival_ns: int
+    settled_before: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """An OTLP request on its way to one sink."""
+
+    id: int
+    payload: bytes
+
+
+class WorkStore(Protocol):
+    """Every method is one transaction: on return it is on disk, or nothing of it is."""
+
+    async def append(
+        self, slices: Sequence[TraceSlice], *, forward: Mapping[str, bytes], now_ns: int
+    ) -> frozenset[str]:
+        """Keep spans, and originals to forward by sink. Return the trace ids that had been settled before.
+
+        Raises:
+            StoreFull: nothing was kept.
+        """
+        ...
+
+    async def unsettled(self) -> tuple[StoredTrace, ...]:
+        """Return the traces that a restart has to look at again."""
+        ...
+
+    async def payloads(self, trace_id: str) -> tuple[bytes, ...]:
+        """Return the spans of a trace, as serialized ``TracesData``, in order of arrival."""
+        ...
+
+    async def settle(
+        self,
+        trace_id: str,
+        *,
+        jobs: Sequence[Job],
+        outcomes: Sequence[Outcome],
+        keep_spans: bool,
+        now_ns: int,
+    ) -> int:
+        """Queue the jobs and record the outcomes of a trace; those known already stay as they are.
+
+        ``keep_spans`` says whether spans that come later could still make a record of this trace.
+        Returns the number of jobs that are new.
+        """
+        ...
+
+    async def take_jobs(self, limit: int, *, now_ns: int) -> tuple[Job, ...]:
+        """Lease up to ``limit`` jobs that are due. A lease ends with the process."""
+        ...
+
+    async def finish(self, job: Job, outcome: str, *, parcels: Mapping[str, bytes], now_ns: int) -> None:
+        """End a job and put what it yields, by sink, into the outbox."""
+        ...
+
+    async def postpone(self, job: Job, *, due_ns: int, reason: str) -> None:
+        """Give a leased job back, to be tried again."""
+        ...
+
+    async def parcels(self, sink: str, limit: int) -> tuple[Parcel, ...]:
+        """Return the oldest parcels for a sink, in order."""
+        ...
+
+    async def delivered(self, parcels: Sequence[Parcel]) -> None:
+        """Forget parcels that their sink has."""
+        ...
+
+    async def reject(self, parcels: Sequence[Parcel], *, reason: str, now_ns: int) -> None:
+        """Set parcels aside that their sink will never take; they stay readable until they expire."""
+        ...
+
+    async def unfinished(self, *, now_ns: int) -> int:
+        """Return how many jobs are due or leased, and how many parcels wait."""
+        ...
+
+    async def counts(self) -> Mapping[str, int]:
+        """Return outcomes and queue lengths by name."""
+        ...
+
+    async def expire(self, *, before_ns: int) -> int:
+        """Forget settled traces, ended jobs and rejected parcels from before; return the number of traces."""
+        ...
+
+    async def aclose(self) -> None:
+        """Commit what is under way and close."""
+        ...

@@ -1,0 +1,308 @@
+"""The work store in one SQLite file (WAL, ``synchronous=FULL``, group commit)."""
+
+from __future__ import annotations
+
+import fcntl
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from ragtrace.errors import ConfigError
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.otlp import TraceSlice
+from ragtrace_collector.store.port import Job, Outcome, Parcel, StoredTrace, StoreFull
+from ragtrace_collector.store.writer import GroupCommit
+
+__all__ = ["SqliteStore"]
+
+SCHEMA_VERSION: Final = 1
+_SCHEMA: Final = f"""
+CREATE TABLE IF NOT EXISTS slice (
+    seq INTEGER PRIMARY KEY, trace_id TEXT NOT NULL, payload BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS slice_trace ON slice (trace_id);
+CREATE TABLE IF NOT EXISTS trace (
+    trace_id TEXT PRIMARY KEY, last_arrival_ns INTEGER NOT NULL, settled_ns INTEGER) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS trace_settled ON trace (settled_ns);
+CREATE TABLE IF NOT EXISTS job (
+    trace_id TEXT NOT NULL, span_id TEXT NOT NULL,
+    rule TEXT NOT NULL DEFAULT '', rate REAL NOT NULL DEFAULT 0, probability REAL NOT NULL DEFAULT 0,
+    state TEXT NOT NULL,                    -- queued | leased | ended
+    attempts INTEGER NOT NULL DEFAULT 0, due_ns INTEGER NOT NULL, ended_ns INTEGER,
+    outcome TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS job_due ON job (state, due_ns);
+CREATE TABLE IF NOT EXISTS parcel (
+    id INTEGER PRIMARY KEY, sink TEXT NOT NULL, payload BLOB NOT NULL,
+    rejected_ns INTEGER, reason TEXT NOT NULL DEFAULT '');
+CREATE INDEX IF NOT EXISTS parcel_next ON parcel (sink, id) WHERE rejected_ns IS NULL;
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+_VACUUM_PAGES: Final = 500
+
+
+class SqliteStore:
+    """A [`WorkStore`][ragtrace_collector.store.port.WorkStore] in one file. One process at a time."""
+
+    def __init__(self, commits: GroupCommit, lock: IO[bytes], *, max_bytes: int) -> None:
+        self._commits = commits
+        self._lock = lock
+        self._max_bytes = max_bytes
+
+    @classmethod
+    async def open(cls, path: Path, *, max_bytes: int) -> SqliteStore:
+        """Open the file, create it where it is missing, and take back what a crash left leased.
+
+        Raises:
+            ConfigError: the path cannot be used, or holds something else.
+        """
+        lock = _lock(path)
+        commits = GroupCommit(path, _SCHEMA)
+        try:
+            await commits.open()
+        except sqlite3.Error as exc:
+            lock.close()
+            raise _unusable(path, exc) from exc
+        store = cls(commits, lock, max_bytes=max_bytes)
+        await store._execute("UPDATE job SET state = 'queued' WHERE state = 'leased'")
+        return store
+
+    async def append(
+        self, slices: Sequence[TraceSlice], *, forward: Mapping[str, bytes], now_ns: int
+    ) -> frozenset[str]:
+        def work(db: sqlite3.Connection) -> frozenset[str]:
+            if _size(db) > self._max_bytes:
+                raise StoreFull(f"the store holds more than `store.max_bytes` ({self._max_bytes})")
+            reopened = frozenset(part.trace_id for part in slices if _keep_slice(db, part, now_ns=now_ns))
+            _put_parcels(db, forward)
+            return reopened
+
+        return await self._commits.submit(work)
+
+    async def unsettled(self) -> tuple[StoredTrace, ...]:
+        def work(db: sqlite3.Connection) -> tuple[StoredTrace, ...]:
+            rows = db.execute(
+                "SELECT trace_id, last_arrival_ns, settled_ns IS NOT NULL FROM trace "
+                "WHERE settled_ns IS NULL OR settled_ns < last_arrival_ns ORDER BY last_arrival_ns"
+            ).fetchall()
+            return tuple(
+                StoredTrace(
+                    trace_id=trace_id,
+                    payloads=_payloads(db, trace_id),
+                    last_arrival_ns=last_arrival_ns,
+                    settled_before=bool(settled),
+                )
+                for trace_id, last_arrival_ns, settled in rows
+            )
+
+        return await self._commits.submit(work)
+
+    async def payloads(self, trace_id: str) -> tuple[bytes, ...]:
+        return await self._commits.submit(lambda db: _payloads(db, trace_id))
+
+    async def settle(
+        self,
+        trace_id: str,
+        *,
+        jobs: Sequence[Job],
+        outcomes: Sequence[Outcome],
+        keep_spans: bool,
+        now_ns: int,
+    ) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            db.execute("UPDATE trace SET settled_ns = ? WHERE trace_id = ?", (now_ns, trace_id))
+            if not keep_spans:
+                db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
+            for ended in outcomes:
+                db.execute(
+                    "INSERT INTO job (trace_id, span_id, state, due_ns, ended_ns, outcome) "
+                    "VALUES (?, ?, 'ended', ?, ?, ?) ON CONFLICT DO NOTHING",
+                    (trace_id, ended.span_id, now_ns, now_ns, ended.outcome),
+                )
+            return sum(_queue_job(db, job, now_ns=now_ns) for job in jobs)
+
+        return await self._commits.submit(work)
+
+    async def take_jobs(self, limit: int, *, now_ns: int) -> tuple[Job, ...]:
+        def work(db: sqlite3.Connection) -> tuple[Job, ...]:
+            rows = db.execute(
+                "UPDATE job SET state = 'leased', attempts = attempts + 1 WHERE (trace_id, span_id) IN ("
+                " SELECT trace_id, span_id FROM job WHERE state = 'queued' AND due_ns <= ?"
+                " ORDER BY due_ns LIMIT ?) RETURNING trace_id, span_id, rule, rate, probability, attempts",
+                (now_ns, limit),
+            ).fetchall()
+            return tuple(
+                Job(
+                    trace_id=trace_id,
+                    span_id=span_id,
+                    sample=Sample(rule=rule, rate=rate, probability=probability),
+                    attempts=attempts,
+                )
+                for trace_id, span_id, rule, rate, probability, attempts in rows
+            )
+
+        return await self._commits.submit(work)
+
+    async def finish(self, job: Job, outcome: str, *, parcels: Mapping[str, bytes], now_ns: int) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            db.execute(
+                "UPDATE job SET state = 'ended', outcome = ?, ended_ns = ? "
+                "WHERE trace_id = ? AND span_id = ?",
+                (outcome, now_ns, job.trace_id, job.span_id),
+            )
+            _put_parcels(db, parcels)
+
+        await self._commits.submit(work)
+
+    async def postpone(self, job: Job, *, due_ns: int, reason: str) -> None:
+        await self._execute(
+            "UPDATE job SET state = 'queued', due_ns = ?, reason = ? WHERE trace_id = ? AND span_id = ?",
+            (due_ns, reason, job.trace_id, job.span_id),
+        )
+
+    async def parcels(self, sink: str, limit: int) -> tuple[Parcel, ...]:
+        def work(db: sqlite3.Connection) -> tuple[Parcel, ...]:
+            rows = db.execute(
+                "SELECT id, payload FROM parcel WHERE sink = ? AND rejected_ns IS NULL ORDER BY id LIMIT ?",
+                (sink, limit),
+            )
+            return tuple(Parcel(id=id_, payload=payload) for id_, payload in rows)
+
+        return await self._commits.submit(work)
+
+    async def delivered(self, parcels: Sequence[Parcel]) -> None:
+        await self._each_parcel("DELETE FROM parcel WHERE id = ?", parcels)
+
+    async def reject(self, parcels: Sequence[Parcel], *, reason: str, now_ns: int) -> None:
+        await self._each_parcel(
+            "UPDATE parcel SET rejected_ns = ?, reason = ? WHERE id = ?", parcels, now_ns, reason
+        )
+
+    async def unfinished(self, *, now_ns: int) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            row = db.execute(
+                "SELECT (SELECT count(*) FROM job"
+                " WHERE state = 'leased' OR (state = 'queued' AND due_ns <= ?))"
+                " + (SELECT count(*) FROM parcel WHERE rejected_ns IS NULL)",
+                (now_ns,),
+            ).fetchone()
+            number: int = row[0]
+            return number
+
+        return await self._commits.submit(work)
+
+    async def counts(self) -> Mapping[str, int]:
+        def work(db: sqlite3.Connection) -> Mapping[str, int]:
+            found = dict(
+                db.execute(
+                    "SELECT CASE state WHEN 'ended' THEN outcome ELSE state END, count(*) FROM job GROUP BY 1"
+                ).fetchall()
+            )
+            found["open_traces"] = _one(db, "SELECT count(*) FROM trace WHERE settled_ns IS NULL")
+            found["undelivered"] = _one(db, "SELECT count(*) FROM parcel WHERE rejected_ns IS NULL")
+            found["rejected"] = _one(db, "SELECT count(*) FROM parcel WHERE rejected_ns IS NOT NULL")
+            return found
+
+        return await self._commits.submit(work)
+
+    async def expire(self, *, before_ns: int) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            expired = [
+                row[0]
+                for row in db.execute(
+                    "SELECT trace_id FROM trace WHERE settled_ns < ? AND last_arrival_ns <= settled_ns"
+                    " AND NOT EXISTS (SELECT 1 FROM job WHERE job.trace_id = trace.trace_id"
+                    " AND state != 'ended')",
+                    (before_ns,),
+                )
+            ]
+            for table in ("slice", "job", "trace"):
+                db.executemany(f"DELETE FROM {table} WHERE trace_id = ?", [(each,) for each in expired])
+            db.execute("DELETE FROM parcel WHERE rejected_ns < ?", (before_ns,))
+            return len(expired)
+
+        number = await self._commits.submit(work)
+        if number:
+            await self._commits.submit(_shrink)
+        return number
+
+    async def aclose(self) -> None:
+        await self._commits.aclose()
+        self._lock.close()
+
+    async def _execute(self, statement: str, values: Sequence[object] = ()) -> None:
+        await self._commits.submit(lambda db: db.execute(statement, values).close())
+
+    async def _each_parcel(self, statement: str, parcels: Sequence[Parcel], *values: object) -> None:
+        rows = [(*values, parcel.id) for parcel in parcels]
+        await self._commits.submit(lambda db: db.executemany(statement, rows).close())
+
+
+def _lock(path: Path) -> IO[bytes]:
+    """Keep a second collector off the same file: both would judge the same answers."""
+    try:
+        lock = path.with_name(f"{path.name}.lock").open("ab")
+    except OSError as exc:
+        raise _unusable(path, exc) from exc
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        lock.close()
+        raise ConfigError(
+            f"`store.path`: {str(path)!r} is in use by another collector: "
+            "stop it, or give this one a path of its own"
+        ) from exc
+    return lock
+
+
+def _unusable(path: Path, exc: Exception) -> ConfigError:
+    return ConfigError(
+        f"`store.path`: {str(path)!r} cannot be used as a SQLite file ({exc}): "
+        "name a writable path whose folder exists"
+    )
+
+
+def _keep_slice(db: sqlite3.Connection, part: TraceSlice, *, now_ns: int) -> bool:
+    """Insert spans; say whether their trace had been settled before."""
+    db.execute("INSERT INTO slice (trace_id, payload) VALUES (?, ?)", (part.trace_id, part.payload))
+    row = db.execute(
+        "INSERT INTO trace (trace_id, last_arrival_ns) VALUES (?, ?) "
+        "ON CONFLICT DO UPDATE SET last_arrival_ns = excluded.last_arrival_ns RETURNING settled_ns",
+        (part.trace_id, now_ns),
+    ).fetchone()
+    return row[0] is not None
+
+
+def _queue_job(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
+    sample = job.sample
+    cursor = db.execute(
+        "INSERT INTO job (trace_id, span_id, rule, rate, probability, state, due_ns) "
+        "VALUES (?, ?, ?, ?, ?, 'queued', ?) ON CONFLICT DO NOTHING",
+        (job.trace_id, job.span_id, sample.rule, sample.rate, sample.probability, now_ns),
+    )
+    return cursor.rowcount
+
+
+def _put_parcels(db: sqlite3.Connection, payloads: Mapping[str, bytes]) -> None:
+    db.executemany("INSERT INTO parcel (sink, payload) VALUES (?, ?)", payloads.items())
+
+
+def _payloads(db: sqlite3.Connection, trace_id: str) -> tuple[bytes, ...]:
+    rows = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,))
+    return tuple(row[0] for row in rows)
+
+
+def _one(db: sqlite3.Connection, query: str) -> int:
+    value: int = db.execute(query).fetchone()[0]
+    return value
+
+
+def _size(db: sqlite3.Connection) -> int:
+    used = _one(db, "PRAGMA page_count") - _one(db, "PRAGMA freelist_count")
+    return used * _one(db, "PRAGMA page_size")
+
+
+def _shrink(db: sqlite3.Connection) -> None:
+    # One page a statement: the driver steps this pragma once, whatever number stands in its brackets.
+    for _ in range(min(_VACUUM_PAGES, _one(db, "PRAGMA freelist_count"))):
+        db.execute("PRAGMA incremental_vacuum(1)")

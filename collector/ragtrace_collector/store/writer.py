@@ -1,0 +1,136 @@
+"""Group commit: many transactions of one loop share one fsync.
+
+With ``synchronous=FULL`` a commit costs an fsync, so each commit takes along whatever was submitted while
+the one before was under way (measured: as fast as ``NORMAL`` from ten rows a commit).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+__all__ = ["GroupCommit"]
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], Any]
+_Submission = tuple[Work, "asyncio.Future[Any]"]
+
+_MOST_A_COMMIT: Final = 256
+
+
+class GroupCommit:
+    """One thread that owns the connection and commits submissions in groups, in order."""
+
+    def __init__(self, path: Path, schema: str) -> None:
+        self._path = path
+        self._schema = schema
+        self._submissions: queue.SimpleQueue[_Submission | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._run, name="ragtrace-store", daemon=True)
+
+    async def open(self) -> None:
+        """Open the database and create what is missing.
+
+        Raises:
+            sqlite3.Error: the file cannot be opened or is not a database.
+        """
+        self._thread.start()
+        await self._opened
+
+    async def submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``work`` inside a transaction; on return it is on disk. If it raises, nothing of it is kept."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._submissions.put((work, future))
+        # Shielded: work that was submitted is committed even if who waited for it is cancelled.
+        return await asyncio.shield(future)
+
+    async def aclose(self) -> None:
+        """Commit what was submitted, then close."""
+        self._submissions.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        try:
+            connection = self._connect()
+        except sqlite3.Error as exc:
+            self._resolve(self._opened, exc)
+            return
+        self._resolve(self._opened, None)
+        try:
+            for group in self._groups():
+                self._commit(connection, group)
+        finally:
+            connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, isolation_level=None)
+        try:
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.executescript(self._schema)
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _groups(self) -> Iterator[list[_Submission]]:
+        while (first := self._submissions.get()) is not None:
+            group = [first]
+            closing = False
+            while len(group) < _MOST_A_COMMIT and not closing:
+                try:
+                    following = self._submissions.get_nowait()
+                except queue.Empty:
+                    break
+                if following is None:
+                    closing = True
+                else:
+                    group.append(following)
+            yield group
+            if closing:
+                return
+
+    def _commit(self, connection: sqlite3.Connection, group: list[_Submission]) -> None:
+        done: list[tuple[asyncio.Future[Any], Any]] = []
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for work, future in group:
+                done.append((future, self._run_one(connection, work)))
+            connection.execute("COMMIT")
+        except sqlite3.Error as exc:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            done = [(future, exc) for _, future in group]
+        for future, result in done:
+            self._resolve(future, result)
+
+    @staticmethod
+    def _run_one(connection: sqlite3.Connection, work: Work) -> Any:
+        connection.execute("SAVEPOINT one")
+        try:
+            result = work(connection)
+        except Exception as exc:  # noqa: BLE001 -- the wall of one transaction: its submitter gets the error
+            connection.execute("ROLLBACK TO one")
+            result = exc
+        connection.execute("RELEASE one")
+        return result
+
+    def _resolve(self, future: asyncio.Future[Any], result: Any) -> None:
+        def settle() -> None:
+            if future.done():
+                return
+            if isinstance(result, BaseException):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        with suppress(RuntimeError):  # the loop is gone: nobody waits any more
+            self._loop.call_soon_threadsafe(settle)

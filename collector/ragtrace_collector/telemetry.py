@@ -1,0 +1,58 @@
+"""What the collector counts about itself, in one table. Rates are counters; logs are for rare events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from enum import StrEnum
+
+__all__ = ["Counters", "Counts"]
+
+
+class Counts(StrEnum):
+    """Everything that is counted since the process started."""
+
+    REQUESTS = "requests"
+    """Export requests acknowledged."""
+    SPANS = "spans"
+    """Spans in them, without our own carriers."""
+    SPANS_REJECTED = "spans_rejected"
+    """Spans refused in a partial success."""
+    SPANS_SAMPLED_OUT = "spans_sampled_out"
+    """Spans of traces that the ratio leaves out: not stored."""
+    SPANS_OWN = "spans_own"
+    """Carrier spans that came back to us: dropped, never judged."""
+    SPANS_OVER_LIMIT = "spans_over_limit"
+    """Spans beyond ``assemble.max_spans_per_trace``: not stored."""
+    REQUESTS_INVALID = "requests_invalid"
+    REQUESTS_TOO_LARGE = "requests_too_large"
+    REQUESTS_PUT_OFF = "requests_put_off"
+    """Answered "try again later" because the store is full."""
+    TRACES_SETTLED = "traces_settled"
+    TRACES_WITHOUT_RAG = "traces_without_rag"
+    ANSWERS_QUEUED = "answers_queued"
+    ANSWERS_SAMPLED_OUT = "answers_sampled_out"
+    ANSWERS_JUDGED = "answers_judged"
+    ANSWERS_INELIGIBLE = "answers_ineligible"
+    ANSWERS_FAILED = "answers_failed"
+    ANSWERS_POSTPONED = "answers_postponed"
+    PARCELS_DELIVERED = "parcels_delivered"
+    PARCELS_REJECTED = "parcels_rejected"
+    DELIVERIES_FAILED = "deliveries_failed"
+    STAGE_ERRORS = "stage_errors"
+    """Unexpected errors that the wall of one stage's item stopped."""
+
+
+class Counters:
+    """Counts since the process started."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Counts] = Counter()
+
+    def add(self, what: Counts, number: int = 1) -> None:
+        """Count."""
+        self._counts[what] += number
+
+    def snapshot(self) -> Mapping[str, int]:
+        """Return every counter by name, zeros included."""
+        return {what.value: self._counts[what] for what in Counts}
