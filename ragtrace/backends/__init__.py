@@ -1,0 +1,22 @@
+"""Where traces come from and go to: readers and sinks."""
+
+from __future__ import annotations
+
+from ragtrace.backends.jaeger import JaegerReader
+from ragtrace.backends.memory import MemorySink
+from ragtrace.backends.otlp_file import OtlpFileReader, OtlpFileSink
+from ragtrace.backends.otlp_grpc import OtlpGrpcSink
+from ragtrace.backends.otlp_http import OtlpHttpSink
+from ragtrace.backends.readers import open_reader
+from ragtrace.backends.sinks import open_sink
+
+__all__ = [
+    "JaegerReader",
+    "MemorySink",
+    "OtlpFileReader",
+    "OtlpFileSink",
+    "OtlpGrpcSink",
+    "OtlpHttpSink",
+    "open_reader",
+    "open_sink",
+]

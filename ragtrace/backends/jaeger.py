@@ -19,7 +19,7 @@ _TRACE_ID_DIGITS = 32
 
 
 class JaegerReader:
-    """Read traces from ``/api/v3/traces/{id}``: OTLP JSON, bare or under ``result`` (Jaeger 1.50 and later)."""
+    """Read traces from ``/api/v3/traces/{id}``: OTLP JSON, bare or under ``result``."""
 
     def __init__(self, base_url: str, *, timeout_s: float = 30) -> None:
         self._base_url = base_url.rstrip("/")
@@ -89,7 +89,7 @@ def _normalized(trace_id: str) -> str:
 
 
 def _parts(body: str) -> Iterator[str]:
-    """Split a body of one or more JSON objects (large traces are streamed), without the wrapper ``result``."""
+    """Split a body of one or more JSON objects (large traces are streamed), without its wrapper."""
     decoder, position = json.JSONDecoder(), 0
     while position < len(body):
         tree, end = decoder.raw_decode(body, position)

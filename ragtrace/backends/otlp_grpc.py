@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Literal, cast
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
@@ -28,8 +28,8 @@ _RETRYABLE = frozenset(
     }
 )
 """https://opentelemetry.io/docs/specs/otlp/#failures. The specification wants RetryInfo with
-RESOURCE_EXHAUSTED; receivers that are merely busy often leave it out, so only a message that is too large, which
-gRPC reports with the same code, is final."""
+RESOURCE_EXHAUSTED; receivers that are merely busy often leave it out, so only a message that is too large,
+which gRPC reports with the same code, is final."""
 
 
 class OtlpGrpcSink:
@@ -66,7 +66,9 @@ class OtlpGrpcSink:
         import grpc  # heavy: loaded by those who send over it
 
         export = self._open().unary_unary(
-            _EXPORT, response_deserializer=ExportTraceServiceResponse.FromString
+            _EXPORT,
+            request_serializer=None,  # the bytes go out as they are
+            response_deserializer=ExportTraceServiceResponse.FromString,
         )
         try:
             answer = await export(request, metadata=self._metadata, timeout=self._timeout_s)
@@ -77,7 +79,7 @@ class OtlpGrpcSink:
     async def aclose(self) -> None:
         """Close the channel."""
         if self._channel is not None:
-            await self._channel.close()
+            await self._channel.close(None)
             self._channel = None
 
     def _open(self) -> grpc.aio.Channel:
@@ -109,17 +111,16 @@ def _is_too_large(code: str, details: str) -> bool:
 def _retry_after_s(exc: grpc.aio.AioRpcError) -> float | None:
     """Read google.rpc.RetryInfo out of the trailing metadata."""
     from google.protobuf.message import DecodeError
-    from google.rpc import error_details_pb2, status_pb2
+    from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # ships no py.typed
 
-    for key, value in exc.trailing_metadata() or ():
+    for key, value in cast("Iterable[tuple[str, str | bytes]]", exc.trailing_metadata() or ()):
         if key != "grpc-status-details-bin" or not isinstance(value, bytes):
             continue
         try:
-            details = status_pb2.Status.FromString(value).details
-            for detail in details:
+            for detail in status_pb2.Status.FromString(value).details:
                 retry_info = error_details_pb2.RetryInfo()
                 if detail.Unpack(retry_info):
-                    return retry_info.retry_delay.ToTimedelta().total_seconds()
+                    return float(retry_info.retry_delay.ToTimedelta().total_seconds())
         except (DecodeError, OverflowError):
             return None
     return None

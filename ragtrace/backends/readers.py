@@ -15,7 +15,7 @@ _ACCEPTED = "give otlp-file:PATH for a file of OTLP JSON lines, or jaeger:http:/
 
 
 def open_reader(source: str) -> TraceReader:
-    """Choose the reader for ``otlp-file:PATH``, ``jaeger:http://host:16686`` or a plain URL, which is Jaeger's.
+    """Choose the reader for ``otlp-file:PATH``, ``jaeger:http://host:16686`` or a plain URL (Jaeger's).
 
     Raises:
         ConfigError: the address is none of these.

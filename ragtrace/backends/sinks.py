@@ -33,8 +33,9 @@ def open_sink(
     """Choose the sink for an address; nothing is connected before the first ``send``.
 
     ``http(s)://host[:4318][/path]`` is OTLP/HTTP; without a path ``/v1/traces`` is added. ``grpc://``,
-    ``grpcs://`` and a bare ``host:port`` are OTLP/gRPC. ``http(s)://host:4317`` without a path is OTLP/gRPC as
-    well, because ``OTEL_EXPORTER_OTLP_ENDPOINT`` writes gRPC addresses in this form. ``otlp-file:PATH`` is a file.
+    ``grpcs://`` and a bare ``host:port`` are OTLP/gRPC. ``http(s)://host:4317`` without a path is OTLP/gRPC
+    as well, because ``OTEL_EXPORTER_OTLP_ENDPOINT`` writes gRPC addresses in this form. ``otlp-file:PATH`` is
+    a file.
 
     Raises:
         ConfigError: the address is none of these.
