@@ -1,0 +1,86 @@
+"""What the documents say holds: links lead somewhere, commands run, targets and dependencies exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    path
+    for folder in (".", "docs", "examples")
+    for path in (ROOT / folder).glob("**/*.md" if folder != "." else "*.md")
+)
+BY_NAME = [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS]
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+RUN = re.compile(r"^<!-- test: run -->\n```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def links(document: Path) -> Iterator[str]:
+    """The relative links of a document, outside its code blocks."""
+    prose = FENCE.sub("", document.read_text())
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if "://" not in target and not target.startswith("mailto:"):
+            yield target
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors that a forge makes of a document's headings."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", document.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", BY_NAME)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in links(document):
+        file, _, anchor = target.partition("#")
+        aim = document.parent / file if file else document
+        assert aim.exists(), f"{document.name} links to {target}"
+        assert not anchor or anchor in anchors(aim), f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize("document", BY_NAME)
+def test_make_targets_exist(document: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z][a-z-]*)", document.read_text(), re.MULTILINE))
+    assert named <= targets
+
+
+def commands() -> Iterator[object]:
+    for document in DOCUMENTS:
+        for index, block in enumerate(RUN.findall(document.read_text())):
+            yield pytest.param(block, id=f"{document.relative_to(ROOT)}-{index}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", list(commands()))
+def test_marked_commands_run(block: str) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    run = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block],
+        cwd=ROOT,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_every_dependency_has_its_reason() -> None:
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = pyproject["project"]
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    lines = project["dependencies"] + extras + pyproject["dependency-groups"]["dev"]
+    declared = {Requirement(line).name for line in lines} - {project["name"]}
+    tables = re.findall(r"^\| (`.+?) \|", (ROOT / "docs/dependencies.md").read_text(), re.MULTILINE)
+    assert {name for cell in tables for name in re.findall(r"`([\w-]+)`", cell)} == declared

@@ -1,0 +1,154 @@
+"""The distribution: its public names, its weight, its contents and its lock."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import ragtrace
+
+ROOT = Path(__file__).parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCK = (ROOT / "requirements.lock").read_text()
+
+
+def test_public_names_are_sorted_and_all_load() -> None:
+    assert ragtrace.__all__ == sorted(ragtrace.__all__)
+    assert all(getattr(ragtrace, name) is not None for name in ragtrace.__all__)
+    assert dir(ragtrace) == ragtrace.__all__
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'ragtrace' has no attribute 'instrumnt'"):
+        ragtrace.instrumnt  # noqa: B018
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Return the top-level modules that a fresh interpreter holds after the statement."""
+    code = f"{statement}\nimport sys; print(*{{name.split('.')[0] for name in sys.modules}})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    return set(run.stdout.split())
+
+
+def test_importing_ragtrace_loads_no_client_library() -> None:
+    loaded = loaded_by("import ragtrace")
+    assert "ragtrace" in loaded
+    assert not loaded & {"openai", "grpc", "httpx", "httpx2", "requests", "pydantic", "opentelemetry"}
+
+
+def test_values_and_helpers_load_no_client_library() -> None:
+    loaded = loaded_by("from ragtrace import Chunk, RagRecord, instrument, rag, retrieval")
+    assert not loaded & {"openai", "grpc", "httpx", "httpx2"}
+
+
+def test_version_is_the_distributions() -> None:
+    assert PYPROJECT["project"]["version"] == ragtrace.__version__
+
+
+def direct_requirements() -> Iterator[Requirement]:
+    project = PYPROJECT["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    for line in [line for group in groups for line in group] + PYPROJECT["dependency-groups"]["dev"]:
+        requirement = Requirement(line)
+        if requirement.name != project["name"]:
+            yield requirement
+
+
+def locked() -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9-]+)==([^ ]+)", LOCK, flags=re.MULTILINE))
+
+
+def test_lock_satisfies_every_dependency() -> None:
+    versions = locked()
+    for requirement in direct_requirements():
+        version = versions[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version, prereleases=True), (
+            f"{requirement}: {version} is locked"
+        )
+
+
+def test_lock_pins_hashes_and_names_no_host() -> None:
+    entries = re.split(r"\n(?=[a-z])", LOCK)[1:]
+    assert len(entries) == len(locked()) > 0
+    assert all("--hash=sha256:" in entry for entry in entries)
+    assert "://" not in LOCK
+    assert "--index-url" not in LOCK
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ragtrace/__init__.py",
+        "ragtrace/py.typed",
+        "ragtrace_collector/__init__.py",
+        "ragtrace_collector/py.typed",
+        "ragtrace_collector/config.yaml",
+    ],
+)
+def test_wheel_holds(wheel: Path, name: str) -> None:
+    assert name in zipfile.ZipFile(wheel).namelist()
+
+
+@pytest.mark.slow
+def test_wheel_holds_the_prompts_and_the_demos_data(wheel: Path) -> None:
+    shipped = set(zipfile.ZipFile(wheel).namelist())
+    prompts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "ragtrace/metrics/prompts").iterdir()}
+    data = {f"ragtrace/cli/data/{path.name}" for path in (ROOT / "examples/data").iterdir()}
+    assert prompts | data <= shipped
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a fresh environment that holds the wheel, and sees the dependencies installed here."""
+    environment = tmp_path_factory.mktemp("installed") / "venv"
+    venv.create(environment, with_pip=True)
+    (site,) = environment.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    pip = str(environment / "bin" / "pip")
+    install = [pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(install, check=True, capture_output=True, timeout=60)
+    return environment / "bin"
+
+
+@pytest.mark.slow
+def test_installed_wheel_gives_a_command_that_works(installed: Path) -> None:
+    run = subprocess.run(
+        [installed / "ragtrace", "--help"], capture_output=True, text=True, timeout=60, cwd=installed
+    )
+    assert run.returncode == 0, run.stderr
+    assert "backfill" in run.stdout
+
+
+@pytest.mark.slow
+def test_installed_packages_are_the_wheels(installed: Path) -> None:
+    code = "import ragtrace, ragtrace_collector; print(ragtrace.__file__, ragtrace_collector.__file__)"
+    run = subprocess.run(
+        [installed / "python", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        cwd=installed,
+    )
+    assert all(Path(file).is_relative_to(installed.parent) for file in run.stdout.split())
