@@ -25,7 +25,7 @@ class Jaeger:
     """A Jaeger that runs. Its methods block: call them in a thread from async tests."""
 
     otlp_grpc: str
-    """``http://127.0.0.1:port``, as in OTEL_EXPORTER_OTLP_ENDPOINT."""
+    """``127.0.0.1:port``; with ``http://`` before it, it is an OTEL_EXPORTER_OTLP_ENDPOINT."""
     otlp_http: str
     """``http://127.0.0.1:port``, without ``/v1/traces``."""
     query_url: str
@@ -84,7 +84,7 @@ def running_jaeger(binary: Path, folder: Path) -> Iterator[Jaeger]:
     command: list[str | Path] = [binary, "--config", BACKENDS / "jaeger" / "jaeger.yaml"]
     with running(command, env=env, ready=lambda: all(map(is_listening, (grpc, http, query))), log=log):
         yield Jaeger(
-            otlp_grpc=f"http://127.0.0.1:{grpc}",
+            otlp_grpc=f"127.0.0.1:{grpc}",
             otlp_http=f"http://127.0.0.1:{http}",
             query_url=f"http://127.0.0.1:{query}",
             log=log,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import yaml
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcSpanExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
@@ -91,6 +94,19 @@ def over_http(ports: Ports) -> SpanExporter:
 
 def names(receiver: OtlpReceiver, count: int) -> set[str]:
     return {span.name for span in receiver.wait_for_spans(count)}
+
+
+def default_of(variable: str, config: Path = CONFIG) -> str:
+    found: set[str] = set(re.findall(rf"\$\{{env:{variable}:-([^}}]+)\}}", config.read_text()))
+    (default,) = found
+    return default
+
+
+def test_the_defaults_join_the_two_collectors() -> None:
+    ours = yaml.safe_load((CONFIG.parent / "collector" / "config.yaml").read_text())
+    assert ours["receive"]["grpc"] == default_of("RAGTRACE_ENDPOINT")
+    (back_end,) = ours["export"]
+    assert urlsplit(back_end["endpoint"]).port == urlsplit(f"//{default_of('OTELCOL_OTLP_GRPC')}").port
 
 
 def test_the_configuration_is_valid_without_any_setting(otelcol: OtelCol) -> None:

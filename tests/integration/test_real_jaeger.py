@@ -26,7 +26,7 @@ def send(exporter: SpanExporter, service: str, operation: str, tags: dict[str, s
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_a_span_is_found_by_service_tag_and_operation(jaeger: Jaeger, protocol: str) -> None:
     exporter = (
-        GrpcSpanExporter(endpoint=jaeger.otlp_grpc)
+        GrpcSpanExporter(endpoint=jaeger.otlp_grpc, insecure=True)
         if protocol == "grpc"
         else HttpSpanExporter(endpoint=f"{jaeger.otlp_http}/v1/traces")
     )

@@ -52,6 +52,11 @@ def test_values_and_helpers_load_no_client_library() -> None:
     assert not loaded & {"openai", "grpc", "httpx", "httpx2"}
 
 
+def test_the_command_line_loads_the_collector_only_to_start_it() -> None:
+    loaded = loaded_by("import ragtrace.cli")
+    assert not loaded & {"ragtrace_collector", "openai", "grpc", "uvicorn"}
+
+
 def test_version_is_the_distributions() -> None:
     assert PYPROJECT["project"]["version"] == ragtrace.__version__
 
