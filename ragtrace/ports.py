@@ -5,8 +5,8 @@ Adapters stand in ``judge/``, ``backends/`` and the collector.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -48,6 +48,8 @@ class JudgeReply(Generic[ReplyT]):
     usage: Usage
     abstained: frozenset[int] = frozenset()
     """Item ids that the judge knows it cannot decide: asking again is pointless."""
+    notes: Mapping[int, str] = field(default_factory=dict)
+    """Why it abstained, by item id: for people."""
 
 
 class Judge(Protocol):

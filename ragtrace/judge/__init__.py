@@ -1,0 +1,16 @@
+"""Judges: who decides what a context says about a claim."""
+
+from ragtrace.judge.layers import limited, timed
+from ragtrace.judge.opening import JudgeFactory, JudgeSettings, judge_from_environment, open_judge
+from ragtrace.judge.scripted import Script, ScriptedJudge
+
+__all__ = [
+    "JudgeFactory",
+    "JudgeSettings",
+    "Script",
+    "ScriptedJudge",
+    "judge_from_environment",
+    "limited",
+    "open_judge",
+    "timed",
+]

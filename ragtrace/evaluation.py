@@ -1,0 +1,154 @@
+"""Evaluate a record: metrics run side by side, and failures are values."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+import traceback
+from collections.abc import Sequence
+from uuid import uuid4
+
+from ragtrace.errors import JudgeError
+from ragtrace.judge import open_judge
+from ragtrace.metrics import Prompts, StepLimits, Steps, metric_named
+from ragtrace.model import Evaluation, MetricFailure, MetricOutcome, MetricResult, RagRecord, SkipReason
+from ragtrace.ports import Clock, Judge, Metric
+
+__all__ = ["evaluate", "evaluator_set", "evaluator_version"]
+
+_log = logging.getLogger(__name__)
+
+
+async def evaluate(
+    record: RagRecord,
+    *,
+    metrics: Sequence[Metric | str] = ("faithfulness",),
+    judge: Judge | str = "lexical",
+    run_id: str | None = None,
+    clock: Clock | None = None,
+    prompts: Prompts | None = None,
+    limits: StepLimits | None = None,
+) -> Evaluation:
+    """Measure the record with each metric; a judge given by name is opened and closed here.
+
+    Whatever goes wrong while measuring comes back as a ``MetricFailure``, never as a score.
+
+    Raises:
+        ConfigError: there is no metric or judge of that name, or the judge lacks a setting.
+    """
+    chosen = [metric_named(metric) if isinstance(metric, str) else metric for metric in metrics]
+    if isinstance(judge, str):
+        opened = open_judge(judge)
+        try:
+            return await evaluate(
+                record,
+                metrics=chosen,
+                judge=opened,
+                run_id=run_id,
+                clock=clock,
+                prompts=prompts,
+                limits=limits,
+            )
+        finally:
+            await opened.aclose()
+
+    clock = clock or _SystemClock()
+    started_at_ns = clock.now_ns()
+    steps = Steps(record, judge, prompts=prompts, limits=limits)
+    outcomes = await _measure_all(chosen, record, steps)
+    return Evaluation(
+        record_id=record.id,
+        outcomes=outcomes,
+        judge=judge.identity,
+        evaluator_set=evaluator_set(chosen),
+        evaluator_version=_version_of_set([outcome.evaluator_version for outcome in outcomes]),
+        run_id=run_id or uuid4().hex,
+        started_at_ns=started_at_ns,
+        duration_ms=max(0, clock.now_ns() - started_at_ns) // 1_000_000,
+        input_sha256=steps.input_sha256,
+        input_truncated=_judged(outcomes) and (steps.cut or _is_truncated(record)),
+        usage=steps.usage,
+    )
+
+
+def evaluator_set(metrics: Sequence[Metric]) -> str:
+    """Name the metrics and profiles that run, whatever their order: ``faithfulness/ragtrace``."""
+    return ",".join(sorted(f"{metric.name}/{metric.profile}" for metric in metrics))
+
+
+def evaluator_version(
+    metrics: Sequence[Metric],
+    judge: Judge,
+    *,
+    prompts: Prompts | None = None,
+    limits: StepLimits | None = None,
+) -> str:
+    """Name what gives an evaluation, before any record is judged.
+
+    Another metric, threshold, prompt, judge or limit gives another name; otherwise it is stable, so that a
+    second evaluation of the same target can be told from a repeated one.
+    """
+    nothing = RagRecord(id="", question=None, chunks=(), answer=None)
+    steps = Steps(nothing, judge, prompts=prompts, limits=limits)
+    return _version_of_set([steps.version_of(metric) for metric in metrics])
+
+
+async def _measure_all(
+    metrics: Sequence[Metric], record: RagRecord, steps: Steps
+) -> tuple[MetricOutcome, ...]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_measure(metric, record, steps)) for metric in metrics]
+    return tuple(task.result() for task in tasks)
+
+
+async def _measure(metric: Metric, record: RagRecord, steps: Steps) -> MetricOutcome:
+    try:
+        return await metric.measure(record, steps)
+    except JudgeError as exc:
+        return _failure(metric, steps, exc.error_type, str(exc), retryable=exc.retryable)
+    except Exception as exc:  # noqa: BLE001 the wall around one metric's run
+        return _failure(metric, steps, type(exc).__name__, _whereabouts(metric, exc))
+
+
+def _whereabouts(metric: Metric, exc: Exception) -> str:
+    # the message of an unexpected exception may hold text under judgment: only say what and where
+    frame = traceback.extract_tb(exc.__traceback__)[-1]
+    message = f"{type(exc).__name__} in {frame.name} (line {frame.lineno})"
+    _log.error("metric %s failed: %s", metric.name, message)
+    return message
+
+
+def _failure(
+    metric: Metric, steps: Steps, error_type: str, message: str, *, retryable: bool = False
+) -> MetricFailure:
+    return MetricFailure(
+        metric=metric.name,
+        profile=metric.profile,
+        error_type=error_type,
+        message=message,
+        evaluator_version=steps.version_of(metric),
+        retryable=retryable,
+        usage=steps.usage,
+    )
+
+
+def _version_of_set(versions: Sequence[str]) -> str:
+    if len(versions) == 1:
+        return versions[0]
+    return f"{len(versions)}+{hashlib.sha256(' '.join(sorted(versions)).encode()).hexdigest()[:16]}"
+
+
+def _judged(outcomes: Sequence[MetricOutcome]) -> bool:
+    return any(isinstance(outcome, MetricResult) and outcome.score is not None for outcome in outcomes)
+
+
+def _is_truncated(record: RagRecord) -> bool:
+    noted = any(gap.reason is SkipReason.TRUNCATED for gap in record.gaps)
+    return noted or any(chunk.truncated for chunk in record.chunks)
+
+
+class _SystemClock:
+    def now_ns(self) -> int:
+        return time.time_ns()

@@ -1,0 +1,273 @@
+"""A judge that follows a script: for tests of everything around the judge."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ragtrace.errors import (
+    ConfigError,
+    JudgeCutOff,
+    JudgeError,
+    JudgeNonsense,
+    JudgeRefused,
+    JudgeTimeout,
+    JudgeUnavailable,
+)
+from ragtrace.judge.opening import JudgeSettings
+from ragtrace.judge.phrases import is_meta, is_refusal
+from ragtrace.metrics.forms import (
+    ClaimKind,
+    ExtractedClaim,
+    ExtractInput,
+    ExtractReply,
+    GivenVerdict,
+    NumberedText,
+    Relevance,
+    VerdictWord,
+    VerifyInput,
+    VerifyReply,
+)
+from ragtrace.metrics.sentences import split_sentences
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+
+__all__ = [
+    "Responder",
+    "Script",
+    "ScriptedAnswer",
+    "ScriptedClaim",
+    "ScriptedJudge",
+    "ScriptedVerdict",
+    "open_scripted",
+]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+Responder: TypeAlias = "Callable[[JudgeRequest[Any]], BaseModel | JudgeReply[Any]]"
+"""Answers a request, or raises a ``JudgeError``."""
+
+_ERRORS = {
+    error.error_type: error
+    for error in (JudgeError, JudgeUnavailable, JudgeTimeout, JudgeRefused, JudgeNonsense, JudgeCutOff)
+}
+
+
+class _Scripted(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ScriptedClaim(_Scripted):
+    """A statement that the judge finds in an answer."""
+
+    text: str
+    sentences: list[int] = [1]
+    kind: ClaimKind = "factual"
+    relevance: Relevance = "direct"
+
+
+class ScriptedAnswer(_Scripted):
+    """What the judge makes of an answer: its claims, or the error it raises (``judge_timeout``, …)."""
+
+    claims: list[str | ScriptedClaim] = []
+    refusal: bool = False
+    error: str | None = None
+
+
+class ScriptedVerdict(_Scripted):
+    """What the judge says about a claim, or the error it raises."""
+
+    label: VerdictWord = "not_mentioned"
+    chunks: list[int] = []
+    quote: str = ""
+    reason: str = ""
+    error: str | None = None
+
+
+class Script(_Scripted):
+    """What a scripted judge says. What the script does not mention is answered by looking at the words.
+
+    Without a script, each sentence is a claim. A claim is supported where a chunk contains it word for word,
+    contradicted where a sentence of a chunk differs from it in nothing but numbers, else not mentioned.
+    """
+
+    answers: dict[str, ScriptedAnswer] = {}
+    """By a text that the answer contains; case, punctuation and white space do not matter."""
+    claims: dict[str, VerdictWord | ScriptedVerdict] = {}
+    """By the text of the claim, compared in the same way."""
+    error: str | None = None
+    """Raised on every request."""
+    usage: dict[str, int] = Field(default={}, description="input_tokens, output_tokens, … of every request")
+
+
+class ScriptedJudge:
+    """Answers from a script or a function; the same requests always get the same replies.
+
+    Example:
+        ```python
+        judge = ScriptedJudge(Script(claims={"Refunds take 30 days.": "contradicted"}))
+        ```
+    """
+
+    def __init__(
+        self, script: Script | Responder | None = None, *, gate: asyncio.Event | None = None
+    ) -> None:
+        self._script = script if isinstance(script, Script) else Script()
+        self._respond: Responder = self._by_script if script is None or isinstance(script, Script) else script
+        self._gate = gate
+        self.requests: list[JudgeRequest[Any]] = []
+        """Every request so far, in order."""
+        self.closed = False
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> ScriptedJudge:
+        """Read a `Script` from a JSON file.
+
+        Raises:
+            ConfigError: the file cannot be read, or is not a script.
+        """
+        try:
+            return cls(Script.model_validate_json(Path(path).read_bytes()))
+        except OSError as exc:
+            raise ConfigError(f"the judge's script {str(path)!r} cannot be read: {exc.strerror}") from exc
+        except ValidationError as exc:
+            fault = exc.errors(include_input=False)[0]
+            where = ".".join(map(str, fault["loc"])) or "the top"
+            raise ConfigError(
+                f"the judge's script {str(path)!r} is wrong at {where}: {fault['msg']}"
+            ) from exc
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Who judges."""
+        return JudgeIdentity(provider="scripted", model="scripted")
+
+    @property
+    def calls(self) -> Counter[str]:
+        """How many requests came, by step."""
+        return Counter(request.step for request in self.requests)
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        """Answer by the script, once the gate (if there is one) is open."""
+        self.requests.append(request)
+        if self._gate:
+            await self._gate.wait()
+        answer = self._respond(request)
+        if isinstance(answer, JudgeReply):
+            return answer
+        value = request.reply_type.model_validate(answer.model_dump())
+        return JudgeReply(value=value, usage=self._usage(request, value))
+
+    async def aclose(self) -> None:
+        """Note that it was closed."""
+        self.closed = True
+
+    def _usage(self, request: JudgeRequest[Any], value: BaseModel) -> Usage:
+        guess = {
+            "input_tokens": len(request.system + request.user) // 4,
+            "output_tokens": len(value.model_dump_json()) // 4,
+        }
+        return Usage(calls=1, **{**guess, **self._script.usage})
+
+    def _by_script(self, request: JudgeRequest[Any]) -> BaseModel:
+        _raise(self._script.error)
+        if request.step == "extract":
+            return self._extract(cast(ExtractInput, request.inputs))
+        given = cast(VerifyInput, request.inputs)
+        return VerifyReply(verdicts=[self._verdict(claim, given.chunks) for claim in given.claims])
+
+    def _extract(self, given: ExtractInput) -> ExtractReply:
+        answer = _words(" ".join(sentence.text for sentence in given.sentences))
+        for text, scripted in self._script.answers.items():
+            if _words(text) in answer:
+                _raise(scripted.error)
+                return _as_reply(scripted)
+        return _sentence_by_sentence(given)
+
+    def _verdict(self, claim: NumberedText, chunks: tuple[NumberedText, ...]) -> GivenVerdict:
+        for text, scripted in self._script.claims.items():
+            if _words(text) == _words(claim.text):
+                if isinstance(scripted, str):
+                    scripted = ScriptedVerdict(label=scripted)
+                _raise(scripted.error)
+                return GivenVerdict(id=claim.number, **scripted.model_dump(exclude={"error"}))
+        return _by_words(claim, chunks)
+
+
+def open_scripted(settings: JudgeSettings) -> Judge:
+    """Open ``scripted:PATH``; without a path, the judge looks at the words.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not a script.
+    """
+    return ScriptedJudge.from_file(settings.argument) if settings.argument else ScriptedJudge()
+
+
+def _raise(error_type: str | None) -> None:
+    if error_type is None:
+        return
+    if error_type not in _ERRORS:
+        raise ConfigError(f"the script's `error` {error_type!r} is none of {', '.join(sorted(_ERRORS))}")
+    raise _ERRORS[error_type](f"the script says {error_type}")
+
+
+def _as_reply(scripted: ScriptedAnswer) -> ExtractReply:
+    claims = [ScriptedClaim(text=claim) if isinstance(claim, str) else claim for claim in scripted.claims]
+    found = [
+        ExtractedClaim(
+            id=number,
+            sentence_ids=claim.sentences,
+            text=claim.text,
+            kind=claim.kind,
+            relevance=claim.relevance,
+        )
+        for number, claim in enumerate(claims, start=1)
+    ]
+    return ExtractReply(claims=found, refusal=scripted.refusal)
+
+
+def _sentence_by_sentence(given: ExtractInput) -> ExtractReply:
+    kinds = [_kind(sentence.text) for sentence in given.sentences]
+    claims = [
+        ExtractedClaim(id=n, sentence_ids=[s.number], text=s.text, kind=kind, relevance="direct")
+        for n, (s, kind) in enumerate(zip(given.sentences, kinds, strict=True), start=1)
+    ]
+    return ExtractReply(claims=claims, refusal="refusal" in kinds and "factual" not in kinds)
+
+
+def _kind(sentence: str) -> ClaimKind:
+    if is_refusal(sentence):
+        return "refusal"
+    return "meta" if is_meta(sentence) else "factual"
+
+
+def _by_words(claim: NumberedText, chunks: tuple[NumberedText, ...]) -> GivenVerdict:
+    bare = claim.text.strip(" .!")
+    for chunk in chunks:
+        if at := re.search(re.escape(bare), chunk.text, re.IGNORECASE):
+            return _given(claim, chunk, at[0], "supported", "")
+    masked = _masked(bare)
+    for chunk in chunks:
+        for sentence in split_sentences(chunk.text):
+            if _masked(sentence.text) == masked and masked != _words(bare):
+                return _given(claim, chunk, sentence.text, "contradicted", "the numbers differ")
+    return GivenVerdict(id=claim.number, chunks=[], quote="", label="not_mentioned", reason="")
+
+
+def _given(
+    claim: NumberedText, chunk: NumberedText, quote: str, label: VerdictWord, reason: str
+) -> GivenVerdict:
+    return GivenVerdict(id=claim.number, chunks=[chunk.number], quote=quote, label=label, reason=reason)
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+def _masked(text: str) -> str:
+    return re.sub(r"\d+", "#", _words(text))

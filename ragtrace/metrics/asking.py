@@ -1,0 +1,78 @@
+"""Asking a judge: in batches, side by side, and keeping account."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeError
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+
+__all__ = ["Metered", "batches", "halves", "output_tokens", "together"]
+
+T = TypeVar("T")
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+_TOKENS_A_REPLY = 256
+_TOKENS_AN_ITEM = 160
+
+
+class Metered:
+    """A judge that adds up what it was asked, failed requests included."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.spent = Usage()
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Who judges."""
+        return self._judge.identity
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        """Answer the request, and book it."""
+        try:
+            reply = await self._judge.ask(request)
+        except JudgeError as failed:
+            self.spent += failed.usage
+            raise
+        self.spent += reply.usage
+        return reply
+
+    async def aclose(self) -> None:
+        """Release sockets."""
+        await self._judge.aclose()
+
+
+async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run the calls side by side and return their values in order.
+
+    Raises:
+        Exception: the first failure, bare; the other calls are cancelled.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Part the items into batches of at most ``size``, in order."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
+    """Part the items in two."""
+    middle = len(items) // 2
+    return items[:middle], items[middle:]
+
+
+def output_tokens(items: int) -> int:
+    """Return the room in tokens that a reply about so many items needs."""
+    return _TOKENS_A_REPLY + _TOKENS_AN_ITEM * items

@@ -1,0 +1,109 @@
+"""Evidence is looked up, not believed: quotes by string search, long contexts in packs.
+
+A quote counts as found when it is a substring of the chunk after both are folded: Unicode compatibility
+forms, case, the shapes of quotation marks and dashes, and runs of white space do not matter; every word
+does. Quotation marks around the quote and an ellipsis at either end (a sign that the judge cut there) are
+taken off first. An ellipsis *inside* is not bridged: evidence is one contiguous passage.
+"""
+
+# ruff: noqa: RUF001  typographic marks are the subject here
+
+from __future__ import annotations
+
+import unicodedata
+from array import array
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from ragtrace.metrics.forms import NumberedText
+
+__all__ = ["FoldedText", "pack_chunks"]
+
+_MIN_QUOTE_LETTERS = 2
+_WRAPPING = " \t\r\n'\"“”„‘’«»`"
+_MARKS = dict.fromkeys('"“”„‟«»‘’‚‛‹›`´＂＇', "'") | dict.fromkeys("‐‑‒–—―−﹘﹣－", "-")
+_OVERLAP_CHARS = 200
+
+
+class FoldedText:
+    """A text prepared for looking up quotes."""
+
+    __slots__ = ("_folded", "_offsets", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._folded, self._offsets = _fold(text)
+
+    def find(self, quote: str) -> str | None:
+        """Return the verbatim passage of the text that the quote renders, or ``None``."""
+        needle = _fold(_unwrapped(quote))[0].strip()
+        if sum(char.isalnum() for char in needle) < _MIN_QUOTE_LETTERS:
+            return None
+        at = self._folded.find(needle)
+        if at < 0:
+            return None
+        return self._text[self._offsets[at] : self._offsets[at + len(needle) - 1] + 1]
+
+
+def pack_chunks(chunks: Iterable[NumberedText], budget_chars: int) -> tuple[tuple[NumberedText, ...], ...]:
+    """Lay chunks into packs of at most ``budget_chars``, in order.
+
+    A chunk longer than the budget is laid in overlapping pieces under its own number.
+    """
+    packs: list[list[NumberedText]] = [[]]
+    room = budget_chars
+    for piece in _pieces(chunks, budget_chars):
+        if len(piece.text) > room and packs[-1]:
+            packs.append([])
+            room = budget_chars
+        packs[-1].append(piece)
+        room -= len(piece.text)
+    return tuple(tuple(pack) for pack in packs if pack)
+
+
+def _pieces(chunks: Iterable[NumberedText], budget_chars: int) -> Iterator[NumberedText]:
+    overlap = min(_OVERLAP_CHARS, budget_chars // 4)
+    for chunk in chunks:
+        text = chunk.text
+        while len(text) > budget_chars:
+            gap = text.rfind(" ", budget_chars // 2, budget_chars)
+            end = gap if gap > 0 else budget_chars
+            yield NumberedText(number=chunk.number, text=text[:end])
+            text = text[end - overlap :]
+        yield NumberedText(number=chunk.number, text=text)
+
+
+def _unwrapped(quote: str) -> str:
+    bare = quote.strip(_WRAPPING)
+    for dots in ("...", "…"):
+        bare = bare.removeprefix(dots).removesuffix(dots).strip(_WRAPPING)
+    return bare
+
+
+def _fold(text: str) -> tuple[str, array[int]]:
+    """Fold the text; the array maps each folded character to its offset in the text."""
+    out: list[str] = []
+    offsets = array("L")
+    after_space = False
+    for offset, char in enumerate(text):
+        folded = _fold_char(char)
+        if folded == " ":
+            if after_space:
+                continue
+            after_space = True
+        elif folded:
+            after_space = False
+        out.append(folded)
+        offsets.extend([offset] * len(folded))
+    return "".join(out), offsets
+
+
+@lru_cache(maxsize=8192)
+def _fold_char(char: str) -> str:
+    if char in _MARKS:
+        return _MARKS[char]
+    if char.isspace():
+        return " "
+    if unicodedata.category(char) == "Cf":  # zero-width joiners, soft hyphens, byte order marks
+        return ""
+    return unicodedata.normalize("NFKD", char).casefold()

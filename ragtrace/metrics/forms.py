@@ -1,0 +1,88 @@
+"""What the judge is given and asked for in each step: the forms of its answers and the inputs of its prompts.
+
+Every string and list of a reply is bounded: free strings make small models run to the token limit. What a
+form cannot say (ids that exist, quotes that are real) is checked in [`steps`][ragtrace.metrics.steps].
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "ClaimKind",
+    "ExtractInput",
+    "ExtractReply",
+    "ExtractedClaim",
+    "GivenVerdict",
+    "NumberedText",
+    "Relevance",
+    "VerdictWord",
+    "VerifyInput",
+    "VerifyReply",
+]
+
+ClaimKind = Literal["factual", "opinion", "meta", "refusal"]
+Relevance = Literal["direct", "supporting", "irrelevant"]
+VerdictWord = Literal["supported", "contradicted", "not_mentioned"]
+
+Number = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class NumberedText(_Form):
+    """A sentence, claim or chunk under the number that the judge refers to it by."""
+
+    number: int
+    text: str
+
+
+class ExtractInput(_Form):
+    """Step A: the sentences of an answer, and the question it answers."""
+
+    question: str | None
+    sentences: tuple[NumberedText, ...]
+
+
+class ExtractedClaim(_Form):
+    """A statement that the judge found in the answer."""
+
+    id: Number
+    sentence_ids: list[Number] = Field(max_length=16)
+    text: str = Field(max_length=1000)
+    kind: ClaimKind
+    relevance: Relevance
+
+
+class ExtractReply(_Form):
+    """Step A: the statements of the answer."""
+
+    claims: list[ExtractedClaim] = Field(max_length=400)
+    refusal: bool
+
+
+class VerifyInput(_Form):
+    """Step B: the retrieved chunks, and the claims to look up in them."""
+
+    chunks: tuple[NumberedText, ...]
+    claims: tuple[NumberedText, ...]
+
+
+class GivenVerdict(_Form):
+    """What the judge says about one claim. The evidence comes before the label: it is looked for first."""
+
+    id: Number
+    chunks: list[Number] = Field(max_length=16)
+    quote: str = Field(max_length=1000)
+    label: VerdictWord
+    reason: str = Field(max_length=400)
+
+
+class VerifyReply(_Form):
+    """Step B: one verdict a claim."""
+
+    verdicts: list[GivenVerdict] = Field(max_length=200)

@@ -1,0 +1,184 @@
+"""The judge steps that metrics share, each run once a record.
+
+Step A (*extract*) asks for the claims of the answer, step B (*verify*) for a verdict on each. The judge
+answers in numbers that code gave out, and everything it says is checked before it becomes a value:
+
+- Claims that cite no sentence they were shown are rejected, and counted.
+- Verdict ids must be exactly the ids asked for. Missing and repeated ids are asked for again once, then stay
+  unjudged; unknown ids are rejected, and counted. Ids the judge abstained from are not asked for again.
+- Chunk numbers that were not shown are dropped. A quote must be found in a chunk it cites, and what goes on
+  is the chunk's own text. A verdict whose quote is not found keeps its label, without the quote.
+- A reply that was cut off is asked for again in halves.
+- A context too long for one call is laid in packs: supported if any pack supports, contradicted if one
+  contradicts and none supports, not mentioned only if every pack says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ragtrace.errors import JudgeError
+from ragtrace.metrics.asking import Metered
+from ragtrace.metrics.extract import Extraction, extract_claims
+from ragtrace.metrics.prompt import Prompt, built_in_prompt, content_sha256
+from ragtrace.metrics.sentences import split_sentences
+from ragtrace.metrics.verify import Context, Verification, verify_claims
+from ragtrace.model import JudgeIdentity, RagRecord, Usage
+from ragtrace.ports import Judge, Metric
+
+__all__ = ["Extraction", "Prompts", "StepLimits", "Steps", "Verification"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLimits:
+    """How much goes into one call, and how much is judged at all."""
+
+    sentences_per_call: int = 60
+    claims_per_call: int = 20
+    context_chars: int = 60_000
+    """Characters of chunks in one call; longer contexts are packed into several."""
+    max_sentences: int = 300
+    """Sentences of an answer beyond this are not judged, and the evaluation says so."""
+    max_packs: int = 8
+    """Chunks beyond this many packs are not shown; claims that need them are unjudged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompts:
+    """The instructions of the steps."""
+
+    extract: Prompt
+    verify: Prompt
+
+    @classmethod
+    def built_in(cls) -> Prompts:
+        """Return the prompts that come with ragtrace."""
+        return cls(extract=built_in_prompt("extract.v1.md"), verify=built_in_prompt("verify.v1.md"))
+
+    @property
+    def sha256(self) -> str:
+        """Of all prompts together."""
+        return hashlib.sha256(f"{self.extract.sha256}{self.verify.sha256}".encode()).hexdigest()
+
+
+class Steps:
+    """The judge steps for one record: metrics that share a step share its calls.
+
+    Concurrent metrics get the same value, or the same ``JudgeError``, from one run of a step.
+    """
+
+    def __init__(
+        self,
+        record: RagRecord,
+        judge: Judge,
+        *,
+        prompts: Prompts | None = None,
+        limits: StepLimits | None = None,
+    ) -> None:
+        self.prompts = prompts or Prompts.built_in()
+        self.limits = limits or StepLimits()
+        self.judge: JudgeIdentity = judge.identity
+        self.input_sha256 = content_sha256(record)
+        """Digest of what the judge can see."""
+        self._record = record
+        self._sentences = split_sentences(record.answer or "")
+        self._context = Context(
+            record.chunks, pack_chars=self.limits.context_chars, max_packs=self.limits.max_packs
+        )
+        self._extraction = _Once(judge, self._extract)
+        self._verification = _Once(judge, self._verify)
+
+    @property
+    def usage(self) -> Usage:
+        """What the judge was asked so far, by whichever metric."""
+        return self._extraction.spent + self._verification.spent
+
+    @property
+    def cut(self) -> bool:
+        """Whether the limits keep a part of the record from the judge."""
+        return self._context.cut or len(self._sentences) > self.limits.max_sentences
+
+    async def extract(self) -> Extraction:
+        """Return the claims of the answer.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        return await self._extraction.get()
+
+    async def verify(self) -> Verification:
+        """Return a verdict on each claim of the answer.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        return await self._verification.get()
+
+    def version_of(self, metric: Metric) -> str:
+        """Name what gives a result: another metric, threshold, prompt, judge or limit gives another name."""
+        identity = [
+            [metric.name, metric.profile, metric.version, metric.threshold, metric.direction],
+            [self.judge.provider, self.judge.model],
+            self.prompts.sha256,
+            repr(self.limits),
+        ]
+        return f"{metric.version}+{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]}"
+
+    async def _extract(self, judge: Judge) -> Extraction:
+        return await extract_claims(
+            self._sentences[: self.limits.max_sentences],
+            question=self._record.question,
+            judge=judge,
+            prompt=self.prompts.extract,
+            fence_code=self._fence_code,
+            sentences_per_call=self.limits.sentences_per_call,
+        )
+
+    async def _verify(self, judge: Judge) -> Verification:
+        return await verify_claims(
+            (await self.extract()).claims,
+            self._context,
+            judge=judge,
+            prompt=self.prompts.verify,
+            fence_code=self._fence_code,
+            claims_per_call=self.limits.claims_per_call,
+        )
+
+    @property
+    def _fence_code(self) -> str:
+        return self.input_sha256[:12]
+
+
+class _Once(Generic[T]):
+    """Runs a step for whoever asks first; everyone gets its value, or its error."""
+
+    def __init__(self, judge: Judge, run: Callable[[Judge], Awaitable[T]]) -> None:
+        self._judge = Metered(judge)
+        self._run = run
+        self._lock = asyncio.Lock()  # two metrics that need the same step would both ask the judge
+        self._outcome: T | JudgeError | None = None
+
+    @property
+    def spent(self) -> Usage:
+        return self._judge.spent
+
+    async def get(self) -> T:
+        async with self._lock:
+            if self._outcome is None:
+                self._outcome = await self._attempt()
+        if isinstance(self._outcome, JudgeError):
+            raise self._outcome
+        return self._outcome
+
+    async def _attempt(self) -> T | JudgeError:
+        try:
+            return await self._run(self._judge)
+        except JudgeError as failed:
+            return failed

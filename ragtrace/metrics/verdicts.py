@@ -1,0 +1,125 @@
+"""Reading verdicts: what of a judge's reply may be believed, and what several replies say together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ragtrace.metrics.forms import GivenVerdict, VerdictWord, VerifyReply
+from ragtrace.model import VerdictLabel
+
+__all__ = ["CheckedReply", "FindQuote", "Ruling", "check_reply", "combine", "undecided"]
+
+FindQuote: TypeAlias = Callable[[int, str], str | None]
+"""Looks a quote up in the chunk of this number; returns the chunk's own text."""
+
+_LABELS: Mapping[VerdictWord, VerdictLabel] = {
+    "supported": VerdictLabel.SUPPORTED,
+    "contradicted": VerdictLabel.CONTRADICTED,
+    "not_mentioned": VerdictLabel.UNSUPPORTED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What one reply says about one claim, after the checks."""
+
+    label: VerdictLabel
+    reason: str | None = None
+    chunks: tuple[int, ...] = ()
+    """Numbers of chunks that were shown; the one that holds the quote stands first."""
+    quote: str | None = None
+    """Verbatim text of the first chunk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedReply:
+    """A reply of the judge, sorted by claim."""
+
+    rulings: Mapping[int, Ruling]
+    unanswered: tuple[int, ...]
+    """Ids that were asked for and came not at all, or more than once."""
+    rejected: int
+    """Verdicts under ids that nobody asked for."""
+
+    def joined(self, other: CheckedReply) -> CheckedReply:
+        """Add a further reply, about other claims or about the unanswered ones."""
+        rulings = {**self.rulings, **other.rulings}
+        unanswered = dict.fromkeys((*self.unanswered, *other.unanswered))
+        return CheckedReply(
+            rulings=rulings,
+            unanswered=tuple(number for number in unanswered if number not in rulings),
+            rejected=self.rejected + other.rejected,
+        )
+
+    def settled(self, reason: str) -> CheckedReply:
+        """Leave the unanswered claims unjudged for this reason."""
+        given_up = dict.fromkeys(self.unanswered, undecided(reason))
+        return CheckedReply(rulings={**self.rulings, **given_up}, unanswered=(), rejected=self.rejected)
+
+
+def undecided(reason: str) -> Ruling:
+    """Rule that there is no verdict, and why."""
+    return Ruling(label=VerdictLabel.UNJUDGED, reason=reason)
+
+
+def check_reply(
+    reply: VerifyReply,
+    *,
+    asked: Collection[int],
+    abstained: Mapping[int, str],
+    shown: Collection[int],
+    find_quote: FindQuote,
+) -> CheckedReply:
+    """Keep the verdicts whose ids were asked for and came once, with the evidence that exists.
+
+    ``abstained`` gives reasons for ids that the judge knows it cannot decide: they are settled as unjudged.
+    """
+    times = Counter(given.id for given in reply.verdicts)
+    rulings = {
+        given.id: _ruling(given, shown, find_quote)
+        for given in reply.verdicts
+        if given.id in asked and times[given.id] == 1
+    }
+    rulings |= {number: undecided(reason) for number, reason in abstained.items() if number in asked}
+    return CheckedReply(
+        rulings=rulings,
+        unanswered=tuple(number for number in asked if number not in rulings),
+        rejected=sum(count for number, count in times.items() if number not in asked),
+    )
+
+
+def combine(rulings: Sequence[Ruling]) -> Ruling:
+    """Join what was ruled on one claim from several packs of chunks.
+
+    One pack that supports is enough; silence needs all of them. Evidence with a quote goes before evidence
+    without.
+    """
+    for label in (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED, VerdictLabel.UNJUDGED):
+        alike = [ruling for ruling in rulings if ruling.label is label]
+        if alike:
+            return next((ruling for ruling in alike if ruling.quote), alike[0])
+    return rulings[0] if rulings else undecided("no chunk with text was shown")
+
+
+def _ruling(given: GivenVerdict, shown: Collection[int], find_quote: FindQuote) -> Ruling:
+    reason = given.reason.strip() or None
+    if given.label == "not_mentioned":
+        return Ruling(label=VerdictLabel.UNSUPPORTED, reason=reason)
+    cited = tuple(number for number in dict.fromkeys(given.chunks) if number in shown)
+    holder, quote = _first_holding(given.quote, cited, find_quote)
+    return Ruling(
+        label=_LABELS[given.label],
+        reason=reason,
+        chunks=tuple(sorted(cited, key=lambda number: number != holder)),
+        quote=quote,
+    )
+
+
+def _first_holding(quote: str, cited: Sequence[int], find_quote: FindQuote) -> tuple[int | None, str | None]:
+    for number in cited:
+        if found := find_quote(number, quote):
+            return number, found
+    return None, None
