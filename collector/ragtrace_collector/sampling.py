@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from ragtrace import semconv
+from ragtrace.sampling import RULE_RATIO, keeps
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["AlwaysRule", "Sampler", "keeps"]
+__all__ = ["AlwaysRule", "Sampler"]
 
-RULE_RATIO: Final = "ratio"
 RULE_ALWAYS: Final = "always"
-_RESOLUTION_BITS: Final = 53  # every fraction of this many bits is exact in a double
-
-
-def keeps(trace_id: str, ratio: float) -> bool:
-    """Say whether a ratio in [0, 1] keeps the trace.
-
-    The same at every replica and in back-fill, and nested: what a ratio keeps, every higher ratio keeps.
-    The id is hashed, so that the choice is independent of a head sampler in the application that compares
-    the id's own bits (OpenTelemetry's ``TraceIdRatioBased``).
-    """
-    digest = hashlib.sha256(f"ragtrace|{trace_id}".encode()).digest()
-    position = int.from_bytes(digest[:8], "big") >> (64 - _RESOLUTION_BITS)
-    return position < ratio * 2**_RESOLUTION_BITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -33,7 +33,7 @@ from ragtrace_collector.store.port import WorkStore
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry import Counters
 
-__all__ = ["Collector", "SystemClock", "judge_of", "metrics_of", "run_collector"]
+__all__ = ["Collector", "SystemClock", "check_config", "judge_of", "metrics_of", "run_collector"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -51,8 +51,12 @@ class SystemClock:
         return time.time_ns()
 
 
-async def run_collector(config: CollectorConfig) -> Mapping[str, int]:
+async def run_collector(
+    config: CollectorConfig, *, on_ready: Callable[[Collector], None] | None = None
+) -> Mapping[str, int]:
     """Serve until SIGINT or SIGTERM, shut down in order, and return what the store counts at the end.
+
+    ``on_ready`` is called once, when the receivers listen.
 
     Raises:
         ConfigError: an address, path, judge, metric or endpoint cannot be used.
@@ -63,7 +67,7 @@ async def run_collector(config: CollectorConfig) -> Mapping[str, int]:
         loop.add_signal_handler(number, _on_signal, stop, asyncio.current_task())
     try:
         async with Collector.open(config) as collector:
-            await collector.serve(stop)
+            await collector.serve(stop, on_ready=on_ready)
             return await collector.store.counts()
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -93,7 +97,6 @@ class Collector:
     grpc_port: int | None = None
     """The port in use, once serving: of interest where the configuration says port 0."""
     http_port: int | None = None
-    ready: asyncio.Event
 
     @classmethod
     @asynccontextmanager
@@ -133,7 +136,9 @@ class Collector:
                         reopened=stored.settled_before,
                     )
 
-    async def serve(self, stop: asyncio.Event) -> None:
+    async def serve(
+        self, stop: asyncio.Event, *, on_ready: Callable[[Collector], None] | None = None
+    ) -> None:
         """Run until ``stop`` is set, then drain."""
         drained = asyncio.Event()
         http = self._bind_http()
@@ -142,7 +147,8 @@ class Collector:
             if http is not None:
                 tasks.create_task(http.serve(), name="http")
             stages = self._start_stages(tasks, drained)
-            self.ready.set()
+            if on_ready is not None:
+                on_ready(self)
             log.info("listening: grpc %s, http %s", self.grpc_port, self.http_port)
             await stop.wait()
             log.info("stopping: no new spans are taken")
@@ -234,6 +240,18 @@ class Collector:
 _LEFT_ON_DISK: Final = frozenset({"open_traces", "queued", "leased", "undelivered", "rejected"})
 
 
+def check_config(config: CollectorConfig) -> None:
+    """Open what a configuration names, as far as that touches neither network nor disk.
+
+    Raises:
+        ConfigError: a metric, judge, key or endpoint cannot be used.
+    """
+    metrics_of(config.evaluate.metrics)
+    judge_of(config.judge)
+    for export in config.export:
+        open_sink(export.endpoint, headers=export.headers)
+
+
 def metrics_of(configs: tuple[MetricConfig, ...]) -> tuple[Metric, ...]:
     """Build the metrics that a configuration names.
 
@@ -277,7 +295,6 @@ def _assemble(
         assembly=assembly,
         counters=counters,
         clock=clock,
-        ready=asyncio.Event(),
         intake=Intake(
             store=store,
             assembly=assembly,

@@ -1,0 +1,96 @@
+"""``ragtrace collector``: run the service, or check its configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ragtrace.cli.extras import needs_extra
+
+if TYPE_CHECKING:
+    from ragtrace_collector.config import CollectorConfig
+    from ragtrace_collector.service import Collector
+
+__all__ = ["collector"]
+
+
+@click.command()
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="YAML configuration. Without it: the defaults, which export to http://localhost:4317.",
+)
+@click.option("--check", is_flag=True, help="Check the configuration and exit; nothing is started.")
+@click.option("--print-config", is_flag=True, help="Print the commented default configuration and exit.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON line on stdout when ready, checked or stopped."
+)
+def collector(config_path: Path | None, check: bool, print_config: bool, as_json: bool) -> None:
+    """Receive OTLP, judge the RAG answers in it, and write the verdicts back.
+
+    Stops on Ctrl-C or SIGTERM: what is ready is judged and delivered first; the rest is on disk and goes on
+    at the next start.
+
+    \b
+    Examples:
+      ragtrace collector --print-config > collector.yaml
+      ragtrace collector --config collector.yaml --check
+      ragtrace collector --config collector.yaml
+    """
+    with needs_extra("collector"):
+        from ragtrace_collector import config as configuration
+        from ragtrace_collector import service
+
+    if print_config:
+        click.echo(configuration.default_config_text(), nl=False)
+        return
+    if config_path is None:
+        config = configuration.parse_config(
+            configuration.default_config_text(), where="the default configuration"
+        )
+    else:
+        config = configuration.load_config(config_path)
+    if check:
+        service.check_config(config)
+        _say_checked(config, config_path, as_json=as_json)
+        return
+    _log_to_stderr(config.log_level)
+    counts = asyncio.run(service.run_collector(config, on_ready=_say_ready if as_json else None))
+    if as_json:
+        _line("stopped", {"counts": dict(counts)})
+
+
+def _say_checked(config: CollectorConfig, path: Path | None, *, as_json: bool) -> None:
+    endpoints = [export.endpoint for export in config.export]
+    if as_json:
+        _line("checked", {"judge": config.judge.use, "export": endpoints})
+        return
+    click.echo(
+        f"{path or 'the default configuration'} is fine: "
+        f"judge {config.judge.use}, export to {', '.join(endpoints)}"
+    )
+
+
+def _say_ready(running: Collector) -> None:
+    _line("ready", {"grpc_port": running.grpc_port, "http_port": running.http_port})
+
+
+def _line(event: str, fields: Mapping[str, object]) -> None:
+    click.echo(json.dumps({"event": event, **fields}))
+
+
+def _log_to_stderr(level: str) -> None:
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True
+    )
+    # Their lines at INFO are one a request.
+    for chatty in ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "uvicorn", "asyncio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)

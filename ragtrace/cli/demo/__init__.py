@@ -1,0 +1,5 @@
+"""``ragtrace demo``: the whole job, on human-labelled traffic."""
+
+from ragtrace.cli.demo.command import demo
+
+__all__ = ["demo"]

@@ -1,0 +1,180 @@
+"""The command and its course: collector up, traffic through it, verdicts off the traces."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+import ragtrace
+from ragtrace.cli.demo.agreement import compare
+from ragtrace.cli.demo.backend import find_backend, trace_link
+from ragtrace.cli.demo.process import Backend, running_collector
+from ragtrace.cli.demo.show import JsonShow, Show, TerminalShow
+from ragtrace.cli.demo.traffic import LabelledAnswer, ReplayedRag, load_sample
+from ragtrace.cli.demo.verdicts import TraceVerdict, VerdictFile
+from ragtrace.errors import RagtraceError
+
+__all__ = ["demo"]
+
+_DEFAULT_MODEL = "gpt-4o-mini"
+_POLL_S = 0.1
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(min=1), help="Replay only the first N of the 24 answers.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON line an answer, then a summary.")
+@click.option("--to", "endpoint", metavar="ENDPOINT", help="OTLP endpoint of a Jaeger or Tempo.")
+@click.option("--ui", metavar="URL", help="Jaeger's page, for the link. Default: port 16686 beside --to.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0.1, max=100),
+    default=4.0,
+    show_default=True,
+    help="Answers a second.",
+)
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=1),
+    default=120.0,
+    show_default=True,
+    help="Seconds without a new verdict before it gives up.",
+)
+def demo(
+    limit: int | None, as_json: bool, endpoint: str | None, ui: str | None, rate: float, patience: float
+) -> None:
+    """Show the whole job on human-labelled RAG traffic.
+
+    24 answers of RAGTruth flow through instrumented code, over OTLP, through a collector in a process of its
+    own. It judges them claim by claim and writes the verdicts onto the very traces; each is shown beside what
+    human annotators said. Without a key the judge is a lexical heuristic; with OPENAI_API_KEY or
+    OPENAI_BASE_URL set it is that endpoint (model: RAGTRACE_JUDGE_MODEL).
+
+    Traces and verdicts also go to --to, or to a back end that listens on localhost:4317.
+
+    \b
+    Examples:
+      ragtrace demo
+      ragtrace demo --limit 5 --json
+      ragtrace demo --to http://localhost:4317
+    """
+    sample = load_sample()[:limit]
+    backend = find_backend(endpoint, ui)
+    judge = _judge(os.environ)
+    show: Show = JsonShow() if as_json else TerminalShow()
+    if not as_json:
+        _introduce(len(sample), judge["use"], backend)
+    with tempfile.TemporaryDirectory(prefix="ragtrace-demo-") as name:
+        folder = Path(name)
+        verdicts = folder / "verdicts.jsonl"
+        with running_collector(folder, judge=judge, verdicts=verdicts, backend=backend) as address:
+            run = _Run(sample=sample, verdicts=VerdictFile(verdicts), show=show, backend=backend)
+            run.play(address, pause_s=1 / rate, patience_s=patience)
+    run.conclude(judge["use"])
+    if run.missing:
+        raise RagtraceError(f"{run.missing} of {len(sample)} answers got no verdict within {patience:.0f} s")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """The course of one demo."""
+
+    sample: tuple[LabelledAnswer, ...]
+    verdicts: VerdictFile
+    show: Show
+    backend: Backend | None
+    sent: dict[str, LabelledAnswer] = field(default_factory=dict)
+    """By trace id."""
+    judged: dict[str, TraceVerdict] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> int:
+        return len(self.sample) - len(self.judged)
+
+    def play(self, address: str, *, pause_s: float, patience_s: float) -> None:
+        """Ask every question, and collect verdicts until all are there or none came for too long."""
+        with self.show.running():
+            with _instrumented(address):
+                self._ask_all(pause_s)
+            last_news = time.monotonic()
+            while self.missing and time.monotonic() - last_news < patience_s:
+                if self._collect():
+                    last_news = time.monotonic()
+                time.sleep(_POLL_S)
+
+    def _ask_all(self, pause_s: float) -> None:
+        application = ReplayedRag(self.sample)
+        for labelled in self.sample:
+            self.sent[application.answer(labelled.question)] = labelled
+            self._collect()
+            time.sleep(pause_s)
+
+    def _collect(self) -> bool:
+        """Show the verdicts that are new; say whether there were any."""
+        news = [verdict for verdict in self.verdicts.new() if verdict.trace_id not in self.judged]
+        for verdict in news:
+            self.judged[verdict.trace_id] = verdict
+            self.show.verdict(self.sent[verdict.trace_id], verdict, self._link(verdict.trace_id))
+        self.show.progress(sent=len(self.sent), judged=len(self.judged), total=len(self.sample))
+        return bool(news)
+
+    def _link(self, trace_id: str) -> str | None:
+        return trace_link(self.backend, trace_id) if self.backend else None
+
+    def conclude(self, judge: str) -> None:
+        """Show what the run adds up to."""
+        scored = {trace_id: each for trace_id, each in self.judged.items() if each.score is not None}
+        agreement = compare(
+            (bool(verdict.findings), not self.sent[trace_id].is_faithful)
+            for trace_id, verdict in scored.items()
+        )
+        worst = min(scored, key=lambda trace_id: scored[trace_id].score or 0.0, default=None)
+        self.show.summary(
+            agreement,
+            judge=_described(judge),
+            missing=self.missing,
+            worst=self._link(worst) if worst else None,
+        )
+
+
+@contextmanager
+def _instrumented(address: str) -> Iterator[None]:
+    # The SDK's five seconds between exports would make the table come in gusts.
+    os.environ.setdefault("OTEL_BSP_SCHEDULE_DELAY", "200")
+    ragtrace.instrument(service_name="ragtrace-demo", endpoint=address, protocol="grpc")
+    try:
+        yield
+    finally:
+        ragtrace.uninstrument()
+
+
+def _judge(environ: Mapping[str, str]) -> Mapping[str, str]:
+    if not (environ.get("OPENAI_API_KEY") or environ.get("OPENAI_BASE_URL")):
+        return {"use": "lexical"}
+    judge = {"use": f"openai:{environ.get('RAGTRACE_JUDGE_MODEL', _DEFAULT_MODEL)}"}
+    if environ.get("OPENAI_BASE_URL"):
+        judge["base_url"] = environ["OPENAI_BASE_URL"]
+    return judge
+
+
+def _described(judge: str) -> str:
+    if judge == "lexical":
+        return (
+            "lexical, a heuristic without a language model: it decides only what numbers, names and wording "
+            "give away, and leaves the rest open. Set OPENAI_API_KEY or OPENAI_BASE_URL for a real judge."
+        )
+    return judge
+
+
+def _introduce(answers: int, judge: str, backend: Backend | None) -> None:
+    where = f"; traces and verdicts also go to {backend.endpoint}" if backend else ""
+    click.echo(
+        f"{answers} human-labelled answers through an instrumented app and a collector; "
+        f"judge: {judge}{where}\n"
+    )

@@ -1,0 +1,179 @@
+"""What the demo shows: a line an answer as its verdict arrives, and what it adds up to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ragtrace.cli.demo.agreement import Agreement
+from ragtrace.cli.demo.traffic import LabelledAnswer
+from ragtrace.cli.demo.verdicts import Finding, TraceVerdict
+
+__all__ = ["JsonShow", "Show", "TerminalShow"]
+
+_FINDINGS_SHOWN = 2
+
+
+class Show(Protocol):
+    """Presents the run."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Be on stage while the traffic flows."""
+        ...
+
+    def progress(self, *, sent: int, judged: int, total: int) -> None:
+        """Say how far the run is."""
+        ...
+
+    def verdict(self, labelled: LabelledAnswer, verdict: TraceVerdict, link: str | None) -> None:
+        """Show one answer."""
+        ...
+
+    def summary(self, agreement: Agreement, *, judge: str, missing: int, worst: str | None) -> None:
+        """Show what it adds up to."""
+        ...
+
+
+class TerminalShow:
+    """For people."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, soft_wrap=False)
+        self._live = Live(console=self._console, transient=True, refresh_per_second=8)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Keep a progress line below the answers while the traffic flows."""
+        self._console.print(_columns("score", "claims failed", "people marked", "question"), style="bold")
+        with self._live:
+            yield
+
+    def progress(self, *, sent: int, judged: int, total: int) -> None:
+        """Say how far the run is, where there is a terminal to update."""
+        self._live.update(Text(f"  {sent} of {total} answers sent, {judged} judged ...", style="dim"))
+
+    def verdict(self, labelled: LabelledAnswer, verdict: TraceVerdict, link: str | None) -> None:
+        """Show one answer, and the claims of it that failed."""
+        failed = len(verdict.findings)
+        score = "-" if verdict.score is None else f"{verdict.score:.2f}"
+        open_ = f", {verdict.undecided} open" if verdict.undecided else ""
+        claims = f"{failed} of {verdict.claims}{open_}" if verdict.claims else verdict.label
+        marked = len(labelled.marked_sentences)
+        people = f"{marked} sentence{'s' * (marked != 1)}" if marked else "nothing"
+        self._console.print(
+            _columns(score, claims, people, labelled.question),
+            style="red" if failed else ("" if verdict.score is not None else "yellow"),
+        )
+        for finding in verdict.findings[:_FINDINGS_SHOWN]:
+            self._console.print(_described(finding))
+        if failed > _FINDINGS_SHOWN:
+            self._console.print(Text(f"        … and {failed - _FINDINGS_SHOWN} more in the trace", "dim"))
+
+    def summary(self, agreement: Agreement, *, judge: str, missing: int, worst: str | None) -> None:
+        """Show the agreement with people, and where to look next."""
+        self._console.print()
+        self._console.print(f"Judge: {judge}")
+        self._console.print(agreement.sentence())
+        if missing:
+            self._console.print(f"{missing} answers have no verdict.", style="yellow")
+        if worst:
+            self._console.print(f"See the lowest score in its trace: {worst}", soft_wrap=True)
+
+
+class JsonShow:
+    """For machines: a JSON line an answer, then one with the summary."""
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Nothing to prepare."""
+        yield
+
+    def progress(self, *, sent: int, judged: int, total: int) -> None:
+        """Nothing: only results are for machines."""
+
+    def verdict(self, labelled: LabelledAnswer, verdict: TraceVerdict, link: str | None) -> None:
+        """Print one answer."""
+        _print_json(
+            {
+                "id": labelled.id,
+                "trace_id": verdict.trace_id,
+                "question": labelled.question,
+                "score": verdict.score,
+                "label": verdict.label,
+                "claims": verdict.claims,
+                "undecided": verdict.undecided,
+                "failing_claims": [
+                    {
+                        "claim": finding.claim,
+                        "verdict": finding.verdict,
+                        "chunk_ids": finding.chunk_ids,
+                        "quote": finding.quote,
+                    }
+                    for finding in verdict.findings
+                ],
+                "human": {
+                    "faithful": labelled.is_faithful,
+                    "marked_sentences": labelled.marked_sentences,
+                },
+                "link": link,
+            }
+        )
+
+    def summary(self, agreement: Agreement, *, judge: str, missing: int, worst: str | None) -> None:
+        """Print the summary."""
+        _print_json(
+            {
+                "summary": {
+                    "judge": judge,
+                    "judged": agreement.total,
+                    "missing": missing,
+                    "agreed": agreement.agreed,
+                    "flawed_to_both": agreement.both_flawed,
+                    "flawed_to_judge_only": agreement.judge_only,
+                    "flawed_to_people_only": agreement.people_only,
+                    "balanced_accuracy": agreement.balanced_accuracy,
+                }
+            }
+        )
+
+
+def _columns(score: str, claims: str, people: str, question: str) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(width=5, justify="right", no_wrap=True)
+    table.add_column(width=15, no_wrap=True)
+    table.add_column(width=13, no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    table.add_row(score, claims, people, question)
+    return table
+
+
+def _described(finding: Finding) -> Padding:
+    where = " and ".join(finding.chunk_ids)
+    what = (
+        f"contradicted by {where}" if finding.verdict == "contradicted" and where else _WORDS[finding.verdict]
+    )
+    text = Text.assemble((f"{what}: ", "bold"), f"“{_flat(finding.claim)}”")
+    if finding.quote:
+        text.append(f" — it says “{_flat(finding.quote)}”", "dim")
+    return Padding(text, (0, 0, 0, 7))
+
+
+_WORDS: Mapping[str, str] = {"unsupported": "not in the passages", "contradicted": "contradicted"}
+
+
+def _flat(text: str, longest: int = 160) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def _print_json(line: Mapping[str, object] | Sequence[object]) -> None:
+    click.echo(json.dumps(line, ensure_ascii=False))

@@ -1,0 +1,108 @@
+"""The demo's traffic: labelled answers, and an instrumented RAG application that replays them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from opentelemetry import trace
+from pydantic import BaseModel
+
+import ragtrace
+from ragtrace.model import Chunk
+
+__all__ = ["LabelledAnswer", "ReplayedRag", "load_sample"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledAnswer:
+    """A question, the passages retrieved for it, a model's answer, and what people said of it."""
+
+    id: str
+    question: str
+    chunks: tuple[Chunk, ...]
+    answer: str
+    model: str
+    is_faithful: bool
+    """Whether the annotators left every sentence unmarked."""
+    marked_sentences: tuple[str, ...]
+
+
+class _Passage(BaseModel):
+    id: str
+    text: str
+
+
+class _Sentence(BaseModel):
+    text: str
+    label: str
+
+
+class _Human(BaseModel):
+    label: str
+    sentences: list[_Sentence]
+
+
+class _Row(BaseModel):
+    id: str
+    question: str
+    contexts: list[_Passage]
+    answer: str
+    model: str
+    human: _Human
+
+
+def load_sample() -> tuple[LabelledAnswer, ...]:
+    """Read the sample of RAGTruth that is shipped with ragtrace."""
+    text = (files("ragtrace.cli") / "data" / "ragtruth_qa_sample.jsonl").read_text("utf-8")
+    return tuple(_labelled(_Row.model_validate_json(line)) for line in text.splitlines())
+
+
+def _labelled(row: _Row) -> LabelledAnswer:
+    marked = [sentence.text for sentence in row.human.sentences if sentence.label != "supported"]
+    return LabelledAnswer(
+        id=row.id,
+        question=row.question,
+        chunks=tuple(
+            Chunk(id=passage.id, text=passage.text, rank=rank) for rank, passage in enumerate(row.contexts)
+        ),
+        answer=row.answer,
+        model=row.model,
+        is_faithful=not marked,
+        marked_sentences=tuple(marked),
+    )
+
+
+class ReplayedRag:
+    """A RAG application whose retriever and model answer as they did when the sample was recorded.
+
+    It is instrumented as any application would be: a span for the call, the retrieval and the generation.
+    """
+
+    def __init__(self, sample: Sequence[LabelledAnswer]) -> None:
+        self._recorded = {each.question: each for each in sample}
+
+    def answer(self, question: str) -> str:
+        """Answer a question and return the id of the trace that shows how, in hex."""
+        with ragtrace.rag(question=question, name="ask") as call:
+            chunks = self._retrieve(question)
+            call.set_answer(self._generate(question, chunks))
+            return format(trace.get_current_span().get_span_context().trace_id, "032x")
+
+    def _retrieve(self, question: str) -> tuple[Chunk, ...]:
+        with ragtrace.retrieval(query=question, data_source="ms-marco", top_k=3) as retrieval:
+            chunks = self._recorded[question].chunks
+            retrieval.set_chunks(chunks)
+            return chunks
+
+    def _generate(self, question: str, chunks: Sequence[Chunk]) -> str:
+        recorded = self._recorded[question]
+        passages = "\n\n".join(f"{chunk.id}: {chunk.text}" for chunk in chunks)
+        messages = [
+            {"role": "system", "content": "Answer the question from the passages alone."},
+            {"role": "user", "content": f"{passages}\n\nQuestion: {question}"},
+        ]
+        with ragtrace.generation(model=recorded.model, messages=messages) as generation:
+            generation.set_answer(recorded.answer)
+            return recorded.answer

@@ -1,0 +1,103 @@
+"""Verdicts as a person would read them off a trace: from the carrier spans alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ragtrace import semconv
+from ragtrace.traces.otlp import decode_json
+from ragtrace.traces.trace import Span, SpanEvent
+
+__all__ = ["Finding", "TraceVerdict", "VerdictFile"]
+
+_METRIC = "faithfulness"
+_WRONG = ("contradicted", "unsupported")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A claim that failed."""
+
+    verdict: str
+    claim: str
+    chunk_ids: tuple[str, ...]
+    quote: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceVerdict:
+    """What a carrier span says of one answer."""
+
+    trace_id: str
+    label: str
+    score: float | None
+    claims: int
+    undecided: int
+    findings: tuple[Finding, ...]
+    brief: str
+
+
+class VerdictFile:
+    """The file of OTLP JSON lines that the collector writes; read as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new(self) -> Iterator[TraceVerdict]:
+        """Yield what was written since the last call."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._offset += len(line)
+                for span in decode_json(line.decode()):
+                    yield _read(span)
+
+
+def _read(span: Span) -> TraceVerdict:
+    attributes = span.attributes
+    score = attributes.get(f"{semconv.SCORE_PREFIX}{_METRIC}")
+    return TraceVerdict(
+        trace_id=span.trace_id,
+        label=str(attributes.get(f"{semconv.LABEL_PREFIX}{_METRIC}", "error")),
+        score=score if isinstance(score, float) else None,
+        claims=_count(span, "total"),
+        undecided=_count(span, "unjudged"),
+        findings=tuple(_finding(event) for event in span.events if _is_wrong(event)),
+        brief=str(attributes.get(semconv.BRIEF, "")),
+    )
+
+
+def _count(span: Span, what: str) -> int:
+    for event in span.events:
+        if event.name == semconv.EVALUATION_RESULT:
+            number = event.attributes.get(f"{semconv.CLAIMS_PREFIX}{what}", 0)
+            return number if isinstance(number, int) else 0
+    return 0
+
+
+def _is_wrong(event: SpanEvent) -> bool:
+    return event.name in {f"{semconv.CLAIM_EVENT_PREFIX}{verdict}" for verdict in _WRONG}
+
+
+def _finding(event: SpanEvent) -> Finding:
+    ids = event.attributes.get(semconv.CLAIM_CHUNK_IDS, ())
+    return Finding(
+        verdict=str(event.attributes.get(semconv.CLAIM_VERDICT, "")),
+        claim=str(event.attributes.get(semconv.CLAIM_ASSERTION, "")),
+        chunk_ids=tuple(str(each) for each in ids) if isinstance(ids, tuple) else (),
+        quote=_text(event, semconv.CLAIM_QUOTE),
+        reason=_text(event, semconv.CLAIM_REASON),
+    )
+
+
+def _text(event: SpanEvent, key: str) -> str | None:
+    value = event.attributes.get(key)
+    return value if isinstance(value, str) else None

@@ -1,0 +1,25 @@
+"""Honest numbers from small samples."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Final
+
+__all__ = ["wilson_interval"]
+
+_Z_95: Final = 1.959963984540054
+
+
+def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
+    """Return the 95 % confidence interval of a proportion (Wilson 1927, score interval).
+
+    Raises:
+        ValueError: there are no trials, or more successes than trials.
+    """
+    if not 0 <= successes <= trials or trials == 0:
+        raise ValueError(f"{successes} successes of {trials} trials have no proportion")
+    share, z2 = successes / trials, _Z_95**2
+    centre = share + z2 / (2 * trials)
+    half = _Z_95 * sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
+    scale = 1 + z2 / trials
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
