@@ -128,6 +128,8 @@ RAG_CAPTURE: Final = "ragtrace.content.capture"
 """``false`` where the content policy is off: tells "not recorded" from "empty"."""
 RAG_STREAM_COMPLETE: Final = "ragtrace.stream.complete"
 """``false`` where a streamed answer was abandoned before its end."""
+RAG_METADATA_PREFIX: Final = "ragtrace.metadata."
+"""One searchable attribute a key of the metadata an application gives to a RAG call."""
 REFERENCE_ANSWER: Final = "ragtrace.reference.answer"
 REFERENCE_CONTEXT_IDS: Final = "ragtrace.reference.context_ids"
 

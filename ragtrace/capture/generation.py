@@ -1,0 +1,219 @@
+"""The span of a generation: messages in, answer out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+
+from opentelemetry.trace import SpanKind
+
+from ragtrace import semconv
+from ragtrace.capture.answer import AnswerOf, AnswerText, answer_in
+from ragtrace.capture.guard import guarded
+from ragtrace.capture.messages import prompt_messages, text_message
+from ragtrace.capture.policy import Passage, plain_text
+from ragtrace.capture.recording import Recording
+from ragtrace.capture.wrapping import Argument, Arguments, traced
+from ragtrace.model import Part
+
+if TYPE_CHECKING:
+    from opentelemetry.util.types import AttributeValue
+
+__all__ = ["GenerationCall", "generation"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MESSAGES_NAMES = ("messages", "prompt", "input", "question", "query", "text")
+
+
+@overload
+def generation(model: F, /) -> F: ...
+
+
+@overload
+def generation(
+    model: str | None = None,
+    *,
+    provider: str | None = None,
+    messages: object = None,
+    prompt: str | None = None,
+    parent: Recording | None = None,
+    answer: AnswerOf | None = None,
+) -> GenerationCall: ...
+
+
+def generation(
+    model: F | str | None = None,
+    *,
+    provider: str | None = None,
+    messages: object = None,
+    prompt: str | None = None,
+    parent: Recording | None = None,
+    answer: AnswerOf | None = None,
+) -> F | GenerationCall:
+    """Record a call of a language model, as a context manager or as a decorator.
+
+    As a context manager, tell it what came of it::
+
+        with ragtrace.generation(model="gpt-5-mini", provider="openai", messages=messages) as chat:
+            reply = client.chat.completions.create(model="gpt-5-mini", messages=messages)
+            chat.set_answer(reply.choices[0].message.content)
+            chat.set_usage(input_tokens=reply.usage.prompt_tokens)
+
+    As a decorator, the messages are the parameter named by ``messages`` or ``prompt`` (without it: a
+    parameter of that name, else the first string) and the answer is what is returned, or all that is yielded.
+
+    Args:
+        model: The model asked for.
+        provider: ``openai``, ``anthropic``, …: ``gen_ai.provider.name``.
+        messages: What the model was given: a list of ``{"role", "content"}``; above a function, the name of
+            its parameter.
+        prompt: The same as one string.
+        parent: The RAG call this belongs to, where it runs in a thread that does not inherit the context.
+        answer: Finds the text in what the function returns or yields, where that is no string.
+    """
+    given = messages if messages is not None else prompt
+    if callable(model):
+        return GenerationCall(None, _Options(None, provider, parent, answer))(model)
+    return GenerationCall(given, _Options(model, provider, parent, answer))
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    model: str | None
+    provider: str | None
+    parent: Recording | None
+    answer_of: AnswerOf | None
+
+
+class GenerationCall(Recording):
+    """A model call under way: made by [`generation`][ragtrace.capture.generation.generation]."""
+
+    span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
+
+    __slots__ = ("_answer", "_facts", "_finish_reason", "_messages", "_options", "_started")
+
+    def __init__(self, messages: object, options: _Options) -> None:
+        super().__init__(options.parent)
+        self._options = options
+        self._messages = messages
+        self._answer = AnswerText()
+        self._facts: dict[str, AttributeValue] = {}
+        self._finish_reason: str | None = None
+        self._started = time.monotonic()
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function: each of its calls becomes a generation of its own."""
+        wanted = self._messages if isinstance(self._messages, str) else None
+        argument = Argument.of(function, wanted, MESSAGES_NAMES)
+
+        def begin(given: Arguments) -> Recording:
+            return GenerationCall(argument.value(given), self._options)
+
+        return traced(function, begin)
+
+    @property
+    def answer(self) -> str | None:
+        """The answer as given so far."""
+        value = self._answer.value()
+        return value if isinstance(value, str) else None
+
+    @answer.setter
+    def answer(self, text: str | None) -> None:
+        self._answer.set(text)
+
+    def set_answer(self, text: str | None) -> None:
+        """Tell the answer, whole."""
+        self._answer.set(text)
+
+    @guarded
+    def add_answer(self, piece: str) -> None:
+        """Tell the next piece of a streamed answer."""
+        if self._passage is None or not isinstance(piece, str):
+            return
+        if not self._streaming:
+            self._streaming = True
+            self._facts[semconv.REQUEST_STREAM] = True
+            self._facts[semconv.TIME_TO_FIRST_CHUNK] = time.monotonic() - self._started
+        self._answer.add(piece, self._passage.policy.max_answer_bytes)
+
+    @guarded
+    def set_messages(self, messages: object) -> None:
+        """Tell what the model was given, if it was not known at the start."""
+        self._messages = messages
+
+    @guarded
+    def set_usage(
+        self,
+        *,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cached_tokens: int | None = None,
+        reasoning_tokens: int | None = None,
+    ) -> None:
+        """Tell the tokens: cached ones are part of the input, reasoning is part of the output."""
+        for key, count in (
+            (semconv.USAGE_INPUT_TOKENS, input_tokens),
+            (semconv.USAGE_OUTPUT_TOKENS, output_tokens),
+            (semconv.USAGE_CACHE_READ_TOKENS, cached_tokens),
+            (semconv.USAGE_REASONING_TOKENS, reasoning_tokens),
+        ):
+            if count is not None:
+                self._facts[key] = int(count)
+
+    @guarded
+    def set_response(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 - the provider's word
+        model: str | None = None,
+        finish_reasons: str | Sequence[str] | None = None,
+    ) -> None:
+        """Tell what the provider said of its reply."""
+        if id is not None:
+            self._facts[semconv.RESPONSE_ID] = plain_text(id)
+        if model is not None:
+            self._facts[semconv.RESPONSE_MODEL] = plain_text(model)
+        if finish_reasons:
+            listed = [finish_reasons] if isinstance(finish_reasons, str) else finish_reasons
+            reasons = [plain_text(reason) for reason in listed]
+            self._facts[semconv.RESPONSE_FINISH_REASONS] = reasons
+            self._finish_reason = reasons[0]
+
+    @guarded
+    def take(self, piece: object) -> None:
+        """Note a piece of what a decorated function streams."""
+        text = answer_in(piece, self._options.answer_of)
+        self.add_answer(text if text is not None else "")
+
+    @guarded
+    def conclude(self, result: object) -> None:
+        """Note what a decorated function returned."""
+        self._answer.set(answer_in(result, self._options.answer_of))
+
+    def _name(self) -> str:
+        model = self._options.model
+        return semconv.OP_CHAT if model is None else f"{semconv.OP_CHAT} {plain_text(model)}"
+
+    def _at_start(self) -> dict[str, AttributeValue]:
+        attributes: dict[str, AttributeValue] = {
+            semconv.OPERATION_NAME: semconv.OP_CHAT,
+            semconv.RAG_KIND: semconv.KIND_GENERATION,
+        }
+        if self._options.provider is not None:
+            attributes[semconv.PROVIDER_NAME] = plain_text(self._options.provider)
+        if self._options.model is not None:
+            attributes[semconv.REQUEST_MODEL] = plain_text(self._options.model)
+        return attributes
+
+    def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
+        attributes = self._facts
+        messages = prompt_messages(self._messages, passage)
+        if messages is not None:
+            attributes[semconv.INPUT_MESSAGES] = messages
+        answer = passage.text(self._answer.value(), Part.ANSWER, passage.policy.max_answer_bytes)
+        if answer is not None:
+            attributes[semconv.OUTPUT_MESSAGES] = text_message("assistant", answer, self._finish_reason)
+        return attributes

@@ -1,0 +1,261 @@
+"""Switch capture on and off."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from opentelemetry import trace
+
+import ragtrace
+from ragtrace import semconv
+from ragtrace.capture.guard import guarded, log, stopped
+from ragtrace.capture.policy import ContentPolicy, Redact
+from ragtrace.capture.recorder import Recorder, activate
+from ragtrace.capture.settings import LOG_LEVEL, Protocol, Settings, resolve
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+    from ragtrace.capture.pipeline import Outlet, Pipeline
+
+__all__ = ["CaptureStatistics", "flush", "instrument", "statistics", "uninstrument"]
+
+
+def instrument(
+    *,
+    service_name: str | None = None,
+    endpoint: str | None = None,
+    protocol: Protocol | None = None,
+    headers: Mapping[str, str] | None = None,
+    capture_content: bool | None = None,
+    content: ContentPolicy | None = None,
+    redact: Redact | None = None,
+    tracer_provider: TracerProvider | None = None,
+) -> bool:
+    """Switch capture on and return whether it is; before this the span helpers do nothing.
+
+    If the application has an OpenTelemetry SDK provider, ragtrace joins it: its sampler, resource and
+    exporters hold, and only an ``endpoint`` given here adds an exporter. Else a provider is made from the
+    ``OTEL_*`` variables and set as the global one. What is given here goes before the environment. A second
+    call changes nothing: call [`uninstrument`][ragtrace.capture.instrument.uninstrument] first. It never
+    raises.
+
+    Args:
+        service_name: Else ``OTEL_SERVICE_NAME``. Without effect where a provider is joined.
+        endpoint: ``http://host:4317`` (gRPC) or ``http://host:4318`` (HTTP); ``https://`` for TLS. Else
+            ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` or ``OTEL_EXPORTER_OTLP_ENDPOINT``.
+        protocol: Else ``OTEL_EXPORTER_OTLP_PROTOCOL``, else by the endpoint's port, else gRPC.
+        headers: Sent with every export, such as an authorization.
+        capture_content: Whether questions, chunks and answers are recorded. Else
+            ``RAGTRACE_CAPTURE_CONTENT``, else not if ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``
+            says ``NO_CONTENT`` or ``EVENT_ONLY``, else ``True``: there is nothing to judge without.
+        content: Limits of what is recorded.
+        redact: Called as ``redact(text, part)`` for every text before it is recorded.
+        tracer_provider: The provider to join, where it is not the global one.
+
+    ``RAGTRACE_DISABLED`` or ``OTEL_SDK_DISABLED`` keep it off. ``RAGTRACE_LOG_LEVEL`` shows diagnostics.
+    """
+    with _lock:
+        _show_log()
+        settings = _settled(service_name, endpoint, protocol, headers, capture_content, content, redact)
+        return settings is not None and _switch_on(settings, tracer_provider) is True
+
+
+def uninstrument(timeout_s: float = 30.0) -> bool:
+    """Switch capture off, send what is queued, and return whether all of it was taken.
+
+    OpenTelemetry cannot unset a global provider: one that ragtrace set stays, but exports nothing any more.
+    An endpoint that shows no sign of life for two seconds is given up.
+    """
+    with _lock:
+        return _switch_off(timeout_s) is not False
+
+
+def flush(timeout_s: float = 10.0) -> bool:
+    """Send what is queued and return whether all of it was taken in time."""
+    return _flush(timeout_s) is True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureStatistics:
+    """What became of the spans since ``instrument()``, if they went through an exporter of ragtrace's."""
+
+    spans_ended: int = 0
+    spans_exported: int = 0
+    spans_failed: int = 0
+    """The endpoint did not take them."""
+    spans_dropped: int = 0
+    """The queue was full."""
+    spans_waiting: int = 0
+    errors_stopped: int = 0
+    """Errors of ragtrace's own that were kept from the application, since the process began."""
+
+
+def statistics() -> CaptureStatistics:
+    """Count what was recorded, and what was lost on the way."""
+    installed = _installed
+    if installed is None or installed.pipeline is None:
+        return CaptureStatistics(errors_stopped=stopped())
+    counts = installed.pipeline.counts()
+    return CaptureStatistics(
+        spans_ended=counts.ended,
+        spans_exported=counts.exported,
+        spans_failed=counts.failed,
+        spans_dropped=counts.dropped,
+        spans_waiting=counts.waiting,
+        errors_stopped=stopped(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Installed:
+    settings: Settings
+    provider: TracerProvider
+    pipeline: Pipeline | None
+    outlets: tuple[Outlet, ...]
+
+
+_lock = threading.RLock()  # two threads that start an application race to instrument it
+_installed: _Installed | None = None
+_outlets: WeakKeyDictionary[TracerProvider, Outlet] = WeakKeyDictionary()
+_own: WeakKeyDictionary[TracerProvider, bool] = WeakKeyDictionary()
+
+
+@guarded
+def _settled(
+    service_name: str | None,
+    endpoint: str | None,
+    protocol: Protocol | None,
+    headers: Mapping[str, str] | None,
+    capture_content: bool | None,
+    content: ContentPolicy | None,
+    redact: Redact | None,
+) -> Settings:
+    return resolve(
+        os.environ,
+        service_name=service_name,
+        endpoint=endpoint,
+        protocol=protocol,
+        headers=headers,
+        capture_content=capture_content,
+        content=content,
+        redact=redact,
+    )
+
+
+@guarded
+def _switch_on(settings: Settings, provider: TracerProvider | None) -> bool:
+    if settings.disabled:
+        log.info("ragtrace: switched off by the environment")
+        return False
+    if _installed is not None:
+        if settings != _installed.settings:
+            log.warning("ragtrace: already instrumented, with other settings: call uninstrument() first")
+        return True
+    joined = provider or _application_provider()
+    if joined is None:
+        _install(settings, _new_provider(settings), exporting=True)
+    else:
+        _install(settings, joined, exporting=settings.endpoint is not None)
+    return True
+
+
+def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -> None:
+    global _installed
+    pipeline = None
+    outlets: tuple[Outlet, ...] = ()
+    if exporting:
+        from ragtrace.capture.pipeline import Pipeline
+
+        pipeline = Pipeline(settings)
+        outlets = tuple(_outlet(member) for member in {provider, *_own_global_provider()})
+        for outlet in outlets:
+            outlet.pipeline = pipeline
+    _installed = _Installed(settings=settings, provider=provider, pipeline=pipeline, outlets=outlets)
+    tracer = provider.get_tracer(
+        semconv.SCOPE_CAPTURE, ragtrace.__version__, schema_url=semconv.GENAI_SCHEMA_URL
+    )
+    activate(Recorder(tracer=tracer, policy=settings.policy))
+    atexit.register(uninstrument)
+
+
+@guarded
+def _switch_off(timeout_s: float) -> bool:
+    global _installed
+    activate(None)
+    installed, _installed = _installed, None
+    atexit.unregister(uninstrument)
+    if installed is None:
+        return True
+    for outlet in installed.outlets:
+        outlet.pipeline = None
+    return installed.pipeline is None or installed.pipeline.close(timeout_s)
+
+
+@guarded
+def _flush(timeout_s: float) -> bool:
+    installed = _installed
+    if installed is None:
+        return True
+    if installed.pipeline is not None:
+        return installed.pipeline.flush(timeout_s)
+    return installed.provider.force_flush(int(timeout_s * 1_000))
+
+
+def _application_provider() -> TracerProvider | None:
+    """Return the global provider if the application set one; one of our own does not count."""
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, trace.ProxyTracerProvider) or provider in _own:
+        return None
+    if not hasattr(provider, "add_span_processor"):
+        log.warning("ragtrace: joins a tracer provider that is not of the OpenTelemetry SDK")
+    return provider  # type: ignore[return-value]  # whatever it is, it makes tracers
+
+
+def _own_global_provider() -> tuple[TracerProvider, ...]:
+    provider = trace.get_tracer_provider()
+    return (provider,) if provider in _own else ()  # type: ignore[return-value]  # ours are of the SDK
+
+
+def _new_provider(settings: Settings) -> TracerProvider:
+    """Make a provider. The SDK reads sampler, resource and whatever code does not say from ``OTEL_*``."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+
+    from ragtrace.capture.pipeline import span_limits
+
+    given = {semconv.SERVICE_NAME: settings.service_name} if settings.service_name else {}
+    provider = TracerProvider(
+        resource=Resource.create(given), span_limits=span_limits(os.environ), shutdown_on_exit=False
+    )
+    _own[provider] = True
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        trace.set_tracer_provider(provider)
+    return provider
+
+
+def _outlet(provider: TracerProvider) -> Outlet:
+    from ragtrace.capture.pipeline import Outlet
+
+    if provider not in _outlets:
+        _outlets[provider] = Outlet()
+        provider.add_span_processor(_outlets[provider])
+    return _outlets[provider]
+
+
+@guarded
+def _show_log() -> None:
+    level = os.environ.get(LOG_LEVEL, "").strip().upper()
+    if not level or any(type(handler) is logging.StreamHandler for handler in log.handlers):
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.setLevel(level)
+    log.addHandler(handler)

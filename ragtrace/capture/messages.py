@@ -1,0 +1,87 @@
+"""Messages in the parts form of the OpenTelemetry GenAI conventions, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from json import JSONEncoder
+
+from ragtrace.capture.guard import guarded
+from ragtrace.capture.policy import MESSAGES, Passage, cut, plain_text
+from ragtrace.model import Part
+
+__all__ = ["prompt_messages", "text_message"]
+
+MAX_MESSAGES = 1_000
+"""Of one request: the rest is left out and ``messages`` marked as truncated."""
+
+_ROLES = {"human": "user", "ai": "assistant"}
+
+
+def text_message(role: str, text: str, finish_reason: str | None = None) -> str:
+    """Return a list of one message with one text part."""
+    ending = f',"finish_reason":{_encode(plain_text(finish_reason))}' if finish_reason else ""
+    return f'[{{"role":"{role}","parts":[{{"type":"text","content":{_encode(text)}}}]{ending}}}]'
+
+
+def prompt_messages(messages: object, passage: Passage) -> str | None:
+    """Write what a model was given, within the limit of the policy; ``None`` where nothing is to be written.
+
+    A string is the user's message. A message is a mapping or object with ``role`` and ``content`` (a string
+    or a list of parts), or with ``role`` and ``parts``. Parts that are not text are named by their type only.
+    """
+    if messages is None or not passage.policy.capture:
+        return None
+    listed = _listed(messages)
+    if len(listed) > MAX_MESSAGES:
+        passage.truncated(MESSAGES)
+    budget = passage.policy.max_messages_bytes
+    written: list[str] = []
+    for message in listed[:MAX_MESSAGES]:
+        parts, used = _parts(message, budget, passage)
+        budget -= used
+        written.append(f'{{"role":{_encode(_role(message))},"parts":[{",".join(parts)}]}}')
+    return f"[{','.join(written)}]"
+
+
+def _role(message: object) -> str:
+    role = plain_text(_of(message, "role") or _of(message, "type") or "user")
+    return _ROLES.get(role, role)
+
+
+def _parts(message: object, budget: int, passage: Passage) -> tuple[list[str], int]:
+    content = message if isinstance(message, str | bytes) else _of(message, "content")
+    written: list[str] = []
+    spent = 0
+    for part in _listed(content if content is not None else _of(message, "parts")):
+        text = part if isinstance(part, str | bytes) else _of(part, "text") or _of(part, "content")
+        if isinstance(text, str | bytes):
+            kept, used = _text_part(text, budget - spent, passage)
+            spent += used
+        else:
+            kept = f'{{"type":{_encode(plain_text(_of(part, "type") or "unknown"))}}}'
+        written.append(kept)
+    return written, spent
+
+
+def _text_part(text: str | bytes, budget: int, passage: Passage) -> tuple[str, int]:
+    whole = passage.redacted(text, Part.CONTEXT, MESSAGES)
+    kept, used, is_cut = cut(whole or "", budget)
+    if is_cut:
+        passage.truncated(MESSAGES)
+    return f'{{"type":"text","content":{_encode(kept)}}}', used
+
+
+def _listed(value: object) -> Sequence[object]:
+    if value is None:
+        return ()
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+@guarded
+def _of(message: object, name: str) -> object:
+    if isinstance(message, Mapping):
+        return message.get(name)
+    return None if isinstance(message, str | bytes) else getattr(message, name, None)
+
+
+_encode = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -1,0 +1,282 @@
+"""From ended spans to the OTLP endpoint: bounded, counted, and silent towards the application.
+
+Loaded by ``instrument()`` only: it brings in the SDK.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    ConsoleSpanExporter,
+    SpanExporter,
+    SpanExportResult,
+)
+
+from ragtrace.capture.guard import log
+from ragtrace.capture.settings import Settings
+
+__all__ = ["Counts", "Outlet", "Pipeline", "span_limits"]
+
+QUEUE_SPANS = 16_384
+"""The SDK's 2,048 are less than a second of 1,000 RAG calls a second."""
+BATCH_SPANS = 512
+SCHEDULE_DELAY_MS = 1_000.0
+REQUEST_BYTES = 3_000_000
+"""A request is split below this: gRPC receivers refuse 4 MiB, and 512 spans with text are often more."""
+PATIENCE_S = 2.0
+"""How long a closing pipeline waits for the next sign of life of its endpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What became of the spans that ended while a pipeline was connected."""
+
+    ended: int = 0
+    exported: int = 0
+    failed: int = 0
+    """Given to an endpoint that did not take them."""
+    waiting: int = 0
+
+    @property
+    def dropped(self) -> int:
+        """Pushed out of a full queue."""
+        return max(0, self.ended - self.exported - self.failed - self.waiting)
+
+
+class Pipeline:
+    """A batch processor with its exporters, closed within a bounded time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._exporter = _CountedExporter([_exporter(name, settings) for name in settings.exporters])
+        self._processor = _batch_processor(self._exporter, os.environ)
+        self._lock = threading.Lock()  # two threads that end spans race to count them
+        self._ended = 0
+
+    def take(self, span: ReadableSpan) -> None:
+        """Queue an ended span."""
+        context = span.get_span_context()
+        if context is None or not context.trace_flags.sampled:
+            return
+        with self._lock:
+            self._ended += 1
+        self._processor.on_end(span)
+
+    def counts(self) -> Counts:
+        """Return what became of the spans so far."""
+        exported, failed = self._exporter.exported, self._exporter.failed
+        waiting = len(self._processor._batch_processor._queue)  # noqa: SLF001 - the SDK shows it nowhere else
+        return Counts(ended=self._ended, exported=exported, failed=failed, waiting=waiting)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Export what is queued; return whether all of it was taken in time."""
+        failed = self._exporter.failed
+        done = _in_thread(self._processor.force_flush)
+        done.join(timeout_s)
+        return not done.is_alive() and self._exporter.failed == failed
+
+    def close(self, timeout_s: float) -> bool:
+        """Export what is queued and stop; give up when the endpoint shows no sign of life.
+
+        Returns whether all of it was taken.
+        """
+        failed = self._exporter.failed
+        deadline = time.monotonic() + timeout_s
+        closing = _in_thread(self._processor.shutdown)
+        while closing.is_alive():
+            settled = self._exporter.exported
+            closing.join(max(0.0, min(PATIENCE_S, deadline - time.monotonic())))
+            if closing.is_alive() and (self._exporter.exported == settled or time.monotonic() >= deadline):
+                self._exporter.shutdown()
+                closing.join(PATIENCE_S)
+                break
+        return not closing.is_alive() and self._exporter.failed == failed
+
+
+class Outlet(SpanProcessor):
+    """Stays in a provider for good, as processors must, and passes spans on while it is connected."""
+
+    def __init__(self) -> None:
+        self.pipeline: Pipeline | None = None
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Pass an ended span on."""
+        pipeline = self.pipeline
+        if pipeline is not None:
+            pipeline.take(span)
+
+    def shutdown(self) -> None:
+        """Close the pipeline together with the application's provider."""
+        pipeline, self.pipeline = self.pipeline, None
+        if pipeline is not None:
+            pipeline.close(30.0)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Export what is queued."""
+        pipeline = self.pipeline
+        return pipeline is None or pipeline.flush(timeout_millis / 1_000)
+
+
+def span_limits(env: Mapping[str, str]) -> SpanLimits:
+    """Lift every limit the environment does not set: past 128 attributes the SDK drops the *oldest*.
+
+    ``SpanLimits.UNSET`` is "no limit"; ``None`` would be "the default of 128".
+    """
+
+    def limit(*variables: str) -> int | None:
+        return None if any(variable in env for variable in variables) else SpanLimits.UNSET
+
+    total = "OTEL_ATTRIBUTE_COUNT_LIMIT"
+    return SpanLimits(
+        max_attributes=limit(total),
+        max_span_attributes=limit(total, "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"),
+        max_event_attributes=limit(total, "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT"),
+        max_link_attributes=limit(total, "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT"),
+        max_events=limit("OTEL_SPAN_EVENT_COUNT_LIMIT"),
+        max_links=limit("OTEL_SPAN_LINK_COUNT_LIMIT"),
+    )
+
+
+class _CountedExporter(SpanExporter):
+    """Counts what was taken and what was not, keeps requests below the receivers' limit, and keeps quiet."""
+
+    def __init__(self, inner: Sequence[SpanExporter]) -> None:
+        for name in _NOISY:
+            logging.getLogger(name).addFilter(_hush)
+        self._inner = inner
+        self._closed = False
+        self._failing = False
+        self.exported = 0
+        self.failed = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        results = [self._export_portion(portion) for portion in _portions(spans, REQUEST_BYTES)]
+        return SpanExportResult.SUCCESS if all(results) else SpanExportResult.FAILURE
+
+    def shutdown(self) -> None:
+        if not self._closed:
+            self._closed = True
+            _quietly(self._shutdown_inner)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return True
+
+    def _export_inner(self, spans: Sequence[ReadableSpan]) -> bool:
+        results = [exporter.export(spans) for exporter in self._inner]
+        return all(result is SpanExportResult.SUCCESS for result in results)
+
+    def _shutdown_inner(self) -> None:
+        for exporter in self._inner:
+            exporter.shutdown()
+
+    def _export_portion(self, spans: Sequence[ReadableSpan]) -> bool:
+        taken = not self._closed and _quietly(lambda: self._export_inner(spans))
+        if taken:
+            self.exported += len(spans)
+        else:
+            self.failed += len(spans)
+        self._report(failing=not taken)
+        return taken
+
+    def _report(self, *, failing: bool) -> None:
+        if failing and not self._failing:
+            log.warning("ragtrace: spans could not be sent: is the OTLP endpoint up and does it take them?")
+        elif self._failing and not failing:
+            log.info("ragtrace: spans are being sent again")
+        self._failing = failing
+
+
+def _exporter(name: str, settings: Settings) -> SpanExporter:
+    if name == "console":
+        return ConsoleSpanExporter()
+    headers = dict(settings.headers) or None
+    if settings.protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc
+
+        return Grpc(endpoint=settings.endpoint, headers=headers)
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as Http
+
+    return Http(endpoint=settings.endpoint, headers=headers)
+
+
+def _batch_processor(exporter: SpanExporter, env: Mapping[str, str]) -> BatchSpanProcessor:
+    # None leaves a size to the OTEL_BSP_* variable that is set
+    queue = env.get("OTEL_BSP_MAX_QUEUE_SIZE")
+    limit = int(queue) if queue is not None and queue.isdecimal() else QUEUE_SPANS
+    return BatchSpanProcessor(
+        exporter,
+        max_queue_size=None if queue is not None else QUEUE_SPANS,
+        max_export_batch_size=None if "OTEL_BSP_MAX_EXPORT_BATCH_SIZE" in env else min(BATCH_SPANS, limit),
+        schedule_delay_millis=None if "OTEL_BSP_SCHEDULE_DELAY" in env else SCHEDULE_DELAY_MS,
+    )
+
+
+def _portions(spans: Sequence[ReadableSpan], limit: int) -> Iterator[Sequence[ReadableSpan]]:
+    start = size = 0
+    for index, span in enumerate(spans):
+        own = _approximate_bytes(span)
+        if size + own > limit and index > start:
+            yield spans[start:index]
+            start, size = index, 0
+        size += own
+    yield spans[start:]
+
+
+def _approximate_bytes(span: ReadableSpan) -> int:
+    return 256 + sum(len(key) + _bytes_of(value) for key, value in (span.attributes or {}).items())
+
+
+def _bytes_of(value: object) -> int:
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
+    if isinstance(value, Mapping):
+        return sum(len(str(key)) + _bytes_of(inner) for key, inner in value.items())
+    if isinstance(value, bytes):
+        return len(value)
+    if isinstance(value, Iterable):
+        return sum(_bytes_of(inner) + 4 for inner in value)
+    return 10
+
+
+def _in_thread(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, name="ragtrace-flush", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # too late in the life of the interpreter for a thread
+        work()
+    return thread
+
+
+class _Hush(logging.Filter):
+    """Stops what the exporters log while they work for us; the application's own exporters are heard."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not getattr(_working, "for_us", False)
+
+
+_working = threading.local()
+_hush = _Hush()
+_NOISY = (
+    "opentelemetry.exporter.otlp.proto.common._internal",
+    "opentelemetry.exporter.otlp.proto.grpc.exporter",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+)
+
+
+def _quietly(work: Callable[[], object]) -> bool:
+    """Do the work with the exporters' own log lines stopped; an exception is a "no"."""
+    _working.for_us = True
+    try:
+        return bool(work())
+    except Exception as exc:  # noqa: BLE001 - the exporter's wall: the batch counts as failed
+        log.debug("ragtrace: export ended with %s", type(exc).__name__)
+        return False
+    finally:
+        _working.for_us = False

@@ -1,0 +1,183 @@
+"""A span while it is open: what the three helpers have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from opentelemetry import context as otel_context
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    format_span_id,
+    format_trace_id,
+    set_span_in_context,
+)
+
+from ragtrace import semconv
+from ragtrace.capture.guard import guarded
+from ragtrace.capture.policy import Passage
+from ragtrace.capture.recorder import active
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from opentelemetry.context import Context
+    from opentelemetry.util.types import AttributeValue
+
+__all__ = ["Recording"]
+
+_ABANDONED = (GeneratorExit, asyncio.CancelledError)
+"""How a stream ends whose reader went away: no error of the application's."""
+
+
+class Recording:
+    """One span of a RAG call. Open it with ``with`` or ``async with``; it does nothing while nothing records.
+
+    A subclass says what stands on the span. No method raises, whatever it is given.
+    """
+
+    span_kind: ClassVar[SpanKind]
+
+    __slots__ = ("_inside", "_marker", "_open", "_parent", "_passage", "_span", "_streaming", "_token")
+
+    def __init__(self, parent: Recording | None = None) -> None:
+        self._parent = parent
+        self._span: Span | None = None
+        self._passage: Passage | None = None
+        self._inside: Context | None = None
+        self._token: Token[Context] | None = None
+        self._marker: Token[object] | None = None
+        self._open = False
+        self._streaming = False
+
+    @property
+    def span(self) -> Span | None:
+        """The OpenTelemetry span, for attributes of your own; ``None`` while nothing records."""
+        return self._span
+
+    @property
+    def trace_id(self) -> str | None:
+        """32 lower-case hex digits; ``None`` while nothing records."""
+        return None if self._span is None else format_trace_id(self._span.get_span_context().trace_id)
+
+    @property
+    def span_id(self) -> str | None:
+        """16 lower-case hex digits; ``None`` while nothing records."""
+        return None if self._span is None else format_span_id(self._span.get_span_context().span_id)
+
+    def __enter__(self) -> Self:
+        self.start()
+        self.step_in()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.step_out()
+        self.finish(exc)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.__exit__(exc_type, exc, traceback)
+
+    @guarded
+    def start(self) -> None:
+        """Start the span, without making it the current one."""
+        recorder = active()
+        if recorder is None:
+            return
+        parent = self._parent.span if self._parent is not None else None
+        context = None if parent is None else set_span_in_context(parent)
+        self._span = recorder.tracer.start_span(
+            self._name(), context=context, kind=self.span_kind, attributes=self._at_start()
+        )
+        self._open = True
+        self._inside = set_span_in_context(self._span, context)
+        if self._span.is_recording():
+            self._passage = Passage(recorder.policy)
+
+    @guarded
+    def step_in(self) -> None:
+        """Make the span the current one, for the code that runs next in this thread or task."""
+        if self._inside is not None:
+            self._token = otel_context.attach(self._inside)
+            self._marker = _here.set(self)
+
+    @guarded
+    def step_out(self) -> None:
+        """Put back what was current before, and keep what the code inside left current for the next step."""
+        token, self._token = self._token, None
+        marker, self._marker = self._marker, None
+        if token is None or marker is None:
+            return
+        try:
+            _here.reset(marker)
+        except ValueError:
+            # Closed in another context than it was opened in, as when an event loop closes a forgotten
+            # generator: nothing of ours is current here.
+            return
+        self._inside = otel_context.get_current()
+        otel_context.detach(token)
+
+    def finish(self, exc: BaseException | None = None) -> None:
+        """Write what was recorded and end the span. Later calls do nothing."""
+        span = self._span
+        if span is None or not self._open:
+            return
+        self._open = False
+        if self._passage is not None:
+            self._write(span, self._passage, exc)
+        _end(span)
+
+    def take(self, piece: object) -> None:
+        """Note a piece of what a decorated function streams."""
+
+    def conclude(self, result: object) -> None:
+        """Note what a decorated function returned."""
+
+    @guarded
+    def _write(self, span: Span, passage: Passage, exc: BaseException | None) -> None:
+        attributes = self._at_end(passage)
+        attributes.update(passage.marks())
+        abandoned = isinstance(exc, GeneratorExit) or (self._streaming and isinstance(exc, _ABANDONED))
+        if abandoned or (self._streaming and exc is not None):
+            attributes[semconv.RAG_STREAM_COMPLETE] = False
+        span.set_attributes(attributes)
+        if exc is not None and not abandoned:
+            _write_error(span, exc, passage)
+
+    def _name(self) -> str:
+        raise NotImplementedError
+
+    def _at_start(self) -> Mapping[str, AttributeValue]:
+        raise NotImplementedError
+
+    def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
+        raise NotImplementedError
+
+
+_here: ContextVar[object] = ContextVar("ragtrace.here")
+
+
+@guarded
+def _end(span: Span) -> None:
+    span.end()
+
+
+def _write_error(span: Span, exc: BaseException, passage: Passage) -> None:
+    kind = type(exc)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    span.set_attribute(semconv.ERROR_TYPE, name)
+    # The message may quote the text under capture, and no limit or redaction has seen it.
+    span.set_status(Status(StatusCode.ERROR, name))
+    if passage.policy.capture and passage.policy.redact is None:
+        span.record_exception(exc)

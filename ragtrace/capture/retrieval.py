@@ -1,0 +1,172 @@
+"""The span of a retrieval: query in, chunks out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+
+from opentelemetry.trace import SpanKind
+
+from ragtrace import semconv
+from ragtrace.capture.chunks import MAX_CHUNKS, ChunkDocuments, chunk_documents
+from ragtrace.capture.guard import guarded, log
+from ragtrace.capture.policy import Passage, plain_text
+from ragtrace.capture.recording import Recording
+from ragtrace.capture.wrapping import Argument, Arguments, traced
+from ragtrace.model import Part
+
+if TYPE_CHECKING:
+    from opentelemetry.util.types import AttributeValue
+
+__all__ = ["ChunksOf", "RetrievalCall", "retrieval"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+ChunksOf = Callable[[object], Collection[object] | None]
+"""Finds the chunks in what a function returned."""
+
+QUERY_NAMES = ("query", "question", "q", "text", "search", "input", "prompt")
+
+
+@overload
+def retrieval(query: F, /) -> F: ...
+
+
+@overload
+def retrieval(
+    query: str | None = None,
+    *,
+    name: str | None = None,
+    data_source: str | None = None,
+    top_k: int | None = None,
+    parent: Recording | None = None,
+    chunks: ChunksOf | None = None,
+) -> RetrievalCall: ...
+
+
+def retrieval(
+    query: F | str | None = None,
+    *,
+    name: str | None = None,
+    data_source: str | None = None,
+    top_k: int | None = None,
+    parent: Recording | None = None,
+    chunks: ChunksOf | None = None,
+) -> F | RetrievalCall:
+    """Record a retrieval, as a context manager or as a decorator.
+
+    As a context manager, tell it the chunks::
+
+        with ragtrace.retrieval(query=question, data_source="handbook") as search:
+            search.set_chunks(index.search(question))
+
+    As a decorator, the query is the parameter named by ``query`` (without it: ``query``, ``question`` and the
+    like, else the first string) and the chunks are what is returned or yielded.
+
+    Args:
+        query: What is searched for; above a function, the name of its parameter.
+        name: What to call the span, where there is no ``data_source``.
+        data_source: The index or collection: ``gen_ai.data_source.id``.
+        top_k: How many chunks were asked for.
+        parent: The RAG call this belongs to, where it runs in a thread that does not inherit the context.
+        chunks: Finds the chunks in what the function returns.
+    """
+    options = _Options(data_source if data_source is not None else name, data_source, top_k, parent, chunks)
+    if callable(query):
+        return RetrievalCall(None, options)(query)
+    return RetrievalCall(query, options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    name: str | None
+    data_source: str | None
+    top_k: int | None
+    parent: Recording | None
+    chunks_of: ChunksOf | None
+
+
+class RetrievalCall(Recording):
+    """A retrieval under way: made by [`retrieval`][ragtrace.capture.retrieval.retrieval]."""
+
+    span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
+
+    __slots__ = ("_documents", "_options", "_query", "_yielded")
+
+    def __init__(self, query: object, options: _Options) -> None:
+        super().__init__(options.parent)
+        self._options = options
+        self._query = query
+        self._documents: ChunkDocuments | None = None
+        self._yielded: list[object] = []
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function: each of its calls becomes a retrieval of its own."""
+        wanted = self._query if isinstance(self._query, str) else None
+        argument = Argument.of(function, wanted, QUERY_NAMES)
+
+        def begin(given: Arguments) -> Recording:
+            return RetrievalCall(argument.value(given), self._options)
+
+        return traced(function, begin)
+
+    @guarded
+    def set_chunks(self, chunks: Iterable[object] | None) -> None:
+        """Tell what was found, best first.
+
+        A chunk is a [`Chunk`][ragtrace.model.Chunk], a mapping ``{"id", "text" | "content" | "page_content",
+        "score", "metadata"}``, an object with such attributes, a pair of one of these and its score, or a
+        string. An iterator is not consumed: give a list.
+        """
+        if self._passage is None or chunks is None:
+            return
+        if not isinstance(chunks, Collection) or isinstance(chunks, str | bytes):
+            log.warning("ragtrace: chunks of type %s were not recorded: give a list", type(chunks).__name__)
+            return
+        self._documents = chunk_documents(chunks, self._passage)
+
+    def set_query(self, text: str | None) -> None:
+        """Tell the query, if it was not known at the start."""
+        self._query = text
+
+    @guarded
+    def take(self, piece: object) -> None:
+        """Note a chunk that a decorated function yields."""
+        if self._passage is not None and len(self._yielded) <= MAX_CHUNKS:
+            self._streaming = True
+            self._yielded.append(piece)
+
+    @guarded
+    def conclude(self, result: object) -> None:
+        """Note what a decorated function returned."""
+        found = self._options.chunks_of(result) if self._options.chunks_of is not None else result
+        self.set_chunks(found)  # type: ignore[arg-type]  # it looks for itself
+
+    def _name(self) -> str:
+        name = self._options.name
+        return semconv.OP_RETRIEVAL if name is None else f"{semconv.OP_RETRIEVAL} {plain_text(name)}"
+
+    def _at_start(self) -> dict[str, AttributeValue]:
+        options = self._options
+        attributes: dict[str, AttributeValue] = {
+            semconv.OPERATION_NAME: semconv.OP_RETRIEVAL,
+            semconv.RAG_KIND: semconv.KIND_RETRIEVAL,
+        }
+        if options.data_source is not None:
+            attributes[semconv.DATA_SOURCE_ID] = plain_text(options.data_source)
+        if isinstance(options.top_k, int):
+            attributes[semconv.RETRIEVAL_TOP_K] = options.top_k
+        return attributes
+
+    def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
+        attributes: dict[str, AttributeValue] = {}
+        query = passage.text(self._query, Part.QUESTION, passage.policy.max_question_bytes)
+        if query is not None:
+            attributes[semconv.RETRIEVAL_QUERY] = query
+        documents = self._documents
+        if documents is None and self._yielded:
+            documents = chunk_documents(self._yielded, passage)
+        if documents is not None:
+            attributes[semconv.RETRIEVAL_DOCUMENTS] = documents.document
+            attributes[semconv.RAG_DOCUMENTS] = documents.elements
+        return attributes

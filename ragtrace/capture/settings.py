@@ -1,0 +1,132 @@
+"""What ``instrument()`` was told: by code, else by the environment, else a default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+from urllib.parse import urlsplit
+
+from ragtrace.capture.guard import log
+from ragtrace.capture.policy import ContentPolicy, Redact
+
+__all__ = ["Protocol", "Settings", "resolve"]
+
+Protocol = Literal["grpc", "http/protobuf"]
+
+LOG_LEVEL = "RAGTRACE_LOG_LEVEL"
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+_OTEL_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_NOT_ON_SPANS = frozenset({"no_content", "event_only", "false"})
+_HTTP_PORT = 4318
+_TRACES_PATH = "/v1/traces"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of one ``instrument()``; two calls with equal settings are the same call."""
+
+    disabled: bool
+    service_name: str | None
+    endpoint: str | None
+    """As the exporter takes it; ``None`` leaves it to the ``OTEL_EXPORTER_OTLP_*`` variables."""
+    protocol: Protocol
+    headers: tuple[tuple[str, str], ...]
+    exporters: tuple[str, ...]
+    """Of ``OTEL_TRACES_EXPORTER``: ``otlp``, ``console`` or nothing."""
+    policy: ContentPolicy
+
+
+def resolve(
+    env: Mapping[str, str],
+    *,
+    service_name: str | None = None,
+    endpoint: str | None = None,
+    protocol: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    capture_content: bool | None = None,
+    content: ContentPolicy | None = None,
+    redact: Redact | None = None,
+) -> Settings:
+    """Settle code before environment before default."""
+    spoken = _protocol(env, endpoint, protocol)
+    return Settings(
+        disabled=_flag(env, "RAGTRACE_DISABLED") is True or _flag(env, "OTEL_SDK_DISABLED") is True,
+        service_name=service_name,
+        endpoint=None if endpoint is None else _endpoint(endpoint, spoken),
+        protocol=spoken,
+        headers=tuple((key.lower(), value) for key, value in (headers or {}).items()),
+        exporters=("otlp",) if endpoint is not None else _exporters(env),
+        policy=_policy(env, capture_content, content, redact),
+    )
+
+
+def _policy(
+    env: Mapping[str, str], capture: bool | None, content: ContentPolicy | None, redact: Redact | None
+) -> ContentPolicy:
+    policy = content or ContentPolicy()
+    if capture is None and content is None:
+        capture = _flag(env, "RAGTRACE_CAPTURE_CONTENT")
+        if capture is None and env.get(_OTEL_CONTENT, "").strip().lower() in _NOT_ON_SPANS:
+            capture = False
+    if capture is not None:
+        policy = replace(policy, capture=capture)
+    return policy if redact is None else replace(policy, redact=redact)
+
+
+def _protocol(env: Mapping[str, str], endpoint: str | None, told: str | None) -> Protocol:
+    by_env = env.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or env.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+    name = (told or by_env or "").strip().lower()
+    if name == "grpc":
+        return "grpc"
+    if name == "http/protobuf":
+        return "http/protobuf"
+    if name:
+        log.error("ragtrace: OTLP protocol %r is not supported: use 'grpc' or 'http/protobuf'", name)
+    target = (
+        endpoint
+        or env.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+        or env.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+        or ""
+    )
+    return "http/protobuf" if _looks_like_http(target) else "grpc"
+
+
+def _looks_like_http(endpoint: str) -> bool:
+    try:
+        parts = urlsplit(_with_scheme(endpoint))
+        return parts.port == _HTTP_PORT or parts.path.rstrip("/").endswith(_TRACES_PATH)
+    except ValueError:
+        return False
+
+
+def _endpoint(endpoint: str, protocol: Protocol) -> str:
+    url = _with_scheme(endpoint)
+    if protocol == "grpc" or url.rstrip("/").endswith(_TRACES_PATH):
+        return url
+    return url.rstrip("/") + _TRACES_PATH
+
+
+def _with_scheme(endpoint: str) -> str:
+    # The gRPC exporter reads `localhost:4317` as a URL of scheme `localhost`, and then speaks TLS.
+    return endpoint if "://" in endpoint else f"http://{endpoint}"
+
+
+def _exporters(env: Mapping[str, str]) -> tuple[str, ...]:
+    named = [name.strip().lower() for name in env.get("OTEL_TRACES_EXPORTER", "otlp").split(",")]
+    for name in named:
+        if name not in {"otlp", "console", "none", ""}:
+            log.error("ragtrace: OTEL_TRACES_EXPORTER %r is not supported: use otlp, console or none", name)
+    return tuple(name for name in named if name in {"otlp", "console"})
+
+
+def _flag(env: Mapping[str, str], key: str) -> bool | None:
+    value = env.get(key, "").strip().lower()
+    if value in _TRUE:
+        return True
+    if value in _FALSE:
+        return False
+    if value:
+        log.error("ragtrace: %s=%r is neither true nor false: it is ignored", key, value)
+    return None
