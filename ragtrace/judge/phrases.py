@@ -6,33 +6,43 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_meta", "is_refusal"]
+__all__ = ["is_meta", "is_refusal", "without_source"]
 
 _SOURCE = (
-    r"(?:the |these |this |those |any |your |given |provided |supplied |retrieved |available |following "
-    r"|above )*(?:passages?|contexts?|documents?|sources?|texts?|information|data|knowledge base"
-    r"|search results?|excerpts?)"
+    r"(?:(?:the|these|this|those|any|all|your|given|provided|supplied|retrieved|available|following|above) )*"
+    r"(?:passages?|contexts?|documents?|sources?|texts?|information|knowledge base|search results?|excerpts?)"
+    r"(?: (?:provided|given|above|supplied|available))?(?: \d+(?:(?:,| and|, and) \d+)*)?"
 )
+_CANNOT = r"(?:unable|not able|not possible|impossible|cannot|can't|can not|could not|couldn't)"
+_TELL = r"(?:answer|answered|determine|determined|provide|say|find|help|conclude|tell)"
 _REFUSAL = re.compile(
-    r"^(?:(?:i'm |i am |we are |we're )?(?:sorry|afraid|apologi[sz]e)\b.{0,40}?)?"
-    r"(?:(?:i am |i'm |we are |it is )?(?:unable|not able|impossible) to (?:answer|determine|provide|find)"
-    r"|(?:i|we) (?:cannot|can't|can not|could not|couldn't) (?:answer|determine|provide|say|find|help)"
+    rf"^(?:(?:i'm |i am |we are |we're )?(?:sorry|afraid|apologi[sz]e)\b.{{0,40}}?)?"
+    rf"(?:(?:i am |i'm |we are |it is )?{_CANNOT}(?: to)? {_TELL}\b|(?:i|we) {_CANNOT} {_TELL}\b"
     r"|(?:i|we) (?:do not|don't) (?:know|have (?:enough|sufficient|any))"
-    r"|(?:the|this|your) question (?:cannot|can't|can not) be answered"
-    r"|there is (?:not enough|no|insufficient) (?:information|context|data)\b"
-    r"|(?:not enough|no|insufficient) (?:information|context|data)\b)",
+    rf"|(?:the|this|your) question {_CANNOT} be answered"
+    r"|(?:there is )?(?:not enough|no|insufficient) (?:information|context|data)\b"
+    rf"|[^.]{{0,80}}\b{_CANNOT}(?: to)?(?: be)? {_TELL}\b"
+    rf"[^.]{{0,80}}\b(?:based on|from|using|with) {_SOURCE})",
     re.IGNORECASE,
 )
-_SILENT_SOURCE = re.compile(
-    rf"^(?:(?:but|however|unfortunately|as)\W+)?(?:none of )?{_SOURCE} (?:\w+ ){{0,2}}?"
+_SILENT = re.compile(
+    rf"^[^.]{{0,60}}?\b(?:none of )?{_SOURCE} (?:\w+ ){{0,2}}?"
     r"(?:(?:do|does|did)(?: not|n't)|fails? to|lacks?|contains? no|makes? no|offers? no|gives? no)\b",
     re.IGNORECASE,
 )
-_META = re.compile(
-    rf"^(?:(?:based on|according to|from|given|using|as per) {_SOURCE}\W*$"
-    r"|(?:i hope|hope) (?:this|that|it) helps|(?:let me know|feel free|please (?:let|note that i|feel))\b"
-    r"|here (?:is|are|'s) (?:a|an|the|some|my|your)\b[^.]{0,80}:$|here's (?:a|an|the|some)\b[^.]{0,80}:$"
-    r"|(?:sure|certainly|of course)[!,.]|as an ai\b|in (?:summary|conclusion|short)\W*$)",
+_ADDRESS = re.compile(
+    r"^(?:(?:i hope|hope) (?:this|that|it) helps|let me know\b|feel free\b|please (?:let|note that i|feel)\b"
+    r"|(?:sure|certainly|of course)[!,.]|as an ai\b)",
+    re.IGNORECASE,
+)
+_BASED_ON = re.compile(
+    rf"^(?:(?:so|therefore|however|overall|thus)\W+)?"
+    rf"(?:based (?:up)?on|according to|as per|from|given|per|in) (?:the )?(?:{_SOURCE})\W+",
+    re.IGNORECASE,
+)
+_REFERENCE = re.compile(
+    r"\s*[(\[](?:from |see |source: )?(?:passages?|documents?|sources?|chunks?)[ \d,&and]+[)\]]"
+    r"|\b(?:passages?|documents?|sources?|chunks?) \d+(?:(?:,| and|, and|&) \d+)*",
     re.IGNORECASE,
 )
 
@@ -46,7 +56,14 @@ def is_meta(sentence: str) -> bool:
     """Tell whether the sentence talks about the answer or its sources, asks, or announces what follows."""
     plain = _plain(sentence)
     announces = plain.endswith(":") and len(plain.split()) <= 25
-    return announces or plain.endswith("?") or bool(_META.match(plain) or _SILENT_SOURCE.match(plain))
+    return announces or plain.endswith("?") or bool(_ADDRESS.match(plain) or _SILENT.match(plain))
+
+
+def without_source(sentence: str) -> str:
+    """Take off what names the source only: "Based on the passages, water boils (Passage 2)."."""
+    rest = _BASED_ON.sub("", sentence, count=1)
+    begun = rest if rest == sentence else rest[:1].upper() + rest[1:]
+    return _REFERENCE.sub("", begun).strip() or sentence
 
 
 def _plain(sentence: str) -> str:

@@ -1,0 +1,127 @@
+"""The words, names and numbers of a text, made comparable. The rules are for English."""
+
+# ruff: noqa: RUF001  typographic marks are the subject here
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["claimed_numbers", "content_stems", "has_negation", "names", "numbers", "stem", "word_count"]
+
+_TOKEN = re.compile(r"\d+(?:[.,:/]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*")
+_FIGURES = re.compile(r"\d+(?:[.,:/]\d+)*(?!st\b|nd\b|rd\b|th\b|\d)")
+_CONVERSION = re.compile(r"(?<=[\w°%]) ?\([~≈]?\d[^()]{0,30}[^\d()]\)")
+_NAME = re.compile(r"(?<=[\w,;'’&)/-] )([A-Z]\w*(?:['’]\w+)?)")
+_NEGATION = re.compile(r"\b(?:not|no|never|none|nor|neither|without|cannot)\b|n['’]t\b", re.IGNORECASE)
+_NUMBER_WORDS = {
+    word: str(value)
+    for value, word in enumerate(
+        [
+            *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+            *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
+            *("nineteen", "twenty"),
+        ]
+    )
+} | {"thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "hundred": "100"}
+_STOP_WORDS = frozenset(
+    """
+    a about above according across after again all along also although am among an and any anybody are around
+    as at be because been before being below between both but by can could did do does doing done down due
+    during each either else etc even ever every few for from further had has have having he her here hers him
+    his how however i if in into is it its itself just least less like made make makes many may me might more
+    most much must my near neither no nor not of off often on once one only onto or other others our out over
+    own per rather same several shall she should since so some such than that the their theirs them then there
+    therefore these they this those though through thus to together too toward towards under until up upon us
+    use used using very via was way we well were what when where whether which while who whom whose why will
+    with within without would yet you your yours
+    """.split()  # noqa: SIM905  a list of words reads best as words
+)
+_SUFFIXES = (
+    ("ational", "ate", 3),
+    ("ization", "ize", 3),
+    ("ations", "at", 3),
+    ("ation", "at", 3),
+    ("ities", "ity", 3),
+    ("ments", "", 4),
+    ("ment", "", 4),
+    ("ings", "", 3),
+    ("ing", "", 3),
+    ("iest", "y", 3),
+    ("ied", "y", 3),
+    ("ies", "y", 3),
+    ("edly", "", 3),
+    ("ally", "al", 3),
+    ("ness", "", 4),
+    ("sses", "ss", 2),
+    ("ches", "ch", 2),
+    ("shes", "sh", 2),
+    ("xes", "x", 2),
+    ("ed", "", 3),
+    ("ly", "", 4),
+    ("ss", "ss", 2),
+    ("us", "us", 2),
+    ("is", "is", 2),
+    ("s", "", 3),
+)
+"""Ending, what replaces it, and how many letters must stand before it; the first that fits applies."""
+
+
+def content_stems(text: str) -> frozenset[str]:
+    """Return the stems of the words that carry content, figures included."""
+    words = (_bare(word) for word in _TOKEN.findall(text))
+    return frozenset(stem(word) for word in words if word not in _STOP_WORDS and len(word) > 1)
+
+
+def numbers(text: str) -> frozenset[str]:
+    """Return the numbers a context can vouch for, generously: figures, their parts, number words."""
+    found: set[str] = set()
+    for word in _TOKEN.findall(text):
+        if word[0].isdecimal():
+            found |= {_plain_number(word), *re.split(r"[.,:/]", word)}
+        elif word.lower() in _NUMBER_WORDS:
+            found.add(_NUMBER_WORDS[word.lower()])
+    return frozenset(found)
+
+
+def claimed_numbers(text: str) -> frozenset[str]:
+    """Return the numbers a claim must answer for: its figures, without ordinals and unit conversions."""
+    return frozenset(_plain_number(found[0]) for found in _FIGURES.finditer(_CONVERSION.sub(" ", text)))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return the capitalised words that do not open the text, or a part of it."""
+    found = (match[1].replace("’", "'").removesuffix("'s") for match in _NAME.finditer(text))
+    return tuple(name for name in dict.fromkeys(found) if len(name) > 1 and name.lower() not in _STOP_WORDS)
+
+
+def has_negation(text: str) -> bool:
+    """Tell whether the text negates something."""
+    return bool(_NEGATION.search(text))
+
+
+def word_count(text: str) -> int:
+    """Count words and figures."""
+    return len(_TOKEN.findall(text))
+
+
+def stem(word: str) -> str:
+    """Take the inflection off an English word, roughly; figures are brought to one form."""
+    word = _bare(word)
+    if word[:1].isdecimal():
+        return _plain_number(word)
+    for suffix, instead, before in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= before:
+            word = word.removesuffix(suffix) + instead
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "ls":
+        word = word[:-1]
+    return word.rstrip("e") if len(word) > 4 else word
+
+
+def _bare(word: str) -> str:
+    return word.lower().replace("’", "'").removesuffix("'s")
+
+
+def _plain_number(figures: str) -> str:
+    plain = re.sub(r",(?=\d{3}(?!\d))", "", figures)
+    return re.sub(r"\.0+$", "", plain).lstrip("0") or "0"
