@@ -1,0 +1,390 @@
+"""Decorated functions of every kind record what they take and give, and behave as before."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import ragtrace
+from ragtrace import semconv
+
+
+def test_question_is_the_parameter_of_that_name_and_answer_the_return_value(recorded: Any) -> None:
+    @ragtrace.rag
+    def ask(tenant: str, question: str) -> str:
+        """Answer."""
+        return question.upper()
+
+    assert ask("t", "who?") == "WHO?"
+    assert (recorded.question, recorded.answer) == ("who?", "WHO?")
+    assert (ask.__name__, ask.__doc__) == ("ask", "Answer.")
+
+
+@dataclass
+class Request:
+    question: str
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "question"),
+    [
+        (ragtrace.rag(question="wanted")(lambda other, wanted: None), ("other", "Who?"), "Who?"),
+        (ragtrace.rag(lambda query="Who?": None), (), "Who?"),
+        (ragtrace.rag(lambda number, words: None), (7, "Who?"), "Who?"),
+        (ragtrace.rag(lambda question: None), (Request("Who?"),), "Who?"),
+        (ragtrace.rag(lambda message: None), ([{"role": "user", "content": "Who?"}],), "Who?"),
+        (ragtrace.rag(lambda number: None), (7,), None),
+        (ragtrace.rag(question="missing")(lambda words: None), ("Who?",), "Who?"),
+    ],
+    ids=["named", "default", "first string", "request", "chat", "none", "no such parameter"],
+)
+def test_question_is_found(
+    recorded: Any, function: Callable[..., Any], arguments: tuple[Any, ...], question: str | None
+) -> None:
+    function(*arguments)
+    assert recorded.question == question
+
+
+def test_keyword_arguments_and_methods_are_understood(recorded: Any) -> None:
+    class Desk:
+        @ragtrace.rag(name="desk")
+        def ask(self, *, question: str = "?") -> dict[str, str]:
+            return {"answer": "Ada"}
+
+    assert Desk().ask(question="Who?") == {"answer": "Ada"}
+    assert (recorded.question, recorded.answer) == ("Who?", "Ada")
+
+
+def test_a_hook_finds_the_answer_in_any_result(recorded: Any) -> None:
+    @ragtrace.rag(answer=lambda result: result[0])
+    def ask(question: str) -> tuple[str, int]:
+        return "Ada", 1
+
+    assert ask("Who?") == ("Ada", 1)
+    assert recorded.answer == "Ada"
+
+
+def test_a_hook_that_fails_leaves_the_result_alone(recorded: Any) -> None:
+    @ragtrace.rag(answer=lambda result: result["no"])
+    def ask(question: str) -> dict[str, str]:
+        return {"yes": "Ada"}
+
+    assert ask("Who?") == {"yes": "Ada"}
+    assert (recorded.question, recorded.answer) == ("Who?", None)
+
+
+async def test_an_async_function_stays_one(recorded: Any) -> None:
+    @ragtrace.rag
+    async def ask(question: str) -> str:
+        await asyncio.sleep(0)
+        with ragtrace.retrieval(query=question):
+            await asyncio.sleep(0)
+        return "Ada"
+
+    assert inspect.iscoroutinefunction(ask)
+    assert await ask("Who?") == "Ada"
+    assert recorded.answer == "Ada"
+    assert recorded.span("retrieval").parent == recorded.span("rag").context
+
+
+def test_a_function_that_raises_ends_its_span_with_the_error(recorded: Any) -> None:
+    @ragtrace.rag
+    def ask(question: str) -> str:
+        raise LookupError("nothing")
+
+    with pytest.raises(LookupError, match="nothing"):
+        ask("Who?")
+    assert recorded.span("rag").attributes[semconv.ERROR_TYPE] == "LookupError"
+    assert recorded.answer is None
+
+
+def test_retrieval_takes_chunks_from_the_return_value(recorded: Any) -> None:
+    @ragtrace.retrieval(data_source="kb", chunks=lambda result: result["documents"])
+    def search(query: str) -> dict[str, list[str]]:
+        return {"documents": ["a", "b"]}
+
+    search("Who?")
+    assert [chunk["content"] for chunk in recorded.chunks] == ["a", "b"]
+    assert recorded.span("retrieval").attributes[semconv.RETRIEVAL_QUERY] == "Who?"
+
+
+def test_retrieval_takes_chunks_from_a_generator(recorded: Any) -> None:
+    @ragtrace.retrieval
+    def search(query: str) -> Iterator[str]:
+        yield from ("a", "b")
+
+    assert list(search("Who?")) == ["a", "b"]
+    assert [chunk["content"] for chunk in recorded.chunks] == ["a", "b"]
+
+
+def test_generation_takes_messages_and_answer(recorded: Any) -> None:
+    @ragtrace.generation(model="m", answer=lambda reply: reply.question)
+    def complete(messages: list[dict[str, str]]) -> Request:
+        return Request("Ada")
+
+    complete([{"role": "user", "content": "Who?"}])
+    attributes = recorded.span("generation").attributes
+    assert "Who?" in attributes[semconv.INPUT_MESSAGES]
+    assert "Ada" in attributes[semconv.OUTPUT_MESSAGES]
+
+
+@ragtrace.rag
+def stream(question: str) -> Iterator[str]:
+    yield "A"
+    with ragtrace.retrieval(query=question):
+        yield "d"
+    yield "a"
+
+
+@ragtrace.rag
+async def async_stream(question: str) -> AsyncIterator[str]:
+    yield "A"
+    with ragtrace.retrieval(query=question):
+        yield "d"
+    yield "a"
+
+
+def test_a_streamed_answer_is_complete_when_the_stream_ends(recorded: Any) -> None:
+    assert inspect.isgeneratorfunction(stream)
+    assert list(stream("Who?")) == ["A", "d", "a"]
+    assert (recorded.question, recorded.answer) == ("Who?", "Ada")
+    assert semconv.RAG_STREAM_COMPLETE not in recorded.span("rag").attributes
+
+
+async def test_an_async_streamed_answer_is_complete_when_the_stream_ends(recorded: Any) -> None:
+    assert inspect.isasyncgenfunction(async_stream)
+    assert [piece async for piece in async_stream("Who?")] == ["A", "d", "a"]
+    assert (recorded.question, recorded.answer) == ("Who?", "Ada")
+    assert recorded.span("retrieval").parent == recorded.span("rag").context
+
+
+def test_the_readers_spans_are_not_the_streams_children(recorded: Any) -> None:
+    tracer = recorded.provider.get_tracer("app")
+    for piece in stream("Who?"):
+        tracer.start_span(f"read {piece}").end()
+    readers = [span for span in recorded.spans if span.name.startswith("read")]
+    assert [span.parent for span in readers] == [None, None, None]
+    assert recorded.span("retrieval").parent == recorded.span("rag").context
+
+
+async def test_the_async_readers_spans_are_not_the_streams_children(recorded: Any) -> None:
+    tracer = recorded.provider.get_tracer("app")
+    async for piece in async_stream("Who?"):
+        tracer.start_span(f"read {piece}").end()
+    readers = [span for span in recorded.spans if span.name.startswith("read")]
+    assert [span.parent for span in readers] == [None, None, None]
+
+
+def test_a_span_opened_before_a_piece_holds_what_comes_after_it(recorded: Any) -> None:
+    tracer = recorded.provider.get_tracer("app")
+
+    @ragtrace.rag
+    def ask(question: str) -> Iterator[str]:
+        with ragtrace.generation(model="m"):
+            yield "a"
+            tracer.start_span("inside").end()
+
+    list(ask("Who?"))
+    inside = next(span for span in recorded.spans if span.name == "inside")
+    assert inside.parent == recorded.span("generation").context
+
+
+def test_an_abandoned_stream_ends_its_span_incomplete(recorded: Any) -> None:
+    reading = stream("Who?")
+    next(reading)
+    reading.close()
+    span = recorded.span("rag")
+    assert span.attributes[semconv.RAG_STREAM_COMPLETE] is False
+    assert span.status.is_unset
+    assert recorded.answer == "A"
+
+
+async def test_an_abandoned_async_stream_ends_its_span_incomplete(recorded: Any) -> None:
+    reading = async_stream("Who?")
+    await anext(reading)
+    await anext(reading)
+    await reading.aclose()
+    assert recorded.span("rag").attributes[semconv.RAG_STREAM_COMPLETE] is False
+    assert recorded.span("retrieval").attributes[semconv.RAG_STREAM_COMPLETE] is False
+
+
+async def test_a_cancelled_stream_is_abandoned_and_no_error(recorded: Any) -> None:
+    started = asyncio.Event()
+
+    @ragtrace.rag
+    async def ask(question: str) -> AsyncIterator[str]:
+        yield "A"
+        started.set()
+        await asyncio.Event().wait()
+
+    async def read() -> None:
+        async for _ in ask("Who?"):
+            pass
+
+    task = asyncio.create_task(read())
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    span = recorded.span("rag")
+    assert span.attributes[semconv.RAG_STREAM_COMPLETE] is False
+    assert span.status.is_unset
+
+
+def test_a_stream_read_in_changing_contexts_leaves_nothing_behind(
+    recorded: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    reading = stream("Who?")
+    # Web frameworks run every step of a generator in a copy of the request's context.
+    while contextvars.copy_context().run(next, reading, None) is not None:
+        pass
+    assert recorded.answer == "Ada"
+    assert recorded.span("retrieval").parent == recorded.span("rag").context
+    assert not [record for record in caplog.records if record.name.startswith("opentelemetry")]
+    recorded.provider.get_tracer("app").start_span("after").end()
+    assert recorded.spans[-1].parent is None
+
+
+def test_a_context_manager_closed_in_another_context_is_silent(
+    recorded: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    call = ragtrace.rag(question="Who?")
+    contextvars.copy_context().run(call.__enter__)
+    contextvars.copy_context().run(call.__exit__, None, None, None)
+    assert recorded.question == "Who?"
+    assert caplog.records == []
+
+
+def test_a_stream_that_fails_is_an_error_with_the_answer_so_far(recorded: Any) -> None:
+    @ragtrace.rag
+    def ask(question: str) -> Iterator[str]:
+        yield "A"
+        raise LookupError("nothing")
+
+    with pytest.raises(LookupError):
+        list(ask("Who?"))
+    attributes = recorded.span("rag").attributes
+    assert attributes[semconv.ERROR_TYPE] == "LookupError"
+    assert attributes[semconv.RAG_STREAM_COMPLETE] is False
+    assert recorded.answer == "A"
+
+
+def test_what_a_reader_sends_and_throws_reaches_the_function(recorded: Any) -> None:
+    @ragtrace.rag
+    def ask(question: str) -> Iterator[str]:
+        got = yield "A"
+        try:
+            yield got
+        except LookupError:
+            yield "caught"
+        return "done"
+
+    reading: Any = ask("Who?")
+    assert next(reading) == "A"
+    assert reading.send("sent") == "sent"
+    assert reading.throw(LookupError()) == "caught"
+    with pytest.raises(StopIteration) as stop:
+        next(reading)
+    assert stop.value.value == "done"
+    assert recorded.answer == "Asentcaught"
+
+
+async def test_what_an_async_reader_sends_and_throws_reaches_the_function(recorded: Any) -> None:
+    @ragtrace.rag
+    async def ask(question: str) -> AsyncIterator[str]:
+        got = yield "A"
+        try:
+            yield got
+        except LookupError:
+            yield "caught"
+
+    reading: Any = ask("Who?")
+    assert [await anext(reading), await reading.asend("sent")] == ["A", "sent"]
+    assert await reading.athrow(LookupError()) == "caught"
+    assert [piece async for piece in reading] == []
+    assert recorded.answer == "Asentcaught"
+
+
+def test_a_function_that_returns_a_generator_is_a_stream(recorded: Any) -> None:
+    @ragtrace.rag
+    def ask(question: str) -> Iterator[str]:
+        return (letter for letter in "Ada")
+
+    assert list(ask("Who?")) == ["A", "d", "a"]
+    assert recorded.answer == "Ada"
+
+
+async def test_a_function_that_returns_an_async_generator_is_a_stream(recorded: Any) -> None:
+    @ragtrace.rag
+    async def ask(question: str) -> AsyncIterator[str]:
+        async def letters() -> AsyncIterator[str]:
+            for letter in "Ada":
+                yield letter
+
+        return letters()
+
+    assert [piece async for piece in await ask("Who?")] == ["A", "d", "a"]
+    assert recorded.answer == "Ada"
+
+
+async def test_a_function_that_returns_a_coroutine_ends_with_it(recorded: Any) -> None:
+    async def answer() -> str:
+        return "Ada"
+
+    @ragtrace.rag
+    def ask(question: str) -> Any:
+        return answer()
+
+    assert await ask("Who?") == "Ada"
+    assert recorded.answer == "Ada"
+
+
+def test_a_returned_stream_that_nobody_reads_still_ends_its_span(recorded: Any) -> None:
+    @ragtrace.rag
+    def ask(question: str) -> Iterator[str]:
+        return (letter for letter in "Ada")
+
+    ask("Who?")
+    gc.collect()
+    assert recorded.span("rag").attributes[semconv.RAG_STREAM_COMPLETE] is False
+
+
+def test_pieces_told_by_hand_make_the_answer(recorded: Any) -> None:
+    with ragtrace.generation(model="m") as chat:
+        for piece in ("A", "da"):
+            chat.add_answer(piece)
+        assert chat.answer == "Ada"
+    attributes = recorded.span("generation").attributes
+    assert "Ada" in attributes[semconv.OUTPUT_MESSAGES]
+    assert attributes[semconv.REQUEST_STREAM] is True
+    assert attributes[semconv.TIME_TO_FIRST_CHUNK] >= 0
+
+
+def test_no_more_of_a_stream_is_kept_than_may_be_recorded(recording: Any) -> None:
+    recorded = recording(content=ragtrace.ContentPolicy(max_answer_bytes=5))
+
+    @ragtrace.rag
+    def ask(question: str) -> Iterator[str]:
+        yield from ["abc"] * 1_000
+
+    assert len("".join(ask("Who?"))) == 3_000
+    assert recorded.answer == "abcab"
+    assert recorded.span("rag").attributes[semconv.RAG_TRUNCATED] == ("answer",)
+
+
+async def test_without_instrument_decorated_functions_only_do_their_work(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    assert list(stream("Who?")) == ["A", "d", "a"]
+    assert [piece async for piece in async_stream("Who?")] == ["A", "d", "a"]
+    assert ragtrace.rag(len)("Who?") == 4
+    assert caplog.records == []

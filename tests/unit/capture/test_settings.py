@@ -1,0 +1,94 @@
+"""Code goes before the environment, the environment before the default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ragtrace.capture.policy import ContentPolicy
+from ragtrace.capture.settings import resolve
+
+OTEL_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+
+
+@pytest.mark.parametrize(
+    ("env", "code", "captured"),
+    [
+        ({}, {}, True),
+        ({"RAGTRACE_CAPTURE_CONTENT": "false"}, {}, False),
+        ({"RAGTRACE_CAPTURE_CONTENT": "maybe"}, {}, True),
+        ({OTEL_CONTENT: "NO_CONTENT"}, {}, False),
+        ({OTEL_CONTENT: "SPAN_ONLY"}, {}, True),
+        ({OTEL_CONTENT: "NO_CONTENT", "RAGTRACE_CAPTURE_CONTENT": "1"}, {}, True),
+        ({"RAGTRACE_CAPTURE_CONTENT": "0"}, {"capture_content": True}, True),
+        ({"RAGTRACE_CAPTURE_CONTENT": "1"}, {"capture_content": False}, False),
+        ({"RAGTRACE_CAPTURE_CONTENT": "1"}, {"content": ContentPolicy(capture=False)}, False),
+        ({}, {"content": ContentPolicy(capture=False), "capture_content": True}, True),
+    ],
+)
+def test_content_is_captured(env: dict[str, str], code: dict[str, Any], captured: bool) -> None:
+    assert resolve(env, **code).policy.capture is captured
+
+
+@pytest.mark.parametrize(
+    ("env", "code", "protocol", "endpoint"),
+    [
+        ({}, {}, "grpc", None),
+        ({}, {"endpoint": "localhost:4317"}, "grpc", "http://localhost:4317"),
+        ({}, {"endpoint": "http://host:4318"}, "http/protobuf", "http://host:4318/v1/traces"),
+        ({}, {"endpoint": "https://host/v1/traces"}, "http/protobuf", "https://host/v1/traces"),
+        (
+            {},
+            {"endpoint": "https://host/otlp/", "protocol": "http/protobuf"},
+            "http/protobuf",
+            "https://host/otlp/v1/traces",
+        ),
+        ({}, {"endpoint": "http://host:4318", "protocol": "grpc"}, "grpc", "http://host:4318"),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, {}, "http/protobuf", None),
+        (
+            {
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+                "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc",
+            },
+            {},
+            "grpc",
+            None,
+        ),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://host:4318"}, {}, "http/protobuf", None),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "carrier-pigeon"}, {}, "grpc", None),
+        ({}, {"endpoint": "http://host:port"}, "grpc", "http://host:port"),
+    ],
+)
+def test_protocol_and_endpoint(
+    env: dict[str, str], code: dict[str, Any], protocol: str, endpoint: str | None
+) -> None:
+    settings = resolve(env, **code)
+    assert (settings.protocol, settings.endpoint) == (protocol, endpoint)
+
+
+@pytest.mark.parametrize(
+    ("env", "disabled"),
+    [
+        ({}, False),
+        ({"RAGTRACE_DISABLED": "TRUE"}, True),
+        ({"OTEL_SDK_DISABLED": "true"}, True),
+        ({"RAGTRACE_DISABLED": "off"}, False),
+    ],
+)
+def test_the_environment_switches_it_off(env: dict[str, str], disabled: bool) -> None:
+    assert resolve(env).disabled is disabled
+
+
+@pytest.mark.parametrize(
+    ("env", "code", "exporters"),
+    [
+        ({}, {}, ("otlp",)),
+        ({"OTEL_TRACES_EXPORTER": "none"}, {}, ()),
+        ({"OTEL_TRACES_EXPORTER": "otlp,console"}, {}, ("otlp", "console")),
+        ({"OTEL_TRACES_EXPORTER": "zipkin"}, {}, ()),
+        ({"OTEL_TRACES_EXPORTER": "none"}, {"endpoint": "http://host:4317"}, ("otlp",)),
+    ],
+)
+def test_exporters(env: dict[str, str], code: dict[str, Any], exporters: tuple[str, ...]) -> None:
+    assert resolve(env, **code).exporters == exporters

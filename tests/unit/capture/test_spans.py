@@ -1,0 +1,335 @@
+"""What stands on the spans of a RAG call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from opentelemetry.trace import SpanKind, StatusCode, get_current_span
+
+import ragtrace
+from ragtrace import Chunk, semconv
+
+
+def test_a_call_is_three_spans_of_one_trace(recorded: Any) -> None:
+    with ragtrace.rag(question="Who?", name="desk") as call:
+        with ragtrace.retrieval(query="who", data_source="handbook", top_k=3):
+            pass
+        with ragtrace.generation(model="gpt-5-mini"):
+            pass
+    root, search, chat = (recorded.span(kind) for kind in ("rag", "retrieval", "generation"))
+    assert [span.name for span in (root, search, chat)] == [
+        "invoke_workflow desk",
+        "retrieval handbook",
+        "chat gpt-5-mini",
+    ]
+    assert [span.kind for span in (root, search, chat)] == [
+        SpanKind.INTERNAL,
+        SpanKind.CLIENT,
+        SpanKind.CLIENT,
+    ]
+    assert search.parent == chat.parent == root.context
+    assert call.trace_id == format(root.context.trace_id, "032x")
+    assert call.span_id == format(root.context.span_id, "016x")
+
+
+def test_spans_name_ragtrace_and_the_schema_as_their_scope(recorded: Any) -> None:
+    with ragtrace.rag(question="Who?"):
+        pass
+    scope = recorded.span("rag").instrumentation_scope
+    assert (scope.name, scope.version) == ("ragtrace", ragtrace.__version__)
+    assert scope.schema_url == semconv.GENAI_SCHEMA_URL
+
+
+def test_question_answer_and_identities_stand_on_the_root(recorded: Any) -> None:
+    with ragtrace.rag(
+        question="Who?", session_id="s", conversation_id="c", user_id="u", reference="Ada Lovelace"
+    ) as call:
+        call.answer = "Ada"
+        assert call.answer == "Ada"
+    assert dict(recorded.span("rag").attributes) == {
+        "gen_ai.operation.name": "invoke_workflow",
+        "ragtrace.kind": "rag",
+        "gen_ai.workflow.name": "rag",
+        "gen_ai.conversation.id": "c",
+        "session.id": "s",
+        "user.id": "u",
+        "gen_ai.input.messages": '[{"role":"user","parts":[{"type":"text","content":"Who?"}]}]',
+        "gen_ai.output.messages": '[{"role":"assistant","parts":[{"type":"text","content":"Ada"}]}]',
+        "ragtrace.reference.answer": "Ada Lovelace",
+    }
+
+
+def test_long_texts_also_stand_where_tempo_does_not_cut(recorded: Any) -> None:
+    question, answer = "é" * 1_000, "a" * 2_000
+    with ragtrace.rag(question=question) as call:
+        call.set_answer(answer)
+    attributes = recorded.span("rag").attributes
+    assert attributes[semconv.RAG_QUESTION] == (question,)
+    assert attributes[semconv.RAG_ANSWER] == (answer,)
+
+
+def test_metadata_is_searchable_and_bounded(recorded: Any) -> None:
+    metadata = {"tenant": "a\x00", "tries": 2, "ratio": 0.5, "big": 2**70, "none": None}
+    with ragtrace.rag(question="Who?", metadata=metadata | {f"k{index}": index for index in range(200)}):
+        pass
+    written = {
+        key.removeprefix(semconv.RAG_METADATA_PREFIX): value
+        for key, value in recorded.span("rag").attributes.items()
+        if key.startswith(semconv.RAG_METADATA_PREFIX)
+    }
+    assert written["tenant"] == "a\ufffd"
+    assert (written["tries"], written["ratio"], written["big"]) == (2, 0.5, str(2**70))
+    assert len(written) == 64
+    assert recorded.span("rag").attributes[semconv.RAG_TRUNCATED] == ("metadata",)
+    assert recorded.question == "Who?"
+
+
+def test_a_generation_carries_messages_usage_and_response(recorded: Any) -> None:
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who?"}]
+    with ragtrace.generation(model="m", provider="openai", messages=messages) as chat:
+        chat.set_answer("Ada")
+        chat.set_usage(input_tokens=9, output_tokens=3, cached_tokens=4, reasoning_tokens=1)
+        chat.set_response(id="r1", model="m-2026", finish_reasons=["stop"])
+    attributes = recorded.span("generation").attributes
+    assert json.loads(attributes[semconv.INPUT_MESSAGES]) == [
+        {"role": "system", "parts": [{"type": "text", "content": "Be brief."}]},
+        {"role": "user", "parts": [{"type": "text", "content": "Who?"}]},
+    ]
+    assert json.loads(attributes[semconv.OUTPUT_MESSAGES]) == [
+        {"role": "assistant", "parts": [{"type": "text", "content": "Ada"}], "finish_reason": "stop"}
+    ]
+    assert [attributes[key] for key in attributes if key.startswith("gen_ai.usage.")] == [9, 3, 4, 1]
+    assert attributes[semconv.PROVIDER_NAME] == "openai"
+    assert attributes[semconv.REQUEST_MODEL] == "m"
+    assert attributes[semconv.RESPONSE_ID] == "r1"
+    assert attributes[semconv.RESPONSE_MODEL] == "m-2026"
+    assert attributes[semconv.RESPONSE_FINISH_REASONS] == ("stop",)
+
+
+@dataclass
+class Human:
+    content: Any
+    type: str = "human"
+
+
+@pytest.mark.parametrize(
+    ("given", "role", "parts"),
+    [
+        ("Who?", "user", [{"type": "text", "content": "Who?"}]),
+        ([Human("Who?")], "user", [{"type": "text", "content": "Who?"}]),
+        (
+            [{"role": "user", "parts": [{"type": "text", "content": "Who?"}]}],
+            "user",
+            [{"type": "text", "content": "Who?"}],
+        ),
+        (
+            [{"role": "user", "content": [{"type": "text", "text": "Who?"}, {"type": "image_url"}]}],
+            "user",
+            [{"type": "text", "content": "Who?"}, {"type": "image_url"}],
+        ),
+        ([{"role": "assistant", "content": None, "tool_calls": []}], "assistant", []),
+        ([7], "user", []),
+    ],
+    ids=["string", "object", "parts", "content list", "no content", "nonsense"],
+)
+def test_messages_of_many_shapes_are_read(recorded: Any, given: Any, role: str, parts: list[Any]) -> None:
+    with ragtrace.generation(messages=given):
+        pass
+    written = json.loads(recorded.span("generation").attributes[semconv.INPUT_MESSAGES])
+    assert written == [{"role": role, "parts": parts}]
+
+
+@dataclass
+class Document:
+    page_content: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    id: str | None = None
+
+
+@dataclass
+class Node:
+    text: str
+    node_id: str
+
+
+@dataclass
+class NodeWithScore:
+    node: Node
+    score: float
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        (Chunk(id="a", text="T", score=0.5), {"id": "a", "score": 0.5, "content": "T"}),
+        ({"id": "a", "text": "T"}, {"id": "a", "content": "T"}),
+        ({"id": 1, "content": "T", "score": 1}, {"id": "1", "score": 1.0, "content": "T"}),
+        (
+            {"page_content": "T", "metadata": {"id": "a"}},
+            {"id": "a", "content": "T", "metadata": {"id": "a"}},
+        ),
+        (Document("T", id="a"), {"id": "a", "content": "T"}),
+        ((Document("T", id="a"), 0.25), {"id": "a", "score": 0.25, "content": "T"}),
+        (NodeWithScore(Node("T", "a"), 0.75), {"id": "a", "score": 0.75, "content": "T"}),
+        ("T", {"id": "e632b7095b0bf32c", "content": "T"}),
+        ({"id": "a", "text": "T", "score": float("nan")}, {"id": "a", "content": "T"}),
+        (object(), {"id": "unnamed-0"}),
+        (None, {"id": "unnamed-0"}),
+    ],
+    ids=[
+        "Chunk",
+        "mapping",
+        "mapping with content",
+        "id in metadata",
+        "document",
+        "pair",
+        "node with score",
+        "string",
+        "score is not a number",
+        "no chunk",
+        "None",
+    ],
+)
+def test_chunks_of_many_shapes_are_read(recorded: Any, given: Any, written: dict[str, Any]) -> None:
+    with ragtrace.retrieval(query="q") as search:
+        search.set_chunks([given])
+    assert recorded.chunks == [written]
+
+
+def test_documents_in_the_genai_form_always_have_id_and_score(recorded: Any) -> None:
+    with ragtrace.retrieval(query="q", name="search") as search:
+        search.set_chunks([("scored", 0.5), "unscored"])
+    span = recorded.span("retrieval")
+    scored, unscored = json.loads(span.attributes[semconv.RETRIEVAL_DOCUMENTS])
+    assert span.name == "retrieval search"
+    assert (scored["score"], unscored["score"]) == (0.5, None)
+    assert [scored, {key: unscored[key] for key in ("id", "content")}] == recorded.chunks
+
+
+def test_an_iterator_of_chunks_is_left_to_the_application(recorded: Any) -> None:
+    chunks = iter(["a", "b"])
+    with ragtrace.retrieval(query="q") as search:
+        search.set_chunks(chunks)
+    assert list(chunks) == ["a", "b"]
+    assert semconv.RAG_DOCUMENTS not in recorded.span("retrieval").attributes
+
+
+def test_a_thousand_chunks_are_all_written(recorded: Any) -> None:
+    with ragtrace.retrieval(query="q") as search:
+        search.set_chunks([{"id": str(index), "text": f"text {index}"} for index in range(1_000)])
+    assert [chunk["id"] for chunk in recorded.chunks] == [str(index) for index in range(1_000)]
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 7, b"\xff", ["a"], {"a": object()}, Unspeakable(), "\ud800", "a\x00b"],
+    ids=["None", "int", "bytes", "list", "dict", "raises", "surrogate", "nul"],
+)
+def test_nothing_that_is_given_raises(recorded: Any, value: Any) -> None:
+    with ragtrace.rag(
+        question=value, name=value, session_id=value, reference=value, metadata={"v": value}
+    ) as call:
+        with ragtrace.retrieval(query=value, data_source=value, top_k=value) as search:
+            search.set_chunks(value)
+            search.set_chunks([value, (value, value), {"id": value, "text": value, "metadata": value}])
+        with ragtrace.generation(model=value, provider=value, messages=value) as chat:
+            chat.set_messages([value, {"role": value, "content": value}])
+            chat.set_usage(input_tokens=value)
+            chat.set_response(id=value, model=value, finish_reasons=value)
+            chat.add_answer(value)
+        call.set_answer(value)
+        call.add_answer(value)
+    assert len(recorded.spans) == 3
+
+
+class Boom(Exception):
+    pass
+
+
+def test_an_exception_is_recorded_and_passes_unchanged(recorded: Any) -> None:
+    boom = Boom("secret question")
+    with pytest.raises(Boom) as caught, ragtrace.rag(question="Who?"):
+        raise boom
+    span = recorded.span("rag")
+    assert caught.value is boom
+    assert span.attributes[semconv.ERROR_TYPE].endswith(".Boom")
+    assert span.status.status_code is StatusCode.ERROR
+    assert "secret" not in span.status.description
+    assert [event.name for event in span.events] == ["exception"]
+
+
+def test_an_exceptions_message_stays_out_where_content_does(recording: Any) -> None:
+    recorded = recording(capture_content=False)
+    with pytest.raises(Boom), ragtrace.rag(question="Who?"):
+        raise Boom("secret question")
+    span = recorded.span("rag")
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.events == ()
+
+
+def test_a_span_of_the_application_hangs_under_the_call_and_none_after_it(recorded: Any) -> None:
+    tracer = recorded.provider.get_tracer("app")
+    with ragtrace.rag(question="Who?"):
+        tracer.start_span("inside").end()
+    tracer.start_span("after").end()
+    spans = {span.name: span for span in recorded.spans}
+    assert spans["inside"].parent == recorded.span("rag").context
+    assert spans["after"].parent is None
+
+
+async def test_concurrent_calls_keep_their_own_children(recorded: Any) -> None:
+    both_are_open = asyncio.Barrier(2)
+
+    async def ask(question: str) -> None:
+        async with ragtrace.rag(question=question):
+            await both_are_open.wait()
+            with ragtrace.retrieval(query=question):
+                pass
+
+    await asyncio.gather(ask("a"), ask("b"))
+    roots = {span.context.span_id: span for span in recorded.spans if span.parent is None}
+    for search in (span for span in recorded.spans if span.parent is not None):
+        root = roots[search.parent.span_id]
+        assert search.attributes[semconv.RETRIEVAL_QUERY] in root.attributes[semconv.INPUT_MESSAGES]
+
+
+def test_a_retrieval_in_another_thread_finds_its_call_by_name(recorded: Any) -> None:
+    def search(call: ragtrace.capture.RagCall) -> None:
+        with ragtrace.retrieval(query="q", parent=call):
+            pass
+
+    with ThreadPoolExecutor(1) as pool, ragtrace.rag(question="Who?") as call:
+        pool.submit(search, call).result()
+    assert recorded.span("retrieval").parent == recorded.span("rag").context
+
+
+def test_a_call_that_is_not_sampled_costs_no_serialisation_and_is_not_exported() -> None:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+
+    ragtrace.instrument(tracer_provider=TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False))
+    try:
+        with ragtrace.rag(question=Unspeakable()) as call:  # type: ignore[call-overload]
+            assert not get_current_span().is_recording()
+            call.answer = "Ada"
+        assert call.trace_id is not None
+    finally:
+        ragtrace.uninstrument()
+
+
+def test_without_instrument_the_helpers_do_nothing() -> None:
+    with ragtrace.rag(question="Who?") as call, ragtrace.retrieval(query="who") as search:
+        search.set_chunks(["a"])
+        call.answer = "Ada"
+    assert (call.span, call.trace_id, call.span_id) == (None, None, None)
+    assert call.answer == "Ada"
