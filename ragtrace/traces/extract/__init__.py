@@ -1,0 +1,11 @@
+"""From a trace to the RAG calls in it.
+
+A convention (one module under ``conventions``) says what a span holds. ``calls`` finds the RAG calls in the
+tree of spans, ``record`` chooses what to believe, and says why.
+"""
+
+from __future__ import annotations
+
+from ragtrace.traces.extract.extraction import Extraction, Note, extract_records
+
+__all__ = ["Extraction", "Note", "extract_records"]

@@ -1,0 +1,115 @@
+"""The chunks that the answer was made of, out of all retrievals of a RAG call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
+from ragtrace.traces.extract.calls import Call, SpanTree
+from ragtrace.traces.extract.documents import MAX_CHUNKS, joined
+from ragtrace.traces.extract.missing import missing_documents
+from ragtrace.traces.extract.reading import Reading, Role
+
+__all__ = ["Context", "context_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The chunks, and where they are from."""
+
+    sources: tuple[Reading, ...]
+    """The retrievals that were chosen, in order of start."""
+    chunks: tuple[Chunk, ...]
+    provenance: tuple[Provenance, ...]
+    gaps: tuple[Gap, ...]
+
+
+def context_of(call: Call, generation: Reading | None, tree: SpanTree) -> Context:
+    """Join the documents of the retrievals that began before the generation ended.
+
+    Of nested retrievals the outermost that holds text counts; what a reranker returned takes the place of
+    what was retrieved before it.
+    """
+    retrievals = [
+        each
+        for each in call.of(Role.RETRIEVAL, Role.RERANK)
+        if generation is None or each.span.start_ns <= generation.span.end_ns
+    ]
+    sources = _final(_outermost(retrievals, tree))
+    chunks = joined([each.documents.value or () for each in sources if each.documents])
+    return Context(
+        sources=sources,
+        chunks=chunks[:MAX_CHUNKS],
+        provenance=tuple(_provenance(each) for each in sources if each.documents and each.documents.value),
+        gaps=tuple(_gaps(sources, chunks)),
+    )
+
+
+def _outermost(retrievals: Sequence[Reading], tree: SpanTree) -> list[Reading]:
+    ids = {each.span.span_id for each in retrievals}
+    with_text = {each.span.span_id for each in retrievals if each.has_text}
+    above_text = {
+        ancestor.span_id for each in retrievals if each.has_text for ancestor in tree.ancestors(each.span)
+    }
+    return [
+        each
+        for each in retrievals
+        if (each.has_text and not tree.has_ancestor_in(each.span, with_text))
+        or (
+            not each.has_text
+            and each.span.span_id not in above_text
+            and not tree.has_ancestor_in(each.span, ids)
+        )
+    ]
+
+
+def _final(retrievals: Sequence[Reading]) -> tuple[Reading, ...]:
+    chosen: list[Reading] = []
+    candidates: list[Reading] = []
+    for each in retrievals:
+        if each.role is Role.RETRIEVAL:
+            candidates.append(each)
+        elif each.has_text:
+            chosen.append(each)
+            candidates.clear()
+    return (*chosen, *candidates)
+
+
+def _provenance(source: Reading) -> Provenance:
+    assert source.documents is not None  # filtered by the caller
+    return Provenance(
+        part=Part.CONTEXT,
+        span_id=source.span.span_id,
+        span_name=source.span.name,
+        attribute=source.documents.attribute,
+        convention=source.documents.convention,
+        why=f"{_WHY[source.role is Role.RERANK]}: {source.documents.how}.",
+    )
+
+
+_WHY = {
+    False: "a retrieval that began before the answer was complete, and no retrieval around it holds text",
+    True: "a reranker's output takes the place of what was retrieved before it",
+}
+
+
+def _gaps(sources: Sequence[Reading], chunks: Sequence[Chunk]) -> list[Gap]:
+    if not sources:
+        detail = "no span of the RAG call is a retrieval: record the retrieved chunks"
+        return [Gap(part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail=detail)]
+    gaps = [gap for source in sources if (gap := _gap(source))]
+    if not chunks and not gaps:
+        detail = "the retrieval returned no documents"
+        gaps.append(Gap(part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail=detail))
+    if len(chunks) > MAX_CHUNKS:
+        detail = f"the retrievals returned {len(chunks)} documents: ragtrace reads the first {MAX_CHUNKS}"
+        gaps.append(Gap(part=Part.CONTEXT, reason=SkipReason.TRUNCATED, detail=detail))
+    return gaps
+
+
+def _gap(source: Reading) -> Gap | None:
+    if source.documents is None:
+        return missing_documents(source.span)
+    damage = source.documents.damage
+    return Gap(part=Part.CONTEXT, reason=damage.reason, detail=damage.detail) if damage else None

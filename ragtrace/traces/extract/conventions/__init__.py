@@ -1,0 +1,15 @@
+"""The conventions that are understood, by precedence. A further one is one module and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ragtrace.traces.extract.conventions import genai, openinference, own
+from ragtrace.traces.extract.reading import Reading
+from ragtrace.traces.trace import Span
+
+__all__ = ["CONVENTIONS"]
+
+CONVENTIONS: Final[tuple[Callable[[Span], Reading], ...]] = (own.read, openinference.read, genai.read)
+"""Each reads what a span says in its words; of a stranger's span, nothing."""

@@ -1,0 +1,138 @@
+"""OpenTelemetry's GenAI conventions: 1.36 (messages as span events) to 1.42 (messages as attributes)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from ragtrace import semconv
+from ragtrace.model import AttributeValue, Chunk
+from ragtrace.traces.extract.attributes import first_text, found_text
+from ragtrace.traces.extract.content import Found, broken_damage
+from ragtrace.traces.extract.documents import find_documents
+from ragtrace.traces.extract.messages import Message, answer_text, last_user_text, messages_of
+from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.trace import Span
+
+__all__ = ["NAME", "read"]
+
+NAME: Final = "otel-genai"
+
+_TOOL_IS_DATASTORE = "datastore"
+_USER_MESSAGE_EVENT = "gen_ai.user.message"
+_CHOICE_EVENT = "gen_ai.choice"
+
+
+def read(span: Span) -> Reading:
+    """Read the ``gen_ai.*`` attributes and events."""
+    role = _role(span)
+    return Reading(
+        span=span,
+        convention=NAME,
+        role=role,
+        question=_question(span) if role is not Role.RETRIEVAL else None,
+        query=_query(span),
+        documents=_documents(span),
+        answer=_answer(span) if role is not Role.RETRIEVAL else None,
+        model=first_text(span, semconv.RESPONSE_MODEL, semconv.REQUEST_MODEL),
+        response_id=first_text(span, semconv.RESPONSE_ID),
+        session_id=first_text(span, semconv.SESSION_ID),
+        conversation_id=first_text(span, semconv.CONVERSATION_ID),
+        prompt_version=first_text(span, semconv.PROMPT_VERSION),
+    )
+
+
+def _role(span: Span) -> Role | None:
+    operation = span.attributes.get(semconv.OPERATION_NAME)
+    if operation in semconv.ROOT_OPERATIONS:
+        return Role.CALL
+    if operation in semconv.GENERATION_OPERATIONS:
+        return Role.GENERATION
+    if operation in (semconv.OP_RETRIEVAL, semconv.OP_SEARCH_MEMORY):
+        return Role.RETRIEVAL
+    is_datastore = span.attributes.get(semconv.TOOL_TYPE) == _TOOL_IS_DATASTORE
+    if operation == semconv.OP_EXECUTE_TOOL and is_datastore:
+        return Role.RETRIEVAL
+    # the oldest attributes are dropped first: the operation may be gone while the documents are there
+    return Role.RETRIEVAL if operation is None and semconv.RETRIEVAL_DOCUMENTS in span.attributes else None
+
+
+class _Source(NamedTuple):
+    """Messages, and the attribute or event they were found in."""
+
+    messages: tuple[Message, ...]
+    is_whole: bool
+    attribute: str
+    raw: AttributeValue
+
+
+def _question(span: Span) -> Found[str] | None:
+    for source in _sources(span, semconv.INPUT_MESSAGES, semconv.PROMPT_DEPRECATED, _USER_MESSAGE_EVENT):
+        text = last_user_text(source.messages)
+        if text or not source.is_whole:
+            return _found(text, source, "the last message of the user")
+    return None
+
+
+def _answer(span: Span) -> Found[str] | None:
+    for source in _sources(span, semconv.OUTPUT_MESSAGES, semconv.COMPLETION_DEPRECATED, _CHOICE_EVENT):
+        text = answer_text(source.messages)
+        if text or not source.is_whole:
+            return _found(text, source, "text parts of the first choice")
+    return None
+
+
+def _sources(span: Span, key: str, deprecated_key: str, event_name: str) -> Iterator[_Source]:
+    """Yield every place where the messages may stand, the newest convention first."""
+    for attributes in (span.attributes, *(event.attributes for event in span.events)):
+        if key in attributes:
+            yield _source(attributes[key], key)
+    for attributes in (span.attributes, *(event.attributes for event in span.events)):
+        value = attributes.get(deprecated_key)
+        if isinstance(value, str) and value:
+            yield _deprecated_source(value, deprecated_key)
+    events = tuple(_event_message(event.attributes) for event in span.events if event.name == event_name)
+    if events:
+        yield _Source(events, True, event_name, None)
+
+
+def _source(value: AttributeValue, attribute: str) -> _Source:
+    messages, is_whole = messages_of(value)
+    return _Source(messages, is_whole, attribute, value)
+
+
+def _deprecated_source(value: str, attribute: str) -> _Source:
+    source = _source(value, attribute)
+    if source.is_whole or value.lstrip()[:1] in ("[", "{"):
+        return source
+    return _Source(({"role": "user", "content": value},), True, attribute, value)
+
+
+def _event_message(attributes: Mapping[str, AttributeValue]) -> Message:
+    messages, _ = messages_of(attributes.get("message"))
+    return messages[0] if messages else {"role": "user", **attributes}
+
+
+def _found(text: str | None, source: _Source, how: str) -> Found[str] | None:
+    if source.is_whole:
+        return found_text(text, attribute=source.attribute, convention=NAME, how=how)
+    damage = broken_damage(source.raw, source.attribute)
+    return Found(value=None, attribute=source.attribute, convention=NAME, how=how, damage=damage)
+
+
+def _query(span: Span) -> Found[str] | None:
+    raw = span.attributes.get(semconv.RETRIEVAL_QUERY)
+    return found_text(
+        first_text(span, semconv.RETRIEVAL_QUERY),
+        attribute=semconv.RETRIEVAL_QUERY,
+        convention=NAME,
+        how="its text",
+        raw=raw,
+    )
+
+
+def _documents(span: Span) -> Found[tuple[Chunk, ...]] | None:
+    key = semconv.RETRIEVAL_DOCUMENTS
+    if key not in span.attributes:
+        return None
+    return find_documents(span.attributes[key], attribute=key, convention=NAME, span_id=span.span_id)

@@ -1,0 +1,158 @@
+"""Retrieved documents to chunks, whatever their keys are called."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ragtrace.model import AttributeValue, Chunk, SkipReason
+from ragtrace.traces.extract.content import (
+    Damage,
+    Found,
+    broken_damage,
+    clean,
+    number_of,
+    parse_loosely,
+    salvage_elements,
+    text_damage,
+    without_excess,
+)
+
+__all__ = ["MAX_CHUNKS", "chunk_of", "find_documents", "joined", "with_text_damage"]
+
+MAX_CHUNKS = 1_000
+_ID_KEYS = ("id", "doc_id", "chunk_id", "node_id", "document_id", "id_", "source")
+_TEXT_KEYS = ("content", "text", "page_content")
+_METADATA_KEYS = ("metadata", "meta")
+
+
+def find_documents(
+    value: AttributeValue, *, attribute: str, convention: str, span_id: str
+) -> Found[tuple[Chunk, ...]]:
+    """Read a list of documents: structured, as one JSON string, or as one JSON string an element."""
+    items, damage = _items(value, attribute)
+    parsed = [parse_loosely(item) if isinstance(item, str) else item for item in items[:MAX_CHUNKS]]
+    documents = [item if isinstance(item, Mapping) else {"text": item} for item in parsed]
+    chunks = tuple(chunk_of(document, rank, span_id) for rank, document in enumerate(documents))
+    if len(items) > MAX_CHUNKS:
+        damage = Damage(
+            reason=SkipReason.TRUNCATED,
+            detail=f"`{attribute}` holds {len(items)} documents: ragtrace reads the first {MAX_CHUNKS}",
+        )
+    return Found(
+        value=chunks or (None if damage else ()),
+        attribute=attribute,
+        convention=convention,
+        how=f"{len(chunks)} documents",
+        damage=damage or with_text_damage(chunks, attribute),
+    )
+
+
+def chunk_of(document: Mapping[str, AttributeValue], rank: int, span_id: str) -> Chunk:
+    """Read one document. Without an id of its own it is named after its text."""
+    metadata = _metadata(document)
+    text, is_cut = _text(document)
+    score = number_of(document.get("score"))
+    distance = number_of(document.get("distance"))
+    return Chunk(
+        id=_first_id(document) or _first_id(metadata) or _id_from(text, rank),
+        text=text,
+        rank=rank,
+        score=score if score is not None else distance,
+        score_kind="distance" if score is None and distance is not None else "similarity",
+        metadata=metadata,
+        truncated=is_cut or document.get("truncated") is True,
+        span_id=span_id,
+    )
+
+
+def with_text_damage(chunks: Sequence[Chunk], attribute: str) -> Damage | None:
+    """Say what is wrong with the texts of the chunks, if anything."""
+    redacted = next(
+        (damage for chunk in chunks if (damage := text_damage(chunk.text or "", attribute))), None
+    )
+    without_text = sum(chunk.text is None for chunk in chunks)
+    cut = sum(chunk.truncated for chunk in chunks)
+    if redacted:
+        return redacted
+    if without_text:
+        return Damage(
+            reason=SkipReason.NO_CONTENT,
+            detail=f"{without_text} of {len(chunks)} documents in `{attribute}` have no text: turn on "
+            "content capture in the instrumentation",
+        )
+    if cut:
+        detail = f"{cut} of {len(chunks)} documents in `{attribute}` were cut"
+        return Damage(reason=SkipReason.TRUNCATED, detail=detail)
+    return None
+
+
+def joined(lists: Iterable[Sequence[Chunk]]) -> tuple[Chunk, ...]:
+    """Put the chunks of several retrievals behind one another, each chunk once, with ids that are unique.
+
+    The same id with another text is another chunk (many producers name all chunks after their file): it gets
+    a number behind its id.
+    """
+    chosen: dict[str, Chunk] = {}
+    texts: set[str] = set()
+    offset = 0
+    for chunks in lists:
+        for chunk in chunks:
+            if chunk.text in texts or (chunk.text is None and chunk.id in chosen):
+                continue
+            texts.update([chunk.text] if chunk.text is not None else [])
+            unique = _unused(chunk.id, chosen)
+            chosen[unique] = replace(chunk, id=unique, rank=offset + chunk.rank)
+        offset += max((chunk.rank + 1 for chunk in chunks), default=0)
+    return tuple(chosen.values())
+
+
+def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeValue], Damage | None]:
+    parsed = parse_loosely(value) if isinstance(value, str) else value
+    if isinstance(parsed, Mapping):
+        listed = next((parsed[key] for key in ("documents", "nodes") if key in parsed), None)
+        return (listed, None) if isinstance(listed, tuple) else ((parsed,), None)
+    if isinstance(parsed, tuple):
+        return parsed, None
+    if not isinstance(parsed, str):
+        return (), None
+    return salvage_elements(parsed), broken_damage(parsed, attribute)
+
+
+def _metadata(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:
+    value = next((document[key] for key in _METADATA_KEYS if document.get(key)), None)
+    parsed = parse_loosely(value) if isinstance(value, str) else value
+    return parsed if isinstance(parsed, Mapping) else {}
+
+
+def _text(document: Mapping[str, AttributeValue]) -> tuple[str | None, bool]:
+    value = next((document[key] for key in _TEXT_KEYS if isinstance(document.get(key), str)), None)
+    if not isinstance(value, str):
+        return None, False
+    text, is_cut = without_excess(clean(value))
+    return text, is_cut
+
+
+def _first_id(document: Mapping[str, AttributeValue]) -> str | None:
+    values = (document.get(key) for key in _ID_KEYS)
+    return next((clean(str(value)) for value in values if _is_id(value)), None)
+
+
+def _is_id(value: AttributeValue) -> bool:
+    return (isinstance(value, str) and value != "") or (
+        isinstance(value, int) and not isinstance(value, bool)
+    )
+
+
+def _id_from(text: str | None, rank: int) -> str:
+    return f"unnamed-{rank}" if text is None else hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _unused(identity: str, chosen: Mapping[str, Chunk]) -> str:
+    if identity not in chosen:
+        return identity
+    number = 2
+    while f"{identity}#{number}" in chosen:
+        number += 1
+    return f"{identity}#{number}"

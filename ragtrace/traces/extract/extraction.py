@@ -1,0 +1,96 @@
+"""From a trace to records, and to the reasons where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ragtrace import semconv
+from ragtrace.model import RagRecord
+from ragtrace.traces.extract.calls import Call, SpanTree, find_calls, is_evaluator, read_spans
+from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.record import record_of
+from ragtrace.traces.trace import Span, Trace
+
+__all__ = ["Extraction", "Note", "extract_records"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Why something was not used, for ``ragtrace explain``."""
+
+    text: str
+    """One sentence for people. Never holds content."""
+    span_id: str | None = None
+    span_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """What a trace holds for judging."""
+
+    records: tuple[RagRecord, ...]
+    """One a RAG call, in order of start."""
+    notes: tuple[Note, ...] = ()
+
+
+def extract_records(trace: Trace) -> Extraction:
+    """Find every RAG call of a trace: its question, its chunks and its answer.
+
+    Pure: the same spans give the same records, whatever order they came in. What is missing or damaged is a
+    [`Gap`][ragtrace.model.Gap] of the record, never an exception.
+    """
+    tree = SpanTree(trace)
+    evaluators = {span.span_id for span in trace.spans if is_evaluator(span)}
+    judged, notes = _without_evaluators(trace, tree, evaluators)
+    readings = read_spans(judged)
+    calls = [call for call in find_calls(tree, readings) if _has_steps(call)]
+    records = tuple(record_of(call, tree) for call in calls)
+    return Extraction(records=records, notes=(*notes, *_unused(readings, calls)))
+
+
+def _without_evaluators(trace: Trace, tree: SpanTree, evaluators: set[str]) -> tuple[list[Span], list[Note]]:
+    kept: list[Span] = []
+    notes: list[Note] = []
+    for span in trace.spans:
+        if span.span_id in evaluators or tree.has_ancestor_in(span, evaluators):
+            notes.append(_note(span, "belongs to an evaluator: evaluations are never evaluated"))
+        elif span.attributes.get(semconv.LOGFIRE_SPAN_TYPE) == semconv.LOGFIRE_PENDING:
+            notes.append(_note(span, "is a placeholder that Logfire writes when a span starts"))
+        else:
+            kept.append(span)
+    return kept, notes
+
+
+def _has_steps(call: Call) -> bool:
+    """Tell whether anything was retrieved, generated or answered: else it is a workflow of another kind."""
+    if call.of(Role.RETRIEVAL, Role.RERANK, Role.GENERATION):
+        return True
+    own = call.own
+    return own is not None and (own.convention == "ragtrace" or own.answer is not None)
+
+
+def _unused(readings: Sequence[Reading], calls: Sequence[Call]) -> list[Note]:
+    used = {member.span.span_id for call in calls for member in call.members}
+    notes = [
+        _note(reading.span, f"is a {reading.role} outside of any RAG call")
+        for reading in readings
+        if reading.span.span_id not in used
+    ]
+    if not calls:
+        notes.append(Note(text=_why_none(readings)))
+    return notes
+
+
+def _why_none(readings: Sequence[Reading]) -> str:
+    if not readings:
+        return (
+            "no span is of a convention ragtrace reads: look for `ragtrace.kind`, `gen_ai.operation.name` or "
+            "`openinference.span.kind`"
+        )
+    roles = sorted({str(reading.role) for reading in readings})
+    return f"the trace has {' and '.join(roles)} spans only: a RAG call has a retrieval and a generation"
+
+
+def _note(span: Span, text: str) -> Note:
+    return Note(text=text, span_id=span.span_id, span_name=span.name)

@@ -1,0 +1,93 @@
+"""What one span says about a RAG call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeVar
+
+from ragtrace import semconv
+from ragtrace.model import Chunk, Part, SkipReason
+from ragtrace.traces.extract.content import Damage, Found, best
+from ragtrace.traces.trace import Span
+
+__all__ = ["Reading", "Role", "merge"]
+
+T = TypeVar("T")
+
+
+class Role(StrEnum):
+    """What a span is in a RAG call."""
+
+    CALL = "RAG call"
+    RETRIEVAL = "retrieval"
+    RERANK = "rerank"
+    GENERATION = "generation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a span holds, by one convention or by all of them."""
+
+    span: Span
+    convention: str
+    role: Role | None = None
+    question: Found[str] | None = None
+    query: Found[str] | None = None
+    documents: Found[tuple[Chunk, ...]] | None = None
+    answer: Found[str] | None = None
+    reference: Found[str] | None = None
+    reference_chunk_ids: tuple[str, ...] = ()
+    model: str | None = None
+    response_id: str | None = None
+    session_id: str | None = None
+    conversation_id: str | None = None
+    prompt_version: str | None = None
+
+    @property
+    def has_text(self) -> bool:
+        """Whether it holds documents with text."""
+        documents = self.documents.value if self.documents else None
+        return any(chunk.text for chunk in documents or ())
+
+
+def merge(readings: Sequence[Reading]) -> Reading:
+    """Put together what the conventions read from one span.
+
+    The first that knows the role decides it. Of each part the first whole one stays: spans that are written
+    in two conventions at once hold the same text twice.
+    """
+    role_giver = next((reading for reading in readings if reading.role), readings[0])
+    span = role_giver.span
+    return Reading(
+        span=span,
+        convention=role_giver.convention,
+        role=role_giver.role,
+        question=_marked(span, Part.QUESTION, best(*(reading.question for reading in readings))),
+        query=best(*(reading.query for reading in readings)),
+        documents=_marked(span, Part.CONTEXT, best(*(reading.documents for reading in readings))),
+        answer=_marked(span, Part.ANSWER, best(*(reading.answer for reading in readings))),
+        reference=best(*(reading.reference for reading in readings)),
+        reference_chunk_ids=next(
+            (each.reference_chunk_ids for each in readings if each.reference_chunk_ids), ()
+        ),
+        model=_first(reading.model for reading in readings),
+        response_id=_first(reading.response_id for reading in readings),
+        session_id=_first(reading.session_id for reading in readings),
+        conversation_id=_first(reading.conversation_id for reading in readings),
+        prompt_version=_first(reading.prompt_version for reading in readings),
+    )
+
+
+def _marked(span: Span, part: Part, found: Found[T] | None) -> Found[T] | None:
+    """Believe ragtrace's own mark on a span whose content policy cut a text."""
+    marks = span.attributes.get(semconv.RAG_TRUNCATED)
+    if found is None or found.damage or not isinstance(marks, tuple) or part not in marks:
+        return found
+    detail = f"the content policy of `ragtrace.instrument` cut the {part}: raise its limit"
+    return replace(found, damage=Damage(reason=SkipReason.TRUNCATED, detail=detail))
+
+
+def _first(values: Iterable[str | None]) -> str | None:
+    return next((value for value in values if value), None)

@@ -1,0 +1,226 @@
+"""From a RAG call to a record: which span to believe for each part, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ragtrace import semconv
+from ragtrace.model import Gap, Part, Provenance, RagRecord, Target
+from ragtrace.traces.extract.attributes import first_text
+from ragtrace.traces.extract.calls import Call, SpanTree
+from ragtrace.traces.extract.content import Found
+from ragtrace.traces.extract.context import Context, context_of
+from ragtrace.traces.extract.missing import missing_answer, missing_text
+from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.trace import Span
+
+__all__ = ["record_of"]
+
+T = TypeVar("T")
+
+
+def record_of(call: Call, tree: SpanTree) -> RagRecord:
+    """Put a record together. Every part has a provenance, a gap, or both."""
+    generation = _generation(call, tree)
+    context = context_of(call, generation, tree)
+    question = _question(call, generation, context)
+    answer = _answer(call, generation)
+    reference = _reference(call)
+    target = _target_span(call, generation, answer)
+    sources = [reading for reading in (call.own, generation, *call.members) if reading is not None]
+    query = next((each.query.value for each in context.sources if each.query), None)
+    return RagRecord(
+        id=f"{target.trace_id}:{target.span_id}",
+        question=question.value if question else None,
+        chunks=context.chunks,
+        answer=answer.value if answer else None,
+        reference=reference.value if reference else None,
+        reference_chunk_ids=next(
+            (each.reference_chunk_ids for each in sources if each.reference_chunk_ids), ()
+        ),
+        target=_target(target, tree),
+        session_id=_session_id(sources, tree),
+        conversation_id=_first(reading.conversation_id for reading in sources),
+        response_id=_first(reading.response_id for reading in sources),
+        model=_first(reading.model for reading in (generation, *sources) if reading),
+        prompt_version=_first(reading.prompt_version for reading in (generation, *sources) if reading),
+        retrieval_query=query if not question or query != question.value else None,
+        provenance=_provenance(question, answer, reference, context),
+        gaps=_gaps(call, generation, question, answer, context),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice(Generic[T]):
+    """A text that was chosen, the span that holds it, and the rule that chose it."""
+
+    part: Part
+    reading: Reading
+    found: Found[T]
+    why: str
+
+    @property
+    def value(self) -> T | None:
+        return self.found.value
+
+    @property
+    def provenance(self) -> Provenance:
+        return Provenance(
+            part=self.part,
+            span_id=self.reading.span.span_id,
+            span_name=self.reading.span.name,
+            attribute=self.found.attribute,
+            convention=self.found.convention,
+            why=f"{self.why}: {self.found.how}.",
+        )
+
+
+_Candidate = tuple[Reading | None, Found[T] | None, str]
+
+
+def _choose(part: Part, *candidates: _Candidate[T]) -> _Choice[T] | None:
+    """Choose the first that is whole; else the first that has a value; else the first there is."""
+    choices = [
+        _Choice(part=part, reading=reading, found=found, why=why)
+        for reading, found, why in candidates
+        if reading is not None and found is not None
+    ]
+    whole = (choice for choice in choices if choice.value is not None and choice.found.damage is None)
+    damaged = (choice for choice in choices if choice.value is not None)
+    return next(whole, None) or next(damaged, None) or next(iter(choices), None)
+
+
+def _generation(call: Call, tree: SpanTree) -> Reading | None:
+    """Choose the generation that made the answer.
+
+    Of a framework's span and the provider's below it, the outer one; of several, the one whose text the
+    call's own span repeats; else the last that did not end before the first retrieval began.
+    """
+    all_of_them = call.of(Role.GENERATION)
+    with_text = [each for each in all_of_them if each.answer and each.answer.value]
+    ids = {each.span.span_id for each in with_text}
+    outermost = [each for each in with_text if not tree.has_ancestor_in(each.span, ids)]
+    retrievals = call.of(Role.RETRIEVAL, Role.RERANK)
+    after = [each for each in outermost if not retrievals or each.span.end_ns > retrievals[0].span.start_ns]
+    told = call.own.answer.value if call.own and call.own.answer else None
+    repeated = [each for each in outermost if told and each.answer and each.answer.value == told]
+    candidates = repeated or after or outermost or all_of_them
+    return max(candidates, key=lambda each: (each.span.end_ns, each.span.span_id), default=None)
+
+
+def _question(call: Call, generation: Reading | None, context: Context) -> _Choice[str] | None:
+    own, retrieval = call.own, next(iter(context.sources), None)
+    return _choose(
+        Part.QUESTION,
+        (own, own.question if own else None, "the span of the RAG call holds the question"),
+        (
+            retrieval,
+            retrieval.query if retrieval else None,
+            "the span of the RAG call holds no whole question, so its first retrieval's query stands for it",
+        ),
+        (
+            generation,
+            generation.question if generation else None,
+            "neither the RAG call nor its retrieval holds the question, so the model's prompt stands for it",
+        ),
+    )
+
+
+def _answer(call: Call, generation: Reading | None) -> _Choice[str] | None:
+    own = call.own
+    return _choose(
+        Part.ANSWER,
+        (own, own.answer if own else None, "the span of the RAG call holds the answer"),
+        (
+            generation,
+            generation.answer if generation else None,
+            "the span of the RAG call holds no whole answer, so the last generation under it does",
+        ),
+    )
+
+
+def _reference(call: Call) -> _Choice[str] | None:
+    candidates = [each for each in (call.own, *call.members) if each is not None]
+    return _choose(
+        Part.REFERENCE,
+        *((each, each.reference, "a span of the RAG call holds a reference") for each in candidates),
+    )
+
+
+def _target_span(call: Call, generation: Reading | None, answer: _Choice[str] | None) -> Span:
+    if answer is not None:
+        return answer.reading.span
+    chosen = call.own or generation
+    return chosen.span if chosen else call.members[0].span
+
+
+def _target(span: Span, tree: SpanTree) -> Target:
+    return Target(
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        start_ns=span.start_ns,
+        end_ns=span.end_ns,
+        name=span.name,
+        root_name=tree.root_of(span).name,
+        trace_flags=span.flags & _TRACE_FLAGS,
+        trace_state=span.trace_state,
+        resource=span.resource.attributes,
+        resource_schema_url=span.resource.schema_url,
+    )
+
+
+_TRACE_FLAGS = 0xFF
+"""OTLP keeps W3C's flags in the low byte of ``Span.flags``."""
+
+
+def _session_id(sources: Sequence[Reading], tree: SpanTree) -> str | None:
+    """Read the session from the call, or from a span above it."""
+    above = tree.ancestors(sources[0].span)
+    return _first(
+        (
+            *(reading.session_id for reading in sources),
+            *(first_text(span, semconv.SESSION_ID) for span in above),
+        )
+    )
+
+
+def _provenance(
+    question: _Choice[str] | None,
+    answer: _Choice[str] | None,
+    reference: _Choice[str] | None,
+    context: Context,
+) -> tuple[Provenance, ...]:
+    texts = [
+        choice.provenance for choice in (question, answer, reference) if choice and choice.value is not None
+    ]
+    return (*texts, *context.provenance)
+
+
+def _gaps(
+    call: Call,
+    generation: Reading | None,
+    question: _Choice[str] | None,
+    answer: _Choice[str] | None,
+    context: Context,
+) -> tuple[Gap, ...]:
+    spans = [span for span in (call.root, generation.span if generation else None) if span is not None]
+    found = [
+        *_damage(question, missing_text(Part.QUESTION, spans)),
+        *context.gaps,
+        *_damage(answer, missing_answer(spans)),
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _damage(choice: _Choice[str] | None, missing: Gap) -> list[Gap]:
+    if choice is None:
+        return [missing]
+    if choice.found.damage is None:
+        return []
+    return [Gap(part=choice.part, reason=choice.found.damage.reason, detail=choice.found.damage.detail)]
+
+
+def _first(values: Iterable[str | None]) -> str | None:
+    return next((value for value in values if value), None)
