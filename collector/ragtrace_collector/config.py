@@ -203,9 +203,7 @@ class CollectorConfig(_Section):
 
 def default_config_text() -> str:
     """Return the commented default configuration that is shipped with the collector."""
-    shipped = files("ragtrace_collector") / "config.yaml"
-    beside = Path(__file__).parents[1] / "config.yaml"  # a checkout: collector/config.yaml
-    return beside.read_text("utf-8") if beside.is_file() else shipped.read_text("utf-8")
+    return (files("ragtrace_collector") / "config.yaml").read_text("utf-8")
 
 
 def load_config(path: Path, *, environ: Mapping[str, str] | None = None) -> CollectorConfig:

@@ -63,12 +63,12 @@ class OtlpReceiver(TraceServiceServicer):
 
 
 @contextmanager
-def running_receiver() -> Iterator[OtlpReceiver]:
-    """Run a receiver on a free loopback port."""
+def running_receiver(endpoint: str = "127.0.0.1:0") -> Iterator[OtlpReceiver]:
+    """Run a receiver, on a free loopback port unless told otherwise."""
     receiver = OtlpReceiver()
     server = grpc.server(ThreadPoolExecutor(max_workers=4))
     add_TraceServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
-    receiver.endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    receiver.endpoint = f"127.0.0.1:{server.add_insecure_port(endpoint)}"
     server.start()
     try:
         yield receiver

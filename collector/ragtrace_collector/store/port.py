@@ -32,8 +32,8 @@ class Job:
 class Outcome:
     """How one RAG answer that was seen ended.
 
-    ``judged``, ``sampled_out``, ``ineligible:<why>``, ``failed:<type>`` or ``superseded`` (spans that came later
-    moved the answer to another span).
+    ``judged``, ``sampled_out``, ``ineligible:<why>``, ``failed:<type>`` or ``superseded`` (spans that came
+    later moved the answer to another span).
     """
 
     span_id: str

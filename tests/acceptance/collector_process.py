@@ -1,0 +1,66 @@
+"""The collector as users run it: a process of its own, which a test may kill."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["CollectorProcess", "collector_process"]
+
+_STOP_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorProcess:
+    """A collector that runs. Its methods block."""
+
+    process: subprocess.Popen[str]
+    grpc_port: int
+    http_port: int
+    log: Path
+
+    def kill(self) -> None:
+        """Send SIGKILL: nothing of its own can run any more."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Send SIGTERM and return the exit code."""
+        self.process.terminate()
+        return self.process.wait(_STOP_TIMEOUT_S)
+
+
+@contextmanager
+def collector_process(folder: Path, config: Mapping[str, Any]) -> Iterator[CollectorProcess]:
+    """Run ``ragtrace collector`` in a folder until the block ends, unless the block ended it before."""
+    file, log = folder / "collector.yaml", folder / "collector.log"
+    file.write_text(json.dumps(config))
+    command = [sys.executable, "-m", "ragtrace.cli", "collector", "--config", str(file), "--json"]
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+    try:
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        assert ready, f"the collector did not start:\n{log.read_text()}"
+        ports = json.loads(ready)
+        yield CollectorProcess(
+            process=process, grpc_port=ports["grpc_port"], http_port=ports["http_port"], log=log
+        )
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        assert process.stdout is not None
+        process.stdout.close()

@@ -1,0 +1,139 @@
+"""kill -9 of the collector: every acknowledged answer is judged, once, as if nothing had happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from ragtrace import semconv
+from ragtrace.traces.otlp import decode_json, encode
+from ragtrace.traces.trace import Span
+from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.judge_server import JudgeServer, running_judge
+from tests.backends.process import eventually
+from tests.rag_spans import rag_trace
+
+pytestmark = pytest.mark.slow
+
+ANSWERS = 24
+CONCURRENCY = 4
+ANSWER = "Refunds take 14 days. Refunds take 30 days."
+REPLIES = {
+    "extract": {
+        "claims": [
+            {"id": number, "sentence_ids": [number], "text": text, "kind": "factual", "relevance": "direct"}
+            for number, text in enumerate(("Refunds take 14 days.", "Refunds take 30 days."), start=1)
+        ],
+        "refusal": False,
+    },
+    "verify": {
+        "verdicts": [
+            {
+                "id": number,
+                "chunks": [1],
+                "quote": "Refunds take 14 days.",
+                "label": label,
+                "reason": "Stated.",
+            }
+            for number, label in enumerate(("supported", "contradicted"), start=1)
+        ]
+    },
+}
+VOLATILE = {semconv.EVAL_RUN_ID, semconv.EVAL_STARTED_AT, semconv.EVAL_DURATION_MS}
+
+
+def config_of(folder: Path, judge: JudgeServer) -> Mapping[str, Any]:
+    return {
+        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+        "assemble": {"quiet_period": "100ms", "deadline": "5s"},
+        "judge": {"use": "openai:rule", "base_url": judge.base_url, "api_key_env": "JUDGE_KEY"},
+        "evaluate": {"concurrency": CONCURRENCY},
+        "attach": {"carrier_time": "target"},
+        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
+        "store": {"path": str(folder / "store.db")},
+    }
+
+
+def send(collector: CollectorProcess, first: int, last: int) -> None:
+    """Send answers and return when all are acknowledged."""
+    with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
+        export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+        for number in range(first, last):
+            export(encode(rag_trace(number, answer=ANSWER)), timeout=30)
+
+
+def carriers(folder: Path) -> Sequence[Span]:
+    file = folder / "out.jsonl"
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    return [span for line in lines for span in decode_json(line)]
+
+
+def settled(spans: Sequence[Span]) -> list[Span]:
+    """Leave out what differs between any two runs: the run's id and its times."""
+    return sorted(
+        (
+            replace(span, attributes={k: v for k, v in span.attributes.items() if k not in VOLATILE})
+            for span in spans
+        ),
+        key=lambda span: span.trace_id,
+    )
+
+
+@pytest.fixture(autouse=True)
+def judge_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "test")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Span]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch, running_judge(REPLIES) as judge:
+        patch.setenv("JUDGE_KEY", "test")
+        with collector_process(folder, config_of(folder, judge)) as collector:
+            send(collector, 0, ANSWERS)
+            eventually(lambda: len(carriers(folder)) == ANSWERS, what="all carriers")
+    return settled(carriers(folder))
+
+
+@pytest.mark.parametrize("calls", [1, 9, 2 * ANSWERS - 2], ids=["at the start", "midway", "at the end"])
+def test_a_killed_collector_ends_its_work_after_a_restart(
+    tmp_path: Path, undisturbed: list[Span], calls: int
+) -> None:
+    with running_judge(REPLIES) as judge:
+        config = config_of(tmp_path, judge)
+        with collector_process(tmp_path, config) as collector:
+            send(collector, 0, ANSWERS)
+            judge.wait_for_calls(calls)
+            judge.gate.clear()
+            collector.kill()
+        before = len(carriers(tmp_path))
+        judge.gate.set()
+        with collector_process(tmp_path, config):
+            eventually(lambda: len(carriers(tmp_path)) >= ANSWERS, what="all carriers")
+    assert before < ANSWERS
+    assert settled(carriers(tmp_path)) == undisturbed
+
+
+def test_a_collector_killed_while_spans_wait_judges_them_after_a_restart(
+    tmp_path: Path, undisturbed: list[Span]
+) -> None:
+    with running_judge(REPLIES) as judge:
+        config = {**config_of(tmp_path, judge), "assemble": {"quiet_period": "1h", "deadline": "1h"}}
+        with collector_process(tmp_path, config) as collector:
+            send(collector, 0, ANSWERS)
+            collector.kill()
+        assert judge.calls == 0
+        with collector_process(tmp_path, config_of(tmp_path, judge)):
+            eventually(lambda: len(carriers(tmp_path)) >= ANSWERS, what="all carriers")
+    assert settled(carriers(tmp_path)) == undisturbed
+
+
+def test_a_carrier_has_the_verdicts_of_the_judge(undisturbed: list[Span]) -> None:
+    names = {tuple(event.name for event in span.events) for span in undisturbed}
+    assert names == {("gen_ai.evaluation.result", "ragtrace.claim.contradicted", "ragtrace.claim.supported")}
+    assert {span.attributes["ragtrace.score.faithfulness"] for span in undisturbed} == {0.5}

@@ -1,0 +1,182 @@
+"""What every work store promises, run on each adapter."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from ragtrace_collector.store.port import Job, Outcome, StoreFull, WorkStore
+from ragtrace_collector.store.sqlite import SqliteStore
+
+from ragtrace.errors import ConfigError
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.otlp import SpanRef, TraceSlice
+
+SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
+JOB = Job(trace_id="t1", span_id="s1", sample=SAMPLE)
+
+
+def part(trace_id: str, payload: bytes = b"spans") -> TraceSlice:
+    ref = SpanRef(span_id="s1", parent_span_id=None)
+    return TraceSlice(trace_id=trace_id, payload=payload, spans=(ref,), services=("shop",))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[WorkStore]:
+    opened = await SqliteStore.open(path, max_bytes=10 << 20)
+    yield opened
+    await opened.aclose()
+
+
+async def queue_one(store: WorkStore, *, now_ns: int = 1) -> None:
+    await store.append([part("t1")], forward={}, now_ns=now_ns)
+    await store.settle("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=now_ns)
+
+
+async def test_spans_come_back_in_order_of_arrival(store: WorkStore) -> None:
+    await store.append([part("t1", b"1"), part("t2", b"x")], forward={}, now_ns=1)
+    await store.append([part("t1", b"2")], forward={}, now_ns=2)
+    assert await store.payloads("t1") == (b"1", b"2")
+
+
+async def test_what_was_acknowledged_is_there_after_a_restart(store: WorkStore, path: Path) -> None:
+    await store.append([part("t1", b"1")], forward={"sink": b"original"}, now_ns=5)
+    await store.aclose()
+    reopened = await SqliteStore.open(path, max_bytes=10 << 20)
+    (unsettled,) = await reopened.unsettled()
+    (parcel,) = await reopened.parcels("sink", 10)
+    await reopened.aclose()
+    assert (unsettled.trace_id, unsettled.payloads, unsettled.last_arrival_ns) == ("t1", (b"1",), 5)
+    assert parcel.payload == b"original"
+
+
+async def test_a_job_is_queued_once_however_often_its_trace_is_settled(store: WorkStore) -> None:
+    await queue_one(store)
+    again = await store.settle("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=2)
+    assert again == 0
+    assert len(await store.take_jobs(10, now_ns=3)) == 1
+
+
+async def test_a_leased_job_is_not_leased_twice(store: WorkStore) -> None:
+    await queue_one(store)
+    (job,) = await store.take_jobs(10, now_ns=2)
+    assert (job.span_id, job.sample, job.attempts) == ("s1", SAMPLE, 1)
+    assert await store.take_jobs(10, now_ns=2) == ()
+
+
+async def test_a_lease_ends_with_the_process(store: WorkStore, path: Path) -> None:
+    await queue_one(store)
+    await store.take_jobs(10, now_ns=2)
+    await store.aclose()
+    reopened = await SqliteStore.open(path, max_bytes=10 << 20)
+    (job,) = await reopened.take_jobs(10, now_ns=2)
+    await reopened.aclose()
+    assert (job.span_id, job.attempts) == ("s1", 2)
+
+
+async def test_a_postponed_job_is_due_at_its_time(store: WorkStore) -> None:
+    await queue_one(store)
+    (job,) = await store.take_jobs(1, now_ns=2)
+    await store.postpone(job, due_ns=100, reason="judge_timeout")
+    assert await store.take_jobs(1, now_ns=99) == ()
+    (again,) = await store.take_jobs(1, now_ns=100)
+    assert again.attempts == 2
+
+
+async def test_finishing_a_job_hands_its_carrier_over_in_the_same_step(store: WorkStore) -> None:
+    await queue_one(store)
+    (job,) = await store.take_jobs(1, now_ns=2)
+    await store.finish(job, "judged", parcels={"a": b"carrier", "b": b"carrier"}, now_ns=3)
+    assert (await store.counts())["judged"] == 1
+    assert [parcel.payload for parcel in await store.parcels("b", 10)] == [b"carrier"]
+
+
+async def test_a_finished_job_is_not_queued_again(store: WorkStore) -> None:
+    await queue_one(store)
+    (job,) = await store.take_jobs(1, now_ns=2)
+    await store.finish(job, "judged", parcels={}, now_ns=3)
+    assert await store.settle("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=4) == 0
+
+
+async def test_delivered_and_rejected_parcels_leave_the_queue(store: WorkStore) -> None:
+    for payload in (b"1", b"2", b"3"):
+        await store.append([], forward={"sink": payload}, now_ns=1)
+    first, second, third = await store.parcels("sink", 10)
+    await store.delivered([first])
+    await store.reject([second], reason="no", now_ns=2)
+    assert await store.parcels("sink", 10) == (third,)
+    assert (await store.counts())["rejected"] == 1
+
+
+async def test_an_outcome_is_recorded_once(store: WorkStore) -> None:
+    await store.append([part("t1")], forward={}, now_ns=1)
+    for _ in range(2):
+        left_out = [Outcome(span_id="s1", outcome="sampled_out")]
+        await store.settle("t1", jobs=[], outcomes=left_out, keep_spans=False, now_ns=2)
+    assert (await store.counts())["sampled_out"] == 1
+    assert await store.payloads("t1") == ()
+
+
+async def test_spans_that_join_a_settled_trace_reopen_it(store: WorkStore, path: Path) -> None:
+    await queue_one(store)
+    assert await store.append([part("t1"), part("t2")], forward={}, now_ns=9) == {"t1"}
+    await store.aclose()
+    reopened = await SqliteStore.open(path, max_bytes=10 << 20)
+    found = {each.trace_id: each.settled_before for each in await reopened.unsettled()}
+    await reopened.aclose()
+    assert found == {"t1": True, "t2": False}
+
+
+async def test_a_full_store_keeps_nothing_of_the_request(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "small.db", max_bytes=200_000)
+    with pytest.raises(StoreFull):
+        for number in range(10):
+            await store.append([part(f"t{number}", bytes(50_000))], forward={}, now_ns=1)
+    counts = await store.counts()
+    await store.aclose()
+    assert counts["open_traces"] < 5
+
+
+async def test_what_is_settled_and_old_is_forgotten_and_its_space_returned(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    store = await SqliteStore.open(file, max_bytes=50 << 20)
+    for number in range(20):
+        await store.append([part(f"t{number}", bytes(100_000))], forward={}, now_ns=1)
+        await store.settle(f"t{number}", jobs=[], outcomes=[], keep_spans=True, now_ns=2)
+    assert await store.expire(before_ns=2) == 0
+    assert await store.expire(before_ns=3) == 20
+    await store.append([part("fresh")], forward={}, now_ns=4)
+    assert await store.payloads("t0") == ()
+    await store.aclose()
+    assert file.stat().st_size < 1_000_000
+
+
+async def test_a_trace_with_an_open_job_does_not_expire(store: WorkStore) -> None:
+    await queue_one(store)
+    assert await store.expire(before_ns=100) == 0
+    assert await store.payloads("t1") == (b"spans",)
+
+
+async def test_a_second_collector_is_kept_off_the_file(store: WorkStore, path: Path) -> None:
+    with pytest.raises(ConfigError, match="in use by another collector"):
+        await SqliteStore.open(path, max_bytes=1 << 20)
+
+
+@pytest.mark.parametrize("bad", ["missing/folder/store.db", "."])
+async def test_an_unusable_path_is_named(tmp_path: Path, bad: str) -> None:
+    with pytest.raises(ConfigError, match=r"`store\.path`: .* cannot be used"):
+        await SqliteStore.open(tmp_path / bad, max_bytes=1 << 20)
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("these are my notes, " * 500)
+    with pytest.raises(ConfigError, match="file is not a database"):
+        await SqliteStore.open(file, max_bytes=1 << 20)
+    assert file.read_text().startswith("these are my notes")

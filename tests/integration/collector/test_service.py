@@ -1,0 +1,239 @@
+"""The collector from OTLP in to carriers out: what is promised of every answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ragtrace import semconv
+from ragtrace.traces.otlp import decode
+from ragtrace.traces.trace import Span
+from ragtrace_collector.service import Collector
+from tests.backends.otlp_receiver import running_receiver
+from tests.integration.collector.running import (
+    carriers_in,
+    config_of,
+    post,
+    request_of,
+    running_collector,
+    send_grpc,
+    until,
+)
+from tests.rag_spans import chat_span, rag_trace, trace_id_of
+
+LABEL = f"{semconv.LABEL_PREFIX}faithfulness"
+SCORE = f"{semconv.SCORE_PREFIX}faithfulness"
+INVENTED = "Refunds take 30 days."
+
+
+def scripted(folder: Path, script: object) -> dict[str, str]:
+    """Return the judge section for a scripted judge."""
+    (folder / "script.json").write_text(json.dumps(script))
+    return {"use": f"scripted:{folder / 'script.json'}"}
+
+
+async def carriers(folder: Path, number: int) -> Sequence[Span]:
+    return await until(lambda: _at_least(folder / "out.jsonl", number))  # type: ignore[no-any-return]
+
+
+def _at_least(file: Path, number: int) -> Sequence[Span] | None:
+    found = carriers_in(file)
+    return found if len(found) >= number else None
+
+
+async def outcomes(collector: Collector) -> dict[str, int]:
+    counts = await collector.store.counts()
+    return {name: number for name, number in counts.items() if number}
+
+
+async def test_an_answer_gets_its_verdicts_on_its_own_trace(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        await send_grpc(collector, request_of(*rag_trace(0, answer=f"Refunds take 14 days. {INVENTED}")))
+        (carrier,) = await carriers(tmp_path, 1)
+    root = rag_trace(0)[0]
+    assert (carrier.trace_id, carrier.parent_span_id) == (root.trace_id, root.span_id)
+    assert [link.span_id for link in carrier.links] == [root.span_id]
+    assert carrier.resource.attributes[semconv.SERVICE_NAME] == "shop"
+    assert carrier.attributes[SCORE] == 0.5
+    claims = {event.attributes[semconv.CLAIM_ASSERTION]: event.name for event in carrier.events[1:]}
+    assert claims == {
+        INVENTED: "ragtrace.claim.contradicted",
+        "Refunds take 14 days.": "ragtrace.claim.supported",
+    }
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+async def test_spans_may_come_in_any_order_one_by_one_and_twice(
+    tmp_path: Path, order: tuple[int, int, int]
+) -> None:
+    spans = rag_trace(0, answer=INVENTED)
+    async with running_collector(config_of(tmp_path)) as collector:
+        for position in (*order, order[0]):
+            await post(collector, request_of(spans[position]))
+        (carrier,) = await carriers(tmp_path, 1)
+        assert (await outcomes(collector))["judged"] == 1
+    assert carrier.attributes[LABEL] == "fail"
+    assert carrier.attributes[semconv.CONTEXT_COUNT] == 1
+
+
+async def test_many_answers_in_one_request_are_each_judged_once(tmp_path: Path) -> None:
+    spans = [span for number in range(40) for span in rag_trace(number)]
+    async with running_collector(config_of(tmp_path)) as collector:
+        await send_grpc(collector, request_of(*spans))
+        found = await carriers(tmp_path, 40)
+        assert (await outcomes(collector))["judged"] == 40
+    assert {span.trace_id for span in found} == {trace_id_of(number) for number in range(40)}
+
+
+async def test_what_the_ratio_leaves_out_is_not_judged_and_a_rule_brings_it_back(tmp_path: Path) -> None:
+    sample = {"ratio": 0.0, "always": [{"service": "vip"}]}
+    async with running_collector(config_of(tmp_path, sample=sample)) as collector:
+        await post(collector, request_of(*rag_trace(0), *rag_trace(1, service="vip")))
+        (carrier,) = await carriers(tmp_path, 1)
+        assert await outcomes(collector) == {"judged": 1, "sampled_out": 1}
+    assert carrier.trace_id == trace_id_of(1)
+    assert carrier.attributes[semconv.SAMPLE_RULE] == "always"
+    assert carrier.attributes[semconv.SAMPLE_PROBABILITY] == 1.0
+
+
+async def test_a_plain_chat_completion_gets_no_carrier(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        await post(collector, request_of(chat_span(0, question="Hi?", answer="Hello.")))
+        await post(collector, request_of(*rag_trace(1)))
+        (carrier,) = await carriers(tmp_path, 1)
+    assert carrier.trace_id == trace_id_of(1)
+
+
+async def test_an_answer_without_content_is_skipped_with_its_reason(tmp_path: Path) -> None:
+    root, retrieval, generation = rag_trace(0)
+    texts = {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.RAG_DOCUMENTS, semconv.RETRIEVAL_QUERY}
+    bare = [
+        replace(span, attributes={k: v for k, v in span.attributes.items() if k not in texts})
+        for span in (root, retrieval, generation)
+    ]
+    async with running_collector(config_of(tmp_path)) as collector:
+        await post(collector, request_of(*bare))
+        (carrier,) = await carriers(tmp_path, 1)
+        assert await outcomes(collector) == {"ineligible:no_content": 1}
+    assert carrier.name == "evaluation skipped"
+    assert carrier.attributes[semconv.EVAL_SKIP_REASON] == "no_content"
+    assert SCORE not in carrier.attributes
+
+
+@pytest.mark.parametrize("error", ["judge_nonsense", "judge_timeout", "judge_unavailable", "judge_refused"])
+async def test_a_judge_that_fails_gives_an_error_and_no_score(tmp_path: Path, error: str) -> None:
+    config = config_of(tmp_path, judge=scripted(tmp_path, {"error": error}))
+    async with running_collector(config) as collector:
+        await post(collector, request_of(*rag_trace(0)))
+        (carrier,) = await carriers(tmp_path, 1)
+        assert await outcomes(collector) == {f"failed:{error}": 1}
+    assert (carrier.name, carrier.attributes[LABEL]) == ("evaluation error", "error")
+    assert carrier.events[0].attributes[semconv.ERROR_TYPE] == error
+    assert not [key for key in carrier.attributes if key.startswith(semconv.SCORE_PREFIX)]
+
+
+async def test_a_judge_that_is_away_is_asked_again_later(tmp_path: Path) -> None:
+    config = config_of(
+        tmp_path,
+        judge=scripted(tmp_path, {"error": "judge_unavailable"}),
+        evaluate={"retry_delays": ["1h"]},
+    )
+    async with running_collector(config) as collector:
+        await post(collector, request_of(*rag_trace(0)))
+        await until(lambda: collector.counters.snapshot()["answers_postponed"])
+        assert await outcomes(collector) == {"queued": 1}
+    assert carriers_in(tmp_path / "out.jsonl") == ()
+
+
+async def test_carriers_that_come_back_are_neither_judged_nor_forwarded(tmp_path: Path) -> None:
+    with running_receiver() as downstream:
+        export = [
+            {"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}"},
+            {"endpoint": downstream.endpoint, "forward": True},
+        ]
+        async with running_collector(config_of(tmp_path, export=export)) as collector:
+            await post(collector, request_of(*rag_trace(0)))
+            (carrier,) = await carriers(tmp_path, 1)
+            await post(collector, request_of(carrier))
+            await until(lambda: len(downstream.spans) >= 4)
+            assert collector.counters.snapshot()["spans_own"] == 1
+        assert len(downstream.spans) == 4
+    assert len(carriers_in(tmp_path / "out.jsonl")) == 1
+
+
+async def test_originals_are_forwarded_untouched_even_if_not_sampled(tmp_path: Path) -> None:
+    spans = rag_trace(0)
+    with running_receiver() as downstream:
+        export = [{"endpoint": downstream.endpoint, "forward": True}]
+        config = config_of(tmp_path, export=export, sample={"ratio": 0.0})
+        async with running_collector(config) as collector:
+            await send_grpc(collector, request_of(*spans))
+            await until(lambda: len(downstream.spans) >= 3)
+        (request,) = downstream.requests
+    assert decode(request.SerializeToString()) == decode(request_of(*spans))
+
+
+async def test_a_back_end_that_is_away_gets_its_carriers_when_it_is_back(tmp_path: Path) -> None:
+    with running_receiver() as gone:
+        endpoint = gone.endpoint
+    config = config_of(tmp_path, export=[{"endpoint": endpoint}])
+    async with running_collector(config) as collector:
+        await post(collector, request_of(*rag_trace(0)))
+        await until(lambda: collector.counters.snapshot()["deliveries_failed"])
+        assert await outcomes(collector) == {"judged": 1, "undelivered": 1}
+    with running_receiver(endpoint) as back:
+        async with running_collector(config):
+            await until(lambda: back.spans)
+        assert [span.name for span in back.spans] == ["evaluation pass"]
+
+
+async def test_the_root_that_comes_after_the_deadline_still_leads_to_a_verdict(tmp_path: Path) -> None:
+    root, retrieval, generation = rag_trace(0)
+    config = config_of(tmp_path, assemble={"quiet_period": "20ms", "deadline": "100ms"})
+    async with running_collector(config) as collector:
+        await post(collector, request_of(retrieval))
+        await until(lambda: collector.counters.snapshot()["traces_settled"])
+        await post(collector, request_of(root, generation))
+        (carrier,) = await carriers(tmp_path, 1)
+    assert carrier.parent_span_id == root.span_id
+    assert carrier.attributes[semconv.CONTEXT_COUNT] == 1
+
+
+async def test_stopping_drains_what_is_complete_and_keeps_the_rest(tmp_path: Path) -> None:
+    config = config_of(tmp_path, assemble={"quiet_period": "10m", "deadline": "10m"})
+    async with running_collector(config) as collector:
+        await post(collector, request_of(*rag_trace(0), rag_trace(1)[1]))
+    assert [span.trace_id for span in carriers_in(tmp_path / "out.jsonl")] == [trace_id_of(0)]
+    async with running_collector(config) as collector:
+        await post(collector, request_of(rag_trace(1)[0], rag_trace(1)[2]))
+    assert len(carriers_in(tmp_path / "out.jsonl")) == 2
+
+
+async def test_a_thousand_chunks_and_a_huge_answer_are_judged(tmp_path: Path) -> None:
+    chunks = [f"Fact {number} is that number {number} is nice." for number in range(1000)]
+    answer = " ".join(chunks)[:200_000]
+    config = config_of(tmp_path, judge={"use": "lexical"}, receive={"max_message_bytes": 4_000_000})
+    async with running_collector(config) as collector:
+        await post(collector, request_of(*rag_trace(0, chunks=chunks, answer=answer)))
+        (carrier,) = await carriers(tmp_path, 1)
+    assert carrier.attributes[semconv.CONTEXT_COUNT] == 1000
+    assert len(carrier.events) <= 128
+
+
+async def test_odd_spans_do_not_stop_the_ones_behind_them(tmp_path: Path) -> None:
+    root, retrieval, generation = rag_trace(0, answer="NUL \x00 stays. Refunds take 14 days.")
+    backwards = replace(root, end_ns=root.start_ns - 5)
+    nested: object = "deep"
+    for _ in range(40):
+        nested = (nested,)
+    odd = replace(retrieval, attributes={**retrieval.attributes, "odd": nested})  # type: ignore[dict-item]
+    async with running_collector(config_of(tmp_path)) as collector:
+        assert (await post(collector, request_of(backwards, odd, generation))).status_code == 200
+        await post(collector, request_of(*rag_trace(1)))
+        found = await carriers(tmp_path, 2)
+    assert {span.trace_id for span in found} == {trace_id_of(0), trace_id_of(1)}
+    assert all(span.end_ns > span.start_ns for span in found)

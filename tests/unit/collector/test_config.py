@@ -1,0 +1,86 @@
+"""The configuration: what is wrong is said with the file, the key and the way out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from ragtrace.errors import ConfigError
+from ragtrace_collector.config import (
+    CollectorConfig,
+    ExportConfig,
+    default_config_text,
+    load_config,
+    parse_config,
+)
+
+EXPORT = "export: [{endpoint: 'http://localhost:4317'}]\n"
+
+
+def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
+    written = parse_config(default_config_text(), where="config.yaml", environ={})
+    assert written == CollectorConfig(export=(ExportConfig(endpoint="http://localhost:4317"),))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sample: {ration: 1}\n" + EXPORT, "unknown key `sample.ration`: did you mean `ratio`?"),
+        ("export: [{endpoint: a:1, headrs: {}}]", "unknown key `export[0].headrs`: did you mean `headers`?"),
+        ("recieve: {}\n" + EXPORT, "unknown key `recieve`: did you mean `receive`?"),
+        ("assemble: {quiet_period: 5}\n" + EXPORT, "`assemble.quiet_period`: write a duration with its unit"),
+        ("receive: {grpc: 4317}\n" + EXPORT, "`receive.grpc`: write host:port"),
+        ("receive: {grpc: null, http: null}\n" + EXPORT, "nothing could come in"),
+        ("judge: {base_url: localhost}\n" + EXPORT, "`judge.base_url`: write a URL such as"),
+        ("sample: {ratio: 1.5}\n" + EXPORT, "`sample.ratio`: Input should be less than or equal to 1"),
+        ("sample: {always: [{}]}\n" + EXPORT, "`sample.always[0]`: name a `service`"),
+        ("judge: {}", "`export` is missing: name at least one back end"),
+        ("export: [{endpoint: 'http://localhost:4327'}]", "this collector's own receiver: a loop"),
+        ("export: [{endpoint: a:1}, {endpoint: a:1}]", "names an endpoint twice"),
+        (
+            "export: [{endpoint: '${env:NOWHERE}'}]",
+            "`export[0].endpoint` needs the environment variable NOWHERE",
+        ),
+        ("[]", "must hold keys such as `export:`; it holds a list"),
+        ("", "it holds nothing"),
+        ("a: [", "not YAML"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_and_key(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, where="my.yaml", environ={})
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("my.yaml: ")
+
+
+def test_every_fault_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config("sample: {ration: 1}\nlog_level: loud\n" + EXPORT, where="my.yaml", environ={})
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_values_refer_to_the_environment() -> None:
+    text = (
+        "export: [{endpoint: '${env:BACKEND}', headers: {authorization: 'Bearer ${env:TOKEN:-none}'}}]\n"
+        "sample: {ratio: '${env:RATIO:-0.25}'}\n"
+    )
+    config = parse_config(text, where="my.yaml", environ={"BACKEND": "http://tempo:4317", "TOKEN": "123"})
+    assert config.export[0].endpoint == "http://tempo:4317"
+    assert config.export[0].headers == {"authorization": "Bearer 123"}
+    assert config.sample.ratio == 0.25
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("500ms", timedelta(milliseconds=500)), ("1.5s", timedelta(seconds=1.5)), ("2h", timedelta(hours=2))],
+)
+def test_durations_have_units(text: str, expected: timedelta) -> None:
+    config = parse_config(f"drain_timeout: {text}\n{EXPORT}", where="my.yaml", environ={})
+    assert config.drain_timeout == expected
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"missing\.yaml: cannot be read"):
+        load_config(tmp_path / "missing.yaml")
