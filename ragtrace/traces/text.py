@@ -16,11 +16,14 @@ def scrub_surrogates(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
-def cut_utf8(text: str, max_bytes: int) -> str:
-    """Return the longest start of the text that fits into ``max_bytes`` of UTF-8, an ellipsis included where
-    something was cut. Never splits a character."""
-    encoded = text.encode()
+def cut_utf8(text: str, max_bytes: int, *, mark: str = "…") -> str:
+    """Return the longest start of the text that fits into ``max_bytes`` of UTF-8 with the mark behind it.
+
+    A text that fits is returned as it is. No character is split.
+    """
+    if len(text) * 4 <= max_bytes:
+        return text
+    encoded = scrub_surrogates(text).encode()
     if len(encoded) <= max_bytes:
         return text
-    mark = "…"
     return encoded[: max_bytes - len(mark.encode())].decode(errors="ignore") + mark

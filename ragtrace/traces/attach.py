@@ -1,0 +1,243 @@
+"""From an evaluation to its carrier: the span that shows the verdicts in the trace they are about.
+
+Schema version 1. The carrier follows OpenInference's rule for feedback after the fact (a new span of kind
+EVALUATOR with exactly one link to its target, ``evaluations.<i>.evaluation.*``) and OpenTelemetry's event
+``gen_ai.evaluation.result``; flat ``ragtrace.*`` scalars are for search.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from ragtrace import __version__, semconv
+from ragtrace.errors import InputError
+from ragtrace.model import AttributeValue, Evaluation, Label, RagRecord, Target
+from ragtrace.traces._carrier_events import Interval, bounded, events_of
+from ragtrace.traces._carrier_outcomes import (
+    brief,
+    evaluation_objects,
+    outcome_attributes,
+    overall_label,
+    status_of,
+)
+from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink, StatusCode
+
+__all__ = ["AttachOptions", "CarrierTime", "Mode", "Sample", "carrier", "carrier_span_id"]
+
+CarrierTime = Literal["target", "now", "auto"]
+Mode = Literal["append", "hold", "backfill"]
+
+MAX_ATTRIBUTES: Final = 128
+"""What readers and collectors keep of a span by default."""
+_SPARE_NS = 2_000
+_LENGTH_NS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """How a record came to be judged."""
+
+    rule: str
+    """``ratio``, ``always``, … : the rule that chose it."""
+    rate: float
+    """The rate the rule was set to."""
+    probability: float
+    """The probability with which a record like this is judged: averages are weighted by its inverse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachOptions:
+    """What a carrier shows, and when it says it happened."""
+
+    carrier_time: CarrierTime = "auto"
+    """``target``: inside the target's interval, as Jaeger wants it. ``now``: at the time of writing, as Tempo
+    wants it for old traces. ``auto``: ``target`` while the target is younger than ``tempo_slack_s``."""
+    tempo_slack_s: float = 120
+    """Tempo's ``ingestion_time_range_slack``, in seconds."""
+    max_claims: int = 30
+    """Claims shown as events, failing ones first. At most 90."""
+    content: bool = True
+    """``False`` writes scores, counts, chunk ids and offsets only, no text."""
+    mark_failed_as_error: bool = False
+    """Give the carrier of a failing answer the status ERROR: red in Jaeger, but error rates count it."""
+
+
+def carrier_span_id(*, trace_id: str, span_id: str, evaluator_set: str, evaluator_version: str) -> str:
+    """Return the id of the carrier: the same target and evaluator give the same id, whoever asks and when.
+
+    A re-sent carrier is then the same span, and a new evaluator version is a new one.
+    """
+    key = "|".join((trace_id, span_id, evaluator_set, evaluator_version))
+    return hashlib.sha256(key.encode()).digest()[:8].hex()
+
+
+def carrier(
+    evaluation: Evaluation,
+    record: RagRecord,
+    *,
+    sample: Sample,
+    mode: Mode = "append",
+    options: AttachOptions,
+    now_ns: int,
+    supersedes: str | None = None,
+) -> Span:
+    """Build the carrier span of an evaluation.
+
+    ``now_ns`` is Unix time in nanoseconds; ``supersedes`` the span id of the carrier this one replaces.
+
+    Raises:
+        InputError: the record does not come from a trace, so there is nothing to attach to.
+    """
+    target = record.target
+    if target is None:
+        raise InputError(f"record {record.id!r} has no target span: only records from traces get a carrier")
+    interval = _interval(target, options, now_ns)
+    return Span(
+        trace_id=target.trace_id,
+        span_id=_id(evaluation, target),
+        parent_span_id=target.span_id,
+        name=f"{semconv.CARRIER_NAME_PREFIX} {overall_label(evaluation).value}",
+        kind=SpanKind.INTERNAL,
+        start_ns=interval.start_ns,
+        end_ns=interval.end_ns,
+        attributes=_attributes(evaluation, record, target, sample, mode, supersedes, content=options.content),
+        events=events_of(
+            evaluation, record, max_claims=options.max_claims, content=options.content, within=interval
+        ),
+        links=(SpanLink(trace_id=target.trace_id, span_id=target.span_id),),
+        status_code=_status_code(evaluation, options),
+        flags=target.trace_flags,
+        trace_state=target.trace_state,
+        resource=Resource(attributes=target.resource, schema_url=target.resource_schema_url),
+        scope=Scope(name=semconv.SCOPE_EVALUATION, version=__version__),
+    )
+
+
+def _id(evaluation: Evaluation, target: Target) -> str:
+    return carrier_span_id(
+        trace_id=target.trace_id,
+        span_id=target.span_id,
+        evaluator_set=evaluation.evaluator_set,
+        evaluator_version=evaluation.evaluator_version,
+    )
+
+
+def _status_code(evaluation: Evaluation, options: AttachOptions) -> StatusCode:
+    is_error = status_of(evaluation) == "error"
+    is_marked = options.mark_failed_as_error and overall_label(evaluation) is Label.FAIL
+    return StatusCode.ERROR if is_error or is_marked else StatusCode.UNSET
+
+
+# -- when ---------------------------------------------------------------------------------------------------
+
+
+def _interval(target: Target, options: AttachOptions, now_ns: int) -> Interval:
+    """Choose when the carrier says it happened: Jaeger and Tempo want different times for old traces."""
+    age_s = (now_ns - target.end_ns) / 1e9
+    is_old = options.carrier_time == "auto" and age_s >= options.tempo_slack_s
+    if options.carrier_time == "now" or is_old:
+        return Interval(now_ns - _LENGTH_NS, now_ns)
+    return _inside(target)
+
+
+def _inside(target: Target) -> Interval:
+    """Return the last millisecond of the target, without its last two microseconds.
+
+    Jaeger rounds start and duration down to microseconds, each for itself, and warns of a child that seems to
+    end after its parent. A target too short for this gets the shortest carrier at its start.
+    """
+    end_ns = target.end_ns - _SPARE_NS
+    if end_ns <= target.start_ns:
+        return Interval(target.start_ns, target.start_ns + 1)
+    return Interval(max(target.start_ns, target.end_ns - _LENGTH_NS), end_ns)
+
+
+# -- what ---------------------------------------------------------------------------------------------------
+
+
+def _attributes(
+    evaluation: Evaluation,
+    record: RagRecord,
+    target: Target,
+    sample: Sample,
+    mode: Mode,
+    supersedes: str | None,
+    *,
+    content: bool,
+) -> dict[str, AttributeValue]:
+    attributes = bounded(
+        {
+            **_standards(record),
+            semconv.BRIEF: brief(evaluation),
+            semconv.SCHEMA: semconv.SCHEMA_VERSION,
+            **_about_target(target, record),
+            **_about_run(evaluation, mode, supersedes),
+            semconv.CONTEXT_COUNT: len(record.chunks),
+            semconv.SAMPLE_RULE: sample.rule,
+            semconv.SAMPLE_RATE: float(sample.rate),
+            semconv.SAMPLE_PROBABILITY: float(sample.probability),
+            **outcome_attributes(evaluation),
+            **_about_judge(evaluation),
+        }
+    )
+    for each in evaluation_objects(evaluation, content=content):
+        if len(attributes) + len(each) > MAX_ATTRIBUTES:
+            break  # OpenInference: where limits prevent a complete object, omit it
+        attributes |= bounded(each)
+    return attributes
+
+
+def _standards(record: RagRecord) -> dict[str, AttributeValue]:
+    return {
+        semconv.OPERATION_NAME: semconv.OP_EVALUATION,
+        semconv.OI_KIND: semconv.OI_EVALUATOR,
+        semconv.RESPONSE_ID: record.response_id,
+        semconv.SESSION_ID: record.session_id,
+        semconv.CONVERSATION_ID: record.conversation_id,
+    }
+
+
+def _about_target(target: Target, record: RagRecord) -> dict[str, AttributeValue]:
+    return {
+        semconv.TARGET_TRACE_ID: target.trace_id,
+        semconv.TARGET_SPAN_ID: target.span_id,
+        semconv.TARGET_KIND: target.kind.value,
+        semconv.TARGET_ROOT_NAME: target.root_name or None,
+        semconv.TARGET_MODEL: record.model,
+        semconv.TARGET_PROMPT_VERSION: record.prompt_version,
+        semconv.TARGET_START: _rfc3339(target.start_ns),
+        semconv.TARGET_END: _rfc3339(target.end_ns),
+    }
+
+
+def _about_run(evaluation: Evaluation, mode: Mode, supersedes: str | None) -> dict[str, AttributeValue]:
+    return {
+        semconv.EVAL_MODE: mode,
+        semconv.EVAL_RUN_ID: evaluation.run_id,
+        semconv.EVAL_STARTED_AT: _rfc3339(evaluation.started_at_ns),
+        semconv.EVAL_DURATION_MS: evaluation.duration_ms,
+        semconv.EVAL_SUPERSEDES: supersedes,
+        semconv.EVAL_INPUT_TRUNCATED: evaluation.input_truncated,
+        semconv.EVAL_INPUT_SHA256: evaluation.input_sha256,
+    }
+
+
+def _about_judge(evaluation: Evaluation) -> dict[str, AttributeValue]:
+    return {
+        semconv.JUDGE_PROVIDER: evaluation.judge.provider,
+        semconv.JUDGE_MODEL: evaluation.judge.model,
+        semconv.JUDGE_CALLS: evaluation.usage.calls,
+        semconv.JUDGE_INPUT_TOKENS: evaluation.usage.input_tokens,
+        semconv.JUDGE_OUTPUT_TOKENS: evaluation.usage.output_tokens,
+        semconv.JUDGE_CACHED_TOKENS: evaluation.usage.cached_tokens,
+        semconv.JUDGE_REASONING_TOKENS: evaluation.usage.reasoning_tokens,
+    }
+
+
+def _rfc3339(time_ns: int) -> str:
+    seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
