@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,12 +44,13 @@ class Counts:
     exported: int = 0
     failed: int = 0
     """Given to an endpoint that did not take them."""
-    waiting: int = 0
+    dropped: int = 0
+    """Pushed out of a full queue."""
 
     @property
-    def dropped(self) -> int:
-        """Pushed out of a full queue."""
-        return max(0, self.ended - self.exported - self.failed - self.waiting)
+    def waiting(self) -> int:
+        """Queued, or on their way."""
+        return max(0, self.ended - self.exported - self.failed - self.dropped)
 
 
 class Pipeline:
@@ -57,8 +59,18 @@ class Pipeline:
     def __init__(self, settings: Settings) -> None:
         self._exporter = _CountedExporter([_exporter(name, settings) for name in settings.exporters])
         self._processor = _batch_processor(self._exporter, os.environ)
-        self._lock = threading.Lock()  # two threads that end spans race to count them
-        self._ended = 0
+        self._begin_counting()
+        after_fork = weakref.WeakMethod(self._begin_counting)
+        os.register_at_fork(after_in_child=lambda: (begin := after_fork()) and begin())
+        # The SDK drops without a word to its owner; this is where it looks itself.
+        self._queue = self._processor._batch_processor._queue  # noqa: SLF001
+
+    def _begin_counting(self) -> None:
+        # Two threads that end spans race to count them. A forked child begins anew: the SDK empties its
+        # queue, and a lock that was held at that moment would never be released.
+        self._lock = threading.Lock()
+        self._ended = self._dropped = 0
+        self._exporter.exported = self._exporter.failed = 0
 
     def take(self, span: ReadableSpan) -> None:
         """Queue an ended span."""
@@ -67,13 +79,16 @@ class Pipeline:
             return
         with self._lock:
             self._ended += 1
-        self._processor.on_end(span)
+            self._dropped += len(self._queue) == self._queue.maxlen
+            self._processor.on_end(span)
 
     def counts(self) -> Counts:
         """Return what became of the spans so far."""
-        exported, failed = self._exporter.exported, self._exporter.failed
-        waiting = len(self._processor._batch_processor._queue)  # noqa: SLF001 - the SDK shows it nowhere else
-        return Counts(ended=self._ended, exported=exported, failed=failed, waiting=waiting)
+        with self._lock:
+            ended, dropped = self._ended, self._dropped
+        return Counts(
+            ended=ended, dropped=dropped, exported=self._exporter.exported, failed=self._exporter.failed
+        )
 
     def flush(self, timeout_s: float) -> bool:
         """Export what is queued; return whether all of it was taken in time."""
