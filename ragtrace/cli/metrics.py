@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ragtrace.cli.options import json_option
-from ragtrace.cli.terminal import open_console, print_json
+from ragtrace.cli.terminal import open_console, print_indented, print_json
 from ragtrace.metrics import MetricInfo, available_metrics
+from ragtrace.model import Direction
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["metrics"]
 
@@ -21,11 +27,12 @@ def metrics(as_json: bool) -> None:
       ragtrace metrics
       ragtrace metrics --json
     """
+    console = None if as_json else open_console()
     for info in available_metrics():
-        if as_json:
+        if console is None:
             print_json(_as_json(info))
         else:
-            _print(info)
+            _print(console, info)
 
 
 def _as_json(info: MetricInfo) -> dict[str, object]:
@@ -39,12 +46,10 @@ def _as_json(info: MetricInfo) -> dict[str, object]:
     }
 
 
-def _print(info: MetricInfo) -> None:
-    from rich.padding import Padding  # found: the console is open
-
-    console = open_console()
-    passes = "from" if info.direction == "higher_is_better" else "up to"
-    needs = " and ".join(info.needs) or "nothing"
+def _print(console: Console, info: MetricInfo) -> None:
+    passes = "from" if info.direction is Direction.HIGHER_IS_BETTER else "up to"
     console.print(f"{info.name} (profile {info.profile})", style="bold")
-    console.print(Padding(info.description, (0, 0, 0, 2)))
-    console.print(Padding(f"needs {needs}; passes {passes} {info.threshold:g}", (0, 0, 0, 2)))
+    print_indented(console, 2, info.description)
+    print_indented(
+        console, 2, f"needs {' and '.join(info.needs) or 'nothing'}; passes {passes} {info.threshold:g}"
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ragtrace.cli.terminal import one_line
+from ragtrace.cli.terminal import by_kind, many, one_line
 from ragtrace.model import (
     Evaluation,
     Label,
@@ -110,18 +110,18 @@ class Tally:
 
     def lines(self) -> Iterator[str]:
         """Say it in words, every number with what it is a part of."""
-        yield f"{self.metric}: {_many(self.records, 'record')}"
+        yield f"{self.metric}: {many(self.records, 'record')}"
         yield (
             f"  scored   {self.scored} (pass {self.labels[Label.PASS]}, fail {self.labels[Label.FAIL]})"
             + (f", mean score {self.mean:.2f} over these {self.scored}" if self.mean is not None else "")
         )
-        yield f"  skipped  {_by_kind(self.skipped)}"
-        yield f"  errors   {_by_kind(self.errors)}"
+        yield f"  skipped  {by_kind(self.skipped)}"
+        yield f"  errors   {by_kind(self.errors)}"
         if total := self.claims.total():
             parts = ", ".join(f"{label} {self.claims[label]}" for label in VerdictLabel)
             yield f"  claims   {total} ({parts})"
         if unjudged := self.claims[VerdictLabel.UNJUDGED]:
-            yield f"           {_many(unjudged, 'unjudged claim')} stand in no score"
+            yield f"           {many(unjudged, 'unjudged claim')} stand in no score"
         yield f"  calls    {self.calls} to the judge"
 
 
@@ -167,14 +167,3 @@ def _evidence(verdict: Verdict) -> Iterator[str]:
         yield f"{chunks} (without a quote that could be found there)"
     if verdict.reason:
         yield one_line(verdict.reason)
-
-
-def _by_kind(counts: Counter[str]) -> str:
-    if not counts:
-        return "0"
-    parts = ", ".join(f"{kind} {number}" for kind, number in sorted(counts.items()))
-    return f"{counts.total()} ({parts})"
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -14,7 +14,7 @@ from ragtrace.cli.extras import needs_extra
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["one_line", "open_console", "print_json", "printable", "talk"]
+__all__ = ["by_kind", "many", "one_line", "open_console", "print_indented", "print_json", "printable", "talk"]
 
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -36,6 +36,16 @@ def print_json(value: Mapping[str, object]) -> None:
     click.echo(json.dumps(value, allow_nan=False))
 
 
+def print_indented(console: Console, indent: int, text: str, *, style: str = "") -> None:
+    """Print a text, wrapped, each line so many columns from the left."""
+    from rich.text import Text
+
+    for line in Text(printable(text), style=style).wrap(console, max(20, console.width - indent)):
+        line.rstrip()
+        line.pad_left(indent)
+        console.print(line)
+
+
 def talk(message: str) -> None:
     """Say something to the person on stderr."""
     click.echo(message, err=True)
@@ -49,6 +59,19 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Make a text printable on one line."""
     return printable(" ".join(text.split()))
+
+
+def by_kind(counts: Mapping[str, int]) -> str:
+    """Write a sum and what it is made of: ``3 (no_content 2, refusal 1)``."""
+    if not counts:
+        return "0"
+    parts = ", ".join(f"{one_line(kind)} {number}" for kind, number in sorted(counts.items()))
+    return f"{sum(counts.values())} ({parts})"
+
+
+def many(number: int, noun: str) -> str:
+    """Write a number with its noun: ``1 record``, ``2 records``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _shown(char: str) -> str:

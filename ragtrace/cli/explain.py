@@ -1,0 +1,220 @@
+"""``ragtrace explain``: what is read from a trace, from which span and attribute, and why."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from ragtrace.backends import open_reader
+from ragtrace.cli.options import json_option
+from ragtrace.cli.stored import StoreReader
+from ragtrace.cli.terminal import one_line, open_console, print_indented, print_json
+from ragtrace.errors import InputError, ReadError
+from ragtrace.model import Gap, Part, Provenance, RagRecord
+from ragtrace.ports import TraceReader
+from ragtrace.traces.extract import Extraction, Note, extract_records
+from ragtrace.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["explain"]
+
+_DEFAULT_SOURCE: Final = "jaeger:http://localhost:16686"
+_TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
+_SHOWN_CHARS: Final = 200
+
+
+@click.command()
+@click.argument("what", metavar="FILE|TRACE_ID")
+@click.option(
+    "--from",
+    "source",
+    metavar="SOURCE",
+    help="Where the trace is: jaeger:URL, otlp-file:PATH, or store:PATH for a collector's own file, also "
+    f"while it runs. Without it: {_DEFAULT_SOURCE}.",
+)
+@json_option
+def explain(what: str, source: str | None, as_json: bool) -> None:
+    """Say what is read from a trace, from which span and attribute, and why.
+
+    FILE holds OTLP JSON lines, as the OpenTelemetry Collector's file exporter writes them. Parts that are
+    missing or damaged are listed with the reason, and so are spans that are not used. Nothing is judged.
+
+    \b
+    Examples:
+      ragtrace explain traces.jsonl
+      ragtrace explain 5b8efff798038103d269b633813fc60c
+      ragtrace explain 5b8efff798038103d269b633813fc60c --from store:ragtrace.db
+      ragtrace explain traces.jsonl --json | jq '.records[].gaps'
+    """
+    asyncio.run(_explain(_find(what, source), as_json=as_json))
+
+
+async def _explain(found: _Found, *, as_json: bool) -> None:
+    console = None if as_json else open_console()
+    async with aclosing(found.reader), aclosing(found.traces()) as traces:
+        async for trace in traces:
+            extraction = extract_records(trace)
+            if console is None:
+                print_json(_trace_json(trace, extraction))
+            else:
+                _print_trace(console, trace, extraction)
+
+
+def _find(what: str, source: str | None) -> _Found:
+    """Tell files from trace ids.
+
+    Raises:
+        InputError: the argument is neither.
+        ConfigError: the source is no address.
+    """
+    if _TRACE_ID.fullmatch(what) and not Path(what).exists():
+        return _Found(reader=_open(source or _DEFAULT_SOURCE), trace_id=what.lower(), source=source)
+    if source is not None:
+        raise InputError(f"{what!r} is no trace id: with --from, give 32 hex digits")
+    path = what.removeprefix("otlp-file:")
+    if not Path(path).is_file():
+        raise InputError(f"{what!r} is neither a file nor a trace id of 32 hex digits")
+    return _Found(reader=_open(f"otlp-file:{path}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """Where to read: one trace of a source, or all of a file."""
+
+    reader: TraceReader
+    trace_id: str | None = None
+    source: str | None = None
+    """As the person named it."""
+
+    async def traces(self) -> AsyncGenerator[Trace, None]:
+        """Yield the trace, or every trace of the file.
+
+        Raises:
+            ReadError: the source cannot be read, or does not have the trace.
+        """
+        if self.trace_id is not None:
+            yield await self._trace(self.trace_id)
+            return
+        async for trace in self.reader.traces():
+            yield trace
+
+    async def _trace(self, trace_id: str) -> Trace:
+        try:
+            trace = await self.reader.get(trace_id)
+        except ReadError as exc:
+            if self.source is not None:
+                raise
+            hint = "name where the trace is with --from jaeger:URL or --from store:PATH"
+            raise ReadError(f"{exc}: {hint}") from exc
+        if trace is None:
+            raise ReadError(f"{self.source or _DEFAULT_SOURCE} has no trace {trace_id}")
+        return trace
+
+
+def _open(source: str) -> TraceReader:
+    kind, _, rest = source.partition(":")
+    return StoreReader(rest) if kind == "store" and rest else open_reader(source)
+
+
+def _trace_json(trace: Trace, extraction: Extraction) -> dict[str, object]:
+    return {
+        "trace_id": trace.trace_id,
+        "spans": len(trace.spans),
+        "records": [_record_json(record) for record in extraction.records],
+        "notes": [
+            {"text": note.text, "span_id": note.span_id, "span_name": note.span_name}
+            for note in extraction.notes
+        ],
+    }
+
+
+def _record_json(record: RagRecord) -> dict[str, object]:
+    return {
+        "id": record.id,
+        "question": record.question,
+        "contexts": [
+            {"id": chunk.id, "text": chunk.text, "score": chunk.score, "span_id": chunk.span_id}
+            for chunk in record.chunks
+        ],
+        "answer": record.answer,
+        "reference": record.reference,
+        "provenance": [
+            {
+                "part": str(found.part),
+                "span_id": found.span_id,
+                "span_name": found.span_name,
+                "attribute": found.attribute,
+                "convention": found.convention,
+                "why": found.why,
+            }
+            for found in record.provenance
+        ],
+        "gaps": [
+            {"part": str(gap.part), "reason": str(gap.reason), "detail": gap.detail} for gap in record.gaps
+        ],
+    }
+
+
+def _print_trace(console: Console, trace: Trace, extraction: Extraction) -> None:
+    console.print(f"trace {trace.trace_id} ({len(trace.spans)} spans)", style="bold")
+    for record in extraction.records:
+        _print_record(console, record)
+    for note in extraction.notes:
+        print_indented(console, 2, f"note: {_note(note)}")
+    console.print()
+
+
+def _print_record(console: Console, record: RagRecord) -> None:
+    where = record.target
+    target = f" (span {one_line(where.name)!r}, {where.kind})" if where else ""
+    print_indented(console, 2, f"record {record.id}{target}")
+    for part in Part:
+        for line in _value_lines(record, part):
+            print_indented(console, 4, line)
+        for found in record.provenance:
+            if found.part is part:
+                print_indented(console, 6, _provenance(found), style="dim")
+        for gap in record.gaps:
+            if gap.part is part:
+                print_indented(console, 6, _gap(gap), style="yellow")
+
+
+def _value_lines(record: RagRecord, part: Part) -> list[str]:
+    texts = {Part.QUESTION: record.question, Part.ANSWER: record.answer, Part.REFERENCE: record.reference}
+    if part is not Part.CONTEXT:
+        text = texts[part]
+        missing = [f"{part}: missing"] if part is not Part.REFERENCE else []
+        return missing if text is None else [f"{part}: {_short(text)}"]
+    lines = [f"{part}: {len(record.chunks)} chunks" if record.chunks else f"{part}: missing"]
+    return lines + [f"  {one_line(chunk.id)}: {_short(chunk.text or '(no text)')}" for chunk in record.chunks]
+
+
+def _provenance(found: Provenance) -> str:
+    span = f"span {one_line(found.span_name)!r} ({found.span_id})"
+    return f"from {span}, {one_line(found.attribute)} [{found.convention}]: {one_line(found.why)}"
+
+
+def _gap(gap: Gap) -> str:
+    return f"gap, {gap.reason}: {one_line(gap.detail)}"
+
+
+def _note(note: Note) -> str:
+    if note.span_id is None:
+        return one_line(note.text)
+    return f"span {one_line(note.span_name or '')!r} ({note.span_id}) {one_line(note.text)}"
+
+
+def _short(text: str) -> str:
+    line = one_line(text[: _SHOWN_CHARS * 4])
+    if len(line) <= _SHOWN_CHARS and len(text) <= _SHOWN_CHARS * 4:
+        return line
+    return f"{line[:_SHOWN_CHARS]}… ({len(text)} characters)"

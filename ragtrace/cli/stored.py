@@ -1,0 +1,67 @@
+"""A reader of the collector's own store, also while the collector runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from ragtrace.errors import CodecError, ReadError
+from ragtrace.traces.otlp import decode
+from ragtrace.traces.trace import Trace
+
+__all__ = ["StoreReader"]
+
+
+class StoreReader:
+    """Read the traces that a collector still keeps; nothing is written, and no lock is held for long."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+
+    async def get(self, trace_id: str) -> Trace | None:
+        """Return the trace, or ``None`` if the store has none (any more).
+
+        Raises:
+            ReadError: the file is no collector's store, or cannot be read.
+        """
+        payloads = await asyncio.to_thread(self._payloads, trace_id.lower())
+        return self._trace(trace_id.lower(), payloads) if payloads else None
+
+    async def traces(self) -> AsyncIterator[Trace]:
+        """Yield every trace in the store.
+
+        Raises:
+            ReadError: the file is no collector's store, or cannot be read.
+        """
+        for trace_id in await asyncio.to_thread(self._trace_ids):
+            trace = await self.get(trace_id)
+            if trace is not None:  # else it expired in the meantime
+                yield trace
+
+    async def aclose(self) -> None:
+        """Do nothing: the file is closed after every reading."""
+
+    def _trace_ids(self) -> list[str]:
+        return [row[0] for row in self._rows("SELECT DISTINCT trace_id FROM slice")]
+
+    def _payloads(self, trace_id: str) -> list[bytes]:
+        found = self._rows("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", trace_id)
+        return [row[0] for row in found]
+
+    def _rows(self, query: str, *values: str) -> list[tuple[Any]]:
+        address = f"{self._path.absolute().as_uri()}?mode=ro"
+        try:
+            with closing(sqlite3.connect(address, uri=True)) as db:
+                return db.execute(query, values).fetchall()
+        except sqlite3.Error as exc:
+            raise ReadError(f"{self._path} cannot be read as a collector's store: {exc}") from exc
+
+    def _trace(self, trace_id: str, payloads: list[bytes]) -> Trace:
+        try:
+            return Trace.of(trace_id, [span for payload in payloads for span in decode(payload)])
+        except CodecError as exc:
+            raise ReadError(f"{self._path}: the spans of trace {trace_id} are damaged: {exc}") from exc
