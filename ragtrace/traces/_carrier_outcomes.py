@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
+from itertools import chain, count
 from typing import Final, Literal
 
 from ragtrace import semconv
@@ -41,12 +41,16 @@ _WORDS: Final = {VerdictLabel.UNSUPPORTED: "not mentioned"}
 def keyed(evaluation: Evaluation) -> Iterator[tuple[str, MetricOutcome]]:
     """Yield each outcome with its name in attribute keys.
 
-    The name is the metric's; where two profiles of it ran, the second one's profile stands behind it.
+    The name is the metric's; where it ran more than once, the profile stands behind it, then a number.
     """
-    seen: Counter[str] = Counter()
+    taken: set[str] = set()
     for outcome in evaluation.outcomes:
-        key = outcome.metric if not seen[outcome.metric] else f"{outcome.metric}.{outcome.profile}"
-        seen[outcome.metric] += 1
+        names = chain(
+            (outcome.metric, f"{outcome.metric}.{outcome.profile}"),
+            (f"{outcome.metric}.{outcome.profile}.{number}" for number in count(2)),
+        )
+        key = next(name for name in names if name not in taken)
+        taken.add(key)
         yield key, outcome
 
 

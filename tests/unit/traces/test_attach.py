@@ -1,0 +1,318 @@
+"""The carrier span."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragtrace.errors import InputError
+from ragtrace.model import Evaluation, RagRecord, SkipReason, VerdictLabel
+from ragtrace.traces.attach import AttachOptions, Sample, carrier, carrier_span_id
+from ragtrace.traces.otlp import encode
+from ragtrace.traces.trace import Span, StatusCode
+from tests.unit.traces.builders import (
+    MS,
+    START_NS,
+    TRACE_ID,
+    a_claim,
+    a_failure,
+    a_record,
+    a_result,
+    a_target,
+    an_evaluation,
+    span_id,
+)
+
+LAW = settings(max_examples=60, deadline=None)
+SAMPLE = Sample(rule="ratio", rate=0.1, probability=0.1)
+NOW_NS = START_NS + 61_000 * MS
+BAD = an_evaluation(
+    a_result(
+        a_claim(
+            0, VerdictLabel.CONTRADICTED, text="Orders can be returned within 30 days.", chunk_ids=("faq-12",)
+        ),
+        a_claim(1, VerdictLabel.SUPPORTED, text="Refunds take 5 working days."),
+        explanation="1 of 2 claims is contradicted",
+    )
+)
+
+
+def a_carrier(
+    evaluation: Evaluation = BAD,
+    record: RagRecord | None = None,
+    *,
+    options: AttachOptions | None = None,
+    now_ns: int = NOW_NS,
+) -> Span:
+    return carrier(
+        evaluation, record or a_record(), sample=SAMPLE, options=options or AttachOptions(), now_ns=now_ns
+    )
+
+
+def test_carrier_hangs_under_its_target_and_points_at_it() -> None:
+    span = a_carrier()
+    assert (span.trace_id, span.parent_span_id) == (TRACE_ID, span_id(3))
+    assert [(link.trace_id, link.span_id) for link in span.links] == [(TRACE_ID, span_id(3))]
+    assert span.resource.attributes == a_target().resource
+    assert span.scope.name == "ragtrace.evaluation"
+    assert span.flags == 1
+
+
+def test_span_id_is_the_hash_of_target_and_evaluator() -> None:
+    expected = hashlib.sha256(f"{TRACE_ID}|{span_id(3)}|faithfulness/ragtrace|1".encode()).hexdigest()[:16]
+    assert a_carrier().span_id == expected
+    ids = {"trace_id": TRACE_ID, "span_id": span_id(3), "evaluator_set": "faithfulness/ragtrace"}
+    assert carrier_span_id(**ids, evaluator_version="1") == expected
+    assert carrier_span_id(**ids, evaluator_version="2") != expected
+
+
+def test_same_evaluation_gives_the_same_bytes() -> None:
+    assert encode([a_carrier()]) == encode([a_carrier()])
+
+
+def test_outcome_is_searchable_by_flat_attributes() -> None:
+    attributes = a_carrier().attributes
+    assert attributes["ragtrace.score.faithfulness"] == 0.5
+    assert attributes["ragtrace.label.faithfulness"] == "fail"
+    assert attributes["ragtrace.threshold.faithfulness"] == 0.6
+    assert attributes["ragtrace.pass"] is False
+    assert attributes["ragtrace.eval.status"] == "ok"
+    assert attributes["ragtrace.sample.probability"] == 0.1
+    assert attributes["ragtrace.target.root_name"] == "invoke_workflow support-rag"
+    assert attributes["ragtrace.target.start"] == "2026-11-21T22:13:34.022000000Z"
+
+
+def test_brief_says_in_one_line_what_is_wrong_and_where() -> None:
+    assert (
+        a_carrier().attributes["ragtrace.brief"]
+        == "faithfulness 0.50 fail: 1 of 2 claims contradicted (faq-12)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "name", "status", "brief"),
+    [
+        pytest.param(
+            an_evaluation(a_result(a_claim(0, VerdictLabel.SUPPORTED), score=1.0)),
+            "evaluation pass",
+            "ok",
+            "faithfulness 1.00 pass: its one claim is supported",
+            id="pass",
+        ),
+        pytest.param(
+            an_evaluation(a_result(score=None, skip_reason=SkipReason.NO_CONTENT)),
+            "evaluation skipped",
+            "skipped",
+            "faithfulness skipped: no_content",
+            id="skipped",
+        ),
+        pytest.param(
+            an_evaluation(a_failure()),
+            "evaluation error",
+            "error",
+            "faithfulness error: judge_timeout",
+            id="error",
+        ),
+        pytest.param(
+            an_evaluation(a_result(score=0.9), a_failure("relevance")),
+            "evaluation pass",
+            "partial",
+            "faithfulness 0.90 pass: score 0.90, threshold 0.60; relevance error: judge_timeout",
+            id="partial",
+        ),
+    ],
+)
+def test_name_status_and_brief_tell_the_outcome(
+    evaluation: Evaluation, name: str, status: str, brief: str
+) -> None:
+    span = a_carrier(evaluation)
+    assert span.name == name
+    assert span.attributes["ragtrace.eval.status"] == status
+    assert span.attributes["ragtrace.brief"] == brief
+
+
+def test_skip_reason_stands_on_a_skipped_carrier() -> None:
+    span = a_carrier(an_evaluation(a_result(score=None, skip_reason=SkipReason.REFUSAL)))
+    assert span.attributes["ragtrace.eval.skip_reason"] == "refusal"
+    assert "ragtrace.pass" not in span.attributes
+
+
+def test_failure_has_an_error_type_and_no_score_anywhere() -> None:
+    span = a_carrier(an_evaluation(a_failure()))
+    (event,) = span.events
+    assert event.attributes["error.type"] == "judge_timeout"
+    assert not [key for key in (*span.attributes, *event.attributes) if "score" in key]
+    assert span.attributes["ragtrace.label.faithfulness"] == "error"
+    assert span.status_code is StatusCode.ERROR
+
+
+def test_result_event_comes_first_and_then_the_claims_failing_first() -> None:
+    labels = [
+        VerdictLabel.SUPPORTED,
+        VerdictLabel.UNJUDGED,
+        VerdictLabel.UNSUPPORTED,
+        VerdictLabel.CONTRADICTED,
+    ]
+    verdicts = [a_claim(index, label) for index, label in enumerate(labels)]
+    assert [event.name for event in a_carrier(an_evaluation(a_result(*verdicts))).events] == [
+        "gen_ai.evaluation.result",
+        "ragtrace.claim.contradicted",
+        "ragtrace.claim.unsupported",
+        "ragtrace.claim.unjudged",
+        "ragtrace.claim.supported",
+    ]
+
+
+def test_claim_event_carries_verdict_evidence_and_offsets() -> None:
+    assert a_carrier().events[1].attributes == {
+        "ragtrace.claim.assertion": "Orders can be returned within 30 days.",
+        "ragtrace.claim.chunk_ids": ("faq-12",),
+        "ragtrace.claim.index": 0,
+        "ragtrace.claim.metric": "faithfulness",
+        "ragtrace.claim.quote": "within 14 days",
+        "ragtrace.claim.quote_verified": True,
+        "ragtrace.claim.reason": "30 days vs 14 days",
+        "ragtrace.claim.verdict": "contradicted",
+        "ragtrace.claim.answer_start": 0,
+        "ragtrace.claim.answer_end": 9,
+    }
+
+
+def test_totals_say_how_many_claims_there_were_when_not_all_are_shown() -> None:
+    verdicts = [a_claim(index, VerdictLabel.UNSUPPORTED) for index in range(200)]
+    span = a_carrier(an_evaluation(a_result(*verdicts)), options=AttachOptions(max_claims=500))
+    assert len(span.events) == 91
+    assert span.events[0].attributes["ragtrace.claims.total"] == 200
+    assert span.events[0].attributes["ragtrace.claims.emitted"] == 90
+
+
+def test_without_content_no_text_is_written() -> None:
+    span = a_carrier(options=AttachOptions(content=False))
+    written = repr(span)
+    assert "30 days" not in written
+    assert "14 days" not in written
+    assert span.events[1].attributes["ragtrace.claim.chunk_ids"] == ("faq-12",)
+    assert span.events[1].attributes["ragtrace.claim.answer_end"] == 9
+
+
+def test_long_texts_are_cut_between_characters_and_the_quote_stays_verbatim() -> None:
+    long = a_claim(0, VerdictLabel.CONTRADICTED, text="漢" * 2_000, chunk_ids=("c",))
+    long = replace(long, quote="é" * 2_000)
+    attributes = a_carrier(an_evaluation(a_result(long))).events[1].attributes
+    assert attributes["ragtrace.claim.assertion"] == "漢" * 599 + "…"
+    assert attributes["ragtrace.claim.quote"] == "é" * 900
+
+
+def test_second_profile_of_a_metric_gets_keys_of_its_own() -> None:
+    attributes = a_carrier(
+        an_evaluation(a_result(score=0.5), a_result(score=0.7, profile="ragas"))
+    ).attributes
+    assert attributes["ragtrace.score.faithfulness"] == 0.5
+    assert attributes["ragtrace.score.faithfulness.ragas"] == 0.7
+
+
+def test_many_metrics_leave_whole_objects_out() -> None:
+    span = a_carrier(an_evaluation(*(a_result(metric=f"m{number}") for number in range(14))))
+    last = max(int(key.split(".")[1]) for key in span.attributes if key.startswith("evaluations."))
+    assert len(span.attributes) <= 128
+    assert f"evaluations.{last}.evaluation.metadata" in span.attributes
+
+
+@pytest.mark.parametrize(("provider", "kind"), [("openai", "LLM"), ("lexical", "CODE")])
+def test_annotator_kind_says_honestly_who_judged(provider: str, kind: str) -> None:
+    span = a_carrier(an_evaluation(a_result(), provider=provider))
+    assert span.attributes["evaluations.0.evaluation.annotator_kind"] == kind
+
+
+def test_failing_answer_is_red_only_on_demand() -> None:
+    assert a_carrier().status_code is StatusCode.UNSET
+    assert a_carrier(options=AttachOptions(mark_failed_as_error=True)).status_code is StatusCode.ERROR
+
+
+def test_record_without_a_trace_has_no_carrier() -> None:
+    with pytest.raises(InputError, match="no target span"):
+        a_carrier(record=replace(a_record(), target=None))
+
+
+@LAW
+@given(st.integers(0, 2**62), st.integers(0, 10**10))
+def test_carrier_lies_inside_its_target(start_ns: int, duration_ns: int) -> None:
+    target = a_target(start_ns=start_ns, end_ns=start_ns + duration_ns)
+    span = a_carrier(record=a_record(target), options=AttachOptions(carrier_time="target"))
+    assert start_ns <= span.start_ns < span.end_ns
+    if duration_ns:
+        assert span.end_ns <= target.end_ns
+    if duration_ns > 3_000:
+        assert span.end_ns <= target.end_ns - 2_000
+    assert all(span.start_ns <= event.time_ns <= span.end_ns for event in span.events)
+
+
+@LAW
+@given(st.integers(0, 2**62), st.integers(3_000, 10**10))
+def test_carrier_ends_before_its_target_in_jaegers_microseconds(start_ns: int, duration_ns: int) -> None:
+    target = a_target(start_ns=start_ns, end_ns=start_ns + duration_ns)
+    span = a_carrier(record=a_record(target), options=AttachOptions(carrier_time="target"))
+    ends = span.start_ns // 1_000 + (span.end_ns - span.start_ns) // 1_000
+    assert ends < start_ns // 1_000 + duration_ns // 1_000 or duration_ns < 4_000
+    assert (span.end_ns - span.start_ns) // 1_000 >= 1
+
+
+@pytest.mark.parametrize(
+    ("carrier_time", "age_s", "is_inside"),
+    [
+        ("auto", 60, True),
+        ("auto", 119, True),
+        ("auto", 121, False),
+        ("target", 10**6, True),
+        ("now", 1, False),
+    ],
+)
+def test_old_targets_get_a_carrier_dated_now_where_auto_says_so(
+    carrier_time: str, age_s: int, is_inside: bool
+) -> None:
+    now_ns = a_target().end_ns + age_s * 1_000 * MS
+    options = AttachOptions(carrier_time=carrier_time)  # type: ignore[arg-type]
+    span = a_carrier(options=options, now_ns=now_ns)
+    assert (span.end_ns < a_target().end_ns) is is_inside
+    assert is_inside or span.end_ns == now_ns
+    assert span.end_ns > span.start_ns
+
+
+claim_labels = st.lists(st.sampled_from(VerdictLabel), max_size=40)
+outcomes = st.one_of(
+    st.builds(a_failure, st.sampled_from(["a", "b"])),
+    st.builds(
+        lambda labels, times, score, metric: a_result(
+            *(a_claim(index, label) for index, label in enumerate(labels * times)), score=score, metric=metric
+        ),
+        claim_labels,
+        st.integers(1, 4),
+        st.floats(0, 1),
+        st.sampled_from(["a", "b"]),
+    ),
+)
+
+
+@LAW
+@given(st.lists(outcomes, max_size=4), st.integers(-5, 500))
+def test_caps_hold_for_any_evaluation(chosen: list[object], max_claims: int) -> None:
+    evaluation = an_evaluation(*chosen)  # type: ignore[arg-type]
+    span = a_carrier(evaluation, options=AttachOptions(max_claims=max_claims))
+    strings = [
+        value for event in span.events for value in event.attributes.values() if isinstance(value, str)
+    ]
+    strings += [value for value in span.attributes.values() if isinstance(value, str)]
+    assert len(span.events) <= 128
+    assert len(span.attributes) <= 128
+    assert all(len(text.encode(errors="replace")) <= 1_800 for text in strings)
+    assert len(str(span.attributes["ragtrace.brief"])) <= 200
+    emitted = sum(event.attributes.get("ragtrace.claims.emitted", 0) for event in span.events)  # type: ignore[misc]
+    assert (
+        emitted
+        == sum(event.name.startswith("ragtrace.claim.") for event in span.events)
+        <= max(0, max_claims)
+    )
