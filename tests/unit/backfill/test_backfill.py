@@ -1,0 +1,224 @@
+"""Back-fill: what becomes of every stored trace, and what is sent."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragtrace.backends import MemorySink
+from ragtrace.backfill import Selection, SpanId, backfill, rehearse, span_ids
+from ragtrace.errors import SendRejected, SendRetryable
+from ragtrace.judge import Script, ScriptedJudge
+from ragtrace.metrics import metric_named
+from ragtrace.model import Evaluation, RagRecord
+from ragtrace.ports import Judge, Metric
+from ragtrace.sampling import keeps
+from ragtrace.traces.trace import Trace
+from tests.unit.backfill.stored_traces import RIGHT, WRONG, StoredTraces, plain_trace, rag_trace, trace_id
+
+METRICS: tuple[Metric, ...] = (metric_named("faithfulness"),)
+
+
+def with_verdicts(stored: Trace, sink: MemorySink) -> Trace:
+    """The trace as a back end has it after the back-fill."""
+    added = [span for span in sink.spans if span.trace_id == stored.trace_id]
+    return Trace.of(stored.trace_id, [*stored.spans, *added])
+
+
+async def no_pause(_seconds: float) -> None:
+    """Do not wait."""
+
+
+async def test_every_stored_answer_gets_its_verdict_in_its_own_trace() -> None:
+    sink = MemorySink()
+    stored = StoredTraces(rag_trace(0, RIGHT), rag_trace(1, WRONG))
+    report = await backfill(stored, sink, metrics=METRICS, judge=ScriptedJudge())
+    assert [(span.trace_id, span.name) for span in sink.spans] == [
+        (trace_id(0), "evaluation pass"),
+        (trace_id(1), "evaluation fail"),
+    ]
+    assert (report.traces, report.records, report.judged, report.sent) == (2, 2, 2, 2)
+    assert report.labels == {"pass": 1, "fail": 1}
+    assert report.is_clean
+
+
+async def test_carriers_say_that_they_are_a_backfills_and_how_they_were_sampled() -> None:
+    sink = MemorySink()
+    (chosen,) = [number for number in range(2) if keeps(trace_id(number), 0.5)][:1]
+    await backfill(
+        StoredTraces(rag_trace(chosen)),
+        sink,
+        metrics=METRICS,
+        judge=ScriptedJudge(),
+        selection=Selection(ratio=0.5),
+    )
+    attributes = sink.spans[0].attributes
+    assert attributes["ragtrace.eval.mode"] == "backfill"
+    assert attributes["ragtrace.sample.rule"] == "ratio"
+    assert attributes["ragtrace.sample.probability"] == 0.5
+
+
+async def test_second_run_sends_the_same_span_ids() -> None:
+    first, second = MemorySink(), MemorySink()
+    for sink in (first, second):
+        await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=ScriptedJudge())
+    assert first.spans[0].span_id == second.spans[0].span_id
+
+
+async def test_answers_with_a_verdict_in_the_source_are_left_out() -> None:
+    sink, judge = MemorySink(), ScriptedJudge()
+    await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=ScriptedJudge())
+    judged = StoredTraces(with_verdicts(rag_trace(), sink))
+    report = await backfill(judged, sink, metrics=METRICS, judge=judge)
+    assert (report.already_evaluated, report.judged, report.sent) == (1, 0, 0)
+    assert judge.requests == []
+
+
+async def test_another_evaluator_is_a_second_opinion() -> None:
+    sink = MemorySink()
+    await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=ScriptedJudge())
+    judged = StoredTraces(with_verdicts(rag_trace(), sink))
+    stricter = (metric_named("faithfulness", threshold=0.9),)
+    report = await backfill(judged, sink, metrics=stricter, judge=ScriptedJudge())
+    assert (report.already_evaluated, report.sent) == (0, 1)
+
+
+async def test_answers_with_a_verdict_in_the_destination_are_left_out() -> None:
+    sink, judge = MemorySink(), ScriptedJudge()
+    await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=ScriptedJudge())
+    done = {SpanId(span.trace_id, span.span_id) for span in sink.spans}
+    report = await backfill(
+        StoredTraces(rag_trace()), sink, metrics=METRICS, judge=judge, selection=Selection(done=done)
+    )
+    assert report.already_evaluated == 1
+    assert judge.requests == []
+
+
+async def test_failed_answers_are_counted_and_not_sent_so_that_a_second_run_tries_them() -> None:
+    sink = MemorySink()
+    broken = ScriptedJudge(Script(error="judge_timeout"))
+    report = await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=broken)
+    assert (report.failed, report.judged, sink.spans) == ({"judge_timeout": 1}, 0, ())
+    assert not report.is_clean
+
+
+@pytest.mark.parametrize(
+    ("trace", "reason", "carriers"),
+    [
+        pytest.param(rag_trace(answer=None), "no_content", 1, id="answer not recorded"),
+        pytest.param(rag_trace(retrieves=False), "no_retrieval", 0, id="plain chat"),
+    ],
+)
+async def test_answers_that_cannot_be_judged_are_skipped_with_the_reason(
+    trace: Trace, reason: str, carriers: int
+) -> None:
+    sink = MemorySink()
+    report = await backfill(StoredTraces(trace), sink, metrics=METRICS, judge=ScriptedJudge())
+    assert (report.skipped, report.judged, len(sink.spans)) == ({reason: 1}, 0, carriers)
+    assert report.is_clean
+
+
+async def test_traces_without_a_rag_call_and_traces_that_are_not_there_are_named() -> None:
+    asked = Selection(trace_ids=(trace_id(0), trace_id(7)))
+    report = await backfill(
+        StoredTraces(plain_trace(0), rag_trace(1)),
+        MemorySink(),
+        metrics=METRICS,
+        judge=ScriptedJudge(),
+        selection=asked,
+    )
+    assert (report.traces, report.without_record, report.not_found) == (1, 1, (trace_id(7),))
+    assert not report.is_clean
+
+
+async def test_limit_stops_after_so_many_new_answers() -> None:
+    sink = MemorySink()
+    stored = StoredTraces(*(rag_trace(number) for number in range(5)))
+    await backfill(stored, sink, metrics=METRICS, judge=ScriptedJudge(), selection=Selection(limit=2))
+    assert [span.trace_id for span in sink.spans] == [trace_id(0), trace_id(1)]
+
+
+@given(ratio=st.floats(0, 1), higher=st.floats(0, 1))
+async def test_every_record_ends_in_one_count_and_a_higher_ratio_keeps_what_a_lower_one_kept(
+    ratio: float, higher: float
+) -> None:
+    stored = StoredTraces(
+        rag_trace(0), rag_trace(1, None), rag_trace(2), rag_trace(3, retrieves=False), plain_trace(4)
+    )
+    kept: list[set[str]] = []
+    for each in sorted((ratio, higher)):
+        sink = MemorySink()
+        report = await backfill(
+            stored, sink, metrics=METRICS, judge=ScriptedJudge(), selection=Selection(ratio=each)
+        )
+        skipped, failed = sum(report.skipped.values()), sum(report.failed.values())
+        accounted = report.sampled_out + report.already_evaluated + report.judged + skipped + failed
+        assert report.records == accounted == 4
+        kept.append({span.trace_id for span in sink.spans})
+    assert kept[0] <= kept[1]
+
+
+async def test_a_sink_that_is_busy_is_tried_again_after_the_time_it_asked_for() -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    sink = MemorySink(failures=[SendRetryable("busy", retry_after_s=7), SendRetryable("busy")])
+    report = await backfill(
+        StoredTraces(rag_trace()), sink, metrics=METRICS, judge=ScriptedJudge(), sleep=pause
+    )
+    assert (report.sent, pauses) == (1, [7, 1.0])
+
+
+async def test_a_sink_that_stays_away_ends_the_run_and_says_what_was_sent() -> None:
+    gone = MemorySink(failures=[SendRetryable("nobody listens")] * 6)
+    with pytest.raises(SendRetryable, match=r"nobody listens \(tried 6 times; carriers sent before: 0\)"):
+        await backfill(
+            StoredTraces(rag_trace()), gone, metrics=METRICS, judge=ScriptedJudge(), sleep=no_pause
+        )
+
+
+async def test_a_carrier_that_is_refused_does_not_stop_the_others() -> None:
+    sink = MemorySink(failures=[SendRejected("too old")])
+    stored = StoredTraces(rag_trace(0), rag_trace(1))
+    report = await backfill(stored, sink, metrics=METRICS, judge=ScriptedJudge(), concurrency=1)
+    assert (report.sent, report.rejected, report.is_clean) == (1, {"too old": 1}, False)
+
+
+async def test_evaluations_are_shown_in_the_order_of_the_source() -> None:
+    shown: list[str] = []
+
+    def show(record: RagRecord, _evaluation: Evaluation) -> None:
+        shown.append(record.id.partition(":")[0])
+
+    stored = StoredTraces(*(rag_trace(number) for number in range(20)))
+    await backfill(stored, MemorySink(), metrics=METRICS, judge=ScriptedJudge(), on_evaluated=show)
+    assert shown == [trace_id(number) for number in range(20)]
+
+
+async def test_rehearsal_asks_no_judge_and_counts_what_the_run_then_does() -> None:
+    stored = StoredTraces(rag_trace(0), rag_trace(1, WRONG), rag_trace(2, None), plain_trace(3))
+    judge = ScriptedJudge()
+    plan = await rehearse(stored, metrics=METRICS, judge=judge)
+    assert judge.requests == []
+    done = await backfill(stored, MemorySink(), metrics=METRICS, judge=judge)
+    assert (plan.judged, plan.skipped, plan.records) == (done.judged, done.skipped, done.records)
+    assert plan.usage.calls == done.usage.calls == len(judge.requests)
+    assert (plan.sent, plan.labels) == (0, {})
+
+
+async def test_rehearsal_knows_what_the_real_judge_has_judged_already() -> None:
+    sink = MemorySink()
+    judge: Judge = ScriptedJudge()
+    await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=judge)
+    judged = StoredTraces(with_verdicts(rag_trace(), sink))
+    assert (await rehearse(judged, metrics=METRICS, judge=judge)).already_evaluated == 1
+
+
+async def test_span_ids_are_those_of_the_source() -> None:
+    assert await span_ids(StoredTraces(rag_trace())) == {
+        SpanId(trace_id(0), "0000000000000001"),
+        SpanId(trace_id(0), "0000000000000002"),
+    }
