@@ -140,28 +140,36 @@ class Collector:
         self, stop: asyncio.Event, *, on_ready: Callable[[Collector], None] | None = None
     ) -> None:
         """Run until ``stop`` is set, then drain."""
-        drained = asyncio.Event()
-        http = self._bind_http()
-        grpc_server = await self._start_grpc()
-        async with asyncio.TaskGroup() as tasks:
-            if http is not None:
-                tasks.create_task(http.serve(), name="http")
-            stages = self._start_stages(tasks, drained)
-            if on_ready is not None:
-                on_ready(self)
-            log.info("listening: grpc %s, http %s", self.grpc_port, self.http_port)
-            await stop.wait()
-            log.info("stopping: no new spans are taken")
-            if http is not None:
-                http.should_exit = True
-            if grpc_server is not None:
-                await grpc_server.stop(_GRPC_GRACE_S)
-            await self._drain()
-            drained.set()
-            await asyncio.wait(stages, timeout=_WORK_PAUSE_S)
-            for stage in stages:
-                stage.cancel()
+        async with AsyncExitStack() as receivers:
+            await self._start_grpc(receivers)
+            http = self._bind_http()
+            async with asyncio.TaskGroup() as tasks:
+                if http is not None:
+                    receivers.callback(http.stop)
+                    tasks.create_task(http.serve(), name="http")
+                await self._work(tasks, receivers, stop, on_ready)
         await self._report()
+
+    async def _work(
+        self,
+        tasks: asyncio.TaskGroup,
+        receivers: AsyncExitStack,
+        stop: asyncio.Event,
+        on_ready: Callable[[Collector], None] | None,
+    ) -> None:
+        drained = asyncio.Event()
+        stages = self._start_stages(tasks, drained)
+        if on_ready is not None:
+            on_ready(self)
+        log.info("listening: grpc %s, http %s", self.grpc_port, self.http_port)
+        await stop.wait()
+        log.info("stopping: no new spans are taken")
+        await receivers.aclose()
+        await self._drain()
+        drained.set()
+        await asyncio.wait(stages, timeout=_WORK_PAUSE_S)
+        for stage in stages:
+            stage.cancel()
 
     def _bind_http(self) -> HttpServer | None:
         if self.config.receive.http is None:
@@ -176,15 +184,15 @@ class Collector:
         )
         return HttpServer(app, listening)
 
-    async def _start_grpc(self) -> Any:
+    async def _start_grpc(self, receivers: AsyncExitStack) -> None:
         if self.config.receive.grpc is None:
-            return None
+            return
         server, self.grpc_port = await serve_grpc(
             self.intake,
             self.config.receive.grpc,
             max_message_bytes=self.config.receive.max_message_bytes,
         )
-        return server
+        receivers.push_async_callback(server.stop, _GRPC_GRACE_S)
 
     def _start_stages(self, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> list[asyncio.Task[None]]:
         queued, done, never = self.settler.queued, self.evaluator.done, asyncio.Event()

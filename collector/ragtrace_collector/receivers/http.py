@@ -107,8 +107,12 @@ class HttpServer(uvicorn.Server):
         )
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve on the socket until ``should_exit`` is set."""
+        """Serve on the socket until stopped."""
         await super().serve(sockets or [self._listening])
+
+    def stop(self) -> None:
+        """Accept no more requests; ``serve`` returns when those under way are answered."""
+        self.should_exit = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -29,6 +29,7 @@ def config_of(folder: Path, **changes: Any) -> CollectorConfig:
     settings: dict[str, Any] = {
         "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
         "assemble": {"quiet_period": "50ms", "deadline": "2s"},
+        "sample": {},
         "judge": {"use": "scripted"},
         "evaluate": {"retry_delays": []},
         "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
