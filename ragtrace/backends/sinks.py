@@ -34,8 +34,8 @@ def open_sink(
 
     ``http(s)://host[:4318][/path]`` is OTLP/HTTP; without a path ``/v1/traces`` is added. ``grpc://``,
     ``grpcs://`` and a bare ``host:port`` are OTLP/gRPC. ``http(s)://host:4317`` without a path is OTLP/gRPC
-    as well, because ``OTEL_EXPORTER_OTLP_ENDPOINT`` writes gRPC addresses in this form. ``otlp-file:PATH`` is
-    a file.
+    as well, because ``OTEL_EXPORTER_OTLP_ENDPOINT`` writes gRPC addresses in this form; so is every port that
+    ends in these digits, such as 14317. ``otlp-file:PATH`` is a file.
 
     Raises:
         ConfigError: the address is none of these.
@@ -44,7 +44,7 @@ def open_sink(
     if scheme == "otlp-file" and rest:
         return OtlpFileSink(rest)
     url = _split(endpoint)
-    if url.scheme in ("http", "https") and (url.port != _GRPC_PORT or url.path not in ("", "/")):
+    if url.scheme in ("http", "https") and not _is_grpc(url):
         return OtlpHttpSink(_traces_url(url), headers=headers, timeout_s=timeout_s, compression=compression)
     return OtlpGrpcSink(
         f"{_bracketed(url.hostname or '')}:{url.port or _GRPC_PORT}",
@@ -76,6 +76,10 @@ def _parse(text: str, endpoint: str) -> SplitResult:
     if any(character.isspace() for character in text):
         raise ConfigError(f"{endpoint!r} is no address to send spans to: {_ACCEPTED}")
     return url
+
+
+def _is_grpc(url: SplitResult) -> bool:
+    return url.path in ("", "/") and str(url.port).endswith(str(_GRPC_PORT))
 
 
 def _traces_url(url: SplitResult) -> str:

@@ -111,7 +111,7 @@ def wait_for_verdicts(jaeger: Jaeger, service: str) -> None:
 @contextmanager
 def through_the_collector_alone(folder: Path, jaeger: Jaeger) -> Iterator[str]:
     """application → ragtrace collector (forwards) → Jaeger."""
-    export = [{"endpoint": f"http://{jaeger.otlp_grpc}", "forward": True}]
+    export = [{"endpoint": jaeger.otlp_grpc, "forward": True}]
     with collector_process(folder, config_of(folder, export)) as collector:
         yield f"http://127.0.0.1:{collector.grpc_port}"
 
@@ -121,7 +121,7 @@ def through_otelcol(folder: Path, jaeger: Jaeger, otelcol: OtelCol) -> Iterator[
     """application → OpenTelemetry Collector → Jaeger and ragtrace; carriers go the same way."""
     grpc, http, metrics = free_ports(3)
     with collector_process(
-        folder, config_of(folder, [{"endpoint": f"http://127.0.0.1:{grpc}"}])
+        folder, config_of(folder, [{"endpoint": f"127.0.0.1:{grpc}"}])
     ) as collector:
         env = {
             "OTELCOL_OTLP_GRPC": f"127.0.0.1:{grpc}",
