@@ -131,9 +131,6 @@ def _status_code(evaluation: Evaluation, options: AttachOptions) -> StatusCode:
     return StatusCode.ERROR if is_error or is_marked else StatusCode.UNSET
 
 
-# -- when ---------------------------------------------------------------------------------------------------
-
-
 def _interval(target: Target, options: AttachOptions, now_ns: int) -> Interval:
     """Choose when the carrier says it happened: Jaeger and Tempo want different times for old traces."""
     age_s = (now_ns - target.end_ns) / 1e9
@@ -153,9 +150,6 @@ def _inside(target: Target) -> Interval:
     if end_ns <= target.start_ns:
         return Interval(target.start_ns, target.start_ns + 1)
     return Interval(max(target.start_ns, target.end_ns - _LENGTH_NS), end_ns)
-
-
-# -- what ---------------------------------------------------------------------------------------------------
 
 
 def _attributes(

@@ -13,7 +13,7 @@ Message = Mapping[str, AttributeValue]
 
 _USER_ROLES = frozenset({"user", "human"})
 _ANSWER_ROLES = frozenset({"assistant", "ai", "model"})
-_TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
+_TEXT_TYPES = ("text", "input_text", "output_text")
 
 
 def messages_of(value: AttributeValue) -> tuple[tuple[Message, ...], bool]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ragtrace import semconv
-from ragtrace.model import Gap, Part, Provenance, RagRecord, Target
+from ragtrace.model import Gap, Part, Provenance, RagRecord, SkipReason, Target
 from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.calls import Call, SpanTree
 from ragtrace.traces.extract.content import Found
@@ -210,6 +210,7 @@ def _gaps(
         *_damage(question, missing_text(Part.QUESTION, spans)),
         *context.gaps,
         *_damage(answer, missing_answer(spans)),
+        *_abandoned(spans),
     ]
     return tuple(dict.fromkeys(found))
 
@@ -220,6 +221,14 @@ def _damage(choice: _Choice[str] | None, missing: Gap) -> list[Gap]:
     if choice.found.damage is None:
         return []
     return [Gap(part=choice.part, reason=choice.found.damage.reason, detail=choice.found.damage.detail)]
+
+
+def _abandoned(spans: Sequence[Span]) -> list[Gap]:
+    """Say that the reader of a streamed answer went away before its end."""
+    if all(span.attributes.get(semconv.RAG_STREAM_COMPLETE) is not False for span in spans):
+        return []
+    detail = "the answer was streamed and its reader went away before the end"
+    return [Gap(part=Part.ANSWER, reason=SkipReason.INCOMPLETE, detail=detail)]
 
 
 def _first(values: Iterable[str | None]) -> str | None:

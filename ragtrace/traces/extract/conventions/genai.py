@@ -43,7 +43,7 @@ def read(span: Span) -> Reading:
 
 
 def _role(span: Span) -> Role | None:
-    operation = span.attributes.get(semconv.OPERATION_NAME)
+    operation = first_text(span, semconv.OPERATION_NAME)
     if operation in semconv.ROOT_OPERATIONS:
         return Role.CALL
     if operation in semconv.GENERATION_OPERATIONS:

@@ -75,9 +75,6 @@ def _has_prefix(span: Span, prefix: str) -> bool:
     return any(key.startswith(f"{prefix}.") for key in span.attributes)
 
 
-# -- documents ----------------------------------------------------------------------------------------------
-
-
 def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None:
     if role not in (Role.RETRIEVAL, Role.RERANK):
         return None
@@ -132,9 +129,6 @@ def _cut(chunks: tuple[Chunk, ...], attribute: str) -> Damage | None:
     if any(chunk.text and is_cut_by_tempo(chunk.text) for chunk in chunks):
         return cut_damage(attribute)
     return with_text_damage(chunks, attribute)
-
-
-# -- texts --------------------------------------------------------------------------------------------------
 
 
 def _query(span: Span, role: Role | None) -> Found[str] | None:

@@ -1,0 +1,747 @@
+"""Reading RAG calls out of traces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragtrace.model import AttributeValue, Part, RagRecord, SkipReason
+from ragtrace.traces.extract import Extraction, extract_records
+from ragtrace.traces.trace import Span, SpanEvent, StatusCode, Trace
+from tests.unit.traces.builders import (
+    TRACE_ID,
+    a_span,
+    a_trace,
+    documents,
+    message,
+    messages,
+    span_id,
+)
+from tests.unit.traces.strategies import values
+
+WORKFLOW = "gen_ai.operation.name"
+QUESTION, ANSWER = "How long can I return?", "14 days."
+
+
+def the_record(*spans: Span) -> RagRecord:
+    (record,) = extract_records(a_trace(*spans)).records
+    return record
+
+
+def reasons(record: RagRecord) -> dict[Part, SkipReason]:
+    return {gap.part: gap.reason for gap in record.gaps}
+
+
+def workflow(number: int = 1, parent: int | None = None, **attributes: AttributeValue) -> Span:
+    texts = {
+        "gen_ai.input.messages": messages("user", QUESTION),
+        "gen_ai.output.messages": messages("assistant", ANSWER),
+    }
+    return a_span(number, parent, attributes={WORKFLOW: "invoke_workflow", **texts, **attributes})
+
+
+def retrieval(
+    number: int = 2, parent: int = 1, *, at: tuple[int, int] = (10, 20), **attributes: AttributeValue
+) -> Span:
+    found = {"gen_ai.retrieval.documents": documents(d1="Within 14 days.")}
+    return a_span(number, parent, at=at, attributes={WORKFLOW: "retrieval", **found, **attributes})
+
+
+def chat(
+    number: int = 3,
+    parent: int = 1,
+    *,
+    at: tuple[int, int] = (30, 900),
+    text: str = ANSWER,
+    **attributes: AttributeValue,
+) -> Span:
+    said = {"gen_ai.output.messages": messages("assistant", text)} if text else {}
+    return a_span(number, parent, at=at, attributes={WORKFLOW: "chat", **said, **attributes})
+
+
+def oi(kind: str, **attributes: AttributeValue) -> Mapping[str, AttributeValue]:
+    return {"openinference.span.kind": kind, **attributes}
+
+
+def oi_documents(prefix: str, *texts: str, start: int = 0) -> dict[str, AttributeValue]:
+    return {f"{prefix}.{start + i}.document.content": text for i, text in enumerate(texts)}
+
+
+def test_genai_call_is_read_with_its_facts() -> None:
+    record = the_record(
+        workflow(**{"gen_ai.conversation.id": "c-1", "session.id": "s-1"}),
+        retrieval(**{"gen_ai.retrieval.query.text": "return period"}),
+        chat(
+            **{
+                "gen_ai.response.model": "gpt-4o-mini",
+                "gen_ai.response.id": "r-1",
+                "gen_ai.prompt.version": "7",
+            }
+        ),
+    )
+    assert (record.question, record.answer) == (QUESTION, ANSWER)
+    assert [(chunk.id, chunk.text, chunk.score, chunk.span_id) for chunk in record.chunks] == [
+        ("d1", "Within 14 days.", 0.5, span_id(2))
+    ]
+    assert record.retrieval_query == "return period"
+    assert (record.model, record.response_id, record.prompt_version) == ("gpt-4o-mini", "r-1", "7")
+    assert (record.session_id, record.conversation_id) == ("s-1", "c-1")
+    assert record.gaps == ()
+
+
+def test_record_points_at_the_span_that_holds_the_answer() -> None:
+    root = workflow(parent=None)
+    above = a_span(9, name="GET /ask")
+    record = the_record(above, workflow(parent=9), retrieval(), chat())
+    assert record.id == f"{TRACE_ID}:{root.span_id}"
+    assert record.target is not None
+    assert (record.target.span_id, record.target.name, record.target.root_name) == (
+        span_id(1),
+        "span 1",
+        "GET /ask",
+    )
+    assert (record.target.start_ns, record.target.end_ns) == (root.start_ns, root.end_ns)
+    assert record.target.resource == {"service.name": "support-bot"}
+
+
+def test_answer_is_read_from_the_generation_where_the_root_has_none() -> None:
+    root = a_span(
+        1, attributes={WORKFLOW: "invoke_workflow", "gen_ai.input.messages": messages("user", QUESTION)}
+    )
+    record = the_record(root, retrieval(), chat())
+    assert record.answer == ANSWER
+    assert record.target is not None
+    assert record.target.span_id == span_id(3)
+
+
+def test_structured_attributes_are_read_like_json_strings() -> None:
+    record = the_record(
+        workflow(**{"gen_ai.input.messages": (message("user", QUESTION),)}),
+        retrieval(
+            **{
+                "gen_ai.retrieval.documents": (
+                    {"id": "d1", "score": 1, "content": "x", "metadata": {"page": 3}},
+                )
+            }
+        ),
+        chat(),
+    )
+    assert record.question == QUESTION
+    assert record.chunks[0].metadata == {"page": 3}
+    assert record.chunks[0].score == 1.0
+
+
+def test_own_attributes_win_over_the_genai_ones_beside_them() -> None:
+    elements = tuple(json.dumps({"id": key, "content": f"text {key}"}) for key in ("a", "b"))
+    record = the_record(
+        a_span(
+            1,
+            attributes={
+                "ragtrace.kind": "rag",
+                WORKFLOW: "invoke_workflow",
+                "ragtrace.question": (QUESTION,),
+                "ragtrace.answer": (ANSWER,),
+                "ragtrace.reference.answer": ("Two weeks.",),
+                "ragtrace.reference.context_ids": ("a",),
+                "gen_ai.output.messages": '[{"role":"assistant","parts":[{"type":"text","content":"14 d',
+            },
+        ),
+        retrieval(**{"ragtrace.kind": "retrieval", "ragtrace.retrieval.documents": elements}),
+    )
+    assert (record.question, record.answer, record.reference) == (QUESTION, ANSWER, "Two weeks.")
+    assert record.reference_chunk_ids == ("a",)
+    assert [chunk.id for chunk in record.chunks] == ["a", "b"]
+    assert record.gaps == ()
+    assert {where.convention for where in record.provenance} == {"ragtrace"}
+
+
+def test_openinference_call_is_read() -> None:
+    record = the_record(
+        a_span(
+            1,
+            attributes=oi(
+                "CHAIN", **{"input.value": json.dumps({"query": QUESTION}), "output.value": ANSWER}
+            ),
+        ),
+        a_span(
+            2,
+            1,
+            at=(10, 20),
+            attributes=oi(
+                "RETRIEVER",
+                **{
+                    "input.value": QUESTION,
+                    "session.id": "s-1",
+                    "retrieval.documents.0.document.id": "n1",
+                    "retrieval.documents.0.document.score": 0.7,
+                    "retrieval.documents.0.document.metadata": '{"page": 2}',
+                },
+                **oi_documents("retrieval.documents", "Within 14 days."),
+            ),
+        ),
+        a_span(
+            3,
+            1,
+            at=(30, 90),
+            attributes=oi(
+                "LLM", **{"llm.model_name": "gpt-4o", "llm.output_messages.0.message.content": ANSWER}
+            ),
+        ),
+    )
+    assert (record.question, record.answer, record.model, record.session_id) == (
+        QUESTION,
+        ANSWER,
+        "gpt-4o",
+        "s-1",
+    )
+    assert [(chunk.id, chunk.score, chunk.metadata) for chunk in record.chunks] == [("n1", 0.7, {"page": 2})]
+    assert record.retrieval_query is None
+    assert record.gaps == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "mime", "expected"),
+    [
+        pytest.param("Hello?", None, "Hello?", id="raw"),
+        pytest.param('{"question": "Hello?"}', "application/json", "Hello?", id="json"),
+        pytest.param('{"input": {"question": "Hello?"}}', None, "Hello?", id="wrapped"),
+        pytest.param('"{\\"query\\": \\"Hello?\\"}"', "application/json", "Hello?", id="doubly encoded"),
+        pytest.param("{'user_input': 'Hello?', 'k': None}", None, "Hello?", id="python repr"),
+        pytest.param(
+            '{"messages": [["system", "x"], {"role": "user", "content": "Hello?"}]}',
+            None,
+            "Hello?",
+            id="messages",
+        ),
+        pytest.param(
+            '{"messages": [{"type": "human", "content": [{"type": "text", "text": "Hello?"}]}]}',
+            None,
+            "Hello?",
+            id="parts",
+        ),
+        pytest.param(
+            '{"query": "Hello?"}', "text/plain", '{"query": "Hello?"}', id="plain text that looks like json"
+        ),
+        pytest.param("[1] see {above}", None, "[1] see {above}", id="text with brackets"),
+    ],
+)
+def test_openinference_question_is_found_in_what_instrumentations_write(
+    value: str, mime: str | None, expected: str
+) -> None:
+    attributes = oi(
+        "CHAIN",
+        **{"input.value": value, "output.value": ANSWER} | ({"input.mime_type": mime} if mime else {}),
+    )
+    assert the_record(a_span(1, attributes=attributes)).question == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param('{"answer": "14 days.", "context": []}', ANSWER, id="answer"),
+        pytest.param('{"result": {"output": "14 days."}}', ANSWER, id="wrapped"),
+        pytest.param(
+            '{"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "14 days."}]}',
+            ANSWER,
+            id="messages",
+        ),
+        pytest.param('{"generations": [[{"text": "14 days."}]]}', ANSWER, id="generations"),
+        pytest.param("14 days.", ANSWER, id="raw"),
+    ],
+)
+def test_openinference_answer_is_found_in_what_instrumentations_write(value: str, expected: str) -> None:
+    attributes = oi("AGENT", **{"input.value": QUESTION, "output.value": value})
+    assert the_record(a_span(1, attributes=attributes)).answer == expected
+
+
+def test_openinference_messages_with_parts_are_read() -> None:
+    parts = {
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.contents.0.message_content.type": "image",
+        "llm.input_messages.0.message.contents.1.message_content.type": "text",
+        "llm.input_messages.0.message.contents.1.message_content.text": QUESTION,
+        "llm.output_messages.0.message.content": ANSWER,
+    }
+    retriever = a_span(
+        2, 9, at=(10, 20), attributes=oi("RETRIEVER", **oi_documents("retrieval.documents", "x"))
+    )
+    record = the_record(a_span(9), retriever, a_span(3, 9, at=(30, 90), attributes=oi("LLM", **parts)))
+    assert (record.question, record.answer) == (QUESTION, ANSWER)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param({"gen_ai.prompt": QUESTION, "gen_ai.completion": ANSWER}, id="deprecated attributes"),
+        pytest.param(
+            {"gen_ai.prompt": messages("user", QUESTION), "gen_ai.completion": messages("assistant", ANSWER)},
+            id="as json",
+        ),
+    ],
+)
+def test_genai_of_old_is_read_too(events: dict[str, AttributeValue]) -> None:
+    record = the_record(a_span(9), retrieval(parent=9), chat(parent=9, text="", **events))
+    assert (record.question, record.answer) == (QUESTION, ANSWER)
+
+
+def test_genai_messages_as_span_events_are_read() -> None:
+    spoken = replace(
+        chat(parent=9, text=""),
+        events=(
+            SpanEvent(name="gen_ai.user.message", time_ns=1, attributes={"content": QUESTION}),
+            SpanEvent(
+                name="gen_ai.choice",
+                time_ns=2,
+                attributes={"index": 0, "message": json.dumps({"role": "assistant", "content": ANSWER})},
+            ),
+        ),
+    )
+    record = the_record(a_span(9), retrieval(parent=9), spoken)
+    assert (record.question, record.answer) == (QUESTION, ANSWER)
+
+
+def test_reasoning_tool_calls_and_further_choices_are_not_the_answer() -> None:
+    first = {
+        "role": "assistant",
+        "parts": [
+            {"type": "reasoning", "content": "hm"},
+            {"type": "text", "content": ANSWER},
+            {"type": "tool_call", "name": "x", "arguments": {}},
+        ],
+    }
+    both = json.dumps([first, {"role": "assistant", "parts": [{"type": "text", "content": "other"}]}])
+    assert the_record(workflow(**{"gen_ai.output.messages": both}), retrieval()).answer == ANSWER
+
+
+def test_question_of_a_conversation_is_the_last_one() -> None:
+    talk = json.dumps([message("user", "Hi"), message("assistant", "Hello"), message("user", QUESTION)])
+    assert the_record(workflow(**{"gen_ai.input.messages": talk}), retrieval()).question == QUESTION
+
+
+def test_two_workflows_in_a_trace_are_two_records() -> None:
+    extraction = extract_records(
+        a_trace(
+            a_span(9),
+            workflow(1, 9),
+            retrieval(2, 1),
+            workflow(4, 9, **{"gen_ai.output.messages": messages("assistant", "B")}),
+            retrieval(5, 4, **{"gen_ai.retrieval.documents": documents(d2="other")}),
+        )
+    )
+    assert [(record.answer, [c.id for c in record.chunks]) for record in extraction.records] == [
+        (ANSWER, ["d1"]),
+        ("B", ["d2"]),
+    ]
+
+
+def test_marked_rag_calls_inside_an_agent_are_the_records() -> None:
+    mark = {"ragtrace.kind": "rag"}
+    agent = a_span(
+        9, attributes={WORKFLOW: "invoke_agent", "gen_ai.output.messages": messages("assistant", "all")}
+    )
+    records = extract_records(
+        a_trace(agent, workflow(1, 9, **mark), retrieval(2, 1), workflow(4, 9, **mark), retrieval(5, 4))
+    ).records
+    assert [record.id for record in records] == [f"{TRACE_ID}:{span_id(1)}", f"{TRACE_ID}:{span_id(4)}"]
+
+
+def test_topmost_workflow_is_the_call_of_nested_ones() -> None:
+    record = the_record(
+        workflow(1),
+        workflow(4, 1, **{"gen_ai.output.messages": messages("assistant", "draft")}),
+        retrieval(2, 4),
+        chat(3, 4),
+    )
+    assert record.answer == ANSWER
+    assert len(record.chunks) == 1
+
+
+def test_steps_without_a_workflow_are_joined_under_their_common_ancestor() -> None:
+    record = the_record(a_span(8), a_span(9, 8, name="handler"), retrieval(parent=9), chat(parent=9))
+    assert record.answer == ANSWER
+    assert record.target is not None
+    assert (record.target.span_id, record.target.root_name) == (span_id(3), "span 8")
+
+
+def test_steps_whose_parents_were_not_seen_are_still_one_call() -> None:
+    assert the_record(retrieval(parent=77), chat(parent=78)).answer == ANSWER
+
+
+def test_agent_gets_the_retrieval_beside_it() -> None:
+    agent = a_span(
+        1,
+        9,
+        at=(30, 900),
+        attributes={WORKFLOW: "invoke_agent", "gen_ai.output.messages": messages("assistant", ANSWER)},
+    )
+    assert [chunk.id for chunk in the_record(a_span(9), retrieval(2, 9), agent).chunks] == ["d1"]
+
+
+def test_datastore_tool_is_a_retrieval() -> None:
+    tool = retrieval(**{WORKFLOW: "execute_tool", "gen_ai.tool.type": "datastore"})
+    assert len(the_record(workflow(), tool).chunks) == 1
+
+
+@pytest.mark.parametrize(
+    ("spans", "says"),
+    [
+        pytest.param([a_span(1)], "no span is of a convention", id="foreign"),
+        pytest.param([chat(1, 0)], "has generation spans only", id="plain chat"),
+        pytest.param([retrieval(1, 0)], "has retrieval spans only", id="search only"),
+        pytest.param([], "no span", id="empty"),
+    ],
+)
+def test_trace_without_a_rag_call_gives_a_note_and_no_record(spans: list[Span], says: str) -> None:
+    extraction = extract_records(a_trace(*spans))
+    assert extraction.records == ()
+    assert says in extraction.notes[-1].text
+
+
+@pytest.mark.parametrize(
+    "evaluator",
+    [
+        a_span(7, 1, attributes=oi("EVALUATOR")),
+        a_span(7, 1, attributes={WORKFLOW: "evaluation"}),
+        a_span(7, 1, attributes={"langfuse.observation.type": "evaluator"}),
+        a_span(7, 1, attributes={"ragtrace.eval.status": "ok"}),
+        a_span(7, 1, scope="ragtrace.evaluation"),
+    ],
+    ids=["openinference", "genai", "langfuse", "own keys", "own scope"],
+)
+def test_evaluators_and_what_runs_under_them_are_never_judged(evaluator: Span) -> None:
+    inside = [workflow(8, 7), retrieval(10, 7), chat(11, 7, at=(40, 950), text="judged")]
+    alone = extract_records(a_trace(evaluator, *inside))
+    beside = extract_records(a_trace(workflow(), retrieval(), evaluator, *inside))
+    assert alone.records == ()
+    assert [record.answer for record in beside.records] == [ANSWER]
+    assert "never evaluated" in beside.notes[0].text
+
+
+def test_pending_spans_of_logfire_are_ignored() -> None:
+    pending = chat(4, text="half", at=(30, 990), **{"logfire.span_type": "pending_span"})
+    assert (
+        the_record(a_span(1, attributes={WORKFLOW: "invoke_workflow"}), retrieval(), chat(), pending).answer
+        == ANSWER
+    )
+
+
+def test_framework_span_is_chosen_over_the_provider_span_below_it() -> None:
+    record = the_record(a_span(9), retrieval(parent=9), chat(3, 9), chat(4, 3, at=(40, 800)))
+    assert record.target is not None
+    assert record.target.span_id == span_id(3)
+
+
+def test_last_generation_after_the_retrieval_has_the_answer() -> None:
+    rewrite = chat(4, 9, at=(1, 5), text="rewritten question")
+    assert the_record(a_span(9), rewrite, retrieval(parent=9), chat(3, 9)).answer == ANSWER
+
+
+def test_generation_that_the_root_repeats_gives_the_model() -> None:
+    title = chat(4, at=(910, 990), text="A title", **{"gen_ai.response.model": "small"})
+    assert the_record(workflow(), retrieval(), chat(**{"gen_ai.response.model": "big"}), title).model == "big"
+
+
+def test_several_retrievals_are_joined_without_duplicates() -> None:
+    second = retrieval(
+        4,
+        at=(21, 25),
+        **{"gen_ai.retrieval.documents": documents(d1="Within 14 days.", d3="Within 14 days.", d2="New.")},
+    )
+    record = the_record(workflow(), retrieval(), second, chat())
+    assert [(chunk.id, chunk.rank) for chunk in record.chunks] == [("d1", 0), ("d2", 3)]
+
+
+def test_same_id_with_another_text_is_another_chunk() -> None:
+    twice = json.dumps([{"id": "faq.md", "content": "one"}, {"id": "faq.md", "content": "two"}])
+    record = the_record(workflow(), retrieval(**{"gen_ai.retrieval.documents": twice}))
+    assert [chunk.id for chunk in record.chunks] == ["faq.md", "faq.md#2"]
+
+
+def test_retrieval_after_the_answer_is_no_context() -> None:
+    late = retrieval(4, at=(950, 990), **{"gen_ai.retrieval.documents": documents(late="x")})
+    assert [chunk.id for chunk in the_record(workflow(), retrieval(), chat(), late).chunks] == ["d1"]
+
+
+def test_outermost_retrieval_with_text_is_the_context() -> None:
+    inner = retrieval(4, 2, at=(11, 19), **{"gen_ai.retrieval.documents": documents(raw="raw")})
+    assert [chunk.id for chunk in the_record(workflow(), retrieval(), inner).chunks] == ["d1"]
+
+
+def test_inner_retrieval_counts_where_the_outer_one_holds_no_text() -> None:
+    outer = a_span(
+        2,
+        1,
+        at=(10, 20),
+        attributes={WORKFLOW: "retrieval", "gen_ai.retrieval.documents": '[{"id": "d1", "score": 1}]'},
+    )
+    record = the_record(workflow(), outer, retrieval(4, 2, at=(11, 19)))
+    assert [chunk.text for chunk in record.chunks] == ["Within 14 days."]
+    assert record.gaps == ()
+
+
+def test_output_of_a_reranker_is_the_final_context() -> None:
+    rerank = oi(
+        "RERANKER",
+        **oi_documents("reranker.input_documents", "a", "b"),
+        **oi_documents("reranker.output_documents", "b"),
+    )
+    record = the_record(workflow(), retrieval(), a_span(4, 1, at=(21, 25), attributes=rerank), chat())
+    assert [chunk.text for chunk in record.chunks] == ["b"]
+    assert "reranker" in next(where.why for where in record.provenance if where.part is Part.CONTEXT)
+
+
+def test_documents_without_an_id_are_named_after_their_metadata_or_text() -> None:
+    given_documents = json.dumps(
+        [{"content": "x", "metadata": {"chunk_id": "c7"}}, {"content": "y"}, {"score": 1}]
+    )
+    ids = [
+        chunk.id
+        for chunk in the_record(
+            workflow(), retrieval(**{"gen_ai.retrieval.documents": given_documents})
+        ).chunks
+    ]
+    assert ids == ["c7", "a1fce4363854ff88", "unnamed-2"]
+
+
+def test_distance_is_not_taken_for_a_similarity() -> None:
+    far = json.dumps([{"id": "a", "content": "x", "distance": 0.2}])
+    chunk = the_record(workflow(), retrieval(**{"gen_ai.retrieval.documents": far})).chunks[0]
+    assert (chunk.score, chunk.score_kind) == (0.2, "distance")
+
+
+def test_documents_without_text_are_a_gap() -> None:
+    record = the_record(
+        workflow(), retrieval(**{"gen_ai.retrieval.documents": '[{"id": "d1", "score": 0.5}]'})
+    )
+    assert reasons(record) == {Part.CONTEXT: SkipReason.NO_CONTENT}
+    assert [chunk.id for chunk in record.chunks] == ["d1"]
+
+
+def test_content_capture_that_is_off_is_named() -> None:
+    off = {"ragtrace.content.capture": False}
+    record = the_record(
+        a_span(1, attributes={"ragtrace.kind": "rag", **off}),
+        a_span(2, 1, at=(10, 20), attributes={"ragtrace.kind": "retrieval", **off}),
+    )
+    assert set(reasons(record).items()) == {
+        (part, SkipReason.NO_CONTENT) for part in (Part.QUESTION, Part.CONTEXT, Part.ANSWER)
+    }
+    assert all("capture_content=True" in gap.detail for gap in record.gaps)
+
+
+def test_uploaded_messages_are_named() -> None:
+    record = the_record(
+        a_span(1, attributes={WORKFLOW: "invoke_workflow", "gen_ai.output.messages_ref": "s3://x"}),
+        retrieval(),
+    )
+    gap = record.gap(Part.ANSWER)
+    assert gap is not None
+    assert "uploaded" in gap.detail
+
+
+def test_call_that_failed_before_it_answered_is_a_failed_call() -> None:
+    root = a_span(
+        1,
+        attributes={WORKFLOW: "invoke_workflow", "gen_ai.input.messages": messages("user", QUESTION)},
+        status=StatusCode.ERROR,
+    )
+    assert reasons(the_record(root, retrieval())) == {Part.ANSWER: SkipReason.FAILED_CALL}
+
+
+def test_workflow_without_retrieval_has_no_context() -> None:
+    assert reasons(the_record(workflow(), chat())) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
+
+
+def test_retrieval_that_found_nothing_has_no_context() -> None:
+    record = the_record(workflow(), retrieval(**{"gen_ai.retrieval.documents": "[]"}))
+    assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
+
+
+@pytest.mark.parametrize("mark", ["__REDACTED__", "[REDACTED]", "<redacted>"])
+def test_redaction_marks_are_not_judged(mark: str) -> None:
+    record = the_record(
+        workflow(**{"gen_ai.output.messages": messages("assistant", mark)}),
+        retrieval(**{"gen_ai.retrieval.documents": documents(d1=mark)}),
+    )
+    assert record.answer is None
+    assert reasons(record) == {Part.CONTEXT: SkipReason.REDACTED, Part.ANSWER: SkipReason.REDACTED}
+
+
+def test_answer_that_the_redaction_hook_dropped_is_redacted() -> None:
+    root = a_span(
+        1,
+        attributes={
+            "ragtrace.kind": "rag",
+            "ragtrace.question": (QUESTION,),
+            "ragtrace.content.redacted": ("answer",),
+        },
+    )
+    assert reasons(the_record(root, retrieval())) == {Part.ANSWER: SkipReason.REDACTED}
+
+
+def test_own_mark_of_truncation_is_believed() -> None:
+    root = workflow(**{"ragtrace.kind": "rag", "ragtrace.content.truncated": ("answer",)})
+    cut = (json.dumps({"id": "a", "content": "x", "truncated": True}),)
+    retriever = a_span(
+        2, 1, at=(10, 20), attributes={"ragtrace.kind": "retrieval", "ragtrace.retrieval.documents": cut}
+    )
+    record = the_record(root, retriever)
+    assert reasons(record) == {Part.CONTEXT: SkipReason.TRUNCATED, Part.ANSWER: SkipReason.TRUNCATED}
+    assert record.answer == ANSWER
+
+
+def tempo_cut(text: str) -> str:
+    return text.encode()[:2_048].decode(errors="replace")
+
+
+@pytest.mark.parametrize("filler", ["x", "é", "漢", "😀"])
+def test_documents_cut_by_tempo_are_salvaged_one_by_one(filler: str) -> None:
+    whole = documents(d1="first", d2=filler * 4_000)
+    record = the_record(workflow(), retrieval(**{"gen_ai.retrieval.documents": tempo_cut(whole)}))
+    assert [chunk.id for chunk in record.chunks] == ["d1"]
+    assert reasons(record) == {Part.CONTEXT: SkipReason.TRUNCATED}
+    assert "2048 bytes" in record.gaps[0].detail
+
+
+def test_messages_cut_by_tempo_are_no_answer_but_the_generation_may_have_it() -> None:
+    cut = {"gen_ai.output.messages": tempo_cut(messages("assistant", "x" * 4_000))}
+    assert reasons(the_record(workflow(**cut), retrieval())) == {Part.ANSWER: SkipReason.TRUNCATED}
+    whole = the_record(workflow(**cut), retrieval(), chat())
+    assert (whole.answer, whole.gaps) == (ANSWER, ())
+
+
+def test_openinference_text_cut_by_tempo_is_truncated() -> None:
+    attributes = oi("CHAIN", **{"input.value": QUESTION, "output.value": tempo_cut("é" * 3_000)})
+    retriever = oi("RETRIEVER", **oi_documents("retrieval.documents", "x" * 2_048))
+    record = the_record(a_span(1, attributes=attributes), a_span(2, 1, at=(10, 20), attributes=retriever))
+    assert reasons(record) == {Part.CONTEXT: SkipReason.TRUNCATED, Part.ANSWER: SkipReason.TRUNCATED}
+
+
+def test_dropped_attributes_leave_the_context_incomplete_and_the_indices_their_gaps() -> None:
+    left = oi_documents("retrieval.documents", "i", "j", start=8)
+    record = the_record(workflow(), a_span(2, 1, at=(10, 20), attributes=left, dropped=34), chat())
+    assert [chunk.rank for chunk in record.chunks] == [8, 9]
+    assert reasons(record) == {Part.CONTEXT: SkipReason.INCOMPLETE}
+    assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT" in record.gaps[0].detail
+
+
+def test_abandoned_stream_is_an_incomplete_answer() -> None:
+    record = the_record(workflow(**{"ragtrace.stream.complete": False}), retrieval())
+    assert reasons(record) == {Part.ANSWER: SkipReason.INCOMPLETE}
+
+
+def test_name_of_a_generator_object_is_no_answer() -> None:
+    attributes = oi(
+        "CHAIN", **{"input.value": QUESTION, "output.value": "<generator object stream at 0x7f3a>"}
+    )
+    assert (
+        reasons(the_record(a_span(1, attributes=attributes), retrieval()))[Part.ANSWER]
+        is SkipReason.NO_CONTENT
+    )
+
+
+def test_thousands_of_chunks_are_bounded() -> None:
+    many = tuple(json.dumps({"id": f"d{number}", "content": f"text {number}"}) for number in range(3_000))
+    record = the_record(workflow(), retrieval(**{"gen_ai.retrieval.documents": many}))
+    assert len(record.chunks) == 1_000
+    assert reasons(record) == {Part.CONTEXT: SkipReason.TRUNCATED}
+
+
+def test_answer_of_200_kb_is_whole_and_a_larger_one_is_cut() -> None:
+    assert (
+        the_record(
+            workflow(**{"gen_ai.output.messages": messages("assistant", "x" * 200_000)}), retrieval()
+        ).gaps
+        == ()
+    )
+    large = the_record(
+        workflow(**{"gen_ai.output.messages": messages("assistant", "é" * 200_000)}), retrieval()
+    )
+    assert large.answer is not None
+    assert len(large.answer.encode()) <= 262_144
+    assert reasons(large) == {Part.ANSWER: SkipReason.TRUNCATED}
+
+
+def test_lone_surrogates_and_nul_bytes_are_replaced() -> None:
+    dirty = {"gen_ai.output.messages": '[{"role":"assistant","content":"a\\ud800b\\u0000c"}]'}
+    assert the_record(workflow(**dirty), retrieval()).answer == "a\ufffdb\ufffdc"
+
+
+@pytest.mark.parametrize(
+    "deep", ["[" * 100_000, '{"input":' * 50_000, "[" * 100_000 + "]" * 100_000, "{(" * 5_000]
+)
+def test_deeply_nested_json_is_no_crash(deep: str) -> None:
+    attributes = oi(
+        "CHAIN", **{"input.value": deep, "output.value": deep, "input.mime_type": "application/json"}
+    )
+    record = the_record(
+        a_span(1, attributes=attributes),
+        retrieval(**{"gen_ai.retrieval.documents": deep}),
+        chat(text="", **{"gen_ai.output.messages": deep}),
+    )
+    assert record.gap(Part.QUESTION) is not None
+
+
+def test_cycles_among_parents_are_no_endless_loop() -> None:
+    record = the_record(workflow(1, 3), retrieval(2, 1), chat(3, 2))
+    assert record.question == QUESTION
+
+
+def test_order_and_duplication_of_spans_do_not_matter() -> None:
+    spans = [workflow(), retrieval(), retrieval(4, at=(12, 22)), chat()]
+    assert extract_records(a_trace(*spans)) == extract_records(a_trace(*reversed(spans), *spans))
+
+
+KEYS = [
+    "ragtrace.kind",
+    "ragtrace.question",
+    "ragtrace.retrieval.documents",
+    "ragtrace.content.truncated",
+    "gen_ai.operation.name",
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
+    "gen_ai.retrieval.documents",
+    "gen_ai.prompt",
+    "openinference.span.kind",
+    "input.value",
+    "output.value",
+    "input.mime_type",
+    "metadata",
+    "retrieval.documents.0.document.content",
+    "retrieval.documents.99999999999.document.content",
+    "retrieval.documents.²..document",
+    "llm.output_messages.0.message.contents.0.message_content.text",
+]
+WORDS = [
+    *("rag", "retrieval", "generation", "chat", "invoke_workflow", "CHAIN", "RETRIEVER", "RERANKER", "LLM"),
+    *(
+        "application/json",
+        '[{"role": "user", "parts": 5}]',
+        '[{"id": [], "content": {}}]',
+        "{'a': (1,",
+        '"x',
+        "[[]]",
+    ),
+]
+odd_spans = st.builds(
+    lambda number, parent, attributes: a_span(number, parent, attributes=attributes),
+    st.integers(1, 4),
+    st.integers(0, 4),
+    st.dictionaries(st.sampled_from(KEYS), st.sampled_from(WORDS) | values, max_size=6),
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(odd_spans, max_size=4))
+def test_no_trace_makes_extraction_fail(spans: list[Span]) -> None:
+    extraction = extract_records(Trace.of(TRACE_ID, spans))
+    assert isinstance(extraction, Extraction)
+    for record in extraction.records:
+        assert len({chunk.id for chunk in record.chunks}) == len(record.chunks)
+        covered = {gap.part for gap in record.gaps} | {where.part for where in record.provenance}
+        assert {Part.QUESTION, Part.CONTEXT, Part.ANSWER} <= covered
