@@ -102,6 +102,8 @@ def backfill(
     """
     if destination is None and not dry_run:
         raise click.UsageError("--to ENDPOINT is missing: where do the verdicts go? Or give --dry-run.")
+    if not trace_ids and not source.startswith(_FILE):
+        raise click.UsageError("a Jaeger cannot list its traces: name each with --trace-id")
     opened = judge.open(max_concurrency=concurrency)
     introduce(opened)
     run = _Run(
@@ -182,7 +184,7 @@ def _carrier_time(choice: CarrierTime, source: str) -> CarrierTime:
 def _printer(metrics: tuple[Metric, ...], *, as_json: bool) -> OnEvaluated | None:
     if as_json:
         return None
-    table = OutcomeTable(open_console(), metrics=[metric.name for metric in metrics])
+    table = OutcomeTable(open_console(), metrics=metrics, id_title="trace", id_width=32)
     table.print_header()
     return table.print_evaluation
 

@@ -16,6 +16,8 @@ from typing import Final, Literal
 from ragtrace.backends import open_sink
 from ragtrace.errors import RagtraceError
 from ragtrace.evaluation import evaluate
+from ragtrace.judge import unwrapped
+from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
 from ragtrace.model import Chunk, MetricFailure, RagRecord
 from ragtrace.ports import Judge
 
@@ -62,7 +64,8 @@ async def check_judge(judge: Judge) -> Check:
         return Check(
             name=name, status="fail", found=f"{outcome.error_type}: {outcome.message}", advice=advice
         )
-    rung = getattr(judge, "rung", None)
+    inner = unwrapped(judge)
+    rung = inner.rung if isinstance(inner, OpenAICompatibleJudge) else None
     takes = f"; takes a schema as {rung}" if rung else ""
     if outcome.score != 1:
         found = f"answers, but finds a sentence that the context repeats unsupported{takes}"

@@ -156,11 +156,14 @@ def _secrets(*values: str) -> frozenset[str]:
 
 
 def _masked(check: Check, secrets: frozenset[str]) -> Check:
-    found, advice = check.found, check.advice
     for secret in sorted(secrets, key=len, reverse=True):
-        found = found.replace(secret, "***")
-        advice = advice.replace(secret, "***") if advice else advice
-    return replace(check, found=found, advice=advice)
+        check = replace(
+            check,
+            name=check.name.replace(secret, "***"),
+            found=check.found.replace(secret, "***"),
+            advice=check.advice and check.advice.replace(secret, "***"),
+        )
+    return check
 
 
 def _print(console: Console, check: Check) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import click
 from ragtrace.backends import open_reader
 from ragtrace.cli.options import json_option
 from ragtrace.cli.stored import StoreReader
-from ragtrace.cli.terminal import one_line, open_console, print_indented, print_json
+from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json
 from ragtrace.errors import InputError, ReadError
 from ragtrace.model import Gap, Part, Provenance, RagRecord
 from ragtrace.ports import TraceReader
@@ -165,7 +165,7 @@ def _record_json(record: RagRecord) -> dict[str, object]:
 
 
 def _print_trace(console: Console, trace: Trace, extraction: Extraction) -> None:
-    console.print(f"trace {trace.trace_id} ({len(trace.spans)} spans)", style="bold")
+    console.print(f"trace {trace.trace_id} ({many(len(trace.spans), 'span')})", style="bold")
     for record in extraction.records:
         _print_record(console, record)
     for note in extraction.notes:
@@ -178,8 +178,8 @@ def _print_record(console: Console, record: RagRecord) -> None:
     target = f" (span {one_line(where.name)!r}, {where.kind})" if where else ""
     print_indented(console, 2, f"record {record.id}{target}")
     for part in Part:
-        for line in _value_lines(record, part):
-            print_indented(console, 4, line)
+        for indent, line in _value_lines(record, part):
+            print_indented(console, indent, line)
         for found in record.provenance:
             if found.part is part:
                 print_indented(console, 6, _provenance(found), style="dim")
@@ -188,14 +188,17 @@ def _print_record(console: Console, record: RagRecord) -> None:
                 print_indented(console, 6, _gap(gap), style="yellow")
 
 
-def _value_lines(record: RagRecord, part: Part) -> list[str]:
+def _value_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
+    """Yield the lines that show a part, each with its indent."""
+    if part is Part.CONTEXT:
+        yield 4, f"{part}: {many(len(record.chunks), 'chunk') if record.chunks else 'missing'}"
+        for chunk in record.chunks:
+            yield 6, f"- {one_line(chunk.id)}: {_short(chunk.text or '(no text)')}"
+        return
     texts = {Part.QUESTION: record.question, Part.ANSWER: record.answer, Part.REFERENCE: record.reference}
-    if part is not Part.CONTEXT:
-        text = texts[part]
-        missing = [f"{part}: missing"] if part is not Part.REFERENCE else []
-        return missing if text is None else [f"{part}: {_short(text)}"]
-    lines = [f"{part}: {len(record.chunks)} chunks" if record.chunks else f"{part}: missing"]
-    return lines + [f"  {one_line(chunk.id)}: {_short(chunk.text or '(no text)')}" for chunk in record.chunks]
+    text = texts[part]
+    if text is not None or part is not Part.REFERENCE:
+        yield 4, f"{part}: {'missing' if text is None else _short(text)}"
 
 
 def _provenance(found: Provenance) -> str:

@@ -18,6 +18,7 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
+from ragtrace.ports import Metric
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,26 +28,31 @@ __all__ = ["OutcomeTable", "Tally"]
 
 _LABEL_STYLE = {Label.PASS: "green", Label.FAIL: "bold red", Label.ERROR: "bold yellow", Label.SKIPPED: "dim"}
 _FAILING = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
-_ID_WIDTH, _SCORE_WIDTH, _LABEL_WIDTH, _INDENT = 24, 5, 7, 2
+_SCORE_WIDTH, _LABEL_WIDTH, _INDENT = 5, 7, 2
 
 
 class OutcomeTable:
     """A table that is printed row by row, so that it needs no more memory than one row."""
 
-    def __init__(self, console: Console, *, metrics: Sequence[str]) -> None:
+    def __init__(
+        self, console: Console, *, metrics: Sequence[Metric], id_title: str = "id", id_width: int = 24
+    ) -> None:
         self._console = console
         self._names_metrics = len(metrics) > 1
+        self._id_title = id_title
+        self._id_width = id_width
 
     def print_header(self) -> None:
         """Print the names of the columns."""
-        self._console.print(self._row("id", "score", "label", "", "explanation"), style="bold")
+        self._console.print(self._row(self._id_title, "score", "label", "", "explanation"), style="bold")
 
     def print_evaluation(self, record: RagRecord, evaluation: Evaluation) -> None:
         """Print what each metric found about the record."""
         for outcome in evaluation.outcomes:
-            self._console.print(self._outcome(record.id, outcome))
+            shown_id = record.target.trace_id if record.target else record.id
+            self._console.print(self._outcome(shown_id, outcome))
             for verdict in _failing(outcome):
-                self._console.print(_claim(record, verdict))
+                self._console.print(_claim(verdict))
 
     def _outcome(self, record_id: str, outcome: MetricOutcome) -> Table:
         named = f"{outcome.metric}: " if self._names_metrics else ""
@@ -63,7 +69,7 @@ class OutcomeTable:
         from rich.text import Text
 
         grid = Table.grid(padding=(0, 2), expand=True)
-        grid.add_column(width=_ID_WIDTH, overflow="ellipsis", no_wrap=True)
+        grid.add_column(width=self._id_width, overflow="ellipsis", no_wrap=True)
         grid.add_column(width=_SCORE_WIDTH, justify="right")
         grid.add_column(width=_LABEL_WIDTH)
         grid.add_column(ratio=1, overflow="fold")
@@ -145,7 +151,7 @@ def _failing(outcome: MetricOutcome) -> list[Verdict]:
     return [verdict for label in _FAILING for verdict in outcome.verdicts if verdict.label is label]
 
 
-def _claim(record: RagRecord, verdict: Verdict) -> Table:
+def _claim(verdict: Verdict) -> Table:
     from rich.table import Table
     from rich.text import Text
 

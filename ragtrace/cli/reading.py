@@ -1,4 +1,4 @@
-"""Reading standard input without holding the program up: neither its work nor its end."""
+"""Reading what may make one wait, without holding the program up: neither its work nor its end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def in_background(items: Callable[[], Iterable[T]]) -> AsyncGenerator[T, N
         except Exception as exc:  # noqa: BLE001 -- no wall: it is raised again where the items are read
             put(exc)
 
-    threading.Thread(target=pump, name="stdin", daemon=True).start()
+    threading.Thread(target=pump, name="reader", daemon=True).start()
     while (item := await queue.get()) is not None:
         if isinstance(item, Exception):
             raise item

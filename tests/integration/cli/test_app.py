@@ -1,0 +1,129 @@
+"""The program: help, usage, and what becomes of errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from ragtrace import __version__
+from ragtrace.cli.app import cli
+from ragtrace.cli.extras import needs_extra
+from ragtrace.errors import ConfigError
+from tests.integration.cli.program import run
+
+COMMANDS = cli.list_commands(click.Context(cli))
+
+
+def test_version_is_said() -> None:
+    assert run("--version").output == f"ragtrace {__version__}\n"
+
+
+def test_help_names_every_command() -> None:
+    output = run("--help").output
+    assert COMMANDS == ["demo", "collector", "evaluate", "explain", "backfill", "metrics", "doctor"]
+    assert all(f"\n  {name} " in output for name in COMMANDS)
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)], ids=lambda name: " ".join(name))
+def test_help_has_an_example_and_fits_80_columns(command: tuple[str, ...]) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    example = " ".join(("  ragtrace", *command))
+    assert "Examples:\n" in result.output
+    assert example in result.output.partition("Examples:\n")[2]
+    assert max(map(len, result.output.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_speaks_json(name: str) -> None:
+    assert "--json" in run(name, "--help").output
+
+
+def test_help_loads_no_library_that_only_commands_need() -> None:
+    code = """
+import sys
+from ragtrace.cli import main
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True, timeout=30
+    )
+    loaded = {name.partition(".")[0] for name in done.stderr.split()}
+    assert "click" in loaded
+    assert not loaded & {"openai", "grpc", "rich", "httpx", "httpx2", "pydantic", "opentelemetry"}
+
+
+def test_a_command_that_is_mistyped_is_guessed() -> None:
+    result = run("evalute")
+    assert result.exit_code == 2
+    assert "did you mean `evaluate`?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        pytest.param(["nonsense"], "No such command 'nonsense'", id="unknown command"),
+        pytest.param(["metrics", "--jsn"], "--jsn", id="unknown option"),
+        pytest.param(["explain"], "FILE|TRACE_ID", id="missing argument"),
+        pytest.param(["explain", "missing.jsonl"], "neither a file nor a trace id", id="missing file"),
+        pytest.param(["explain", "x.jsonl", "--from", "store:x.db"], "no trace id", id="file with --from"),
+        pytest.param(["backfill", "--to", "otlp-file:x"], "--from", id="backfill from nowhere"),
+        pytest.param(["backfill", "--from", "otlp-file:x"], "--to", id="backfill to nowhere"),
+        pytest.param(
+            ["backfill", "--from", "ftp://x", "--dry-run", "--trace-id", "1"],
+            "no address",
+            id="unknown source",
+        ),
+        pytest.param(
+            ["backfill", "--from", "otlp-file:x", "--dry-run", "--ratio", "2"], "--ratio", id="ratio above 1"
+        ),
+        pytest.param(
+            ["backfill", "--from", "otlp-file:x", "--dry-run", "--metrics", "vibes"],
+            "there is no metric 'vibes'",
+            id="unknown metric",
+        ),
+        pytest.param(
+            ["backfill", "--from", "otlp-file:x", "--dry-run", "--metrics", ", ,"],
+            "--metrics names none",
+            id="no metric",
+        ),
+        pytest.param(
+            ["backfill", "--from", "otlp-file:x", "--dry-run", "--judge", "oracle"],
+            "there is no judge 'oracle'",
+            id="unknown judge",
+        ),
+        pytest.param(
+            ["backfill", "--from", "otlp-file:x", "--dry-run", "--base-url", "http://localhost/v1"],
+            "--base-url needs --judge",
+            id="endpoint without a model",
+        ),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_one_message_on_stderr(args: list[str], says: str) -> None:
+    result = run(*args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_what_cannot_be_read_is_exit_code_1() -> None:
+    result = run("explain", "0" * 31 + "1", "--from", "store:missing.db")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: missing.db cannot be read as a collector's store")
+
+
+def test_a_missing_extra_is_named_with_the_command_that_brings_it() -> None:
+    missing = "this command needs uvicorn.*pip install 'ragtrace-otel\\[collector\\]'"
+    with pytest.raises(ConfigError, match=missing), needs_extra("collector"):
+        raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn.config")
+
+
+def test_a_missing_module_of_our_own_is_a_bug_and_not_a_missing_extra() -> None:
+    with pytest.raises(ModuleNotFoundError), needs_extra("collector"):
+        raise ModuleNotFoundError("No module named 'ragtrace.oops'", name="ragtrace.oops")

@@ -1,0 +1,130 @@
+"""``ragtrace backfill``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ragtrace.traces.otlp import decode_json
+from tests.backends.otlp_receiver import OtlpReceiver
+from tests.backends.process import free_ports
+from tests.integration.cli.program import json_lines, run
+from tests.unit.backfill.stored_traces import RIGHT, WRONG, plain_trace, rag_trace, trace_id, write_traces
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    traces = [rag_trace(0, RIGHT), rag_trace(1, WRONG), rag_trace(2, None), plain_trace(3)]
+    return f"otlp-file:{write_traces(tmp_path / 'traces.jsonl', traces)}"
+
+
+@pytest.fixture
+def scripted(tmp_path: Path) -> str:
+    (tmp_path / "script.json").write_text("{}")
+    return f"scripted:{tmp_path / 'script.json'}"
+
+
+def test_verdicts_go_to_a_file_and_a_second_run_adds_nothing(
+    source: str, scripted: str, tmp_path: Path
+) -> None:
+    verdicts = tmp_path / "verdicts.jsonl"
+    args = ("backfill", "--from", source, "--to", f"otlp-file:{verdicts}", "--judge", scripted, "--json")
+    (first,) = json_lines(run(*args).stdout)
+    written = verdicts.read_bytes()
+    (second,) = json_lines(run(*args).stdout)
+    assert (first["judged"], first["skipped"], first["sent"]) == (2, {"no_content": 1}, 3)
+    assert (second["already_evaluated"], second["sent"], second["usage"]["calls"]) == (3, 0, 0)
+    assert verdicts.read_bytes() == written
+    names = [span.name for line in written.splitlines() for span in decode_json(line.decode())]
+    assert names == ["evaluation pass", "evaluation fail", "evaluation skipped"]
+
+
+def test_a_run_into_its_own_source_adds_nothing_the_second_time(source: str, scripted: str) -> None:
+    args = ("backfill", "--from", source, "--to", source, "--judge", scripted, "--json")
+    (first,), (second,) = json_lines(run(*args).stdout), json_lines(run(*args).stdout)
+    assert (first["sent"], second["sent"], second["already_evaluated"]) == (3, 0, 3)
+
+
+def test_people_see_a_row_an_answer_and_numbers_that_add_up(
+    source: str, scripted: str, tmp_path: Path
+) -> None:
+    result = run("backfill", "--from", source, "--to", f"otlp-file:{tmp_path / 'out'}", "--judge", scripted)
+    assert result.exit_code == 0
+    assert f"{trace_id(1)}   0.00  fail" in result.stdout
+    assert "contradicted  Orders can be returned within 30 days." in result.stdout
+    assert "faq-12: “Orders can be returned within 14 days.”" in result.stdout
+    assert "judged             2 (fail 1, pass 1)" in result.stdout
+    assert "judge: scripted" in result.stderr
+    assert max(map(len, result.output.splitlines())) <= 80
+
+
+def test_verdicts_go_to_a_back_end_over_otlp(
+    source: str, scripted: str, otlp_receiver: Callable[[], OtlpReceiver]
+) -> None:
+    receiver = otlp_receiver()
+    result = run("backfill", "--from", source, "--to", receiver.endpoint, "--judge", scripted, "--json")
+    assert result.exit_code == 0
+    names = [span.name for span in receiver.wait_for_spans(3)]
+    assert names == ["evaluation pass", "evaluation fail", "evaluation skipped"]
+
+
+@pytest.mark.slow
+def test_dry_run_asks_no_judge_sends_nothing_and_estimates(source: str, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    judge = ("--judge", "openai:some-model", "--base-url", f"http://127.0.0.1:{port}/v1")
+    out = tmp_path / "out.jsonl"
+    result = run("backfill", "--from", source, "--to", f"otlp-file:{out}", *judge, "--dry-run", "--json")
+    (plan,) = json_lines(result.stdout)
+    assert (plan["dry_run"], plan["judged"], plan["sent"]) == (True, 2, 0)
+    assert (plan["skipped"], plan["usage"]["calls"]) == ({"no_content": 1}, 4)
+    assert not out.exists()
+    people = run("backfill", "--from", source, *judge, "--dry-run").stdout
+    assert "calls    about 4, tokens about" in people
+
+
+def test_a_destination_that_is_not_there_fails_before_the_judge_is_asked(source: str, scripted: str) -> None:
+    (port,) = free_ports(1)
+    result = run(
+        "backfill", "--from", source, "--to", f"http://127.0.0.1:{port}/v1/traces", "--judge", scripted
+    )
+    assert result.exit_code == 1
+    assert f"127.0.0.1:{port}" in result.stderr
+    assert "fail" not in result.stdout
+
+
+def test_a_judge_that_fails_is_exit_code_1_and_the_failures_are_counted(source: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text('{"error": "judge_refused"}')
+    out = tmp_path / "out.jsonl"
+    result = run(
+        "backfill",
+        "--from",
+        source,
+        "--to",
+        f"otlp-file:{out}",
+        "--judge",
+        f"scripted:{tmp_path / 'broken.json'}",
+        "--json",
+    )
+    (report,) = json_lines(result.stdout)
+    assert (result.exit_code, report["failed"], report["sent"]) == (1, {"judge_refused": 2}, 1)
+
+
+def test_a_trace_id_that_the_source_does_not_have_is_exit_code_1(source: str) -> None:
+    result = run("backfill", "--from", source, "--dry-run", "--trace-id", trace_id(9))
+    assert result.exit_code == 1
+    assert trace_id(9) in result.stdout
+
+
+def test_a_jaeger_needs_trace_ids() -> None:
+    result = run("backfill", "--from", "jaeger:http://127.0.0.1:16686", "--dry-run")
+    assert result.exit_code == 2
+    assert "--trace-id" in result.stderr
+
+
+def test_an_empty_file_is_nothing_to_do(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    result = run("backfill", "--from", f"otlp-file:{tmp_path / 'empty.jsonl'}", "--dry-run", "--json")
+    (report,) = json_lines(result.stdout)
+    assert (result.exit_code, report["traces"], report["records"]) == (0, 0, 0)

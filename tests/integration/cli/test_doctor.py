@@ -1,0 +1,143 @@
+"""``ragtrace doctor``."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.backends.otlp_receiver import OtlpReceiver
+from tests.backends.process import free_ports
+from tests.integration.cli.program import json_lines, run
+
+
+def checks(*args: str, exit_code: int = 0) -> dict[str, dict[str, Any]]:
+    """Run the doctor; return the checks by the first word of their names."""
+    result = run("doctor", *args, "--json")
+    assert result.exit_code == exit_code, result.output
+    return {each["name"].partition(" ")[0]: each for each in json_lines(result.stdout)}
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address where nobody listens."""
+    (port,) = free_ports(1)
+    return f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def endpoint(otlp_receiver: Callable[[], OtlpReceiver]) -> str:
+    return f"grpc://{otlp_receiver().endpoint}"
+
+
+def test_versions_and_the_lexical_judge_are_fine_and_it_is_called_a_heuristic(endpoint: str) -> None:
+    found = checks("--judge", "lexical", "--to", endpoint)
+    assert {each["status"] for each in found.values()} == {"ok"}
+    assert "ragtrace-otel" in found["versions"]["found"]
+    assert "heuristic" in found["judge"]["found"]
+
+
+def test_an_endpoint_that_was_named_must_answer(nobody: str) -> None:
+    found = checks("--judge", "lexical", "--to", nobody, exit_code=1)
+    assert found["export"]["status"] == "fail"
+    assert "4317" in found["export"]["advice"]
+
+
+def test_a_file_to_write_to_needs_a_folder(tmp_path: Path) -> None:
+    assert checks("--judge", "lexical", "--to", f"otlp-file:{tmp_path}/x.jsonl")["export"]["status"] == "ok"
+    found = checks("--judge", "lexical", "--to", f"otlp-file:{tmp_path}/no/x.jsonl", exit_code=1)
+    assert "does not exist" in found["export"]["found"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_judge_is_a_failed_check_and_the_others_are_still_made(endpoint: str) -> None:
+    found = checks("--judge", "oracle", "--to", endpoint, exit_code=1)
+    assert found["judge"]["status"] == "fail"
+    assert "there is no judge 'oracle'" in found["judge"]["found"]
+    assert found["export"]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "says"),
+    [
+        pytest.param("{}", "ok", "judged a sentence right", id="good"),
+        pytest.param(
+            '{"claims": {"Refunds take 14 days.": "contradicted"}}', "warn", "unsupported", id="poor"
+        ),
+        pytest.param('{"error": "judge_refused"}', "fail", "judge_refused", id="refused"),
+    ],
+)
+def test_the_judge_is_asked_about_a_sentence(
+    tmp_path: Path, endpoint: str, script: str, status: str, says: str
+) -> None:
+    (tmp_path / "script.json").write_text(script)
+    found = checks(
+        "--judge", f"scripted:{tmp_path}/script.json", "--to", endpoint, exit_code=int(status == "fail")
+    )
+    assert found["judge"]["status"] == status
+    assert says in found["judge"]["found"]
+
+
+@pytest.mark.slow
+def test_a_model_server_that_is_not_there_is_named_without_the_key(
+    nobody: str, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-very-secret")
+    judge = ("--judge", "openai:some-model", "--base-url", f"{nobody}/v1", "--api-key-env", "MY_KEY")
+    found = checks(*judge, "--to", endpoint, exit_code=1)
+    assert found["judge"]["found"].startswith("judge_unavailable: ")
+    assert "/v1" in found["judge"]["advice"]
+    assert "sk-very-secret" not in str(found)
+
+
+@pytest.fixture
+def config(tmp_path: Path, endpoint: str) -> Path:
+    path = tmp_path / "collector.yaml"
+    path.write_text(
+        f"export:\n  - endpoint: {endpoint}\n    headers: {{authorization: Bearer abc123}}\n"
+        f"store:\n  path: {tmp_path}/ragtrace.db\n"
+    )
+    return path
+
+
+def test_what_a_configuration_names_is_checked(config: Path, tmp_path: Path) -> None:
+    found = checks("--config", str(config))
+    assert list(found) == ["versions", "config", "judge", "export", "store"]
+    assert {each["status"] for each in found.values()} == {"ok"}
+    assert found["store"]["found"] == "can be created"
+    assert list(tmp_path.iterdir()) == [config]
+
+
+def test_a_store_that_a_collector_uses_is_fine(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "ragtrace.db").touch()
+    with (tmp_path / "ragtrace.db.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = checks("--config", str(config))
+    assert (found["store"]["status"], found["store"]["found"]) == ("ok", "in use by a collector that runs")
+
+
+def test_a_wrong_configuration_is_named_with_its_key(tmp_path: Path) -> None:
+    (tmp_path / "collector.yaml").write_text("exprt: []\n")
+    found = checks("--config", str(tmp_path / "collector.yaml"), exit_code=1)
+    assert "unknown key `exprt`: did you mean `export`?" in found["config"]["found"]
+
+
+def test_options_win_over_the_configurations_judge(config: Path) -> None:
+    assert checks("--config", str(config), "--judge", "oracle", exit_code=1)["judge"]["status"] == "fail"
+
+
+def test_a_secret_that_somebody_repeats_is_masked(config: Path, tmp_path: Path) -> None:
+    config.write_text(config.read_text().replace(f"{tmp_path}/ragtrace.db", "/no/such/Bearer abc123/x.db"))
+    found = checks("--config", str(config), exit_code=1)
+    assert "/no/such/***" in found["store"]["found"]
+
+
+def test_people_get_a_page_of_80_columns(nobody: str) -> None:
+    result = run("doctor", "--judge", "lexical", "--to", nobody)
+    assert result.exit_code == 1
+    assert result.stdout.startswith("ok    versions\n")
+    assert "fail  export" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80

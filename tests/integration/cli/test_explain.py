@@ -1,0 +1,92 @@
+"""``ragtrace explain``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ragtrace.traces.otlp import encode, parse_request, split_by_trace
+from ragtrace_collector.store.sqlite import SqliteStore
+from tests.integration.cli.program import json_lines, run
+from tests.unit.backfill.stored_traces import CHUNK, RIGHT, plain_trace, rag_trace, trace_id, write_traces
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    return write_traces(tmp_path / "traces.jsonl", [rag_trace(0), rag_trace(1, None), plain_trace(2)])
+
+
+def test_each_part_is_shown_with_the_span_and_attribute_it_came_from(traces: Path) -> None:
+    output = run("explain", str(traces), columns=200).stdout
+    assert f"answer: {RIGHT}" in output
+    assert "from span 'ask' (0000000000000001), ragtrace.answer [ragtrace]: " in output
+    assert f"- faq-12: {CHUNK}" in output
+    assert "from span 'retrieval faq' (0000000000000002), ragtrace.retrieval.documents [ragtrace]: " in output
+
+
+def test_gaps_and_traces_without_a_record_are_explained(traces: Path) -> None:
+    output = run("explain", str(traces), columns=200).stdout
+    assert "answer: missing" in output
+    assert "gap, no_content: " in output
+    assert "note: no span is of a convention ragtrace reads" in output
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_lines_are_wrapped_to_the_columns_there_are(traces: Path, columns: int) -> None:
+    output = run("explain", str(traces), columns=columns).stdout
+    assert max(map(len, output.splitlines())) <= columns
+
+
+def test_machines_get_a_line_a_trace(traces: Path) -> None:
+    whole, damaged, plain = json_lines(run("explain", f"otlp-file:{traces}", "--json").stdout)
+    assert whole["trace_id"] == trace_id(0)
+    assert whole["records"][0]["answer"] == RIGHT
+    assert {"answer", "context", "question"} == {each["part"] for each in whole["records"][0]["provenance"]}
+    assert damaged["records"][0]["gaps"][0]["reason"] == "no_content"
+    assert (plain["records"], len(plain["notes"])) == ([], 1)
+
+
+def test_text_under_judgment_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    traces = write_traces(tmp_path / "traces.jsonl", [rag_trace(0, "Yes.\x1b[2J\x07\u202eevil")])
+    output = run("explain", str(traces)).stdout
+    assert "Yes." in output
+    assert not set(output) & set("\x1b\x07\u202e")
+
+
+def test_a_line_that_is_no_otlp_is_named(tmp_path: Path) -> None:
+    traces = write_traces(tmp_path / "traces.jsonl", [rag_trace(0), rag_trace(1)])
+    traces.write_text(traces.read_text() + "{nonsense\n")
+    result = run("explain", str(traces))
+    assert result.exit_code == 2
+    assert f"{traces}, line 3: " in result.stderr
+
+
+def test_an_empty_file_has_nothing_to_explain(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    result = run("explain", str(tmp_path / "empty.jsonl"))
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Path]:
+    """A store as a running collector has it open."""
+    opened = await SqliteStore.open(tmp_path / "ragtrace.db", max_bytes=1 << 30)
+    request = parse_request(encode(rag_trace(0).spans), encoding="protobuf")
+    await opened.append(split_by_trace(request).slices, forward={}, now_ns=1)
+    yield tmp_path / "ragtrace.db"
+    await opened.aclose()
+
+
+async def test_a_trace_is_found_in_the_store_of_a_running_collector(store: Path) -> None:
+    result = await asyncio.to_thread(run, "explain", trace_id(0), "--from", f"store:{store}", "--json")
+    (trace,) = json_lines(result.stdout)
+    assert trace["records"][0]["answer"] == RIGHT
+
+
+async def test_a_trace_that_the_store_does_not_have_is_exit_code_1(store: Path) -> None:
+    result = await asyncio.to_thread(run, "explain", trace_id(9), "--from", f"store:{store}")
+    assert result.exit_code == 1
+    assert f"store:{store} has no trace {trace_id(9)}" in result.stderr
