@@ -1,10 +1,10 @@
 """The application side: switch capture on, and record RAG calls as OpenTelemetry spans."""
 
-from ragtrace.capture.generation import GenerationCall, generation
-from ragtrace.capture.instrument import CaptureStatistics, flush, instrument, statistics, uninstrument
+from ragtrace.capture.generation_call import GenerationCall, generation
+from ragtrace.capture.instrumentation import CaptureStatistics, flush, instrument, statistics, uninstrument
 from ragtrace.capture.policy import ContentPolicy
-from ragtrace.capture.rag import RagCall, rag
-from ragtrace.capture.retrieval import RetrievalCall, retrieval
+from ragtrace.capture.rag_call import RagCall, rag
+from ragtrace.capture.retrieval_call import RetrievalCall, retrieval
 
 __all__ = [
     "CaptureStatistics",

@@ -9,7 +9,7 @@ from json import JSONEncoder
 from typing import Any, NamedTuple
 
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.policy import Passage, cut, plain_text
+from ragtrace.capture.policy import Passage, cut, json_string, plain_text
 from ragtrace.model import Chunk, Part
 
 __all__ = ["ChunkDocuments", "chunk_documents"]
@@ -67,14 +67,14 @@ class _Found(NamedTuple):
 def _element(found: _Found, rank: int, budget: int, passage: Passage) -> tuple[str, int]:
     """Write one chunk; return it with the bytes of the budget it took."""
     text = passage.redacted(found.text, Part.CONTEXT)
-    fields = [f'{{"id":{_encode(_id_of(found, text, rank))}']
+    fields = [f'{{"id":{json_string(_id_of(found, text, rank))}']
     limit = min(passage.policy.max_chunk_bytes, budget)
     used, is_cut = 0, found.truncated
     if found.score is not None:
         fields.append(f'"score":{found.score!r}')
     if text is not None:
         kept, used, shortened = cut(text, limit)
-        fields.append(f'"content":{_encode(kept)}')
+        fields.append(f'"content":{json_string(kept)}')
         is_cut = is_cut or shortened
     if found.metadata and passage.policy.capture:
         metadata = _encode(_plain(found.metadata, passage))
@@ -101,10 +101,12 @@ def _id_of(found: _Found, text: str | None, rank: int) -> str:
 
 @guarded
 def _read(item: object) -> _Found:
-    if isinstance(item, str | bytes):
-        return _Found(text=item)
+    if type(item) is dict:  # by far the most frequent, and asking for a Mapping is slow
+        return _from_mapping(item)
     if isinstance(item, Chunk):
         return _Found(item.id, item.text, _number(item.score), item.metadata, item.truncated)
+    if isinstance(item, str | bytes):
+        return _Found(text=item)
     if isinstance(item, Mapping):
         return _from_mapping(item)
     if isinstance(item, Sequence) and len(item) == _PAIR:
@@ -113,13 +115,14 @@ def _read(item: object) -> _Found:
     return _from_object(item)
 
 
-def _from_mapping(item: Mapping[object, object]) -> _Found:
-    metadata = next((item[name] for name in _METADATA_NAMES if isinstance(item.get(name), Mapping)), None)
+def _from_mapping(item: Mapping[Any, object]) -> _Found:
+    get = item.get
+    identity, text, metadata = get("id"), get("text"), get("metadata")
     return _found(
-        next((item[name] for name in _ID_NAMES if item.get(name) is not None), None),
-        next((item[name] for name in _TEXT_NAMES if item.get(name) is not None), None),
-        item.get("score"),
-        metadata,
+        identity if identity is not None else _first(map(get, _ID_NAMES)),
+        text if text is not None else _first(map(get, _TEXT_NAMES)),
+        get("score"),
+        metadata if metadata is not None else get("meta"),
     )
 
 
@@ -133,19 +136,31 @@ def _from_object(item: object) -> _Found:
     )
 
 
+def _first(values: Iterable[object]) -> object:
+    for value in values:
+        if value is not None:
+            return value
+    return None
+
+
 def _found(identity: object, text: object, score: object, metadata: object) -> _Found:
-    known = metadata if isinstance(metadata, Mapping) else None
+    known = metadata if metadata is not None and isinstance(metadata, Mapping) else None
     if identity is None and known is not None:
         identity = next((known[name] for name in _METADATA_ID_NAMES if known.get(name) is not None), None)
     return _Found(identity, text, _number(score), known)
 
 
 def _first_attribute(item: object, names: Sequence[str]) -> object:
-    found = (getattr(item, name, None) for name in names)
-    return next((value for value in found if value is not None and not callable(value)), None)
+    for name in names:
+        value = getattr(item, name, None)
+        if value is not None and not callable(value):
+            return value
+    return None
 
 
 def _number(value: object) -> float | None:
+    if type(value) is float:
+        return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | bytes | bool):
         return None
     try:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from json import JSONEncoder
 
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.policy import MESSAGES, Passage, cut, plain_text
+from ragtrace.capture.policy import MESSAGES, Passage, cut, json_string, plain_text
 from ragtrace.model import Part
 
 __all__ = ["prompt_messages", "text_message"]
@@ -19,8 +18,8 @@ _ROLES = {"human": "user", "ai": "assistant"}
 
 def text_message(role: str, text: str, finish_reason: str | None = None) -> str:
     """Return a list of one message with one text part."""
-    ending = f',"finish_reason":{_encode(plain_text(finish_reason))}' if finish_reason else ""
-    return f'[{{"role":"{role}","parts":[{{"type":"text","content":{_encode(text)}}}]{ending}}}]'
+    ending = f',"finish_reason":{json_string(plain_text(finish_reason))}' if finish_reason else ""
+    return f'[{{"role":"{role}","parts":[{{"type":"text","content":{json_string(text)}}}]{ending}}}]'
 
 
 def prompt_messages(messages: object, passage: Passage) -> str | None:
@@ -39,7 +38,7 @@ def prompt_messages(messages: object, passage: Passage) -> str | None:
     for message in listed[:MAX_MESSAGES]:
         parts, used = _parts(message, budget, passage)
         budget -= used
-        written.append(f'{{"role":{_encode(_role(message))},"parts":[{",".join(parts)}]}}')
+        written.append(f'{{"role":{json_string(_role(message))},"parts":[{",".join(parts)}]}}')
     return f"[{','.join(written)}]"
 
 
@@ -58,7 +57,7 @@ def _parts(message: object, budget: int, passage: Passage) -> tuple[list[str], i
             kept, used = _text_part(text, budget - spent, passage)
             spent += used
         else:
-            kept = f'{{"type":{_encode(plain_text(_of(part, "type") or "unknown"))}}}'
+            kept = f'{{"type":{json_string(plain_text(_of(part, "type") or "unknown"))}}}'
         written.append(kept)
     return written, spent
 
@@ -68,7 +67,7 @@ def _text_part(text: str | bytes, budget: int, passage: Passage) -> tuple[str, i
     kept, used, is_cut = cut(whole or "", budget)
     if is_cut:
         passage.truncated(MESSAGES)
-    return f'{{"type":"text","content":{_encode(kept)}}}', used
+    return f'{{"type":"text","content":{json_string(kept)}}}', used
 
 
 def _listed(value: object) -> Sequence[object]:
@@ -82,6 +81,3 @@ def _of(message: object, name: str) -> object:
     if isinstance(message, Mapping):
         return message.get(name)
     return None if isinstance(message, str | bytes) else getattr(message, name, None)
-
-
-_encode = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from json.encoder import encode_basestring as json_string
 
 from ragtrace import semconv
 from ragtrace.capture.guard import guarded
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part
 
-__all__ = ["MESSAGES", "ContentPolicy", "Passage", "Redact", "cut", "plain_text"]
+__all__ = ["MESSAGES", "ContentPolicy", "Passage", "Redact", "cut", "json_string", "plain_text"]
 
 Redact = Callable[[str, Part], str]
 """Given a text and the part it belongs to, return what may be recorded. If it raises, or returns anything but

@@ -112,9 +112,15 @@ class Recording:
             self._token = otel_context.attach(self._inside)
             self._marker = _here.set(self)
 
+    def pause(self) -> None:
+        """Step out between two pieces of a stream: what its code left current is current in the next step."""
+        if self._token is not None:
+            self._inside = otel_context.get_current()
+        self.step_out()
+
     @guarded
     def step_out(self) -> None:
-        """Put back what was current before, and keep what the code inside left current for the next step."""
+        """Put back what was current before."""
         token, self._token = self._token, None
         marker, self._marker = self._marker, None
         if token is None or marker is None:
@@ -125,7 +131,6 @@ class Recording:
             # Closed in another context than it was opened in, as when an event loop closes a forgotten
             # generator: nothing of ours is current here.
             return
-        self._inside = otel_context.get_current()
         otel_context.detach(token)
 
     def finish(self, exc: BaseException | None = None) -> None:

@@ -200,7 +200,7 @@ def _step(recording: Recording, resume: Callable[[], Any]) -> Any:
     try:
         return resume()
     finally:
-        recording.step_out()
+        recording.pause()
 
 
 def _async_streaming(
@@ -240,7 +240,7 @@ async def _async_step(recording: Recording, resume: Callable[[], Awaitable[Any]]
     try:
         return await resume()
     finally:
-        recording.step_out()
+        recording.pause()
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

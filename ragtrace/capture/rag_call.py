@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 
 from opentelemetry.trace import SpanKind
 
@@ -86,8 +85,7 @@ def rag(
     return RagCall(question, options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
+class _Options(NamedTuple):
     name: str
     session_id: str | None
     conversation_id: str | None
@@ -98,7 +96,7 @@ class _Options:
 
 
 class RagCall(Recording):
-    """A RAG call under way: made by [`rag`][ragtrace.capture.rag.rag]."""
+    """A RAG call under way: made by [`rag`][ragtrace.capture.rag_call.rag]."""
 
     span_kind: ClassVar[SpanKind] = SpanKind.INTERNAL
 

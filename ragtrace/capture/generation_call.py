@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 
 from opentelemetry.trace import SpanKind
 
@@ -80,8 +79,7 @@ def generation(
     return GenerationCall(given, _Options(model, provider, parent, answer))
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
+class _Options(NamedTuple):
     model: str | None
     provider: str | None
     parent: Recording | None
@@ -89,7 +87,7 @@ class _Options:
 
 
 class GenerationCall(Recording):
-    """A model call under way: made by [`generation`][ragtrace.capture.generation.generation]."""
+    """A model call under way: made by [`generation`][ragtrace.capture.generation_call.generation]."""
 
     span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 
 from opentelemetry.trace import SpanKind
 
@@ -77,8 +76,7 @@ def retrieval(
     return RetrievalCall(query, options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
+class _Options(NamedTuple):
     name: str | None
     data_source: str | None
     top_k: int | None
@@ -87,7 +85,7 @@ class _Options:
 
 
 class RetrievalCall(Recording):
-    """A retrieval under way: made by [`retrieval`][ragtrace.capture.retrieval.retrieval]."""
+    """A retrieval under way: made by [`retrieval`][ragtrace.capture.retrieval_call.retrieval]."""
 
     span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
 
@@ -120,7 +118,9 @@ class RetrievalCall(Recording):
         """
         if self._passage is None or chunks is None:
             return
-        if not isinstance(chunks, Collection) or isinstance(chunks, str | bytes):
+        if type(chunks) is not list and (
+            not isinstance(chunks, Collection) or isinstance(chunks, str | bytes)
+        ):
             log.warning("ragtrace: chunks of type %s were not recorded: give a list", type(chunks).__name__)
             return
         self._documents = chunk_documents(chunks, self._passage)

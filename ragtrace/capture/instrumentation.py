@@ -44,7 +44,7 @@ def instrument(
     If the application has an OpenTelemetry SDK provider, ragtrace joins it: its sampler, resource and
     exporters hold, and only an ``endpoint`` given here adds an exporter. Else a provider is made from the
     ``OTEL_*`` variables and set as the global one. What is given here goes before the environment. A second
-    call changes nothing: call [`uninstrument`][ragtrace.capture.instrument.uninstrument] first. It never
+    call changes nothing: call [`uninstrument`][ragtrace.capture.instrumentation.uninstrument] first. It never
     raises.
 
     Args:
