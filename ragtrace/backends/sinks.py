@@ -33,7 +33,7 @@ def open_sink(
     """Choose the sink for an address; nothing is connected before the first ``send``.
 
     ``http(s)://host[:4318][/path]`` is OTLP/HTTP; without a path ``/v1/traces`` is added. ``grpc://``,
-    ``grpcs://`` and a bare ``host:port`` are OTLP/gRPC. ``http(s)://host:4317`` without a path is OTLP/gRPC
+    ``grpcs://`` and a bare ``host:port`` (without TLS) are OTLP/gRPC. ``http(s)://host:4317`` without a path is OTLP/gRPC
     as well, because ``OTEL_EXPORTER_OTLP_ENDPOINT`` writes gRPC addresses in this form; so is every port that
     ends in these digits, such as 14317. ``otlp-file:PATH`` is a file.
 

@@ -1,0 +1,134 @@
+"""The file of OTLP JSON lines, written and read."""
+# ruff: noqa: ASYNC240 -- nothing else runs in these tests' event loops
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from ragtrace.backends import OtlpFileReader, OtlpFileSink, open_reader
+from ragtrace.errors import InputError, ReadError, SendRejected, SendRetryable
+from ragtrace.traces.otlp import encode, encode_json
+from ragtrace.traces.trace import Span, Trace
+from tests.unit.traces.builders import TRACE_ID, a_span, a_trace
+
+FIRST, SECOND, THIRD = (a_span(number) for number in (1, 2, 3))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "traces.jsonl"
+
+
+async def write(path: Path, *spans: Span) -> None:
+    sink = OtlpFileSink(path)
+    for span in spans:
+        await sink.send(encode([span]))
+    await sink.aclose()
+
+
+async def read(path: Path) -> list[Trace]:
+    return [trace async for trace in OtlpFileReader(path).traces()]
+
+
+async def test_each_request_is_one_line_of_otlp_json(path: Path) -> None:
+    await write(path, FIRST, SECOND)
+    assert path.read_text() == f"{encode_json([FIRST])}\n{encode_json([SECOND])}\n"
+
+
+async def test_what_was_written_is_read_back(path: Path) -> None:
+    await write(path, FIRST, SECOND)
+    assert await read(path) == [a_trace(FIRST, SECOND)]
+
+
+async def test_folders_are_made(tmp_path: Path) -> None:
+    await write(tmp_path / "a" / "b" / "traces.jsonl", FIRST)
+    assert len(await read(tmp_path / "a" / "b" / "traces.jsonl")) == 1
+
+
+async def test_many_senders_at_once_write_whole_lines(path: Path) -> None:
+    sink = OtlpFileSink(path)
+    spans = [a_span(number) for number in range(1, 40)]
+    async with asyncio.TaskGroup() as group:
+        for span in spans:
+            group.create_task(sink.send(encode([span])))
+    assert await read(path) == [a_trace(*spans)]
+
+
+@pytest.mark.parametrize("length", [1, 5, 16, 200])
+async def test_line_that_a_crash_cut_is_taken_back(path: Path, length: int) -> None:
+    await write(path, FIRST)
+    whole = path.read_bytes()
+    path.write_bytes(whole + encode_json([SECOND]).encode()[:length])
+    await write(path, THIRD)
+    assert path.read_bytes() == whole + encode_json([THIRD]).encode() + b"\n"
+
+
+async def test_line_without_its_line_break_is_kept(path: Path) -> None:
+    path.write_text(encode_json([FIRST]))
+    await write(path, SECOND)
+    assert await read(path) == [a_trace(FIRST, SECOND)]
+
+
+async def test_text_of_another_program_is_left_alone(path: Path) -> None:
+    path.write_text("# notes")
+    await write(path, FIRST)
+    assert path.read_text().splitlines()[0] == "# notes"
+
+
+async def test_request_that_was_written_before_a_crash_is_not_doubled(path: Path) -> None:
+    await write(path, FIRST, SECOND)
+    await write(path, FIRST, SECOND, THIRD)
+    assert len(path.read_text().splitlines()) == 3
+
+
+async def test_lines_longer_than_the_tail_are_mended_too(path: Path) -> None:
+    large = a_span(9, attributes={"text": "x" * 3_000_000})
+    await write(path, FIRST)
+    whole = path.read_bytes()
+    path.write_bytes(whole + encode_json([large]).encode()[:-5])
+    await write(path, FIRST, large)
+    assert path.read_bytes() == whole + encode_json([large]).encode() + b"\n"
+
+
+async def test_bytes_that_are_no_otlp_are_rejected(path: Path) -> None:
+    with pytest.raises(SendRejected, match="OTLP requests only"):
+        await OtlpFileSink(path).send(b"\xff\xff")
+    assert not path.exists()
+
+
+async def test_place_that_cannot_be_written_is_retryable(tmp_path: Path) -> None:
+    sink = OtlpFileSink(tmp_path)
+    with pytest.raises(SendRetryable, match="cannot be written"):
+        await sink.send(encode([FIRST]))
+
+
+async def test_trace_is_found_by_its_id(path: Path) -> None:
+    other = Trace.of("1" * 32, [])
+    await write(path, FIRST, SECOND)
+    reader = open_reader(f"otlp-file:{path}")
+    assert await reader.get(TRACE_ID.upper()) == a_trace(FIRST, SECOND)
+    assert await reader.get(other.trace_id) is None
+    await reader.aclose()
+
+
+@pytest.mark.parametrize(
+    "bad", [b"{", b"\xff\xfe", b'{"resourceSpans": [{"scopeSpans": [{"spans": [{}]}]}]}', b"[]"]
+)
+async def test_bad_line_is_named_with_file_and_number(path: Path, bad: bytes) -> None:
+    path.write_bytes(encode_json([FIRST]).encode() + b"\n\n" + bad + b"\n")
+    with pytest.raises(InputError, match=r"traces\.jsonl, line 3: "):
+        await read(path)
+
+
+async def test_missing_file_is_a_read_error(path: Path) -> None:
+    with pytest.raises(ReadError, match="cannot be read: No such file"):
+        await read(path)
+
+
+async def test_empty_file_and_foreign_signals_hold_no_traces(path: Path) -> None:
+    path.write_text(json.dumps({"resourceLogs": []}) + "\n\n")
+    assert await read(path) == []

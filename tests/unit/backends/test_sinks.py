@@ -1,0 +1,269 @@
+"""The sinks, against real servers on loopback."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import grpc
+import pytest
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import error_details_pb2, status_pb2
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
+
+from ragtrace.backends import MemorySink, OtlpFileSink, OtlpGrpcSink, OtlpHttpSink, open_sink
+from ragtrace.errors import ConfigError, SendRejected, SendRetryable
+from ragtrace.traces.otlp import encode
+from tests.unit.backends.servers import GrpcAnswer, HttpAnswer, grpc_server, http_server
+from tests.unit.traces.builders import a_span
+
+REQUEST = encode([a_span(1)])
+PARTIAL = ExportTraceServiceResponse(
+    partial_success=ExportTracePartialSuccess(rejected_spans=3, error_message="too old")
+)
+WARNING = ExportTraceServiceResponse(partial_success=ExportTracePartialSuccess(error_message="slow down"))
+
+
+def retry_info(seconds: int) -> bytes:
+    detail = any_pb2.Any()
+    detail.Pack(error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=seconds)))
+    return bytes(status_pb2.Status(code=8, details=[detail]).SerializeToString())
+
+
+async def test_grpc_sink_sends_the_bytes_as_they_are_with_headers() -> None:
+    async with grpc_server(GrpcAnswer()) as server:
+        sink = OtlpGrpcSink(server.endpoint, headers={"Authorization": "Bearer x"})
+        await sink.send(REQUEST)
+        await sink.aclose()
+    assert server.requests == [REQUEST]
+    assert server.metadata[0]["authorization"] == "Bearer x"
+
+
+async def test_grpc_sink_compresses_on_demand() -> None:
+    async with grpc_server(GrpcAnswer()) as server:
+        sink = OtlpGrpcSink(server.endpoint, compression="gzip")
+        await sink.send(REQUEST)
+        await sink.aclose()
+    assert server.requests == [REQUEST]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.ABORTED,
+        grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DATA_LOSS,
+    ],
+)
+async def test_grpc_codes_of_a_passing_trouble_are_retryable(code: grpc.StatusCode) -> None:
+    async with grpc_server(GrpcAnswer(code=code, details="busy")) as server:
+        sink = OtlpGrpcSink(server.endpoint)
+        with pytest.raises(SendRetryable, match=f"{code.name}: busy"):
+            await sink.send(REQUEST)
+        await sink.aclose()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        GrpcAnswer(code=grpc.StatusCode.INVALID_ARGUMENT),
+        GrpcAnswer(code=grpc.StatusCode.UNAUTHENTICATED),
+        GrpcAnswer(code=grpc.StatusCode.UNIMPLEMENTED),
+        GrpcAnswer(code=grpc.StatusCode.INTERNAL),
+        GrpcAnswer(
+            code=grpc.StatusCode.RESOURCE_EXHAUSTED,
+            details="grpc: received message larger than max (5 vs. 4)",
+        ),
+    ],
+    ids=["invalid", "unauthenticated", "unimplemented", "internal", "too large"],
+)
+async def test_other_grpc_codes_are_final(answer: GrpcAnswer) -> None:
+    async with grpc_server(answer) as server:
+        sink = OtlpGrpcSink(server.endpoint)
+        with pytest.raises(SendRejected):
+            await sink.send(REQUEST)
+        await sink.aclose()
+
+
+@pytest.mark.parametrize(("details", "wait_s"), [(retry_info(7), 7.0), (b"\xff\xff", None), (None, None)])
+async def test_grpc_retry_info_says_how_long_to_wait(details: bytes | None, wait_s: float | None) -> None:
+    answer = GrpcAnswer(code=grpc.StatusCode.RESOURCE_EXHAUSTED, status_details=details)
+    async with grpc_server(answer) as server:
+        sink = OtlpGrpcSink(server.endpoint)
+        with pytest.raises(SendRetryable) as caught:
+            await sink.send(REQUEST)
+        await sink.aclose()
+    assert caught.value.retry_after_s == wait_s
+
+
+async def test_grpc_partial_success_is_rejected_with_the_number_of_spans() -> None:
+    async with grpc_server(GrpcAnswer(response=PARTIAL)) as server:
+        sink = OtlpGrpcSink(server.endpoint)
+        with pytest.raises(SendRejected, match="rejected 3 spans: too old"):
+            await sink.send(REQUEST)
+        await sink.aclose()
+
+
+async def test_warning_without_rejected_spans_is_a_success() -> None:
+    async with grpc_server(GrpcAnswer(response=WARNING)) as server:
+        sink = OtlpGrpcSink(server.endpoint)
+        await sink.send(REQUEST)
+        await sink.aclose()
+    assert server.requests == [REQUEST]
+
+
+async def test_http_sink_posts_the_bytes_as_protobuf() -> None:
+    with http_server(lambda _: HttpAnswer()) as server:
+        sink = OtlpHttpSink(f"{server.url}/v1/traces", headers={"x-key": "k"})
+        await sink.send(REQUEST)
+        await sink.aclose()
+    ((path, headers, body),) = server.requests
+    assert (path, body) == ("/v1/traces", REQUEST)
+    assert (headers["content-type"], headers["x-key"]) == ("application/x-protobuf", "k")
+
+
+async def test_http_sink_compresses_on_demand() -> None:
+    with http_server(lambda _: HttpAnswer()) as server:
+        sink = OtlpHttpSink(f"{server.url}/v1/traces", compression="gzip")
+        await sink.send(REQUEST)
+        await sink.aclose()
+    ((_, headers, body),) = server.requests
+    assert headers["content-encoding"] == "gzip"
+    assert gzip.decompress(body) == REQUEST
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_http_codes_of_a_passing_trouble_are_retryable(status: int) -> None:
+    with http_server(lambda _: HttpAnswer(status=status, headers={"Retry-After": "12"})) as server:
+        sink = OtlpHttpSink(server.url)
+        with pytest.raises(SendRetryable, match=str(status)) as caught:
+            await sink.send(REQUEST)
+        await sink.aclose()
+    assert caught.value.retry_after_s == 12
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 404, 413, 500, 501])
+async def test_other_http_codes_are_final(status: int) -> None:
+    with http_server(lambda _: HttpAnswer(status=status)) as server:
+        sink = OtlpHttpSink(server.url)
+        with pytest.raises(SendRejected, match=str(status)):
+            await sink.send(REQUEST)
+        await sink.aclose()
+
+
+@pytest.mark.parametrize(
+    ("header", "at_least", "at_most"),
+    [
+        (format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True), 3_000, 3_600),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0),
+    ],
+    ids=["future", "past"],
+)
+async def test_retry_after_may_be_a_date(header: str, at_least: float, at_most: float) -> None:
+    with http_server(lambda _: HttpAnswer(status=503, headers={"Retry-After": header})) as server:
+        sink = OtlpHttpSink(server.url)
+        with pytest.raises(SendRetryable) as caught:
+            await sink.send(REQUEST)
+        await sink.aclose()
+    assert caught.value.retry_after_s is not None
+    assert at_least <= caught.value.retry_after_s <= at_most
+
+
+@pytest.mark.parametrize("header", ["soon", "-3", "²", ""])
+async def test_retry_after_that_makes_no_sense_is_ignored(header: str) -> None:
+    # header values are latin-1 on the wire
+    answer = HttpAnswer(status=503, headers={"Retry-After": header})
+    with http_server(lambda _: answer) as server:
+        sink = OtlpHttpSink(server.url)
+        with pytest.raises(SendRetryable) as caught:
+            await sink.send(REQUEST)
+        await sink.aclose()
+    assert caught.value.retry_after_s is None
+
+
+async def test_http_partial_success_is_rejected_with_the_number_of_spans() -> None:
+    with http_server(lambda _: HttpAnswer(body=PARTIAL.SerializeToString())) as server:
+        sink = OtlpHttpSink(server.url)
+        with pytest.raises(SendRejected, match="rejected 3 spans: too old"):
+            await sink.send(REQUEST)
+        await sink.aclose()
+
+
+async def test_page_of_a_proxy_with_status_200_is_a_success() -> None:
+    with http_server(lambda _: HttpAnswer(body=b"<html>ok</html>")) as server:
+        sink = OtlpHttpSink(server.url)
+        await sink.send(REQUEST)
+        await sink.aclose()
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("endpoint", ["grpc://127.0.0.1:9", "http://127.0.0.1:9"])
+async def test_nobody_at_home_is_retryable(endpoint: str) -> None:
+    sink = open_sink(endpoint, timeout_s=5)
+    with pytest.raises(SendRetryable):
+        await sink.send(REQUEST)
+    await sink.aclose()
+
+
+async def test_memory_sink_fails_as_planned_and_then_keeps_everything() -> None:
+    sink = MemorySink(failures=[SendRetryable("busy"), SendRejected("no")])
+    for failure in (SendRetryable, SendRejected):
+        with pytest.raises(failure):
+            await sink.send(REQUEST)
+    await sink.send(REQUEST)
+    assert sink.spans == (a_span(1),)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "kind", "name"),
+    [
+        ("localhost:4317", OtlpGrpcSink, "grpc://localhost:4317"),
+        ("grpc://tempo:4317", OtlpGrpcSink, "grpc://tempo:4317"),
+        ("grpc://tempo", OtlpGrpcSink, "grpc://tempo:4317"),
+        ("grpcs://api.example.com:443", OtlpGrpcSink, "grpcs://api.example.com:443"),
+        ("http://localhost:4317", OtlpGrpcSink, "grpc://localhost:4317"),
+        ("https://localhost:4317/", OtlpGrpcSink, "grpcs://localhost:4317"),
+        ("grpc://[::1]:4317", OtlpGrpcSink, "grpc://[::1]:4317"),
+        ("http://localhost:4317/v1/traces", OtlpHttpSink, "http://localhost:4317/v1/traces"),
+        ("http://localhost:4318", OtlpHttpSink, "http://localhost:4318/v1/traces"),
+        ("http://localhost", OtlpHttpSink, "http://localhost:4318/v1/traces"),
+        ("https://otlp.example.com/otlp/v1/traces", OtlpHttpSink, "https://otlp.example.com/otlp/v1/traces"),
+        ("http://[::1]:4318", OtlpHttpSink, "http://[::1]:4318/v1/traces"),
+        ("http://localhost:4318/x?key=secret", OtlpHttpSink, "http://localhost:4318/x"),
+        ("otlp-file:traces.jsonl", OtlpFileSink, "otlp-file:traces.jsonl"),
+    ],
+)
+def test_address_chooses_the_sink(endpoint: str, kind: type, name: str) -> None:
+    sink = open_sink(endpoint)
+    assert isinstance(sink, kind)
+    assert sink.name == name
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        *(
+            "",
+            "localhost",
+            "ftp://host:1",
+            "http://",
+            "http://host:port",
+            "otlp-file:",
+            "grpc://host:4317/path",
+        ),
+        *("http://a b:4318", "http://[::1:4318", "http://user:secret@host:4318", "kafka://host"),
+    ],
+)
+def test_bad_address_is_a_config_error_that_shows_no_secret(endpoint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_sink(endpoint)
+    assert "secret" not in str(caught.value)
+    assert "otlp-file:PATH" in str(caught.value) or "header" in str(caught.value)
