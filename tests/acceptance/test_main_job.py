@@ -120,9 +120,7 @@ def through_the_collector_alone(folder: Path, jaeger: Jaeger) -> Iterator[str]:
 def through_otelcol(folder: Path, jaeger: Jaeger, otelcol: OtelCol) -> Iterator[str]:
     """application → OpenTelemetry Collector → Jaeger and ragtrace; carriers go the same way."""
     grpc, http, metrics = free_ports(3)
-    with collector_process(
-        folder, config_of(folder, [{"endpoint": f"127.0.0.1:{grpc}"}])
-    ) as collector:
+    with collector_process(folder, config_of(folder, [{"endpoint": f"127.0.0.1:{grpc}"}])) as collector:
         env = {
             "OTELCOL_OTLP_GRPC": f"127.0.0.1:{grpc}",
             "OTELCOL_OTLP_HTTP": f"127.0.0.1:{http}",

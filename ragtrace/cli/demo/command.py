@@ -19,7 +19,7 @@ from ragtrace.cli.demo.process import Backend, running_collector
 from ragtrace.cli.demo.show import JsonShow, Show, TerminalShow
 from ragtrace.cli.demo.traffic import LabelledAnswer, ReplayedRag, load_sample
 from ragtrace.cli.demo.verdicts import TraceVerdict, VerdictFile
-from ragtrace.errors import RagtraceError
+from ragtrace.errors import ConfigError, RagtraceError
 
 __all__ = ["demo"]
 
@@ -64,12 +64,12 @@ def demo(
       ragtrace demo --limit 5 --json
       ragtrace demo --to http://localhost:4317
     """
+    _check_tracing(os.environ)
     sample = load_sample()[:limit]
     backend = find_backend(endpoint, ui)
     judge = _judge(os.environ)
     show: Show = JsonShow() if as_json else TerminalShow()
-    if not as_json:
-        _introduce(len(sample), judge["use"], backend)
+    show.introduction(answers=len(sample), judge=judge["use"], backend=backend.endpoint if backend else None)
     with tempfile.TemporaryDirectory(prefix="ragtrace-demo-") as name:
         folder = Path(name)
         verdicts = folder / "verdicts.jsonl"
@@ -138,6 +138,7 @@ class _Run:
         self.show.summary(
             agreement,
             judge=_described(judge),
+            unscored=len(self.judged) - len(scored),
             missing=self.missing,
             worst=self._link(worst) if worst else None,
         )
@@ -152,6 +153,12 @@ def _instrumented(address: str) -> Iterator[None]:
         yield
     finally:
         ragtrace.uninstrument()
+
+
+def _check_tracing(environ: Mapping[str, str]) -> None:
+    for name in ("OTEL_SDK_DISABLED", "RAGTRACE_DISABLED"):
+        if environ.get(name, "").lower() in {"1", "true", "yes", "on"}:
+            raise ConfigError(f"{name} turns tracing off: without traces there is nothing to show; unset it")
 
 
 def _judge(environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -170,11 +177,3 @@ def _described(judge: str) -> str:
             "give away, and leaves the rest open. Set OPENAI_API_KEY or OPENAI_BASE_URL for a real judge."
         )
     return judge
-
-
-def _introduce(answers: int, judge: str, backend: Backend | None) -> None:
-    where = f"; traces and verdicts also go to {backend.endpoint}" if backend else ""
-    click.echo(
-        f"{answers} human-labelled answers through an instrumented app and a collector; "
-        f"judge: {judge}{where}\n"
-    )

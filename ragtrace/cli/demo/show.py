@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import click
 from rich.console import Console
@@ -26,6 +26,10 @@ _FINDINGS_SHOWN = 2
 class Show(Protocol):
     """Presents the run."""
 
+    def introduction(self, *, answers: int, judge: str, backend: str | None) -> None:
+        """Say what is about to happen."""
+        ...
+
     def running(self) -> AbstractContextManager[None]:
         """Be on stage while the traffic flows."""
         ...
@@ -38,7 +42,9 @@ class Show(Protocol):
         """Show one answer."""
         ...
 
-    def summary(self, agreement: Agreement, *, judge: str, missing: int, worst: str | None) -> None:
+    def summary(
+        self, agreement: Agreement, *, judge: str, unscored: int, missing: int, worst: str | None
+    ) -> None:
         """Show what it adds up to."""
         ...
 
@@ -50,10 +56,19 @@ class TerminalShow:
         self._console = Console(highlight=False, soft_wrap=False)
         self._live = Live(console=self._console, transient=True, refresh_per_second=8)
 
+    def introduction(self, *, answers: int, judge: str, backend: str | None) -> None:
+        """Say what is about to happen."""
+        also = f" Traces and verdicts also go to {backend}." if backend else ""
+        self._console.print(
+            f"{answers} human-labelled answers flow through an instrumented application and a collector. "
+            f"Judge: {judge}.{also}\n"
+        )
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Keep a progress line below the answers while the traffic flows."""
-        self._console.print(_columns("score", "claims failed", "people marked", "question"), style="bold")
+        header = _Line("score", "failed", "open", "people marked", "question")
+        self._console.print(header.table(), style="bold")
         with self._live:
             yield
 
@@ -64,33 +79,48 @@ class TerminalShow:
     def verdict(self, labelled: LabelledAnswer, verdict: TraceVerdict, link: str | None) -> None:
         """Show one answer, and the claims of it that failed."""
         failed = len(verdict.findings)
-        score = "-" if verdict.score is None else f"{verdict.score:.2f}"
-        open_ = f", {verdict.undecided} open" if verdict.undecided else ""
-        claims = f"{failed} of {verdict.claims}{open_}" if verdict.claims else verdict.label
+        decided = verdict.claims - verdict.undecided
         marked = len(labelled.marked_sentences)
-        people = f"{marked} sentence{'s' * (marked != 1)}" if marked else "nothing"
-        self._console.print(
-            _columns(score, claims, people, labelled.question),
-            style="red" if failed else ("" if verdict.score is not None else "yellow"),
+        line = _Line(
+            score="-" if verdict.score is None else f"{verdict.score:.2f}",
+            failed=f"{failed} of {decided}" if decided else verdict.label,
+            open=str(verdict.undecided or ""),
+            people=f"{marked} sentence{'s' * (marked != 1)}" if marked else "nothing",
+            question=labelled.question,
         )
+        style = "red" if failed else "" if verdict.score is not None else "yellow"
+        self._console.print(line.table(), style=style)
         for finding in verdict.findings[:_FINDINGS_SHOWN]:
             self._console.print(_described(finding))
         if failed > _FINDINGS_SHOWN:
             self._console.print(Text(f"        … and {failed - _FINDINGS_SHOWN} more in the trace", "dim"))
 
-    def summary(self, agreement: Agreement, *, judge: str, missing: int, worst: str | None) -> None:
+    def summary(
+        self, agreement: Agreement, *, judge: str, unscored: int, missing: int, worst: str | None
+    ) -> None:
         """Show the agreement with people, and where to look next."""
         self._console.print()
+        self._console.print(
+            "failed: of the claims the judge decided; open: claims it left undecided", style="dim"
+        )
         self._console.print(f"Judge: {judge}")
         self._console.print(agreement.sentence())
+        if unscored:
+            self._console.print(
+                f"{unscored} answers have no score: nothing in them was decided or to be decided."
+            )
         if missing:
             self._console.print(f"{missing} answers have no verdict.", style="yellow")
         if worst:
-            self._console.print(f"See the lowest score in its trace: {worst}", soft_wrap=True)
+            self._console.print("The lowest score in its trace:")
+            self._console.print(worst, soft_wrap=True)
 
 
 class JsonShow:
     """For machines: a JSON line an answer, then one with the summary."""
+
+    def introduction(self, *, answers: int, judge: str, backend: str | None) -> None:
+        """Nothing: only results are for machines."""
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -128,13 +158,16 @@ class JsonShow:
             }
         )
 
-    def summary(self, agreement: Agreement, *, judge: str, missing: int, worst: str | None) -> None:
+    def summary(
+        self, agreement: Agreement, *, judge: str, unscored: int, missing: int, worst: str | None
+    ) -> None:
         """Print the summary."""
         _print_json(
             {
                 "summary": {
                     "judge": judge,
-                    "judged": agreement.total,
+                    "scored": agreement.total,
+                    "unscored": unscored,
                     "missing": missing,
                     "agreed": agreement.agreed,
                     "flawed_to_both": agreement.both_flawed,
@@ -146,14 +179,25 @@ class JsonShow:
         )
 
 
-def _columns(score: str, claims: str, people: str, question: str) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(width=5, justify="right", no_wrap=True)
-    table.add_column(width=15, no_wrap=True)
-    table.add_column(width=13, no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    table.add_row(score, claims, people, question)
-    return table
+class _Line(NamedTuple):
+    """One line of the table: printed as soon as it is known, so every line sets its own, equal, columns."""
+
+    score: str
+    failed: str
+    open: str
+    people: str
+    question: str
+
+    def table(self) -> Table:
+        """Lay the line out over the width there is; the question gives way."""
+        table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+        table.add_column(width=5, justify="right", no_wrap=True)
+        table.add_column(width=8, no_wrap=True)
+        table.add_column(width=4, justify="right", no_wrap=True)
+        table.add_column(width=13, no_wrap=True)
+        table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        table.add_row(*self)
+        return table
 
 
 def _described(finding: Finding) -> Padding:
@@ -164,6 +208,8 @@ def _described(finding: Finding) -> Padding:
     text = Text.assemble((f"{what}: ", "bold"), f"“{_flat(finding.claim)}”")
     if finding.quote:
         text.append(f" — it says “{_flat(finding.quote)}”", "dim")
+    elif finding.reason:
+        text.append(f" — {_flat(finding.reason)}", "dim")
     return Padding(text, (0, 0, 0, 7))
 
 

@@ -84,7 +84,7 @@ class ReplayedRag:
         self._recorded = {each.question: each for each in sample}
 
     def answer(self, question: str) -> str:
-        """Answer a question and return the id of the trace that shows how, in hex."""
+        """Answer a question and return the id of the trace that shows how, in hex; zeros without tracing."""
         with ragtrace.rag(question=question, name="ask") as call:
             chunks = self._retrieve(question)
             call.set_answer(self._generate(question, chunks))
