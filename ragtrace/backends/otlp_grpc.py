@@ -111,7 +111,7 @@ def _is_too_large(code: str, details: str) -> bool:
 def _retry_after_s(exc: grpc.aio.AioRpcError) -> float | None:
     """Read google.rpc.RetryInfo out of the trailing metadata."""
     from google.protobuf.message import DecodeError
-    from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # ships no py.typed
+    from google.rpc import error_details_pb2, status_pb2
 
     for key, value in cast("Iterable[tuple[str, str | bytes]]", exc.trailing_metadata() or ()):
         if key != "grpc-status-details-bin" or not isinstance(value, bytes):

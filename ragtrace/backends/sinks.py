@@ -33,9 +33,9 @@ def open_sink(
     """Choose the sink for an address; nothing is connected before the first ``send``.
 
     ``http(s)://host[:4318][/path]`` is OTLP/HTTP; without a path ``/v1/traces`` is added. ``grpc://``,
-    ``grpcs://`` and a bare ``host:port`` (without TLS) are OTLP/gRPC. ``http(s)://host:4317`` without a path is OTLP/gRPC
-    as well, because ``OTEL_EXPORTER_OTLP_ENDPOINT`` writes gRPC addresses in this form; so is every port that
-    ends in these digits, such as 14317. ``otlp-file:PATH`` is a file.
+    ``grpcs://`` and a bare ``host:port`` (without TLS) are OTLP/gRPC. ``http(s)://host:4317`` without a path
+    is OTLP/gRPC as well, because ``OTEL_EXPORTER_OTLP_ENDPOINT`` writes gRPC addresses in this form; so is
+    every port that ends in these digits, such as 14317. ``otlp-file:PATH`` is a file.
 
     Raises:
         ConfigError: the address is none of these.
@@ -56,12 +56,12 @@ def open_sink(
 
 
 def _split(endpoint: str) -> SplitResult:
-    url = _parse(endpoint if "://" in endpoint else f"grpc://{endpoint}", endpoint)
+    if "@" in endpoint.partition("?")[0]:
+        raise ConfigError("an OTLP endpoint holds a user or password: give them as a header instead")
     is_bare = "://" not in endpoint
+    url = _parse(f"grpc://{endpoint}" if is_bare else endpoint, endpoint)
     if url.scheme not in ("http", "https", "grpc", "grpcs") or not url.hostname:
         raise ConfigError(f"{endpoint!r} is no address to send spans to: {_ACCEPTED}")
-    if url.username or url.password:
-        raise ConfigError("an OTLP endpoint holds a user or password: give them as a header instead")
     if url.scheme in ("grpc", "grpcs") and (url.path not in ("", "/") or (is_bare and url.port is None)):
         raise ConfigError(f"{endpoint!r} is no address to send spans to: {_ACCEPTED}")
     return url

@@ -48,7 +48,7 @@ async def grpc(folder: Path) -> AsyncIterator[tuple[SpanSink, Taken]]:
 async def http(folder: Path) -> AsyncIterator[tuple[SpanSink, Taken]]:
     with http_server(lambda _: HttpAnswer()) as server:
         yield (
-            open_sink(server.url),
+            open_sink(f"{server.url}/v1/traces"),
             lambda: [span for _, _, body in server.requests for span in decode(body)],
         )
 

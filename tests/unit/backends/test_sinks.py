@@ -230,6 +230,7 @@ async def test_memory_sink_fails_as_planned_and_then_keeps_everything() -> None:
         ("grpc://tempo", OtlpGrpcSink, "grpc://tempo:4317"),
         ("grpcs://api.example.com:443", OtlpGrpcSink, "grpcs://api.example.com:443"),
         ("http://localhost:4317", OtlpGrpcSink, "grpc://localhost:4317"),
+        ("http://localhost:14317", OtlpGrpcSink, "grpc://localhost:14317"),
         ("https://localhost:4317/", OtlpGrpcSink, "grpcs://localhost:4317"),
         ("grpc://[::1]:4317", OtlpGrpcSink, "grpc://[::1]:4317"),
         ("http://localhost:4317/v1/traces", OtlpHttpSink, "http://localhost:4317/v1/traces"),
@@ -259,7 +260,13 @@ def test_address_chooses_the_sink(endpoint: str, kind: type, name: str) -> None:
             "otlp-file:",
             "grpc://host:4317/path",
         ),
-        *("http://a b:4318", "http://[::1:4318", "http://user:secret@host:4318", "kafka://host"),
+        *(
+            "http://a b:4318",
+            "http://[::1:4318",
+            "http://user:secret@host:4318",
+            "http://u:secret@host:port",
+            "kafka://host",
+        ),
     ],
 )
 def test_bad_address_is_a_config_error_that_shows_no_secret(endpoint: str) -> None:
