@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from opentelemetry import trace
 from pydantic import BaseModel
 
 import ragtrace
@@ -84,11 +83,11 @@ class ReplayedRag:
         self._recorded = {each.question: each for each in sample}
 
     def answer(self, question: str) -> str:
-        """Answer a question and return the id of the trace that shows how, in hex; zeros without tracing."""
+        """Answer a question and return the id of the trace that shows how, in hex."""
         with ragtrace.rag(question=question, name="ask") as call:
             chunks = self._retrieve(question)
             call.set_answer(self._generate(question, chunks))
-            return format(trace.get_current_span().get_span_context().trace_id, "032x")
+            return call.trace_id or ""
 
     def _retrieve(self, question: str) -> tuple[Chunk, ...]:
         with ragtrace.retrieval(query=question, data_source="ms-marco", top_k=3) as retrieval:
