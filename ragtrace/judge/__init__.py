@@ -1,6 +1,6 @@
 """Judges: who decides what a context says about a claim."""
 
-from ragtrace.judge.layers import limited, timed
+from ragtrace.judge.layers import limited, timed, unwrapped
 from ragtrace.judge.opening import JudgeFactory, JudgeSettings, judge_from_environment, open_judge
 from ragtrace.judge.scripted import Script, ScriptedJudge
 
@@ -13,4 +13,5 @@ __all__ = [
     "limited",
     "open_judge",
     "timed",
+    "unwrapped",
 ]

@@ -11,7 +11,7 @@ from ragtrace.errors import JudgeTimeout
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = ["limited", "timed"]
+__all__ = ["limited", "timed", "unwrapped"]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
@@ -26,19 +26,26 @@ def timed(judge: Judge, timeout_s: float) -> Judge:
     return _Timed(judge, timeout_s)
 
 
+def unwrapped(judge: Judge) -> Judge:
+    """Return the judge itself, from under all layers."""
+    while isinstance(judge, _Layer):
+        judge = judge.inner
+    return judge
+
+
 class _Layer:
     def __init__(self, judge: Judge) -> None:
-        self._judge = judge
+        self.inner = judge
 
     @property
     def identity(self) -> JudgeIdentity:
-        return self._judge.identity
+        return self.inner.identity
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        return await self._judge.ask(request)
+        return await self.inner.ask(request)
 
     async def aclose(self) -> None:
-        await self._judge.aclose()
+        await self.inner.aclose()
 
 
 class _Limited(_Layer):
@@ -48,7 +55,7 @@ class _Limited(_Layer):
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         async with self._slots:
-            return await self._judge.ask(request)
+            return await self.inner.ask(request)
 
 
 class _Timed(_Layer):
@@ -59,6 +66,6 @@ class _Timed(_Layer):
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._judge.ask(request)
+                return await self.inner.ask(request)
         except TimeoutError as exc:
             raise JudgeTimeout(f"the judge gave no answer within {self._timeout_s:g} s") from exc

@@ -1,0 +1,362 @@
+"""A judge behind any OpenAI-compatible endpoint: OpenAI, Azure, vLLM, Ollama, llama.cpp, gateways.
+
+What the endpoint understands is probed by need and remembered (see `dialect`). Judge calls are not traced:
+an application that instruments OpenAI or HTTP would otherwise find ragtrace's own calls in its traces, and
+ragtrace would judge them. No error message carries a prompt, a reply or a key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from urllib.parse import urlsplit
+
+from opentelemetry import context as otel_context
+from opentelemetry.context import _SUPPRESS_HTTP_INSTRUMENTATION_KEY, _SUPPRESS_INSTRUMENTATION_KEY
+from pydantic import BaseModel
+
+from ragtrace.errors import (
+    ConfigError,
+    JudgeCutOff,
+    JudgeError,
+    JudgeNonsense,
+    JudgeRefused,
+    JudgeTimeout,
+    JudgeUnavailable,
+)
+from ragtrace.judge.dialect import Dialect, Rung
+from ragtrace.judge.layers import timed
+from ragtrace.judge.opening import JudgeSettings
+from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+
+if TYPE_CHECKING:
+    import openai
+    from openai.types import CompletionUsage
+    from openai.types.chat import ChatCompletion
+
+__all__ = ["OpenAICompatibleJudge", "open_openai"]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+Message: TypeAlias = tuple[str, str]
+"""A role and a content."""
+
+OPENAI_URL = "https://api.openai.com/v1"
+_WHOLE_ASK = 5
+"""A request with its ladder, retries and correction may take this many times the time-out of one."""
+_SUPPRESSED = (
+    _SUPPRESS_INSTRUMENTATION_KEY,
+    _SUPPRESS_HTTP_INSTRUMENTATION_KEY,
+    "suppress_language_model_instrumentation",
+)
+_CODE = re.compile(r"[\w.-]{1,60}")
+
+
+class OpenAICompatibleJudge:
+    """Asks a language model for JSON of a given form.
+
+    Bound to the event loop in which it is first asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        api_key: str,
+        base_url: str = OPENAI_URL,
+        timeout_s: float = 60.0,
+        max_retries: int = 2,
+    ) -> None:
+        from openai import AsyncOpenAI  # costs seconds on a small machine: only who uses it pays
+
+        self._client = AsyncOpenAI(
+            api_key=api_key, base_url=base_url, timeout=timeout_s, max_retries=max_retries
+        )
+        self._model = model
+        self._where = f"{model} at {urlsplit(base_url).hostname}"
+        limits = ("max_tokens", "max_completion_tokens")
+        ours = base_url.startswith(OPENAI_URL)
+        self._dialect = Dialect(token_limits=limits[::-1] if ours else limits)
+        self._confirmed = False
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Who judges."""
+        return JudgeIdentity(provider="openai", model=self._model)
+
+    @property
+    def rung(self) -> Rung | None:
+        """How the endpoint takes a schema; ``None`` until a request succeeded."""
+        return self._dialect.rung if self._confirmed else None
+
+    async def probe(self) -> Rung:
+        """Ask something small, and return the rung that worked.
+
+        Raises:
+            JudgeError: the endpoint gave no usable answer.
+        """
+        await self.ask(
+            JudgeRequest(
+                step="probe",
+                system='Reply with the JSON object {"ready": true} and nothing else.',
+                user="Are you ready?",
+                reply_type=_Ready,
+                inputs=_Ready(ready=True),
+                max_output_tokens=64,
+            )
+        )
+        return self._dialect.rung
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        """Answer the request; ``usage.calls`` counts the requests that the endpoint answered.
+
+        Raises:
+            JudgeError: no usable answer; the subclass says whether asking later may help.
+        """
+        exchange = _Exchange(
+            client=self._client,
+            model=self._model,
+            where=self._where,
+            request=request,
+            dialect=self._dialect,
+            confirmed=self._confirmed,
+        )
+        with _untraced():
+            value = await exchange.run()
+        self._dialect, self._confirmed = exchange.dialect, True
+        return JudgeReply(value=value, usage=exchange.spent)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+def open_openai(settings: JudgeSettings) -> Judge:
+    """Open ``openai:MODEL`` with the key and the base URL from the settings or the environment.
+
+    Raises:
+        ConfigError: the model, the key or a usable URL is missing.
+    """
+    if not settings.argument:
+        raise ConfigError(
+            "the judge `openai` needs a model: write `openai:MODEL`, such as `openai:gpt-4o-mini`"
+        )
+    base_url = settings.base_url or settings.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+    if urlsplit(base_url).scheme not in ("http", "https") or not urlsplit(base_url).hostname:
+        raise ConfigError(
+            f"the judge's base URL {base_url!r} is no http(s) URL: set `base_url` or OPENAI_BASE_URL"
+        )
+    judge = OpenAICompatibleJudge(
+        model=settings.argument,
+        api_key=_api_key(settings, base_url),
+        base_url=base_url,
+        timeout_s=settings.timeout_s,
+        max_retries=settings.max_retries,
+    )
+    return timed(judge, _WHOLE_ASK * settings.timeout_s)
+
+
+def _api_key(settings: JudgeSettings, base_url: str) -> str:
+    if key := settings.environ.get(settings.api_key_env, "").strip():
+        return key
+    if settings.api_key_env == "OPENAI_API_KEY" and not base_url.startswith(OPENAI_URL):
+        return "none"  # servers on one's own machine want no key
+    raise ConfigError(f"the judge needs a key: set the environment variable {settings.api_key_env}")
+
+
+class _Ready(BaseModel):
+    ready: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Exchange(Generic[ReplyT]):
+    """One request on its way to an answer."""
+
+    client: openai.AsyncOpenAI
+    model: str
+    where: str
+    request: JudgeRequest[ReplyT]
+    dialect: Dialect
+    confirmed: bool
+    """Whether the dialect has worked before."""
+    spent: Usage = field(default_factory=Usage)
+    correction: tuple[Message, ...] = ()
+
+    async def run(self) -> ReplyT:
+        while True:
+            answer = await self._answer()
+            if answer.finish_reason == "length":
+                self._make_room(answer.usage)
+                continue
+            if answer.declined:
+                raise self._error(
+                    JudgeNonsense, "the model declined to reply, or a content filter stopped it"
+                )
+            try:
+                return parse_reply(answer.text, self.request.reply_type)
+            except NotJson as exc:
+                if not self.confirmed and (lowered := self.dialect.lowered()):
+                    self.dialect = lowered  # it took the parameter and ignored it
+                else:
+                    self._ask_to_correct(answer.text, exc)
+            except InvalidReply as exc:
+                self._ask_to_correct(answer.text, exc)
+
+    async def _answer(self) -> _Answer:
+        completion = await self._completion()
+        try:
+            answer = _Answer.of(completion)
+        except (AttributeError, TypeError, IndexError):  # the client lets any JSON pass
+            self.spent += Usage(calls=1)
+            raise self._error(JudgeNonsense, "the reply is no chat completion") from None
+        self.spent += answer.usage
+        return answer
+
+    async def _completion(self) -> ChatCompletion:
+        import openai
+
+        while True:
+            try:
+                completion: ChatCompletion = await self.client.chat.completions.create(
+                    model=self.model,
+                    messages=cast(Any, self._messages()),
+                    **self.dialect.parameters(
+                        self.request.step, self.request.reply_type, self.request.max_output_tokens
+                    ),
+                )
+            except (openai.BadRequestError, openai.UnprocessableEntityError) as exc:
+                self.dialect = self._adapted(exc)
+            except openai.APIError as exc:
+                # the cause may quote the prompt or the key: it is not chained
+                raise self._error(*_classify(exc)) from None
+            except ValueError:
+                raise self._error(JudgeNonsense, "the reply is no JSON document") from None
+            else:
+                return completion
+
+    def _make_room(self, usage: Usage) -> None:
+        roomier = self.dialect.with_room_to_reason(usage.reasoning_tokens)
+        if roomier is None:
+            raise self._error(JudgeCutOff, "the reply ended at the token limit")
+        self.dialect = roomier
+
+    def _messages(self) -> list[dict[str, str]]:
+        system = self.request.system
+        if self.dialect.rung in (Rung.JSON_OBJECT, Rung.TEXT):
+            schema = json.dumps(reply_schema(self.request.reply_type))
+            system = f"{system}\n\nThe JSON schema of the reply: {schema}"
+        asked = [("system", system), ("user", self.request.user), *self.correction]
+        return [{"role": role, "content": _encodable(content)} for role, content in asked]
+
+    def _adapted(self, exc: openai.APIStatusError) -> Dialect:
+        complaint = f"{exc.param} {exc.body if exc.body is not None else exc.message}"
+        if exc.code == "content_filter":
+            raise self._error(JudgeNonsense, "a content filter stopped the request") from None
+        if exc.code == "context_length_exceeded" or "context length" in complaint:
+            raise self._error(
+                JudgeNonsense, "the context is too long for the model: lower `context_chars`"
+            ) from None
+        adapted = self.dialect.after_rejection(complaint)
+        if adapted is None:
+            # what worked before is rejected now: then it is this request, not the endpoint
+            kind = JudgeNonsense if self.confirmed else JudgeRefused
+            raise self._error(kind, f"it rejects the request ({_what(exc)})") from None
+        return adapted
+
+    def _ask_to_correct(self, text: str, fault: ValueError) -> None:
+        if self.correction:
+            raise self._error(JudgeNonsense, "the reply does not have the form that was asked for, twice")
+        wish = f"Your reply is not valid: {fault}. Reply again with one complete, corrected JSON object."
+        self.correction = (("assistant", text), ("user", wish))
+
+    def _error(self, kind: type[JudgeError], what: str) -> JudgeError:
+        return kind(f"judge {self.where}: {what}", usage=self.spent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What matters of a chat completion."""
+
+    text: str
+    finish_reason: str
+    declined: bool
+    usage: Usage
+
+    @classmethod
+    def of(cls, completion: ChatCompletion) -> _Answer:
+        choice = completion.choices[0]
+        calls = [call for call in choice.message.tool_calls or () if call.type == "function"]
+        return cls(
+            text=calls[0].function.arguments if calls else choice.message.content or "",
+            finish_reason=choice.finish_reason,
+            declined=choice.finish_reason == "content_filter" or bool(choice.message.refusal),
+            usage=_usage(completion.usage),
+        )
+
+
+def _classify(exc: openai.APIError) -> tuple[type[JudgeError], str]:
+    import openai
+
+    if isinstance(exc, openai.APITimeoutError):
+        return JudgeTimeout, "no answer in time"
+    if isinstance(exc, openai.APIConnectionError):
+        return JudgeUnavailable, "no connection: is the endpoint up, and the base URL right?"
+    if not isinstance(exc, openai.APIStatusError):
+        return JudgeNonsense, "the reply is no chat completion"
+    if exc.status_code in (408, 409, 429) and "insufficient_quota" not in (exc.code, exc.type):
+        return JudgeUnavailable, f"it takes no requests now ({_what(exc)})"
+    if exc.status_code == 413:
+        return JudgeNonsense, f"the request is too large ({_what(exc)}): lower `context_chars`"
+    if exc.status_code < 500:
+        return JudgeRefused, f"{_ADVICE.get(exc.status_code, 'it turns requests down')} ({_what(exc)})"
+    return JudgeUnavailable, f"it fails ({_what(exc)})"
+
+
+_ADVICE = {
+    401: "it does not accept the key: check the key's environment variable",
+    402: "it wants to be paid: check the account",
+    403: "the key may not use this model",
+    404: "no such model or path: check the model and the base URL",
+    429: "the quota is used up: check the account",
+}
+
+
+def _what(exc: openai.APIStatusError) -> str:
+    # codes are short words; a free message might quote the prompt or the key
+    code = exc.code or exc.type or ""
+    return f"HTTP {exc.status_code}, {code}" if _CODE.fullmatch(code) else f"HTTP {exc.status_code}"
+
+
+def _usage(usage: CompletionUsage | None) -> Usage:
+    if usage is None:
+        return Usage(calls=1)
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    return Usage(
+        calls=1,
+        input_tokens=usage.prompt_tokens or 0,
+        output_tokens=usage.completion_tokens or 0,
+        cached_tokens=(prompt.cached_tokens if prompt else None) or 0,
+        reasoning_tokens=(completion.reasoning_tokens if completion else None) or 0,
+    )
+
+
+def _encodable(text: str) -> str:
+    # lone surrogates have no UTF-8
+    return text.encode("utf-8", "replace").decode()
+
+
+@contextmanager
+def _untraced() -> Iterator[None]:
+    context = otel_context.get_current()
+    for key in _SUPPRESSED:
+        context = otel_context.set_value(key, True, context)
+    token = otel_context.attach(context)
+    try:
+        yield
+    finally:
+        otel_context.detach(token)

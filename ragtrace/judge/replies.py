@@ -1,0 +1,110 @@
+"""Getting a typed reply out of what a language model wrote, and a schema in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+__all__ = ["InvalidReply", "JsonSchema", "NotJson", "parse_reply", "reply_schema"]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+JsonSchema: TypeAlias = dict[str, Any]
+
+_BOUNDS = frozenset({"maxLength", "minLength", "maxItems", "minItems", "maximum", "minimum"})
+_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+_MAX_OBJECTS = 50
+_MAX_FAULTS = 5
+
+
+class InvalidReply(ValueError):
+    """The reply is JSON, but not of the form. The message tells the model what to mend."""
+
+
+class NotJson(ValueError):
+    """The reply holds no JSON object."""
+
+
+def parse_reply(text: str, reply_type: type[ReplyT]) -> ReplyT:
+    """Find the reply in what a model wrote: bare JSON, or JSON in fences, in prose, with trailing commas.
+
+    Of several objects the last that has the form counts: models repeat the example before they answer.
+
+    Raises:
+        NotJson: there is no JSON object in it.
+        InvalidReply: no object has the form.
+    """
+    fault: ValidationError | None = None
+    found: list[ReplyT] = []
+    for value in _objects(_THOUGHTS.sub("", text)):
+        try:
+            found.append(reply_type.model_validate(value))
+        except ValidationError as exc:
+            fault = exc
+    if found:
+        return found[-1]
+    if fault is None:
+        raise NotJson("the reply holds no JSON object")
+    raise InvalidReply(_describe(fault))
+
+
+def reply_schema(reply_type: type[BaseModel], *, bounded: bool = True) -> JsonSchema:
+    """Return the JSON schema of a reply in the strict dialect: closed objects, every property required.
+
+    Args:
+        reply_type: The form.
+        bounded: Keep limits on lengths and numbers; some servers refuse them.
+    """
+    schema = _strict(reply_type.model_json_schema(), bounded)
+    assert isinstance(schema, dict)
+    return schema
+
+
+def _objects(text: str) -> Iterator[Any]:
+    """Yield the JSON objects that stand in a text, then those that stand in it once it is mended."""
+    decoder = json.JSONDecoder(strict=False)
+    for source in dict.fromkeys((text, _TRAILING_COMMA.sub("", text))):
+        yield from _decoded(source, decoder)
+
+
+def _decoded(text: str, decoder: json.JSONDecoder) -> Iterator[Any]:
+    at = text.find("{")
+    for _ in range(_MAX_OBJECTS):
+        if at < 0:
+            return
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at = text.find("{", at + 1)
+            continue
+        yield value
+        at = text.find("{", end)
+
+
+def _describe(fault: ValidationError) -> str:
+    faults = fault.errors(include_url=False, include_context=False, include_input=False)[:_MAX_FAULTS]
+    return "; ".join(f"{'.'.join(map(str, f['loc'])) or 'the object'}: {f['msg']}" for f in faults)
+
+
+def _strict(schema: Any, bounded: bool) -> Any:
+    if isinstance(schema, list):
+        return [_strict(item, bounded) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {
+        key: _strict_properties(value, bounded) if key in ("properties", "$defs") else _strict(value, bounded)
+        for key, value in schema.items()
+        if key not in ("title", "description", "default") and (bounded or key not in _BOUNDS)
+    }
+    if kept.get("type") == "object":
+        kept |= {"additionalProperties": False, "required": list(kept.get("properties", {}))}
+    return kept
+
+
+def _strict_properties(named: Any, bounded: bool) -> Any:
+    # the keys are names of ours here, not schema keywords
+    return {name: _strict(value, bounded) for name, value in named.items()}

@@ -1,0 +1,402 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from opentelemetry import context as otel_context
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
+
+from ragtrace.errors import (
+    ConfigError,
+    JudgeCutOff,
+    JudgeError,
+    JudgeNonsense,
+    JudgeRefused,
+    JudgeTimeout,
+    JudgeUnavailable,
+)
+from ragtrace.evaluation import evaluate
+from ragtrace.judge import open_judge, unwrapped
+from ragtrace.judge.dialect import Rung
+from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
+from ragtrace.metrics.forms import ExtractInput, ExtractReply, NumberedText
+from ragtrace.model import Chunk, MetricFailure, RagRecord
+from ragtrace.ports import JudgeRequest
+
+SECRET = "sk-very-secret"
+QUESTION = "TOPSECRET-QUESTION"
+GOOD = {
+    "claims": [{"id": 1, "sentence_ids": [1], "text": "It rains.", "kind": "factual", "relevance": "direct"}],
+    "refusal": False,
+}
+
+
+def completion(content: Any, *, finish: str = "stop", reasoning: int = 0, **message: Any) -> dict[str, Any]:
+    text = content if isinstance(content, str) else json.dumps(content)
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": finish,
+                "message": {"role": "assistant", "content": text, **message},
+            }
+        ],
+        "usage": {
+            "prompt_tokens": 100,
+            "completion_tokens": 20,
+            "total_tokens": 120,
+            "prompt_tokens_details": {"cached_tokens": 64},
+            "completion_tokens_details": {"reasoning_tokens": reasoning},
+        },
+    }
+
+
+def rejection(message: str, *, status: int = 400, **error: Any) -> tuple[int, Any]:
+    return status, {"error": {"message": message, **error}}
+
+
+def request() -> JudgeRequest[ExtractReply]:
+    given = ExtractInput(question=QUESTION, sentences=(NumberedText(number=1, text="It rains."),))
+    return JudgeRequest(
+        step="extract",
+        system="Extract.",
+        user=QUESTION,
+        reply_type=ExtractReply,
+        inputs=given,
+        max_output_tokens=400,
+    )
+
+
+@pytest.fixture
+async def judge(endpoint: Any) -> AsyncIterator[OpenAICompatibleJudge]:
+    opened = OpenAICompatibleJudge(
+        model="m", api_key=SECRET, base_url=endpoint.url, max_retries=1, timeout_s=20
+    )
+    yield opened
+    await opened.aclose()
+
+
+def rung_of(body: dict[str, Any]) -> Rung:
+    if "tools" in body:
+        return Rung.TOOLS
+    kind = body.get("response_format", {}).get("type", "text")
+    return Rung(kind)
+
+
+async def test_usage_counts_cached_and_reasoning_tokens(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
+    endpoint.answers = lambda body: (200, completion(GOOD, reasoning=7))
+    reply = await judge.ask(request())
+    assert reply.value == ExtractReply.model_validate(GOOD)
+    spent = reply.usage
+    assert (spent.calls, spent.input_tokens, spent.output_tokens) == (1, 100, 20)
+    assert (spent.cached_tokens, spent.reasoning_tokens) == (64, 7)
+
+
+async def test_a_request_bounds_its_schema_and_its_tokens(
+    endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: (200, completion(GOOD))
+    await judge.ask(request())
+    [body] = endpoint.requests
+    schema = body["response_format"]["json_schema"]
+    claim = schema["schema"]["$defs"]["ExtractedClaim"]
+    assert schema["strict"] is True
+    assert claim["additionalProperties"] is False
+    assert claim["properties"]["text"]["maxLength"] == 1000
+    assert sorted(claim["required"]) == sorted(claim["properties"])
+    assert (body["temperature"], body["max_tokens"]) == (0, 400)
+    assert endpoint.headers[0]["authorization"] == f"Bearer {SECRET}"
+
+
+@pytest.mark.parametrize("works", list(Rung))
+async def test_the_ladder_stops_at_the_first_rung_the_endpoint_takes(
+    works: Rung, endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    def answer(body: dict[str, Any]) -> tuple[int, Any]:
+        if rung_of(body) is not works:
+            return rejection("'response_format' is not supported")
+        if works is Rung.TOOLS:
+            call = {
+                "id": "c",
+                "type": "function",
+                "function": {"name": "extract", "arguments": json.dumps(GOOD)},
+            }
+            return 200, completion("", tool_calls=[call])
+        return 200, completion(GOOD)
+
+    endpoint.answers = answer
+    first = await judge.ask(request())
+    tried = [rung_of(body) for body in endpoint.requests]
+    await judge.ask(request())
+    assert judge.rung is works
+    assert tried == list(Rung)[: list(Rung).index(works) + 1]
+    assert [rung_of(body) for body in endpoint.requests[len(tried) :]] == [works]
+    assert first.usage.calls == 1
+
+
+async def test_an_endpoint_that_ignores_the_form_is_met_on_a_lower_rung(
+    endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: (
+        200,
+        completion("It rains!" if "schema of the reply" not in body["messages"][0]["content"] else GOOD),
+    )
+    reply = await judge.ask(request())
+    assert reply.value.claims[0].text == "It rains."
+    assert judge.rung is Rung.JSON_OBJECT
+    assert reply.usage.calls == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```json\n{json.dumps(GOOD)}\n```",
+        f"Here you are: {json.dumps(GOOD)} I hope this helps.",
+        json.dumps(GOOD).replace("false}", "false,}").replace('"direct"}', '"direct",}'),
+        f"<think>{{ hm }}</think>{json.dumps(GOOD)}",
+        '{"claims": [], "refusal": true} is the example; mine: ' + json.dumps(GOOD),
+    ],
+    ids=["fences", "prose", "trailing commas", "thoughts", "example first"],
+)
+async def test_json_is_found_in_what_models_write(
+    text: str, endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: (200, completion(text))
+    assert (await judge.ask(request())).value == ExtractReply.model_validate(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ("temperature", "Unsupported value: 'temperature' does not support 0 with this model."),
+        ("seed", "Unrecognized request argument supplied: seed"),
+        ("max_tokens", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
+    ],
+)
+async def test_an_unsupported_parameter_is_dropped_once_and_for_all(
+    parameter: str, message: str, endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: rejection(message) if parameter in body else (200, completion(GOOD))
+    await judge.ask(request())
+    await judge.ask(request())
+    assert [parameter in body for body in endpoint.requests] == [True, False, False]
+    assert judge.rung is Rung.JSON_SCHEMA
+    if parameter == "max_tokens":
+        assert endpoint.requests[-1]["max_completion_tokens"] == 400
+
+
+async def test_a_schema_without_bounds_is_tried_before_a_lower_rung(
+    endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: (
+        rejection("Invalid schema: 'maxLength' is not permitted.")
+        if "maxLength" in json.dumps(body)
+        else (200, completion(GOOD))
+    )
+    await judge.ask(request())
+    assert judge.rung is Rung.JSON_SCHEMA
+
+
+async def test_a_reply_of_the_wrong_form_gets_one_correction(
+    endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    bad = {"claims": [{**GOOD["claims"][0], "kind": "rumour"}], "refusal": False}  # type: ignore[index]
+    endpoint.answers = lambda body: (200, completion(GOOD if len(body["messages"]) == 4 else bad))
+    reply = await judge.ask(request())
+    wish = endpoint.requests[1]["messages"][-1]["content"]
+    assert "claims.0.kind" in wish
+    assert reply.usage.calls == 2
+
+
+async def test_nonsense_twice_is_an_error_with_all_it_cost(
+    endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: (200, completion({"claims": 3}))
+    with pytest.raises(JudgeNonsense) as caught:
+        await judge.ask(request())
+    assert caught.value.usage.calls == 2
+    assert caught.value.usage.input_tokens == 200
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ((200, completion(GOOD, finish="length")), JudgeCutOff),
+        ((200, completion("", finish="content_filter")), JudgeNonsense),
+        ((200, completion("", refusal="I won't")), JudgeNonsense),
+        ((200, {"choices": []}), JudgeNonsense),
+        ((200, {}), JudgeNonsense),
+        ((200, {"choices": [{}]}), JudgeNonsense),
+        ((200, {**completion(GOOD), "usage": 3}), JudgeNonsense),
+        ((200, b"<html>"), JudgeNonsense),
+        ((200, b"null"), JudgeNonsense),
+        (rejection("no", status=401, code="invalid_api_key"), JudgeRefused),
+        (rejection("no", status=402), JudgeRefused),
+        (rejection("no", status=403), JudgeRefused),
+        (rejection("no", status=404), JudgeRefused),
+        (rejection("no", status=405), JudgeRefused),
+        (rejection("no", status=413), JudgeNonsense),
+        (rejection("no", status=429), JudgeUnavailable),
+        (rejection("no", status=429, code="insufficient_quota"), JudgeRefused),
+        (rejection("no", status=500), JudgeUnavailable),
+        ((503, b"down"), JudgeUnavailable),
+        (rejection("no", code="content_filter"), JudgeNonsense),
+        (rejection("no", code="context_length_exceeded"), JudgeNonsense),
+        (rejection("never"), JudgeRefused),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+async def test_each_way_to_fail_has_its_error(
+    answer: Any, expected: type[JudgeError], endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: answer
+    with pytest.raises(JudgeError) as caught:
+        await judge.ask(request())
+    assert type(caught.value) is expected
+
+
+async def test_a_retryable_failure_is_retried_by_the_client(
+    endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: (503, {}) if len(endpoint.requests) == 1 else (200, completion(GOOD))
+    assert (await judge.ask(request())).usage.calls == 1
+    assert len(endpoint.requests) == 2
+
+
+async def test_a_rejection_after_success_is_about_the_request(
+    endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: (200, completion(GOOD))
+    await judge.ask(request())
+    endpoint.answers = lambda body: rejection("bad")
+    with pytest.raises(JudgeNonsense):
+        await judge.ask(request())
+    assert judge.rung is Rung.JSON_SCHEMA
+
+
+async def test_reasoning_that_used_up_the_limit_gets_more_room(
+    endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: (
+        (200, completion(GOOD, reasoning=900))
+        if body["max_tokens"] > 3000
+        else (200, completion("", finish="length", reasoning=900))
+    )
+    await judge.ask(request())
+    await judge.ask(request())
+    assert [body["max_tokens"] for body in endpoint.requests] == [400, 4000, 4000]
+
+
+async def test_errors_never_quote_prompts_or_keys(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
+    endpoint.answers = lambda body: rejection(
+        f"bad key {SECRET} for {QUESTION}", status=401, code=f"bad key {SECRET}"
+    )
+    with pytest.raises(JudgeRefused) as caught:
+        await judge.ask(request())
+    told = f"{caught.value} {caught.value.__cause__!r}"
+    assert SECRET not in told
+    assert QUESTION not in told
+    assert "environment variable" in told
+
+
+async def test_silence_is_a_timeout(endpoint: Any) -> None:
+    endpoint.hold = asyncio.Event()
+    judge = OpenAICompatibleJudge(
+        model="m", api_key="k", base_url=endpoint.url, max_retries=0, timeout_s=0.05
+    )
+    with pytest.raises(JudgeTimeout):
+        await judge.ask(request())
+    await judge.aclose()
+
+
+async def test_nobody_listening_is_unavailable() -> None:
+    judge = OpenAICompatibleJudge(
+        model="m", api_key="k", base_url="http://127.0.0.1:1/v1", max_retries=0, timeout_s=5
+    )
+    with pytest.raises(JudgeUnavailable):
+        await judge.ask(request())
+    await judge.aclose()
+
+
+async def test_judge_calls_are_made_untraced(
+    endpoint: Any, judge: OpenAICompatibleJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.answers = lambda body: (200, completion(GOOD))
+    seen: list[object] = []
+    send: Callable[..., Any] = judge._client._client.send
+
+    async def watching(*args: Any, **kwargs: Any) -> Any:
+        seen.append(otel_context.get_value(_SUPPRESS_INSTRUMENTATION_KEY))
+        return await send(*args, **kwargs)
+
+    monkeypatch.setattr(judge._client._client, "send", watching)
+    await judge.ask(request())
+    assert seen == [True]
+    assert otel_context.get_value(_SUPPRESS_INSTRUMENTATION_KEY) is None
+
+
+async def test_a_probe_tells_the_rung(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
+    endpoint.answers = lambda body: (
+        (200, completion({"ready": True}))
+        if rung_of(body) is Rung.JSON_OBJECT
+        else rejection("unknown field")
+    )
+    assert judge.rung is None
+    assert await judge.probe() is Rung.JSON_OBJECT
+
+
+async def test_a_record_is_evaluated_over_the_wire(endpoint: Any) -> None:
+    def answer(body: dict[str, Any]) -> tuple[int, Any]:
+        if body["response_format"]["json_schema"]["name"] == "extract":
+            return 200, completion(GOOD)
+        verdict = {"id": 1, "chunks": [1], "quote": "“it  RAINS", "label": "supported", "reason": ""}
+        return 200, completion({"verdicts": [verdict]})
+
+    endpoint.answers = answer
+    record = RagRecord(
+        id="r",
+        question="Rain?\ud800",
+        chunks=(Chunk(id="c", text="They say it rains a lot."),),
+        answer="It rains.",
+    )
+    opened = open_judge("openai:m", base_url=endpoint.url, environ={})
+    evaluation = await evaluate(record, judge=opened)
+    assert isinstance(unwrapped(opened), OpenAICompatibleJudge)
+    await opened.aclose()
+    [result] = evaluation.results
+    assert result.score == 1.0
+    assert result.verdicts[0].quote == "it rains"
+    assert evaluation.usage.calls == 2
+
+
+async def test_a_judge_that_fails_is_a_failure_and_no_score(
+    endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: rejection("no", status=401)
+    record = RagRecord(id="r", question="?", chunks=(Chunk(id="c", text="x"),), answer="It rains.")
+    [failure] = (await evaluate(record, judge=judge)).outcomes
+    assert isinstance(failure, MetricFailure)
+    assert (failure.error_type, failure.retryable) == ("judge_refused", False)
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings", "named"),
+    [
+        ("openai:", {}, "openai:MODEL"),
+        ("openai:m", {"environ": {}}, "OPENAI_API_KEY"),
+        ("openai:m", {"environ": {}, "api_key_env": "MY_KEY", "base_url": "http://x/v1"}, "MY_KEY"),
+        ("openai:m", {"environ": {"OPENAI_BASE_URL": "localhost:80"}}, "OPENAI_BASE_URL"),
+        ("gpt-4o", {}, "lexical"),
+        ("scripted:/nowhere.json", {}, "/nowhere.json"),
+    ],
+)
+def test_a_wrong_judge_setting_is_named(spec: str, settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        open_judge(spec, **settings)
