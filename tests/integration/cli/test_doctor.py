@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from tests.backends.otlp_receiver import OtlpReceiver
 from tests.backends.process import free_ports
 from tests.integration.cli.program import json_lines, run
+
+ANSWER = "Refunds take 14 days."
+"""What the doctor asks about."""
 
 
 def checks(*args: str, exit_code: int = 0) -> dict[str, dict[str, Any]]:
@@ -91,6 +98,65 @@ def test_a_model_server_that_is_not_there_is_named_without_the_key(
     assert found["judge"]["found"].startswith("judge_unavailable: ")
     assert "/v1" in found["judge"]["advice"]
     assert "sk-very-secret" not in str(found)
+
+
+class ModelServer(BaseHTTPRequestHandler):
+    """A chat-completions endpoint that judges the doctor's sentence right, and may refuse schemas."""
+
+    refused: ClassVar[frozenset[str]] = frozenset()
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.refused & set(asked) or asked.get("response_format", {}).get("type") in self.refused:
+            self._answer(400, {"error": {"message": "response_format is not supported"}})
+            return
+        claim = {"id": 1, "sentence_ids": [1], "text": ANSWER, "kind": "factual", "relevance": "direct"}
+        verdict = {"id": 1, "chunks": [1], "quote": ANSWER, "label": "supported", "reason": ""}
+        is_extract = "claims" in str(asked.get("response_format", asked["messages"]))
+        reply = {"claims": [claim], "refusal": False} if is_extract else {"verdicts": [verdict]}
+        message = {"role": "assistant", "content": json.dumps(reply)}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        self._answer(
+            200, {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+        )
+
+    def log_message(self, *_args: object) -> None:
+        """Be silent."""
+
+    def _answer(self, status: int, body: object) -> None:
+        sent = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(sent)))
+        self.end_headers()
+        self.wfile.write(sent)
+
+
+@contextmanager
+def model_server(*refused: str) -> Iterator[str]:
+    handler = type("Handler", (ModelServer,), {"refused": frozenset(refused)})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1"
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("refused", "rung"),
+    [
+        pytest.param((), "json_schema", id="all"),
+        pytest.param(("json_schema", "tools"), "json_object", id="no schemas"),
+    ],
+)
+def test_how_the_server_takes_a_schema_is_shown(endpoint: str, refused: tuple[str, ...], rung: str) -> None:
+    with model_server(*refused) as url:
+        found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)
+    assert found["judge"]["found"] == f"judged a sentence right; takes a schema as {rung}"
 
 
 @pytest.fixture

@@ -1,0 +1,210 @@
+"""``ragtrace evaluate``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.program import json_lines, run, start
+
+CHUNK = "Orders can be returned within 14 days. Refunds take 5 working days."
+RIGHT = "Orders can be returned within 14 days."
+WRONG = "Orders can be returned within 30 days."
+
+
+def record(id_: str, answer: str | None = RIGHT) -> dict[str, object]:
+    contexts = [{"id": "faq-12", "text": CHUNK}]
+    return {"id": id_, "question": "How long?", "contexts": contexts, "answer": answer}
+
+
+def write(path: Path, records: Iterable[dict[str, object]]) -> str:
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in records), "utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> str:
+    return write(
+        tmp_path / "records.jsonl", [record("right"), record("wrong", WRONG), record("silent", None)]
+    )
+
+
+@pytest.fixture
+def scripted(tmp_path: Path) -> str:
+    (tmp_path / "script.json").write_text('{"answers": {"please break": {"error": "judge_timeout"}}}')
+    return f"scripted:{tmp_path / 'script.json'}"
+
+
+def test_people_see_scores_and_under_each_failing_claim_its_evidence(records: str, scripted: str) -> None:
+    result = run("evaluate", records, "--judge", scripted)
+    assert result.exit_code == 0
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    assert lines[0].split() == ["id", "score", "label", "explanation"]
+    assert lines[1].split()[:3] == ["right", "1.00", "pass"]
+    assert lines[2].split()[:3] == ["wrong", "0.00", "fail"]
+    assert lines[3] == f"    contradicted  {WRONG}"
+    assert lines[4].strip() == f"faq-12: “{RIGHT}”"
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_summary_adds_up_and_names_its_denominators(records: str, scripted: str) -> None:
+    summary = run("evaluate", records, "--judge", scripted).stdout.partition("\n\n")[2]
+    assert summary.splitlines() == [
+        "faithfulness (profile ragtrace, pass at 0.5): 3 records",
+        "  scored   2 (pass 1, fail 1), mean score 0.50 over these 2",
+        "  skipped  1 (no_content 1)",
+        "  errors   0",
+        "  claims   2 (supported 1, contradicted 1, unsupported 0, unjudged 0)",
+        "  calls    4 to the judge",
+    ]
+
+
+def test_machines_get_a_line_a_record_and_metric_in_order(records: str, scripted: str) -> None:
+    right, wrong, silent = json_lines(run("evaluate", records, "--judge", scripted, "--json").stdout)
+    keys = ["id", "metric", "profile", "score", "status", "label", "verdicts", "calls", "tokens"]
+    assert list(right)[: len(keys)] == keys
+    assert (right["id"], right["score"], right["status"], right["label"]) == ("right", 1.0, "ok", "pass")
+    assert (wrong["score"], wrong["label"], wrong["calls"]) == (0.0, "fail", 2)
+    assert (silent["score"], silent["status"], silent["label"]) == (None, "skipped", "skipped")
+    assert "judge: scripted" in run("evaluate", records, "--judge", scripted, "--json").stderr
+
+
+def test_without_a_key_the_judge_is_the_heuristic_and_that_is_said(records: str) -> None:
+    result = run("evaluate", records)
+    assert result.exit_code == 0
+    assert "judge: lexical" in result.stderr
+    assert "heuristic" in result.stderr
+
+
+def test_threshold_moves_where_pass_begins(records: str, scripted: str) -> None:
+    lines = json_lines(run("evaluate", records, "--judge", scripted, "--threshold", "0", "--json").stdout)
+    assert [line["label"] for line in lines] == ["pass", "pass", "skipped"]
+
+
+def test_a_record_that_the_judge_fails_on_has_no_score_and_the_exit_code_is_1(
+    tmp_path: Path, scripted: str
+) -> None:
+    path = write(tmp_path / "records.jsonl", [record("broken", "Please break."), record("right")])
+    result = run("evaluate", path, "--judge", scripted, "--json")
+    broken, right = json_lines(result.stdout)
+    assert result.exit_code == 1
+    assert (broken["score"], broken["status"], broken["label"]) == (None, "error", "error")
+    assert right["label"] == "pass"
+
+
+@pytest.mark.parametrize(("mean", "exit_code"), [("0.5", 0), ("0.51", 1)])
+def test_fail_under_is_about_the_mean(records: str, scripted: str, mean: str, exit_code: int) -> None:
+    result = run("evaluate", records, "--judge", scripted, "--fail-under", mean)
+    assert result.exit_code == exit_code
+    assert ("must reach" in result.stderr) == bool(exit_code)
+
+
+def test_fail_under_fails_where_nothing_was_scored(tmp_path: Path, scripted: str) -> None:
+    path = write(tmp_path / "records.jsonl", [record("silent", None)])
+    result = run("evaluate", path, "--judge", scripted, "--fail-under", "0")
+    assert (result.exit_code, "nothing was scored" in result.stderr) == (1, True)
+
+
+def test_a_bad_line_is_named_after_what_came_before_it_was_judged(tmp_path: Path, scripted: str) -> None:
+    path = tmp_path / "records.jsonl"
+    write(path, [record("one"), record("two")])
+    path.write_text(path.read_text() + "{nonsense\n" + json.dumps(record("four")) + "\n")
+    result = run("evaluate", str(path), "--judge", scripted, "--json")
+    assert result.exit_code == 2
+    assert f"{path}" in result.stderr
+    assert "3" in result.stderr.partition(str(path))[2][:12]
+    assert [line["id"] for line in json_lines(result.stdout)] == ["one", "two"]
+
+
+def test_a_missing_file_is_named() -> None:
+    result = run("evaluate", "missing.jsonl")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "'missing.jsonl' is no file" in result.stderr
+
+
+def test_no_records_are_no_failure(tmp_path: Path, scripted: str) -> None:
+    assert run("evaluate", write(tmp_path / "empty.jsonl", []), "--judge", scripted).exit_code == 0
+    assert run("evaluate", "-", "--judge", scripted, "--json", stdin="").output.startswith("judge: ")
+
+
+def test_records_come_from_standard_input(scripted: str) -> None:
+    given = "".join(f"{json.dumps(record(str(number)))}\n" for number in range(100))
+    lines = json_lines(run("evaluate", "-", "--judge", scripted, "--json", stdin=given).stdout)
+    assert [line["id"] for line in lines] == [str(number) for number in range(100)]
+
+
+def test_text_under_judgment_cannot_steer_the_terminal(tmp_path: Path, scripted: str) -> None:
+    hostile = record("a\x1b[2Jb", "Orders can be returned\x1b]0;x\x07 within 30 \ud800 days.")
+    result = run("evaluate", write(tmp_path / "records.jsonl", [hostile]), "--judge", scripted)
+    assert result.exit_code == 0
+    assert not set(result.stdout) & set("\x1b\x07\ud800")
+
+
+@pytest.mark.slow
+def test_ten_thousand_records_come_out_in_order(tmp_path: Path) -> None:
+    path = write(tmp_path / "many.jsonl", (record(str(number)) for number in range(10_000)))
+    lines = json_lines(run("evaluate", path, "--judge", "lexical", "--json").stdout)
+    assert [line["id"] for line in lines] == [str(number) for number in range(10_000)]
+
+
+@pytest.mark.slow
+def test_a_result_is_there_before_the_next_record_is_typed(scripted: str) -> None:
+    with start("evaluate", "-", "--judge", scripted, "--json", stdin=subprocess.PIPE) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        for number in ("one", "two"):
+            program.stdin.write(json.dumps(record(number)).encode() + b"\n")
+            program.stdin.flush()
+            assert json.loads(program.stdout.readline())["id"] == number
+        program.stdin.close()
+        assert program.wait(timeout=30) == 0
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_it_while_it_waits_for_standard_input(scripted: str) -> None:
+    with start("evaluate", "-", "--judge", scripted, "--json", stdin=subprocess.PIPE) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        program.stdin.write(json.dumps(record("one")).encode() + b"\n")
+        program.stdin.flush()
+        assert program.stdout.readline()
+        program.send_signal(signal.SIGINT)
+        assert program.wait(timeout=30) == 130
+        assert program.stderr is not None
+        assert program.stderr.read().splitlines()[-1] == b"Interrupted."
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_it_while_it_waits_for_the_judge(records: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        with start("evaluate", records, "--judge", "openai:some-model", "--base-url", url) as program:
+            connection, _ = silent.accept()
+            with connection:
+                connection.recv(1)
+                program.send_signal(signal.SIGINT)
+                _, errors = program.communicate(timeout=30)
+    assert program.returncode == 130
+    assert errors.splitlines()[-1] == b"Interrupted."
+    assert b"Traceback" not in errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [("--json",), ()], ids=["json", "table"])
+def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path, form: tuple[str, ...]) -> None:
+    path = write(tmp_path / "many.jsonl", (record(str(number)) for number in range(2_000)))
+    with start("evaluate", path, "--judge", "lexical", *form) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        assert program.stdout.readline()
+        program.stdout.close()
+        errors = program.stderr.read()
+    assert program.returncode != 0
+    assert b"Traceback" not in errors
+    assert b"BrokenPipe" not in errors
