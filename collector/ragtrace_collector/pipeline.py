@@ -30,7 +30,7 @@ __all__ = ["Deliverer", "Evaluator", "Settler", "read_trace", "run_stage"]
 log = logging.getLogger("ragtrace.collector")
 
 _NO_CARRIER: Final = frozenset({SkipReason.NO_RETRIEVAL})
-"""Answers that were never a RAG answer: a note on each plain chat completion would be noise."""
+"""Not RAG answers at all: a note on each call of an agent that retrieves nothing would be noise."""
 _LONGEST_BACK_OFF_S: Final = 60.0
 _FINAL_ERRORS: Final = frozenset({"judge_nonsense", "judge_cut_off"})
 """Asking again would give the same: the judge answered, and not usably."""

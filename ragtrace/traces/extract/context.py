@@ -101,7 +101,7 @@ def _gaps(sources: Sequence[Reading], chunks: Sequence[Chunk]) -> list[Gap]:
     gaps = [gap for source in sources if (gap := _gap(source))]
     if not chunks and not gaps:
         detail = "the retrieval returned no documents"
-        gaps.append(Gap(part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail=detail))
+        gaps.append(Gap(part=Part.CONTEXT, reason=SkipReason.EMPTY_RETRIEVAL, detail=detail))
     if len(chunks) > MAX_CHUNKS:
         detail = f"the retrievals returned {len(chunks)} documents: ragtrace reads the first {MAX_CHUNKS}"
         gaps.append(Gap(part=Part.CONTEXT, reason=SkipReason.TRUNCATED, detail=detail))

@@ -559,7 +559,7 @@ def test_workflow_without_retrieval_has_no_context() -> None:
 
 def test_retrieval_that_found_nothing_has_no_context() -> None:
     record = the_record(workflow(), retrieval(**{"gen_ai.retrieval.documents": "[]"}))
-    assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
+    assert reasons(record) == {Part.CONTEXT: SkipReason.EMPTY_RETRIEVAL}
 
 
 @pytest.mark.parametrize("mark", ["__REDACTED__", "[REDACTED]", "<redacted>"])
