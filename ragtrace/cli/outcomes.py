@@ -35,7 +35,7 @@ class OutcomeTable:
     """A table that is printed row by row, so that it needs no more memory than one row."""
 
     def __init__(
-        self, console: Console, *, metrics: Sequence[Metric], id_title: str = "id", id_width: int = 24
+        self, console: Console, *, metrics: Sequence[Metric], id_title: str = "id", id_width: int = 26
     ) -> None:
         self._console = console
         self._names_metrics = len(metrics) > 1
@@ -69,7 +69,7 @@ class OutcomeTable:
         from rich.text import Text
 
         grid = Table.grid(padding=(0, 2), expand=True)
-        grid.add_column(width=self._id_width, overflow="ellipsis", no_wrap=True)
+        grid.add_column(width=self._id_width, overflow="fold")
         grid.add_column(width=_SCORE_WIDTH, justify="right")
         grid.add_column(width=_LABEL_WIDTH)
         grid.add_column(ratio=1, overflow="fold")

@@ -14,7 +14,17 @@ from ragtrace.cli.extras import needs_extra
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["by_kind", "many", "one_line", "open_console", "print_indented", "print_json", "printable", "talk"]
+__all__ = [
+    "by_kind",
+    "many",
+    "one_line",
+    "open_console",
+    "print_indented",
+    "print_json",
+    "print_line",
+    "printable",
+    "talk",
+]
 
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -32,8 +42,16 @@ def open_console() -> Console:
 
 
 def print_json(value: Mapping[str, object]) -> None:
-    """Print one line of JSON to stdout, in ASCII: whatever the locale, it can be read back."""
-    click.echo(json.dumps(value, allow_nan=False))
+    """Print one line of JSON to stdout."""
+    print_line(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def print_line(line: str) -> None:
+    """Print a line to stdout in UTF-8, whatever the locale: for machines.
+
+    What has no UTF-8 form (lone surrogates) becomes the escape that JSON has for it.
+    """
+    click.echo(line.encode("utf-8", "backslashreplace"))
 
 
 def print_indented(console: Console, indent: int, text: str, *, style: str = "") -> None:

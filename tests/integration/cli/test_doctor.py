@@ -112,7 +112,7 @@ class ModelServer(BaseHTTPRequestHandler):
             return
         claim = {"id": 1, "sentence_ids": [1], "text": ANSWER, "kind": "factual", "relevance": "direct"}
         verdict = {"id": 1, "chunks": [1], "quote": ANSWER, "label": "supported", "reason": ""}
-        is_extract = "claims" in str(asked.get("response_format", asked["messages"]))
+        is_extract = "sentence_ids" in str(asked)
         reply = {"claims": [claim], "refusal": False} if is_extract else {"verdicts": [verdict]}
         message = {"role": "assistant", "content": json.dumps(reply)}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
