@@ -16,6 +16,7 @@ from typing import NoReturn
 import click
 
 from ragtrace import __version__
+from ragtrace.cli.extras import needs_extra
 from ragtrace.errors import ConfigError, InputError, RagtraceError
 
 __all__ = ["cli", "main"]
@@ -62,7 +63,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command = getattr(import_module(f"ragtrace.cli.{cmd_name}"), cmd_name)
+        with needs_extra("cli"):
+            command = getattr(import_module(f"ragtrace.cli.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
 

@@ -67,8 +67,8 @@ def test_the_summary_adds_up_and_names_its_denominators(records: str, scripted: 
 
 def test_machines_get_a_line_a_record_and_metric_in_order(records: str, scripted: str) -> None:
     right, wrong, silent = json_lines(run("evaluate", records, "--judge", scripted, "--json").stdout)
-    keys = ["id", "metric", "profile", "score", "status", "label", "verdicts", "calls", "tokens"]
-    assert list(right)[: len(keys)] == keys
+    keys = {"id", "metric", "profile", "score", "status", "label", "verdicts", "calls", "tokens"}
+    assert keys <= set(right) & set(silent)
     assert (right["id"], right["score"], right["status"], right["label"]) == ("right", 1.0, "ok", "pass")
     assert (wrong["score"], wrong["label"], wrong["calls"]) == (0.0, "fail", 2)
     assert (silent["score"], silent["status"], silent["label"]) == (None, "skipped", "skipped")

@@ -1,0 +1,138 @@
+"""``ragtrace evaluate``: judge records of a file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import click
+
+from ragtrace.cli.options import (
+    JudgeChoice,
+    concurrency_option,
+    introduce,
+    json_option,
+    judge_options,
+    metric_options,
+)
+from ragtrace.cli.outcomes import OutcomeTable, Tally
+from ragtrace.cli.reading import in_background
+from ragtrace.cli.terminal import open_console, print_line, talk
+from ragtrace.errors import InputError
+from ragtrace.evaluation import evaluate as evaluate_record
+from ragtrace.in_order import map_in_order
+from ragtrace.model import Evaluation, RagRecord
+from ragtrace.ports import Judge, Metric
+from ragtrace.records import read_records, to_json_line
+
+__all__ = ["evaluate"]
+
+Show: TypeAlias = Callable[[RagRecord, Evaluation], None]
+
+_STDIN: Final = "-"
+
+
+@click.command()
+@click.argument("path", metavar="RECORDS")
+@metric_options
+@judge_options
+@concurrency_option
+@click.option(
+    "--fail-under",
+    type=click.FloatRange(0, 1),
+    metavar="SCORE",
+    help="Exit code 1 if the mean score of a metric is below this, or nothing was scored.",
+)
+@json_option
+def evaluate(
+    path: str,
+    metrics: tuple[Metric, ...],
+    judge: JudgeChoice,
+    concurrency: int,
+    fail_under: float | None,
+    as_json: bool,
+) -> None:
+    """Judge the records of a JSON-lines file; - is standard input.
+
+    A record is {"id", "question", "contexts": [text or {"id", "text"}], "answer"}; the field names of RAGAS
+    and DeepEval are understood. With --json: one line a record and metric, in the order of the file, as soon
+    as it is there.
+
+    Exit code 0 if every record was judged or had nothing to judge, 1 if the judge failed on one, 2 if the
+    file cannot be read.
+
+    \b
+    Examples:
+      ragtrace evaluate records.jsonl
+      ragtrace evaluate records.jsonl --judge openai:gpt-4o-mini --json
+      ragtrace evaluate records.jsonl --judge openai:qwen2.5 \\
+          --base-url http://localhost:11434/v1
+      jq -c .record log.jsonl | ragtrace evaluate - --fail-under 0.8
+    """
+    if path != _STDIN and not Path(path).is_file():
+        raise InputError(f"{path!r} is no file: name a file of JSON lines, or - for standard input")
+    opened = judge.open(max_concurrency=concurrency)
+    introduce(opened)
+    tallies = {(metric.name, metric.profile): Tally(metric=_named(metric)) for metric in metrics}
+    show = _show_json if as_json else _table(metrics)
+
+    def count_and_show(record: RagRecord, evaluation: Evaluation) -> None:
+        for outcome in evaluation.outcomes:
+            tallies[outcome.metric, outcome.profile].add(outcome)
+        show(record, evaluation)
+
+    asyncio.run(_evaluate_all(path, metrics, opened, concurrency, count_and_show))
+    if not as_json:
+        _print_summary(tallies.values())
+    click.get_current_context().exit(_exit_code(tallies.values(), fail_under))
+
+
+async def _evaluate_all(
+    path: str, metrics: Sequence[Metric], judge: Judge, concurrency: int, show: Show
+) -> None:
+    async def work(record: RagRecord) -> tuple[RagRecord, Evaluation]:
+        return record, await evaluate_record(record, metrics=metrics, judge=judge)
+
+    async def emit(pair: tuple[RagRecord, Evaluation]) -> None:
+        show(*pair)
+
+    async with aclosing(judge), aclosing(in_background(lambda: read_records(path))) as records:
+        await map_in_order(records, work, emit, concurrency=concurrency)
+
+
+def _show_json(record: RagRecord, evaluation: Evaluation) -> None:
+    for outcome in evaluation.outcomes:
+        print_line(to_json_line(outcome, record_id=record.id, judge=evaluation.judge))
+
+
+def _table(metrics: Sequence[Metric]) -> Show:
+    table = OutcomeTable(open_console(), metrics=metrics)
+    table.print_header()
+    return table.print_evaluation
+
+
+def _print_summary(tallies: Iterable[Tally]) -> None:
+    console = open_console()
+    for tally in tallies:
+        console.print()
+        for line in tally.lines():
+            console.print(line)
+
+
+def _exit_code(tallies: Iterable[Tally], fail_under: float | None) -> int:
+    for tally in tallies:
+        if tally.errors:
+            talk(f"failed: {tally.metric} has errors")
+            return 1
+        if fail_under is not None and (tally.mean is None or tally.mean < fail_under):
+            reached = "nothing was scored" if tally.mean is None else f"the mean is {tally.mean:.3f}"
+            talk(f"failed: {tally.metric} must reach {fail_under:g}, and {reached}")
+            return 1
+    return 0
+
+
+def _named(metric: Metric) -> str:
+    return f"{metric.name} (profile {metric.profile}, pass at {metric.threshold:g})"
