@@ -83,7 +83,7 @@ class TerminalShow:
         marked = len(labelled.marked_sentences)
         line = _Line(
             score="-" if verdict.score is None else f"{verdict.score:.2f}",
-            failed=f"{failed} of {decided}" if decided else verdict.label,
+            failed=f"{failed} of {decided}" if decided else verdict.instead_of_claims,
             open=str(verdict.undecided or ""),
             people=f"{marked} sentence{'s' * (marked != 1)}" if marked else "nothing",
             question=labelled.question,
@@ -192,7 +192,7 @@ class _Line(NamedTuple):
         """Lay the line out over the width there is; the question gives way."""
         table = Table.grid(padding=(0, 2, 0, 0), expand=True)
         table.add_column(width=5, justify="right", no_wrap=True)
-        table.add_column(width=8, no_wrap=True)
+        table.add_column(width=10, no_wrap=True)
         table.add_column(width=4, justify="right", no_wrap=True)
         table.add_column(width=13, no_wrap=True)
         table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ragtrace import semconv
+from ragtrace.model import AttributeValue, SkipReason
 from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Span, SpanEvent
 
@@ -34,10 +35,18 @@ class TraceVerdict:
     trace_id: str
     label: str
     score: float | None
+    skip_reason: str | None
     claims: int
     undecided: int
     findings: tuple[Finding, ...]
     brief: str
+
+    @property
+    def instead_of_claims(self) -> str:
+        """Say in a word why no claim was decided."""
+        if self.skip_reason == SkipReason.ALL_UNJUDGED:
+            return "all open"
+        return (self.skip_reason or self.label).replace("_", " ")
 
 
 class VerdictFile:
@@ -68,6 +77,7 @@ def _read(span: Span) -> TraceVerdict:
         trace_id=span.trace_id,
         label=str(attributes.get(f"{semconv.LABEL_PREFIX}{_METRIC}", "error")),
         score=score if isinstance(score, float) else None,
+        skip_reason=_text(attributes, semconv.EVAL_SKIP_REASON),
         claims=_count(span, "total"),
         undecided=_count(span, "unjudged"),
         findings=tuple(_finding(event) for event in span.events if _is_wrong(event)),
@@ -93,11 +103,11 @@ def _finding(event: SpanEvent) -> Finding:
         verdict=str(event.attributes.get(semconv.CLAIM_VERDICT, "")),
         claim=str(event.attributes.get(semconv.CLAIM_ASSERTION, "")),
         chunk_ids=tuple(str(each) for each in ids) if isinstance(ids, tuple) else (),
-        quote=_text(event, semconv.CLAIM_QUOTE),
-        reason=_text(event, semconv.CLAIM_REASON),
+        quote=_text(event.attributes, semconv.CLAIM_QUOTE),
+        reason=_text(event.attributes, semconv.CLAIM_REASON),
     )
 
 
-def _text(event: SpanEvent, key: str) -> str | None:
-    value = event.attributes.get(key)
+def _text(attributes: Mapping[str, AttributeValue], key: str) -> str | None:
+    value = attributes.get(key)
     return value if isinstance(value, str) else None
