@@ -118,10 +118,12 @@ class ScriptedJudge:
         self, script: Script | Responder | None = None, *, gate: asyncio.Event | None = None
     ) -> None:
         self._script = script if isinstance(script, Script) else Script()
-        self._respond: Responder = self._by_script if script is None or isinstance(script, Script) else script
+        self._respond: Responder = self.reply_to if script is None or isinstance(script, Script) else script
         self._gate = gate
         self.requests: list[JudgeRequest[Any]] = []
         """Every request so far, in order."""
+        self.asked = asyncio.Event()
+        """Set once the first request came."""
         self.closed = False
 
     @classmethod
@@ -155,6 +157,7 @@ class ScriptedJudge:
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer by the script, once the gate (if there is one) is open."""
         self.requests.append(request)
+        self.asked.set()
         if self._gate:
             await self._gate.wait()
         answer = self._respond(request)
@@ -174,7 +177,8 @@ class ScriptedJudge:
         }
         return Usage(calls=1, **{**guess, **self._script.usage})
 
-    def _by_script(self, request: JudgeRequest[Any]) -> BaseModel:
+    def reply_to(self, request: JudgeRequest[Any]) -> BaseModel:
+        """Return what the script says, for functions that change some of it."""
         _raise(self._script.error)
         if request.step == "extract":
             return self._extract(cast(ExtractInput, request.inputs))

@@ -1,0 +1,67 @@
+# ruff: noqa: RUF001  typographic marks are the subject here
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragtrace.metrics.evidence import FoldedText, pack_chunks
+from ragtrace.metrics.forms import NumberedText
+
+CHUNK = "Refunds are “always” granted\n within 14–16 days… of purchase; the ﬁrst claim wins. STRAßE."
+
+
+@pytest.mark.parametrize(
+    ("quote", "found"),
+    [
+        ("granted within 14", "granted\n within 14"),
+        ("REFUNDS ARE 'ALWAYS' GRANTED", "Refunds are “always” granted"),
+        ('"14-16 days"', "14–16 days"),
+        ("…the first claim wins...", "the ﬁrst claim wins"),
+        ("strasse", "STRAßE"),
+        ("days... of purchase", "days… of purchase"),
+    ],
+    ids=["white space", "case and quotes", "dashes", "cut ends", "sharp s", "an ellipsis of the chunk"],
+)
+def test_a_quote_gives_the_chunks_own_text(quote: str, found: str) -> None:
+    assert FoldedText(CHUNK).find(quote) == found
+
+
+@pytest.mark.parametrize(
+    "quote",
+    ["", "…", "a", "granted within 15", "Refunds … wins", "granted purchase"],
+    ids=["empty", "only an ellipsis", "one letter", "another number", "bridged", "words left out"],
+)
+def test_what_is_not_in_the_chunk_is_no_quote(quote: str) -> None:
+    assert FoldedText(CHUNK).find(quote) is None
+
+
+@given(st.text(min_size=1, max_size=80), st.integers(0, 79), st.integers(1, 80))
+def test_evidence_is_always_verbatim(text: str, start: int, length: int) -> None:
+    found = FoldedText(text).find(text[start : start + length])
+    assert found is None or found in text
+
+
+@given(st.text(alphabet="ab \u0301é", min_size=4, max_size=40))
+def test_a_text_with_letters_is_found_in_itself(text: str) -> None:
+    letters = sum(char.isalnum() for char in text)
+    assert letters < 2 or FoldedText(text).find(text) is not None
+
+
+@given(st.lists(st.text(alphabet="ab ", max_size=60), max_size=8), st.integers(8, 50))
+def test_packs_keep_order_and_budget(texts: list[str], budget: int) -> None:
+    chunks = [NumberedText(number=n, text=text) for n, text in enumerate(texts, start=1)]
+    packs = pack_chunks(chunks, budget)
+    assert all(sum(len(piece.text) for piece in pack) <= budget for pack in packs)
+    numbers = [piece.number for pack in packs for piece in pack]
+    assert numbers == sorted(numbers)
+    assert set(numbers) == {chunk.number for chunk in chunks}
+
+
+def test_a_chunk_beyond_the_budget_is_shown_in_overlapping_pieces() -> None:
+    text = " ".join(f"w{n}" for n in range(400))
+    packs = pack_chunks([NumberedText(number=7, text=text)], 500)
+    words = {word for [piece] in packs for word in piece.text.split()}
+    assert len(packs) > 1
+    assert set(text.split()) <= words

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ragtrace.errors import ConfigError, JudgeTimeout, JudgeUnavailable
+from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
+from ragtrace.judge import Script, ScriptedJudge
+from ragtrace.judge.lexical import LexicalJudge
+from ragtrace.metrics import Faithfulness, StepLimits, Steps, available_metrics, metric_named
+from ragtrace.metrics.forms import VerifyReply
+from ragtrace.model import (
+    Chunk,
+    Direction,
+    Evaluation,
+    Gap,
+    Label,
+    MetricFailure,
+    MetricResult,
+    Part,
+    RagRecord,
+    SkipReason,
+)
+from ragtrace.ports import JudgeRequest
+
+EINSTEIN = RagRecord(
+    id="einstein",
+    question="Where and when was Einstein born?",
+    chunks=(
+        Chunk(id="a", text="Albert Einstein was born in Ulm, Germany."),
+        Chunk(id="b", text="He was born on 14 March 1879."),
+    ),
+    answer="Einstein was born in Ulm on 14 March 1879.",
+)
+
+
+def scripted(**verdicts: Any) -> ScriptedJudge:
+    """Script a judge that finds these claims, and says this about each."""
+    answers = {EINSTEIN.answer or "": {"claims": list(verdicts)}}
+    return ScriptedJudge(Script.model_validate({"answers": answers, "claims": verdicts}))
+
+
+async def measured(record: RagRecord, judge: Any = None, **settings: Any) -> MetricResult:
+    evaluation = await evaluate(record, metrics=[Faithfulness(**settings)], judge=judge or ScriptedJudge())
+    [result] = evaluation.results
+    return result
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "score", "lenient", "label", "explanation"),
+    [
+        ("SS", 1.0, 1.0, "pass", "all 2 claims supported"),
+        ("SC", 0.5, 0.5, "pass", "1 of 2 claims contradicted"),
+        ("SN", 0.5, 1.0, "pass", "1 of 2 claims not mentioned"),
+        ("NN", 0.0, 1.0, "fail", "2 of 2 claims not mentioned"),
+        ("SCNN", 0.25, 0.75, "fail", "1 of 4 claims contradicted, 2 not mentioned"),
+        ("S", 1.0, 1.0, "pass", "1 claim supported"),
+    ],
+)
+async def test_the_score_is_the_share_of_supported_claims(
+    verdicts: str, score: float, lenient: float, label: str, explanation: str
+) -> None:
+    words = {"S": "supported", "C": "contradicted", "N": "not_mentioned"}
+    result = await measured(EINSTEIN, scripted(**{f"Claim {n}": words[v] for n, v in enumerate(verdicts)}))
+    assert result.score == score
+    assert result.details["lenient"] == lenient
+    assert (result.label, result.explanation) == (label, explanation)
+
+
+async def test_fewer_verdicts_than_claims_never_raise_the_score() -> None:
+    words = ScriptedJudge()
+
+    def forgets_the_third(request: JudgeRequest[Any]) -> Any:
+        reply = words.reply_to(request)
+        if isinstance(reply, VerifyReply):
+            return VerifyReply(verdicts=[verdict for verdict in reply.verdicts if verdict.id != 3])
+        return reply
+
+    record = replace(EINSTEIN, answer="He was born on 14 March 1879. He was rich. He was tall.")
+    result = await measured(record, ScriptedJudge(forgets_the_third))
+    assert result.score == 0.5
+    assert result.details["lower_bound"] == pytest.approx(1 / 3)
+    assert result.details["coverage"] == pytest.approx(2 / 3)
+    assert result.explanation == "1 of 3 claims not mentioned, 1 unjudged"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"answer": None}, SkipReason.NO_CONTENT),
+        ({"answer": " \n"}, SkipReason.NO_CONTENT),
+        ({"chunks": ()}, SkipReason.NO_RETRIEVAL),
+        ({"chunks": (Chunk(id="a", text=None),)}, SkipReason.NO_CONTENT),
+        ({"chunks": (Chunk(id="a", text="cut of", truncated=True),)}, SkipReason.TRUNCATED),
+        (
+            {"gaps": (Gap(part=Part.ANSWER, reason=SkipReason.FAILED_CALL, detail="d"),)},
+            SkipReason.FAILED_CALL,
+        ),
+        ({"gaps": (Gap(part=Part.CONTEXT, reason=SkipReason.REDACTED, detail="d"),)}, SkipReason.REDACTED),
+        ({"answer": "I cannot answer that question."}, SkipReason.REFUSAL),
+        ({"answer": "Here are the dates:"}, SkipReason.NO_CLAIMS),
+        ({"answer": "..."}, SkipReason.NO_CLAIMS),
+    ],
+)
+async def test_nothing_to_judge_is_a_reason_and_no_score(changes: dict[str, Any], reason: SkipReason) -> None:
+    result = await measured(replace(EINSTEIN, **changes))
+    assert (result.score, result.skip_reason, result.label) == (None, reason, Label.SKIPPED)
+    assert result.explanation
+
+
+async def test_a_gap_in_the_question_does_not_matter() -> None:
+    gap = Gap(part=Part.QUESTION, reason=SkipReason.NO_CONTENT, detail="d")
+    assert (await measured(replace(EINSTEIN, question=None, gaps=(gap,)))).skip_reason is None
+
+
+async def test_a_gap_is_skipped_without_asking_the_judge() -> None:
+    judge = ScriptedJudge()
+    await measured(replace(EINSTEIN, answer=None), judge)
+    assert judge.requests == []
+
+
+async def test_truncated_text_is_judged_only_on_request_and_marked() -> None:
+    gap = Gap(part=Part.ANSWER, reason=SkipReason.TRUNCATED, detail="cut at 2,048 bytes")
+    record = replace(EINSTEIN, gaps=(gap,))
+    skipped = await evaluate(record, judge=ScriptedJudge())
+    judged = await evaluate(record, metrics=[Faithfulness(judge_truncated=True)], judge=ScriptedJudge())
+    assert (skipped.results[0].skip_reason, skipped.input_truncated) == (SkipReason.TRUNCATED, False)
+    assert (judged.results[0].skip_reason, judged.input_truncated) == (None, True)
+    assert judged.evaluator_version != skipped.evaluator_version
+
+
+async def test_claims_that_nobody_decided_are_no_score() -> None:
+    record = replace(EINSTEIN, answer="Physics owes that scientist rather a great deal of gratitude.")
+    result = await measured(record, LexicalJudge())
+    assert (result.score, result.skip_reason) == (None, SkipReason.ALL_UNJUDGED)
+    assert result.counts.unjudged == 1
+
+
+async def test_a_failing_judge_is_a_value_with_its_type() -> None:
+    judge = ScriptedJudge(Script(error="judge_timeout"))
+    [failure] = (await evaluate(EINSTEIN, judge=judge)).outcomes
+    assert isinstance(failure, MetricFailure)
+    assert (failure.error_type, failure.retryable, failure.label) == (JudgeTimeout.error_type, True, "error")
+    assert failure.usage.calls == 1
+
+
+class Broken(Faithfulness):
+    """Fails in a way nobody foresaw."""
+
+    name = "broken"
+
+    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+        raise KeyError(record.answer)
+
+
+async def test_a_broken_metric_fails_alone_and_tells_no_content(caplog: pytest.LogCaptureFixture) -> None:
+    evaluation = await evaluate(EINSTEIN, metrics=[Broken(), "faithfulness"], judge=ScriptedJudge())
+    [failure] = evaluation.failures
+    assert failure.error_type == "KeyError"
+    assert "Ulm" not in failure.message + caplog.text
+    assert "broken" in caplog.text
+    assert len(evaluation.results) == 1
+
+
+async def test_usage_is_counted_once_for_metrics_that_share_steps() -> None:
+    evaluation = await evaluate(
+        EINSTEIN, metrics=[Faithfulness(), Faithfulness(threshold=0.9)], judge=ScriptedJudge()
+    )
+    assert evaluation.usage.calls == 2
+    assert [result.usage.calls for result in evaluation.results] == [2, 2]
+
+
+async def test_cancelling_an_evaluation_cancels_it() -> None:
+    judge = ScriptedJudge(gate=asyncio.Event())
+    task = asyncio.create_task(evaluate(EINSTEIN, judge=judge))
+    await judge.asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+class Ticking:
+    """A clock that moves 5 ms at each look."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def now_ns(self) -> int:
+        self.ns += 5_000_000
+        return self.ns
+
+
+async def test_the_same_record_gives_the_same_evaluation() -> None:
+    async def run() -> Evaluation:
+        return await evaluate(EINSTEIN, judge=ScriptedJudge(), run_id="run", clock=Ticking())
+
+    first = await run()
+    assert first == await run()
+    assert (first.started_at_ns, first.duration_ms, first.run_id) == (5_000_000, 5, "run")
+
+
+async def test_the_input_digest_follows_what_the_judge_sees() -> None:
+    other = replace(EINSTEIN, chunks=EINSTEIN.chunks[::-1])
+    same = replace(EINSTEIN, id="other", session_id="s")
+    digests = [(await evaluate(r, judge="scripted")).input_sha256 for r in (EINSTEIN, other, same)]
+    assert digests[0] == digests[2] != digests[1]
+
+
+def test_the_version_changes_with_whatever_gives_the_result() -> None:
+    judge, metric = ScriptedJudge(), Faithfulness()
+    base = evaluator_version([metric], judge)
+    others = [
+        evaluator_version([Faithfulness(threshold=0.7)], judge),
+        evaluator_version([metric], LexicalJudge()),
+        evaluator_version([metric], judge, limits=StepLimits(claims_per_call=5)),
+        evaluator_version([metric, Broken()], judge),
+    ]
+    assert len({base, *others}) == 5
+    assert base == evaluator_version([Faithfulness()], ScriptedJudge())
+    assert evaluator_version([metric, Broken()], judge) == evaluator_version([Broken(), metric], judge)
+
+
+async def test_the_version_is_known_before_and_stands_on_the_results() -> None:
+    evaluation = await evaluate(EINSTEIN, judge=ScriptedJudge())
+    assert evaluation.evaluator_version == evaluator_version([Faithfulness()], ScriptedJudge())
+    assert evaluation.results[0].evaluator_version == evaluation.evaluator_version
+    assert evaluation.evaluator_set == evaluator_set([Faithfulness()]) == "faithfulness/ragtrace"
+
+
+def test_metrics_are_listed_with_what_they_need() -> None:
+    [info] = [info for info in available_metrics() if info.name == "faithfulness"]
+    assert (info.profile, info.threshold, info.direction) == ("ragtrace", 0.5, Direction.HIGHER_IS_BETTER)
+    assert info.needs == (Part.CONTEXT, Part.ANSWER)
+    assert info.description == "Measures the share of an answer's claims that its context supports."
+
+
+def test_a_metric_is_made_by_name() -> None:
+    assert metric_named("faithfulness", threshold=0.8).threshold == 0.8
+
+
+@pytest.mark.parametrize(("name", "profile"), [("faithfullness", "ragtrace"), ("faithfulness", "nobody")])
+def test_an_unknown_metric_is_answered_with_those_there_are(name: str, profile: str) -> None:
+    with pytest.raises(ConfigError, match=r"choose from.*faithfulness"):
+        metric_named(name, profile=profile)
+
+
+async def test_a_judge_that_is_down_is_retryable() -> None:
+    judge = ScriptedJudge(Script(claims={"X": "supported"}, error=JudgeUnavailable.error_type))
+    [failure] = (await evaluate(EINSTEIN, judge=judge)).failures
+    assert failure.retryable

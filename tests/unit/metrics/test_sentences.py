@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragtrace.metrics.sentences import split_sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+        ("Dr. Smith met Mrs. Jones. They talked.", ["Dr. Smith met Mrs. Jones.", "They talked."]),
+        ("J. K. Rowling wrote it.", ["J. K. Rowling wrote it."]),
+        ("It costs $3.50, e.g. in May. Fine.", ["It costs $3.50, e.g. in May.", "Fine."]),
+        ("Open until 10 a.m. Then it closes.", ["Open until 10 a.m.", "Then it closes."]),
+        ("The U.S. Congress met.", ["The U.S. Congress met."]),
+        ('He said "Go." Then he left.', ['He said "Go."', "Then he left."]),
+        ("## Steps\n\n1. Open it.\n2. Close it\n- now", ["Steps", "Open it.", "Close it", "now"]),
+        ("A line\nthat goes on here. End", ["A line\nthat goes on here.", "End"]),
+        ("他很高。你呢？好！", ["他很高。", "你呢？", "好！"]),  # noqa: RUF001
+        ("Well... yes. Well… no.", ["Well... yes.", "Well… no."]),
+        (" \n- \n***\n...", []),
+        ("", []),
+    ],
+)
+def test_sentences_end_where_a_reader_ends_them(text: str, sentences: list[str]) -> None:
+    assert [sentence.text for sentence in split_sentences(text)] == sentences
+
+
+@given(st.text(alphabet="aB1. \n-*!?…。\"'()\u00e9", max_size=200))
+def test_offsets_point_at_the_text_and_no_word_is_lost(text: str) -> None:
+    sentences = split_sentences(text, max_chars=20)
+    assert [text[s.start : s.end] for s in sentences] == [s.text for s in sentences]
+    assert [s.number for s in sentences] == list(range(1, len(sentences) + 1))
+    assert all(a.end <= b.start for a, b in pairwise(sentences))
+    assert all(len(s.text) <= 20 for s in sentences)
+    letters = [char for char in text if char in "aB\u00e9"]
+    kept = [char for s in sentences for char in s.text if char in "aB\u00e9"]
+    assert len(letters) - len(kept) <= text.count("a.") + text.count("a)") + text.count("B)")  # list markers
+
+
+def test_a_sentence_too_long_is_cut_at_white_space() -> None:
+    sentences = split_sentences("word " * 400)
+    assert len(sentences) > 1
+    assert {word for s in sentences for word in s.text.split()} == {"word"}
+
+
+@pytest.mark.parametrize("unit", [".", "\n", "- ", "1. ", "a. ", '."', "x"])
+def test_a_long_answer_of_anything_is_split(unit: str) -> None:
+    assert all(len(s.text) <= 800 for s in split_sentences(unit * 50_000))
