@@ -10,7 +10,7 @@ __all__ = ["claimed_numbers", "content_stems", "has_negation", "names", "numbers
 
 _TOKEN = re.compile(r"\d+(?:[.,:/]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*")
 _FIGURES = re.compile(r"\d+(?:[.,:/]\d+)*(?!st\b|nd\b|rd\b|th\b|\d)")
-_CONVERSION = re.compile(r"(?<=[\w°%]) ?\([~≈]?\d[^()]{0,30}[^\d()]\)")
+_CONVERSION = re.compile(r"(?<=[\w°%]) ?\((?:about |approximately |around |~|≈)?\d[^()]{0,30}[^\d()]\)")
 _NAME = re.compile(r"(?<=[\w,;'’&)/-] )([A-Z]\w*(?:['’]\w+)?)")
 _NEGATION = re.compile(r"\b(?:not|no|never|none|nor|neither|without|cannot)\b|n['’]t\b", re.IGNORECASE)
 _NUMBER_WORDS = {
@@ -67,8 +67,8 @@ _SUFFIXES = (
 
 
 def content_stems(text: str) -> frozenset[str]:
-    """Return the stems of the words that carry content, figures included."""
-    words = (_bare(word) for word in _TOKEN.findall(text))
+    """Return the stems of the words that carry content; figures are compared by value, not here."""
+    words = (_bare(word) for word in _TOKEN.findall(text) if not word[0].isdecimal())
     return frozenset(stem(word) for word in words if word not in _STOP_WORDS and len(word) > 1)
 
 
@@ -105,10 +105,8 @@ def word_count(text: str) -> int:
 
 
 def stem(word: str) -> str:
-    """Take the inflection off an English word, roughly; figures are brought to one form."""
+    """Take the inflection off an English word, roughly."""
     word = _bare(word)
-    if word[:1].isdecimal():
-        return _plain_number(word)
     for suffix, instead, before in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= before:
             word = word.removesuffix(suffix) + instead

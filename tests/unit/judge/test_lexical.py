@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import pytest
+
+from ragtrace.evaluation import evaluate
+from ragtrace.judge.lexical import LexicalJudge, claim_kind
+from ragtrace.judge.phrases import without_source
+from ragtrace.model import Chunk, MetricResult, RagRecord, Verdict, VerdictLabel
+
+POLICY = (
+    "Customers may return purchased shoes within 30 days. The store in Berlin pays the money back."
+    " Gift cards are not refunded."
+)
+HISTORY = "The museum was founded by Maria Sanchez in 1,887. It holds twelve paintings."
+
+
+async def judged(answer: str) -> MetricResult:
+    chunks = (Chunk(id="policy", text=POLICY), Chunk(id="history", text=HISTORY))
+    record = RagRecord(id="r", question="?", chunks=chunks, answer=answer)
+    [result] = (await evaluate(record, judge=LexicalJudge())).results
+    return result
+
+
+async def verdict_on(claim: str) -> Verdict:
+    [verdict] = (await judged(claim)).verdicts
+    return verdict
+
+
+async def test_words_that_stand_together_support_a_claim_with_a_verbatim_quote() -> None:
+    verdict = await verdict_on("Purchased shoes may be returned by customers within 30 days.")
+    assert verdict.label is VerdictLabel.SUPPORTED
+    assert verdict.chunk_ids == ("policy",)
+    assert verdict.quote == "Customers may return purchased shoes within 30 days."
+
+
+@pytest.mark.parametrize(
+    ("claim", "reason"),
+    [
+        ("Customers may return purchased shoes within 60 days.", "60"),
+        ("The store in Hamburg pays the money back.", "Hamburg"),
+        ("The museum was founded by Karl Huber.", "Karl, Huber"),
+    ],
+)
+async def test_a_number_or_the_names_missing_is_not_mentioned(claim: str, reason: str) -> None:
+    verdict = await verdict_on(claim)
+    assert verdict.label is VerdictLabel.UNSUPPORTED
+    assert reason in (verdict.reason or "")
+    assert verdict.chunk_ids == ()
+
+
+@pytest.mark.parametrize(
+    ("claim", "reason"),
+    [
+        ("Gift cards are refunded.", "negates"),
+        ("The shop gladly exchanges worn boots for newer ones.", "words"),
+        ("The museum was founded by Maria Huber.", "Huber"),
+        ("It holds.", "too few"),
+        ("Customers return 1887 purchased shoes.", "words"),
+    ],
+    ids=["negation", "other words", "half a name", "nothing to compare", "a number from elsewhere"],
+)
+async def test_what_words_cannot_decide_is_unjudged_with_a_reason(claim: str, reason: str) -> None:
+    verdict = await verdict_on(claim)
+    assert verdict.label is VerdictLabel.UNJUDGED
+    assert reason in (verdict.reason or "")
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "The museum was founded by Maria Sanchez in 1887.",
+        "The museum holds 12 paintings.",
+        "Based on the given passages, the museum holds twelve paintings (Passage 2).",
+        "Customers may return purchased shoes within 30 days (about 4.3 weeks).",
+    ],
+    ids=["thousands mark", "number word", "source reference", "conversion"],
+)
+async def test_numbers_are_compared_by_value(claim: str) -> None:
+    assert (await verdict_on(claim)).label is VerdictLabel.SUPPORTED
+
+
+async def test_it_never_says_contradicted() -> None:
+    result = await judged("Shoes may not be returned. Gift cards are refunded. The museum has 3 paintings.")
+    assert result.counts.contradicted == 0
+    assert result.counts.total == 3
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kind"),
+    [
+        ("Unable to answer based on given passages.", "refusal"),
+        ("I'm sorry, but I cannot answer that question.", "refusal"),
+        ("Therefore, it is not possible to determine the price based on the provided passages.", "refusal"),
+        ("Based on the provided passages, here are the steps:", "meta"),
+        ("The passages do not mention the price.", "meta"),
+        ("However, the given context doesn't say when.", "meta"),
+        ("I hope this helps!", "meta"),
+        ("Would you like to know more?", "meta"),
+        ("**Opening hours**", "meta"),
+        ("Shoes may be returned.", "factual"),
+        ("The source of the Nile lies in Burundi.", "factual"),
+    ],
+)
+def test_sentences_that_state_nothing_are_told_apart(sentence: str, kind: str) -> None:
+    assert claim_kind(sentence) == kind
+
+
+def test_references_to_sources_are_taken_off_and_nothing_else() -> None:
+    assert without_source("According to passage 1, water boils (Passages 1 and 2).") == "Water boils."
+    assert without_source("From the station, walk left.") == "From the station, walk left."
+
+
+async def test_an_answer_that_only_declines_is_a_refusal() -> None:
+    result = await judged("Unable to answer based on given passages. The passages do not mention it.")
+    assert result.skip_reason == "refusal"

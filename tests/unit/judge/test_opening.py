@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragtrace.errors import ConfigError, JudgeCutOff, JudgeTimeout
+from ragtrace.evaluation import evaluate
+from ragtrace.judge import (
+    Script,
+    ScriptedJudge,
+    judge_from_environment,
+    limited,
+    open_judge,
+    timed,
+    unwrapped,
+)
+from ragtrace.judge.lexical import LexicalJudge
+from ragtrace.model import Chunk, RagRecord
+
+RECORD = RagRecord(
+    id="r",
+    question="How long do refunds take?",
+    chunks=(Chunk(id="faq", text="Refunds take 14 days. Shipping is free."),),
+    answer="Refunds take 30 days. Shipping is free! Cats purr.",
+)
+
+
+async def said(judge: ScriptedJudge) -> list[str]:
+    [result] = (await evaluate(RECORD, judge=judge)).results
+    return [verdict.label.value for verdict in result.verdicts]
+
+
+async def test_without_a_script_the_words_decide() -> None:
+    [result] = (await evaluate(RECORD, judge="scripted")).results
+    found = [(v.label, v.quote) for v in result.verdicts]
+    assert found == [
+        ("contradicted", "Refunds take 14 days."),
+        ("supported", "Shipping is free"),
+        ("unsupported", None),
+    ]
+
+
+async def test_a_script_overrides_the_words() -> None:
+    script = Script.model_validate(
+        {
+            "answers": {
+                "cats PURR": {"claims": ["Cats purr", {"text": "Lovely.", "kind": "opinion"}, "Dogs bark"]}
+            },
+            "claims": {
+                "dogs bark": "supported",
+                "Cats purr.": {"label": "contradicted", "chunks": [1], "quote": "free"},
+            },
+        }
+    )
+    assert await said(ScriptedJudge(script)) == ["contradicted", "supported"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        {"error": "judge_cut_off"},
+        {"answers": {"Cats purr": {"error": "judge_cut_off"}}},
+        {"claims": {"Cats purr.": {"error": "judge_cut_off"}}},
+    ],
+    ids=["always", "by answer", "by claim"],
+)
+async def test_a_script_can_make_the_judge_fail(script: dict[str, Any]) -> None:
+    judge = ScriptedJudge(Script.model_validate(script))
+    evaluation = await evaluate(RECORD, judge=judge)
+    if "claims" in script:  # one claim that cuts replies off does not take the others with it
+        assert evaluation.results[0].counts.unjudged == 1
+    else:
+        assert evaluation.failures[0].error_type == JudgeCutOff.error_type
+
+
+async def test_a_script_is_read_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "script.json"
+    path.write_text('{"claims": {"Cats purr.": "supported"}, "usage": {"input_tokens": 7}}')
+    evaluation = await evaluate(RECORD, judge=f"scripted:{path}")
+    assert evaluation.results[0].verdicts[2].label == "supported"
+    assert evaluation.usage.input_tokens == 14
+
+
+def test_a_wrong_script_is_refused_with_its_file_and_field(tmp_path: Path) -> None:
+    path = tmp_path / "script.json"
+    path.write_text('{"claims": {"x": "maybe"}}')
+    with pytest.raises(ConfigError, match=r"script\.json.*claims\.x"):
+        open_judge(f"scripted:{path}")
+
+
+async def test_a_judge_that_was_opened_by_name_is_closed() -> None:
+    judge = ScriptedJudge()
+    await limited(timed(judge, 1), 1).aclose()
+    assert judge.closed
+
+
+async def test_no_more_requests_than_allowed_reach_the_judge_at_once() -> None:
+    gate = asyncio.Event()
+    judge = ScriptedJudge(gate=gate)
+    narrow = limited(judge, 2)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(evaluate(RECORD, judge=narrow))
+        await judge.asked.wait()
+        await asyncio.sleep(0)
+        waiting = len(judge.requests)
+        gate.set()
+    assert waiting == 2
+    assert len(judge.requests) == 10
+
+
+async def test_a_judge_that_keeps_silent_is_timed_out() -> None:
+    silent = timed(ScriptedJudge(gate=asyncio.Event()), 0.01)
+    [failure] = (await evaluate(RECORD, judge=silent)).failures
+    assert failure.error_type == JudgeTimeout.error_type
+
+
+def test_without_a_key_the_environment_gives_the_lexical_judge() -> None:
+    judge = judge_from_environment({})
+    assert isinstance(unwrapped(judge), LexicalJudge)
+    assert (judge.identity.provider, judge.identity.model) == ("lexical", "lexical-v1")
+
+
+@pytest.mark.parametrize(
+    ("environ", "model"),
+    [
+        ({"OPENAI_API_KEY": "k"}, "gpt-4o-mini"),
+        ({"OPENAI_BASE_URL": "http://localhost:11434/v1", "RAGTRACE_JUDGE_MODEL": "qwen3"}, "qwen3"),
+    ],
+)
+def test_a_key_or_a_url_in_the_environment_gives_that_judge(environ: dict[str, str], model: str) -> None:
+    identity = judge_from_environment(environ).identity
+    assert (identity.provider, identity.model) == ("openai", model)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ragtrace.errors import InputError
+from ragtrace.evaluation import evaluate
+from ragtrace.judge import Script, ScriptedJudge
+from ragtrace.model import Chunk, RagRecord
+from ragtrace.records import read_records, to_json_line
+
+
+def read(tmp_path: Path, *lines: Any) -> list[RagRecord]:
+    path = tmp_path / "records.jsonl"
+    texts = (line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
+    path.write_bytes(b"\n".join(texts))
+    return list(read_records(path))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"question": "q", "contexts": ["c"], "answer": "a", "reference": "r"},
+        {"user_input": "q", "retrieved_contexts": ["c"], "response": "a", "reference": "r", "rubrics": {}},
+        {"input": "q", "retrieval_context": ["c"], "actual_output": "a", "expected_output": "r"},
+    ],
+    ids=["ours", "ragas", "deepeval"],
+)
+def test_three_spellings_give_the_same_record(row: dict[str, Any], tmp_path: Path) -> None:
+    [record] = read(tmp_path, row)
+    assert (record.id, record.question, record.answer, record.reference) == ("line-1", "q", "a", "r")
+    assert record.chunks == (Chunk(id="2e7d2c03a9507ae2", text="c"),)
+
+
+def test_a_context_may_bring_its_id_score_and_metadata(tmp_path: Path) -> None:
+    context = {"id": 7, "text": "t", "score": 0.5, "metadata": {"tags": ["x"], "page": {"n": 1}}}
+    [record] = read(tmp_path, {"id": 3, "contexts": ["first", context]})
+    chunk = record.chunks[1]
+    assert (record.id, chunk.id, chunk.rank, chunk.score) == ("3", "7", 1, 0.5)
+    assert chunk.metadata == {"tags": ("x",), "page": {"n": 1}}
+
+
+def test_what_is_absent_is_none(tmp_path: Path) -> None:
+    [record] = read(tmp_path, {"contexts": None, "answer": None})
+    assert (record.question, record.answer, record.chunks) == (None, None, ())
+
+
+def test_odd_text_is_read(tmp_path: Path) -> None:
+    lines = [b'\xef\xbb\xbf{"answer": "a\\u0000b"}', b" ", b'{"answer": "x\\ud800y \\ud83d\\ude00"}\r', b""]
+    assert [record.answer for record in read(tmp_path, *lines)] == ["a\0b", "x\ufffdy \U0001f600"]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b'{"answer": ', "is not JSON"),
+        (b"[1]", "is not a JSON object"),
+        (b'{"answer": "\xff"}', "is not UTF-8"),
+        (b"[" * 100_000, "is not JSON"),
+        ({"answer": 3}, "field `answer`"),
+        ({"response": 3}, "field `response`"),
+        ({"contexts": "SECRET"}, "field `contexts`"),
+        ({"contexts": ["a", {"id": "x"}]}, "field `contexts.1.text`"),
+        (b'{"contexts": [{"text": "a", "score": NaN}]}', "field `contexts.0.score`"),
+        ({"id": ""}, "field `id`"),
+        ({"id": "one"}, "line 1 already"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_bad_line_is_named_with_its_field(line: Any, told: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, {"id": "one"}, line)
+    assert "records.jsonl, line 2" in str(caught.value)
+    assert told in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_records_before_a_bad_line_are_given(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"id": "ok"}\nnonsense')
+    records = read_records(path)
+    assert next(records).id == "ok"
+    with pytest.raises(InputError):
+        next(records)
+
+
+@pytest.mark.parametrize("name", ["nowhere.jsonl", "."])
+def test_a_file_that_cannot_be_read_is_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        list(read_records(tmp_path / name))
+
+
+def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b'{"answer": "a"}\nx')))
+    records = read_records("-")
+    assert next(records).answer == "a"
+    with pytest.raises(InputError, match="standard input, line 2"):
+        next(records)
+
+
+async def line_of(record: RagRecord, judge: ScriptedJudge) -> dict[str, Any]:
+    evaluation = await evaluate(record, judge=judge)
+    text = to_json_line(evaluation.outcomes[0], record_id=record.id, judge=evaluation.judge)
+    assert len(text.splitlines()) == 1
+    line: dict[str, Any] = json.loads(text)
+    return line
+
+
+RECORD = RagRecord(id="r\u2028", question="q", chunks=(Chunk(id="c", text="It rains."),), answer="It rains.")
+
+
+async def test_a_result_is_one_line_with_its_verdicts() -> None:
+    line = await line_of(RECORD, ScriptedJudge())
+    assert [line[key] for key in ("id", "metric", "profile", "status", "label", "score", "calls")] == [
+        *("r\u2028", "faithfulness", "ragtrace", "ok", "pass", 1.0, 2)
+    ]
+    assert line["tokens"] == line["usage"]["input_tokens"] + line["usage"]["output_tokens"] > 0
+    assert (line["threshold"], line["judge"], line["details"]["coverage"]) == (0.5, "scripted:scripted", 1.0)
+    [verdict] = line["verdicts"]
+    assert (verdict["claim"], verdict["label"], verdict["chunk_ids"]) == ("It rains.", "supported", ["c"])
+    assert (verdict["quote"], verdict["quote_verified"], verdict["end"]) == ("It rains", True, 9)
+
+
+async def test_a_failure_and_a_skip_have_no_score() -> None:
+    failed = await line_of(RECORD, ScriptedJudge(Script(error="judge_refused")))
+    skipped = await line_of(RagRecord(id="r", question="q", chunks=(), answer="a"), ScriptedJudge())
+    assert (failed["score"], failed["status"], failed["error_type"]) == (None, "error", "judge_refused")
+    assert (skipped["score"], skipped["status"], skipped["skip_reason"]) == (None, "skipped", "no_retrieval")
