@@ -171,7 +171,7 @@ class _Row(BaseModel):
 @contextmanager
 def _opened(path: str | Path, name: str) -> Iterator[Iterable[bytes]]:
     if str(path) == "-":
-        yield sys.stdin.buffer
+        yield _stdin()
         return
     try:
         file = Path(path).open("rb")  # noqa: SIM115  closed below: only opening it may fail like this
@@ -179,6 +179,14 @@ def _opened(path: str | Path, name: str) -> Iterator[Iterable[bytes]]:
         raise InputError(f"{name} cannot be read: {exc.strerror}") from exc
     with file:
         yield file
+
+
+def _stdin() -> Iterable[bytes]:
+    # A reader of its own: where a daemon thread waits in that of `sys.stdin`, the interpreter cannot exit.
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except (AttributeError, OSError):  # a stand-in without a descriptor
+        return sys.stdin.buffer
 
 
 def _parsed(line: bytes, where: str) -> _Row:

@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import os
-import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import CancelledError
 from typing import Final, TypeVar
 
-__all__ = ["in_background", "stdin_lines"]
+__all__ = ["in_background"]
 
 T = TypeVar("T")
 
 _AHEAD: Final = 64
-_PIECE_BYTES: Final = 1 << 16
-
-
-def stdin_lines() -> Iterator[bytes]:
-    """Yield the lines of standard input, with their ends.
-
-    Read from the descriptor itself: a thread that waits in Python's own buffered reader breaks the
-    interpreter's exit.
-    """
-    try:
-        descriptor = sys.stdin.fileno()
-    except (io.UnsupportedOperation, AttributeError):  # a stand-in, as in tests
-        yield from sys.stdin.buffer
-        return
-    rest = b""
-    while piece := os.read(descriptor, _PIECE_BYTES):
-        *lines, rest = (rest + piece).split(b"\n")
-        yield from (line + b"\n" for line in lines)
-    if rest:
-        yield rest
 
 
 async def in_background(items: Callable[[], Iterable[T]]) -> AsyncGenerator[T, None]:
