@@ -141,7 +141,7 @@ def _version_of_set(versions: Sequence[str]) -> str:
 
 
 def _judged(outcomes: Sequence[MetricOutcome]) -> bool:
-    return any(isinstance(outcome, MetricResult) and outcome.score is not None for outcome in outcomes)
+    return any(isinstance(outcome, MetricResult) and outcome.verdicts for outcome in outcomes)
 
 
 def _is_truncated(record: RagRecord) -> bool:

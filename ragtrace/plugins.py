@@ -7,6 +7,7 @@ a plug-in cannot take its names.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -18,8 +19,7 @@ __all__ = ["find_plugins", "load_plugin"]
 def find_plugins(group: str, built_in: Mapping[str, str]) -> Mapping[str, EntryPoint]:
     """Return the entry points of a group by name; nothing is imported."""
     ours = {name: EntryPoint(name, target, group) for name, target in built_in.items()}
-    theirs = {point.name: point for point in entry_points(group=group)}
-    return {**theirs, **ours}
+    return {**_installed(group), **ours}
 
 
 def load_plugin(point: EntryPoint) -> Any:
@@ -35,3 +35,8 @@ def load_plugin(point: EntryPoint) -> Any:
         raise ConfigError(
             f"plug-in {point.name!r} of `{point.group}` (package {package!r}) cannot be loaded: {exc!r}"
         ) from exc
+
+
+@cache
+def _installed(group: str) -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=group)}  # reads files: once a process

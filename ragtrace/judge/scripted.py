@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -257,9 +258,8 @@ def _by_words(claim: NumberedText, chunks: tuple[NumberedText, ...]) -> GivenVer
             return _given(claim, chunk, at[0], "supported", "")
     masked = _masked(bare)
     for chunk in chunks:
-        for sentence in split_sentences(chunk.text):
-            if _masked(sentence.text) == masked and masked != _words(bare):
-                return _given(claim, chunk, sentence.text, "contradicted", "the numbers differ")
+        if masked != _words(bare) and (quote := _by_masked(chunk.text).get(masked)):
+            return _given(claim, chunk, quote, "contradicted", "the numbers differ")
     return GivenVerdict(id=claim.number, chunks=[], quote="", label="not_mentioned", reason="")
 
 
@@ -267,6 +267,11 @@ def _given(
     claim: NumberedText, chunk: NumberedText, quote: str, label: VerdictWord, reason: str
 ) -> GivenVerdict:
     return GivenVerdict(id=claim.number, chunks=[chunk.number], quote=quote, label=label, reason=reason)
+
+
+@lru_cache(maxsize=256)
+def _by_masked(text: str) -> Mapping[str, str]:
+    return {_masked(sentence.text): sentence.text for sentence in split_sentences(text)}
 
 
 def _words(text: str) -> str:

@@ -182,6 +182,13 @@ async def test_cancelling_an_evaluation_cancels_it() -> None:
         await task
 
 
+async def test_an_answer_beyond_the_limits_is_judged_in_part_and_marked() -> None:
+    record = replace(EINSTEIN, answer="He was born on 14 March 1879. " * 9)
+    evaluation = await evaluate(record, judge=ScriptedJudge(), limits=StepLimits(max_sentences=2))
+    assert evaluation.results[0].counts.total == 2
+    assert evaluation.input_truncated
+
+
 class Ticking:
     """A clock that moves 5 ms at each look."""
 
