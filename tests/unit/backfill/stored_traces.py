@@ -79,7 +79,7 @@ def _span(
         parent_span_id=f"{parent:016x}" if parent else None,
         name=name,
         start_ns=start_ns,
-        end_ns=start_ns + 50_000_000,
+        end_ns=start_ns + 50_000_000 // number,
         attributes=attributes,
         resource=Resource(attributes={"service.name": "support-bot"}),
     )
