@@ -37,6 +37,7 @@ class JudgeChoice:
     spec: str | None = None
     base_url: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
+    timeout_s: float = 60.0
 
     def open(self, *, max_concurrency: int) -> Judge:
         """Open the judge.
@@ -50,6 +51,7 @@ class JudgeChoice:
                 self.spec,
                 base_url=self.base_url,
                 api_key_env=self.api_key_env,
+                timeout_s=self.timeout_s,
                 max_concurrency=max_concurrency,
             )
         if self.base_url is not None:
@@ -58,7 +60,7 @@ class JudgeChoice:
 
 
 def judge_options(callback: Callback) -> Callback:
-    """Add ``--judge``, ``--base-url`` and ``--api-key-env``; the callback gets ``judge``, a `JudgeChoice`."""
+    """Add ``--judge`` and what goes with it; the callback gets ``judge``, a `JudgeChoice`."""
 
     @click.option(
         "--judge",
@@ -75,9 +77,21 @@ def judge_options(callback: Callback) -> Callback:
         show_default=True,
         help="Environment variable that holds the judge's key.",
     )
+    @click.option(
+        "--judge-timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        default=60.0,
+        show_default=True,
+        help="For one request to the --judge named; models on a CPU need more.",
+    )
     @wraps(callback)
-    def with_judge(judge_spec: str | None, base_url: str | None, api_key_env: str, **others: Any) -> Any:
-        judge = JudgeChoice(spec=judge_spec, base_url=base_url, api_key_env=api_key_env)
+    def with_judge(
+        judge_spec: str | None, base_url: str | None, api_key_env: str, judge_timeout: float, **others: Any
+    ) -> Any:
+        judge = JudgeChoice(
+            spec=judge_spec, base_url=base_url, api_key_env=api_key_env, timeout_s=judge_timeout
+        )
         return callback(judge=judge, **others)
 
     return with_judge
