@@ -76,7 +76,7 @@ async def check_judge(judge: Judge) -> Check:
 
 _JUDGE_ADVICE: Final = {
     "judge_unavailable": "is the server running, and is the base URL right (it usually ends in /v1)?",
-    "judge_timeout": "the server is slow or stuck: raise --judge-timeout (`judge.timeout`), or choose a smaller model",
+    "judge_timeout": "the server is slow or stuck: raise --judge-timeout, or choose a smaller model",
     "judge_refused": "check the key, its quota, and the name of the model",
     "judge_nonsense": "the model cannot keep to a form: choose a more capable one",
     "judge_cut_off": "the model writes more than it was allowed to: choose another",
