@@ -7,20 +7,20 @@ a second run, or a run beside a collector, makes no second opinion of the same e
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from ragtrace.clock import SystemClock
 from ragtrace.errors import SendRejected, SendRetryable
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.in_order import map_in_order
 from ragtrace.judge import ScriptedJudge
-from ragtrace.model import Evaluation, RagRecord, SkipReason, Usage
+from ragtrace.model import Evaluation, RagRecord, Usage
 from ragtrace.ports import Clock, Judge, Metric, SpanSink, TraceReader
 from ragtrace.sampling import RULE_RATIO, keeps
-from ragtrace.traces.attach import AttachOptions, Sample, carrier, carrier_span_id
+from ragtrace.traces.attach import AttachOptions, Sample, carrier, carrier_span_id, deserves_carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Trace
@@ -108,7 +108,7 @@ async def backfill(
         ReadError: the source could not be read.
         SendRetryable: the destination took nothing in several attempts; what was sent before stays sent.
     """
-    selection, attach, clock = selection or Selection(), attach or AttachOptions(), clock or _SystemClock()
+    selection, attach, clock = selection or Selection(), attach or AttachOptions(), clock or SystemClock()
     ledger = _Ledger()
     sample = Sample(rule=RULE_RATIO, rate=selection.ratio, probability=selection.ratio)
 
@@ -120,7 +120,7 @@ async def backfill(
         ledger.count(evaluation)
         if on_evaluated is not None:
             on_evaluated(record, evaluation)
-        if _deserves_carrier(evaluation):
+        if evaluation.results and deserves_carrier(evaluation):
             span = carrier(
                 evaluation, record, sample=sample, options=attach, now_ns=clock.now_ns(), mode="backfill"
             )
@@ -223,13 +223,6 @@ def _records(trace: Trace, ledger: _Ledger) -> tuple[RagRecord, ...]:
     return records
 
 
-def _deserves_carrier(evaluation: Evaluation) -> bool:
-    if not evaluation.results:
-        return False
-    reasons = {result.skip_reason for result in evaluation.results}
-    return bool(evaluation.failures) or reasons != {SkipReason.NO_RETRIEVAL}
-
-
 async def _send(
     sink: SpanSink, payload: bytes, ledger: _Ledger, *, sleep: Callable[[float], Awaitable[None]]
 ) -> None:
@@ -305,8 +298,3 @@ class _Ledger:
             rejected=dict(self.rejected),
             usage=self.usage,
         )
-
-
-class _SystemClock:
-    def now_ns(self) -> int:
-        return time.time_ns()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import time
 import traceback
 from collections.abc import Sequence
 from uuid import uuid4
 
+from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError
 from ragtrace.judge import open_judge
 from ragtrace.metrics import Prompts, StepLimits, Steps, metric_named
@@ -54,7 +54,7 @@ async def evaluate(
         finally:
             await opened.aclose()
 
-    clock = clock or _SystemClock()
+    clock = clock or SystemClock()
     started_at_ns = clock.now_ns()
     steps = Steps(record, judge, prompts=prompts, limits=limits)
     outcomes = await _measure_all(chosen, record, steps)
@@ -147,8 +147,3 @@ def _judged(outcomes: Sequence[MetricOutcome]) -> bool:
 def _is_truncated(record: RagRecord) -> bool:
     noted = any(gap.reason is SkipReason.TRUNCATED for gap in record.gaps)
     return noted or any(chunk.truncated for chunk in record.chunks)
-
-
-class _SystemClock:
-    def now_ns(self) -> int:
-        return time.time_ns()

@@ -14,9 +14,9 @@ from typing import Final
 
 from ragtrace.errors import SendRejected, SendRetryable
 from ragtrace.evaluation import evaluate
-from ragtrace.model import Evaluation, RagRecord, SkipReason
+from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Clock, Judge, Metric, SpanSink
-from ragtrace.traces.attach import AttachOptions, carrier
+from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span, Trace
@@ -29,8 +29,6 @@ __all__ = ["Deliverer", "Evaluator", "Settler", "read_trace", "run_stage"]
 
 log = logging.getLogger("ragtrace.collector")
 
-_NO_CARRIER: Final = frozenset({SkipReason.NO_RETRIEVAL})
-"""Not RAG answers at all: a note on each call of an agent that retrieves nothing would be noise."""
 _LONGEST_BACK_OFF_S: Final = 60.0
 _FINAL_ERRORS: Final = frozenset({"judge_nonsense", "judge_cut_off"})
 """Asking again would give the same: the judge answered, and not usably."""
@@ -169,9 +167,8 @@ class Evaluator:
         )
 
     async def _finish(self, job: Job, record: RagRecord, evaluation: Evaluation) -> None:
-        skipped = {result.skip_reason for result in evaluation.results}
-        if skipped and skipped <= _NO_CARRIER and not evaluation.failures:
-            await self._end(job, f"ineligible:{SkipReason.NO_RETRIEVAL}")
+        if not deserves_carrier(evaluation):
+            await self._end(job, _outcome(evaluation))
             return
         span = carrier(evaluation, record, sample=job.sample, options=self.attach, now_ns=self.clock.now_ns())
         await self._end(job, _outcome(evaluation), payload=encode([span]))

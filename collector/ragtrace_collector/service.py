@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from ragtrace.backends import open_sink
+from ragtrace.clock import SystemClock
 from ragtrace.judge import open_judge
 from ragtrace.metrics import metric_named
 from ragtrace.ports import Clock, Judge, Metric, SpanSink
@@ -33,7 +33,7 @@ from ragtrace_collector.store.port import WorkStore
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry import Counters
 
-__all__ = ["Collector", "SystemClock", "check_config", "judge_of", "metrics_of", "run_collector"]
+__all__ = ["Collector", "check_config", "judge_of", "metrics_of", "run_collector"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -41,14 +41,6 @@ _SETTLE_PAUSE_S: Final = 0.1
 _WORK_PAUSE_S: Final = 1.0
 _EXPIRE_PAUSE_S: Final = 30.0
 _GRPC_GRACE_S: Final = 2.0
-
-
-class SystemClock:
-    """The machine's own time."""
-
-    def now_ns(self) -> int:
-        """Unix time in nanoseconds."""
-        return time.time_ns()
 
 
 async def run_collector(

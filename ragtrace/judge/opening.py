@@ -12,7 +12,7 @@ from ragtrace.judge.layers import limited
 from ragtrace.plugins import find_plugins, load_plugin
 from ragtrace.ports import Judge
 
-__all__ = ["JudgeFactory", "JudgeSettings", "judge_from_environment", "open_judge"]
+__all__ = ["JudgeFactory", "JudgeSettings", "judge_from_environment", "judge_named_by", "open_judge"]
 
 GROUP = "ragtrace.judges"
 DEFAULT_MODEL = "gpt-4o-mini"
@@ -85,6 +85,11 @@ def judge_from_environment(environ: Mapping[str, str] | None = None) -> Judge:
         ConfigError: a setting is wrong.
     """
     environ = os.environ if environ is None else environ
+    return open_judge(judge_named_by(environ), environ=environ)
+
+
+def judge_named_by(environ: Mapping[str, str]) -> str:
+    """Return what `open_judge` takes for the judge that the environment names, ``lexical`` if none."""
     if environ.get("OPENAI_API_KEY") or environ.get("OPENAI_BASE_URL"):
-        return open_judge(f"openai:{environ.get('RAGTRACE_JUDGE_MODEL') or DEFAULT_MODEL}", environ=environ)
-    return open_judge("lexical", environ=environ)
+        return f"openai:{environ.get('RAGTRACE_JUDGE_MODEL') or DEFAULT_MODEL}"
+    return "lexical"

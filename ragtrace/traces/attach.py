@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from ragtrace import __version__, semconv
 from ragtrace.errors import InputError
-from ragtrace.model import AttributeValue, Evaluation, Label, RagRecord, Target
+from ragtrace.model import AttributeValue, Evaluation, Label, RagRecord, SkipReason, Target
 from ragtrace.traces._carrier_events import Interval, bounded, events_of
 from ragtrace.traces._carrier_outcomes import (
     brief,
@@ -25,7 +25,7 @@ from ragtrace.traces._carrier_outcomes import (
 )
 from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink, StatusCode
 
-__all__ = ["AttachOptions", "CarrierTime", "Mode", "Sample", "carrier", "carrier_span_id"]
+__all__ = ["AttachOptions", "CarrierTime", "Mode", "Sample", "carrier", "carrier_span_id", "deserves_carrier"]
 
 CarrierTime = Literal["target", "now", "auto"]
 Mode = Literal["append", "hold", "backfill"]
@@ -63,6 +63,15 @@ class AttachOptions:
     """``False`` writes scores, counts, chunk ids and offsets only, no text."""
     mark_failed_as_error: bool = False
     """Give the carrier of a failing answer the status ERROR: red in Jaeger, but error rates count it."""
+
+
+def deserves_carrier(evaluation: Evaluation) -> bool:
+    """Say whether there is anything to tell: no, where nothing was retrieved for the answer.
+
+    Such a call, of an agent or a chat, is no RAG call at all, and a note on each would be noise.
+    """
+    reasons = {result.skip_reason for result in evaluation.results}
+    return bool(evaluation.failures) or reasons != {SkipReason.NO_RETRIEVAL}
 
 
 def carrier_span_id(*, trace_id: str, span_id: str, evaluator_set: str, evaluator_version: str) -> str:

@@ -20,10 +20,10 @@ from ragtrace.cli.demo.show import JsonShow, Show, TerminalShow
 from ragtrace.cli.demo.traffic import LabelledAnswer, ReplayedRag, load_sample
 from ragtrace.cli.demo.verdicts import TraceVerdict, VerdictFile
 from ragtrace.errors import ConfigError, RagtraceError
+from ragtrace.judge.opening import judge_named_by
 
 __all__ = ["demo"]
 
-_DEFAULT_MODEL = "gpt-4o-mini"
 _POLL_S = 0.1
 
 
@@ -67,16 +67,16 @@ def demo(
     _check_tracing(os.environ)
     sample = load_sample()[:limit]
     backend = find_backend(endpoint, ui)
-    judge = _judge(os.environ)
+    judge = judge_named_by(os.environ)
     show: Show = JsonShow() if as_json else TerminalShow()
-    show.introduction(answers=len(sample), judge=judge["use"], backend=backend.endpoint if backend else None)
+    show.introduction(answers=len(sample), judge=judge, backend=backend.endpoint if backend else None)
     with tempfile.TemporaryDirectory(prefix="ragtrace-demo-") as name:
         folder = Path(name)
         verdicts = folder / "verdicts.jsonl"
         with running_collector(folder, judge=judge, verdicts=verdicts, backend=backend) as address:
             run = _Run(sample=sample, verdicts=VerdictFile(verdicts), show=show, backend=backend)
             run.play(address, pause_s=1 / rate, patience_s=patience)
-    run.conclude(judge["use"])
+    run.conclude(judge)
     if run.missing:
         raise RagtraceError(f"{run.missing} of {len(sample)} answers got no verdict within {patience:.0f} s")
 
@@ -159,15 +159,6 @@ def _check_tracing(environ: Mapping[str, str]) -> None:
     for name in ("OTEL_SDK_DISABLED", "RAGTRACE_DISABLED"):
         if environ.get(name, "").lower() in {"1", "true", "yes", "on"}:
             raise ConfigError(f"{name} turns tracing off: without traces there is nothing to show; unset it")
-
-
-def _judge(environ: Mapping[str, str]) -> Mapping[str, str]:
-    if not (environ.get("OPENAI_API_KEY") or environ.get("OPENAI_BASE_URL")):
-        return {"use": "lexical"}
-    judge = {"use": f"openai:{environ.get('RAGTRACE_JUDGE_MODEL', _DEFAULT_MODEL)}"}
-    if environ.get("OPENAI_BASE_URL"):
-        judge["base_url"] = environ["OPENAI_BASE_URL"]
-    return judge
 
 
 def _described(judge: str) -> str:

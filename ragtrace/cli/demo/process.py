@@ -28,9 +28,7 @@ class Backend:
 
 
 @contextmanager
-def running_collector(
-    folder: Path, *, judge: Mapping[str, str], verdicts: Path, backend: Backend | None
-) -> Iterator[str]:
+def running_collector(folder: Path, *, judge: str, verdicts: Path, backend: Backend | None) -> Iterator[str]:
     """Run ``ragtrace collector`` and yield the address of its OTLP/gRPC receiver.
 
     Raises:
@@ -55,9 +53,7 @@ def running_collector(
             _stop(process)
 
 
-def _config(
-    folder: Path, judge: Mapping[str, str], verdicts: Path, backend: Backend | None
-) -> Mapping[str, object]:
+def _config(folder: Path, judge: str, verdicts: Path, backend: Backend | None) -> Mapping[str, object]:
     export: list[Mapping[str, object]] = [{"endpoint": f"otlp-file:{verdicts}"}]
     if backend is not None:
         export.append({"endpoint": backend.endpoint, "forward": True})
@@ -65,7 +61,7 @@ def _config(
         "receive": {"grpc": "127.0.0.1:0", "http": None},
         # The demo's application sends its spans at once: no need to wait as long as for a real one.
         "assemble": {"quiet_period": "300ms", "deadline": "10s"},
-        "judge": judge,
+        "judge": {"use": judge},
         "evaluate": {"retry_delays": ["1s"]},
         "export": export,
         "store": {"path": str(folder / "ragtrace.db")},
