@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -10,7 +11,7 @@ from typing import Any, TypeAlias
 import click
 
 from ragtrace.cli.terminal import talk
-from ragtrace.judge import judge_from_environment, open_judge
+from ragtrace.judge import judge_named_by, open_judge
 from ragtrace.metrics import metric_named
 from ragtrace.ports import Judge, Metric
 
@@ -46,17 +47,15 @@ class JudgeChoice:
             ConfigError: there is no such judge, or it lacks a setting.
             UsageError: an endpoint is named, but no model.
         """
-        if self.spec is not None:
-            return open_judge(
-                self.spec,
-                base_url=self.base_url,
-                api_key_env=self.api_key_env,
-                timeout_s=self.timeout_s,
-                max_concurrency=max_concurrency,
-            )
-        if self.base_url is not None:
+        if self.spec is None and self.base_url is not None:
             raise click.UsageError("--base-url needs --judge openai:MODEL: which model is to judge?")
-        return judge_from_environment()
+        return open_judge(
+            self.spec or judge_named_by(os.environ),
+            base_url=self.base_url,
+            api_key_env=self.api_key_env,
+            timeout_s=self.timeout_s,
+            max_concurrency=max_concurrency,
+        )
 
 
 def judge_options(callback: Callback) -> Callback:

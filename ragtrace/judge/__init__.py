@@ -1,7 +1,7 @@
 """Judges: who decides what a context says about a claim."""
 
 from ragtrace.judge.layers import limited, timed, unwrapped
-from ragtrace.judge.opening import JudgeFactory, JudgeSettings, judge_from_environment, open_judge
+from ragtrace.judge.opening import JudgeFactory, JudgeSettings, judge_named_by, open_judge
 from ragtrace.judge.scripted import Script, ScriptedJudge
 
 __all__ = [
@@ -9,7 +9,7 @@ __all__ = [
     "JudgeSettings",
     "Script",
     "ScriptedJudge",
-    "judge_from_environment",
+    "judge_named_by",
     "limited",
     "open_judge",
     "timed",

@@ -12,7 +12,7 @@ from ragtrace.judge.layers import limited
 from ragtrace.plugins import find_plugins, load_plugin
 from ragtrace.ports import Judge
 
-__all__ = ["JudgeFactory", "JudgeSettings", "judge_from_environment", "judge_named_by", "open_judge"]
+__all__ = ["JudgeFactory", "JudgeSettings", "judge_named_by", "open_judge"]
 
 GROUP = "ragtrace.judges"
 DEFAULT_MODEL = "gpt-4o-mini"
@@ -76,20 +76,11 @@ def open_judge(
     return limited(make(settings), max_concurrency)
 
 
-def judge_from_environment(environ: Mapping[str, str] | None = None) -> Judge:
-    """Open the OpenAI-compatible judge where the environment names one, else the lexical judge.
+def judge_named_by(environ: Mapping[str, str]) -> str:
+    """Return what `open_judge` takes for the judge that the environment names, ``lexical`` if none.
 
     ``OPENAI_API_KEY`` or ``OPENAI_BASE_URL`` names one; its model is ``RAGTRACE_JUDGE_MODEL``.
-
-    Raises:
-        ConfigError: a setting is wrong.
     """
-    environ = os.environ if environ is None else environ
-    return open_judge(judge_named_by(environ), environ=environ)
-
-
-def judge_named_by(environ: Mapping[str, str]) -> str:
-    """Return what `open_judge` takes for the judge that the environment names, ``lexical`` if none."""
     if environ.get("OPENAI_API_KEY") or environ.get("OPENAI_BASE_URL"):
         return f"openai:{environ.get('RAGTRACE_JUDGE_MODEL') or DEFAULT_MODEL}"
     return "lexical"

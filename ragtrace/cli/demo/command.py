@@ -20,7 +20,7 @@ from ragtrace.cli.demo.show import JsonShow, Show, TerminalShow
 from ragtrace.cli.demo.traffic import LabelledAnswer, ReplayedRag, load_sample
 from ragtrace.cli.demo.verdicts import TraceVerdict, VerdictFile
 from ragtrace.errors import ConfigError, RagtraceError
-from ragtrace.judge.opening import judge_named_by
+from ragtrace.judge import judge_named_by
 
 __all__ = ["demo"]
 

@@ -11,7 +11,7 @@ from ragtrace.evaluation import evaluate
 from ragtrace.judge import (
     Script,
     ScriptedJudge,
-    judge_from_environment,
+    judge_named_by,
     limited,
     open_judge,
     timed,
@@ -119,7 +119,7 @@ async def test_a_judge_that_keeps_silent_is_timed_out() -> None:
 
 
 def test_without_a_key_the_environment_gives_the_lexical_judge() -> None:
-    judge = judge_from_environment({})
+    judge = open_judge(judge_named_by({}), environ={})
     assert isinstance(unwrapped(judge), LexicalJudge)
     assert (judge.identity.provider, judge.identity.model) == ("lexical", "lexical-v1")
 
@@ -132,5 +132,5 @@ def test_without_a_key_the_environment_gives_the_lexical_judge() -> None:
     ],
 )
 def test_a_key_or_a_url_in_the_environment_gives_that_judge(environ: dict[str, str], model: str) -> None:
-    identity = judge_from_environment(environ).identity
+    identity = open_judge(judge_named_by(environ), environ=environ).identity
     assert (identity.provider, identity.model) == ("openai", model)
