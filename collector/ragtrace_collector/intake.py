@@ -13,7 +13,7 @@ from ragtrace.ports import Clock
 from ragtrace.traces.otlp import Encoding, TraceSlice, parse_request, split_by_trace
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.sampling import Sampler
-from ragtrace_collector.store.port import StoreFull, WorkStore
+from ragtrace_collector.store.port import StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 
 __all__ = ["Intake", "Receipt"]
@@ -57,7 +57,7 @@ class Intake:
 
         Raises:
             CodecError: the body is not OTLP; nothing was kept.
-            StoreFull: try again later; nothing was kept.
+            StoreUnavailable: try again later; nothing was kept.
         """
         try:
             request = parse_request(body, encoding=encoding)
@@ -69,7 +69,7 @@ class Intake:
         wanted = [part for part in split.slices if self._is_wanted(part)]
         try:
             await self._keep(wanted, self._originals(request))
-        except StoreFull:
+        except StoreUnavailable:
             self._counters.add(Counts.REQUESTS_PUT_OFF)
             raise
         self._counters.add(Counts.REQUESTS)

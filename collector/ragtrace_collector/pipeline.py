@@ -25,7 +25,7 @@ from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import Job, Outcome, Parcel, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 
-__all__ = ["Deliverer", "Evaluator", "Settler", "read_trace", "run_stage"]
+__all__ = ["Deliverer", "Evaluator", "Settler", "Step", "read_trace", "run_stage"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -42,13 +42,26 @@ async def read_trace(store: WorkStore, trace_id: str) -> Trace:
     return Trace.of(trace_id, spans)
 
 
+Step = Callable[[], Awaitable[bool]]
+"""One turn of a stage; says whether it found work."""
+
+
 async def run_stage(
-    step: Callable[[], Awaitable[bool]], *, wake: asyncio.Event, stop: asyncio.Event, pause_s: float
+    step: Step, *, wake: asyncio.Event, stop: asyncio.Event, pause_s: float, counters: Counters
 ) -> None:
-    """Call ``step`` until ``stop`` is set: at once while it finds work, else when woken or after a pause."""
+    """Call ``step`` until ``stop`` is set: at once while it finds work, else when woken or after a pause.
+
+    A turn that fails (a full disk, say) is counted and told, and does not end the stage.
+    """
     while not stop.is_set():
         wake.clear()
-        if not await step():
+        try:
+            found_work = await step()
+        except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
+            counters.add(Counts.STAGE_ERRORS)
+            log.error("%s: %s", step.__qualname__, _place(exc))  # noqa: TRY400 -- its text may quote content
+            found_work = False
+        if not found_work:
             await _first_of(wake, stop, timeout_s=pause_s)
 
 
@@ -76,9 +89,18 @@ class Settler:
     async def step(self, *, everything: bool = False) -> bool:
         """Settle the traces that are ready now; say whether there were any."""
         ready = tuple(self.assembly.take_ready(self.clock.now_ns(), everything=everything))
-        for trace_id in ready:
-            await self._settle(trace_id)
+        for position, trace_id in enumerate(ready):
+            try:
+                await self._settle(trace_id)
+            except Exception:
+                self._put_back(ready[position:])
+                raise
         return bool(ready)
+
+    def _put_back(self, trace_ids: Sequence[str]) -> None:
+        """Open traces again whose settling could not be written, to be tried after a quiet period."""
+        for trace_id in trace_ids:
+            self.assembly.add(trace_id, (), arrived_ns=self.clock.now_ns(), reopened=True)
 
     async def _settle(self, trace_id: str) -> None:
         trace = await read_trace(self.store, trace_id)

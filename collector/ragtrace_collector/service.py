@@ -25,7 +25,7 @@ from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.assemble import AssemblePolicy, Assembly
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig
 from ragtrace_collector.intake import Intake
-from ragtrace_collector.pipeline import Deliverer, Evaluator, Settler, run_stage
+from ragtrace_collector.pipeline import Deliverer, Evaluator, Settler, Step, run_stage
 from ragtrace_collector.receivers.grpc import serve_grpc
 from ragtrace_collector.receivers.http import HttpServer, http_app, open_socket
 from ragtrace_collector.sampling import AlwaysRule, Sampler
@@ -119,7 +119,7 @@ class Collector:
     async def recover(self) -> None:
         """Look again at the traces that were open when the last process ended."""
         for stored in await self.store.unsettled():
-            for payload in stored.payloads:
+            for payload in await self.store.payloads(stored.trace_id):
                 for part in split_by_trace(parse_request(payload, encoding="protobuf")).slices:
                     self.assembly.add(
                         part.trace_id,
@@ -190,28 +190,31 @@ class Collector:
         queued, done, never = self.settler.queued, self.evaluator.done, asyncio.Event()
         stages = [
             tasks.create_task(
-                run_stage(self.settler.step, wake=never, stop=stop, pause_s=_SETTLE_PAUSE_S),
+                self._stage(self.settler.step, wake=never, stop=stop, pause_s=_SETTLE_PAUSE_S),
                 name="settle",
             ),
             tasks.create_task(
-                run_stage(self._expire, wake=never, stop=stop, pause_s=_EXPIRE_PAUSE_S), name="expire"
+                self._stage(self._expire, wake=never, stop=stop, pause_s=_EXPIRE_PAUSE_S), name="expire"
             ),
         ]
         stages += [
             tasks.create_task(
-                run_stage(self.evaluator.step, wake=queued, stop=stop, pause_s=_WORK_PAUSE_S),
+                self._stage(self.evaluator.step, wake=queued, stop=stop, pause_s=_WORK_PAUSE_S),
                 name=f"evaluate-{number}",
             )
             for number in range(self.config.evaluate.concurrency)
         ]
         stages += [
             tasks.create_task(
-                run_stage(deliverer.step, wake=done, stop=stop, pause_s=_WORK_PAUSE_S),
+                self._stage(deliverer.step, wake=done, stop=stop, pause_s=_WORK_PAUSE_S),
                 name=f"deliver-{deliverer.sink.name}",
             )
             for deliverer in self.deliverers
         ]
         return stages
+
+    async def _stage(self, step: Step, *, wake: asyncio.Event, stop: asyncio.Event, pause_s: float) -> None:
+        await run_stage(step, wake=wake, stop=stop, pause_s=pause_s, counters=self.counters)
 
     async def _expire(self) -> bool:
         linger_ns = _ns(self.config.assemble.linger)

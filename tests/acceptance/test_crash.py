@@ -69,7 +69,7 @@ def send(collector: CollectorProcess, first: int, last: int) -> None:
 
 def carriers(folder: Path) -> Sequence[Span]:
     file = folder / "out.jsonl"
-    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    *lines, _under_way = file.read_text("utf-8").split("\n") if file.exists() else [""]
     return [span for line in lines for span in decode_json(line)]
 
 

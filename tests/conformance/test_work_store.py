@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from ragtrace.errors import ConfigError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.store.port import Job, Outcome, StoreFull, WorkStore
+from ragtrace_collector.store.port import Job, Outcome, StoreUnavailable, WorkStore
 from ragtrace_collector.store.sqlite import SqliteStore
 
 SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
@@ -50,9 +52,10 @@ async def test_what_was_acknowledged_is_there_after_a_restart(store: WorkStore, 
     await store.aclose()
     reopened = await SqliteStore.open(path, max_bytes=10 << 20)
     (unsettled,) = await reopened.unsettled()
+    payloads = await reopened.payloads("t1")
     (parcel,) = await reopened.parcels("sink", 10)
     await reopened.aclose()
-    assert (unsettled.trace_id, unsettled.payloads, unsettled.last_arrival_ns) == ("t1", (b"1",), 5)
+    assert (unsettled.trace_id, unsettled.last_arrival_ns, payloads) == ("t1", 5, (b"1",))
     assert parcel.payload == b"original"
 
 
@@ -136,9 +139,23 @@ async def test_spans_that_join_a_settled_trace_reopen_it(store: WorkStore, path:
 async def test_a_full_store_keeps_nothing_of_the_request(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "small.db", max_bytes=200_000)
     await store.append([part("t1", bytes(300_000))], forward={}, now_ns=1)
-    with pytest.raises(StoreFull, match="max_bytes"):
+    with pytest.raises(StoreUnavailable, match="max_bytes"):
         await store.append([part("t2")], forward={"sink": b"original"}, now_ns=2)
     assert (await store.payloads("t2"), await store.parcels("sink", 1)) == ((), ())
+    await store.aclose()
+
+
+async def test_a_disk_that_is_full_is_told_to_the_sender_and_harms_nothing(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db", max_bytes=1 << 30)
+    await store._commits.submit(lambda db: db.execute("PRAGMA max_page_count = 30").close())
+    append = functools.partial(store.append, forward={}, now_ns=1)
+    requests = [append([part(f"t{number}", bytes(20_000))]) for number in range(10)]
+    answers = await asyncio.gather(*requests, return_exceptions=True)
+    kept = [bool(await store.payloads(f"t{number}")) for number in range(10)]
+    assert kept == [not isinstance(answer, StoreUnavailable) for answer in answers]
+    assert not all(kept)
+    await append([part("small", b"small")])
+    assert await store.payloads("small") == (b"small",)
     await store.aclose()
 
 

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from ragtrace.errors import CodecError, ConfigError
 from ragtrace_collector.intake import Intake, Receipt
-from ragtrace_collector.store.port import StoreFull
+from ragtrace_collector.store.port import StoreUnavailable
 
 __all__ = ["RETRY_AFTER_S", "export_response", "serve_grpc"]
 
@@ -37,7 +37,7 @@ async def serve_grpc(intake: Intake, endpoint: str, *, max_message_bytes: int) -
             return export_response(await intake.accept(body, encoding="protobuf"))
         except CodecError as exc:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(exc))
-        except StoreFull as exc:
+        except StoreUnavailable as exc:
             await _put_off(context, str(exc))
         raise AssertionError("abort always raises")
 

@@ -22,7 +22,7 @@ from ragtrace.errors import CodecError, ConfigError
 from ragtrace.traces.otlp import Encoding
 from ragtrace_collector.intake import Intake
 from ragtrace_collector.receivers.grpc import RETRY_AFTER_S, export_response
-from ragtrace_collector.store.port import StoreFull
+from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry import Counters, Counts
 
 __all__ = ["HttpServer", "Status", "http_app", "open_socket"]
@@ -56,7 +56,7 @@ def http_app(intake: Intake, *, status: Status, counters: Counters, max_message_
             receipt = await intake.accept(body, encoding=encoding)
         except CodecError as exc:
             return _error(encoding, 400, code_pb2.INVALID_ARGUMENT, str(exc))
-        except StoreFull as exc:
+        except StoreUnavailable as exc:
             return _error(encoding, 503, code_pb2.UNAVAILABLE, str(exc), retry_after_s=RETRY_AFTER_S)
         except ClientDisconnect:
             return Response(status_code=499)

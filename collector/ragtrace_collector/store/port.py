@@ -10,11 +10,11 @@ from ragtrace.errors import RagtraceError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import TraceSlice
 
-__all__ = ["Job", "Outcome", "Parcel", "StoreFull", "StoredTrace", "WorkStore"]
+__all__ = ["Job", "Outcome", "Parcel", "StoreUnavailable", "StoredTrace", "WorkStore"]
 
 
-class StoreFull(RagtraceError):
-    """The store has reached its size limit: senders should try again later."""
+class StoreUnavailable(RagtraceError):
+    """The store takes nothing now, being full or on a failing disk: senders should try again later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,6 @@ class StoredTrace:
     """A trace that was not settled, or had spans join it since."""
 
     trace_id: str
-    payloads: tuple[bytes, ...]
     last_arrival_ns: int
     settled_before: bool
 
@@ -67,7 +66,7 @@ class WorkStore(Protocol):
         """Keep spans, and originals to forward by sink. Return the trace ids that had been settled before.
 
         Raises:
-            StoreFull: nothing was kept.
+            StoreUnavailable: nothing was kept.
         """
         ...
 

@@ -11,7 +11,7 @@ from typing import IO, Final
 from ragtrace.errors import ConfigError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import TraceSlice
-from ragtrace_collector.store.port import Job, Outcome, Parcel, StoredTrace, StoreFull
+from ragtrace_collector.store.port import Job, Outcome, Parcel, StoredTrace, StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
 
 __all__ = ["SqliteStore"]
@@ -72,33 +72,35 @@ class SqliteStore:
     ) -> frozenset[str]:
         def work(db: sqlite3.Connection) -> frozenset[str]:
             if _size(db) > self._max_bytes:
-                raise StoreFull(f"the store holds more than `store.max_bytes` ({self._max_bytes})")
+                raise StoreUnavailable(f"the store holds more than `store.max_bytes` ({self._max_bytes})")
             reopened = frozenset(part.trace_id for part in slices if _keep_slice(db, part, now_ns=now_ns))
             _put_parcels(db, forward)
             return reopened
 
-        return await self._commits.submit(work)
+        try:
+            return await self._commits.submit(work)
+        except sqlite3.OperationalError as exc:  # such as: database or disk is full
+            raise StoreUnavailable(f"the store cannot be written: {exc}") from exc
 
     async def unsettled(self) -> tuple[StoredTrace, ...]:
         def work(db: sqlite3.Connection) -> tuple[StoredTrace, ...]:
             rows = db.execute(
                 "SELECT trace_id, last_arrival_ns, settled_ns IS NOT NULL FROM trace "
                 "WHERE settled_ns IS NULL OR settled_ns < last_arrival_ns ORDER BY last_arrival_ns"
-            ).fetchall()
+            )
             return tuple(
-                StoredTrace(
-                    trace_id=trace_id,
-                    payloads=_payloads(db, trace_id),
-                    last_arrival_ns=last_arrival_ns,
-                    settled_before=bool(settled),
-                )
+                StoredTrace(trace_id=trace_id, last_arrival_ns=last_arrival_ns, settled_before=bool(settled))
                 for trace_id, last_arrival_ns, settled in rows
             )
 
         return await self._commits.submit(work)
 
     async def payloads(self, trace_id: str) -> tuple[bytes, ...]:
-        return await self._commits.submit(lambda db: _payloads(db, trace_id))
+        def work(db: sqlite3.Connection) -> tuple[bytes, ...]:
+            rows = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,))
+            return tuple(row[0] for row in rows)
+
+        return await self._commits.submit(work)
 
     async def settle(
         self,
@@ -285,11 +287,6 @@ def _queue_job(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
 
 def _put_parcels(db: sqlite3.Connection, payloads: Mapping[str, bytes]) -> None:
     db.executemany("INSERT INTO parcel (sink, payload) VALUES (?, ?)", payloads.items())
-
-
-def _payloads(db: sqlite3.Connection, trace_id: str) -> tuple[bytes, ...]:
-    rows = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,))
-    return tuple(row[0] for row in rows)
 
 
 def _one(db: sqlite3.Connection, query: str) -> int:

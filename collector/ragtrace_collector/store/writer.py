@@ -117,7 +117,9 @@ class GroupCommit:
         connection.execute("SAVEPOINT one")
         try:
             result = work(connection)
-        except Exception as exc:  # noqa: BLE001 -- the wall of one transaction: its submitter gets the error
+        except Exception as exc:
+            if not connection.in_transaction:
+                raise  # SQLite undid the whole group by itself, as it does when the disk is full
             connection.execute("ROLLBACK TO one")
             result = exc
         connection.execute("RELEASE one")

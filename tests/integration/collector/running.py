@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ def carriers_in(file: Path) -> Sequence[Span]:
     """Return the carriers that a file sink wrote."""
     if not file.exists():
         return ()
-    lines: Iterable[str] = file.read_text("utf-8").splitlines()
+    *lines, _under_way = file.read_text("utf-8").split("\n")
     return tuple(span for line in lines for span in decode_json(line))
 
 
