@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -19,6 +20,10 @@ from tests.backends.process import TEST_VARIABLES
 settings.register_profile("ragtrace", deadline=None)
 settings.register_profile("ragtrace-ci", deadline=None, derandomize=True)
 settings.load_profile("ragtrace-ci" if os.environ.get("CI") else "ragtrace")
+
+# A shell that runs the tests in the background ignores SIGINT, and children inherit that: tests of Ctrl-C could
+# not interrupt the programs they start. With a handler here, children start with the default again.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _BACKEND_FIXTURES = {"jaeger", "otelcol"}
 _CLEANED = ("OTEL_", "RAGTRACE_", "OPENAI_")

@@ -201,6 +201,8 @@ class _CountedExporter(SpanExporter):
         return taken
 
     def _report(self, *, failing: bool) -> None:
+        if self._closed:
+            return  # given up: whoever closed it was told, and a late thread has nothing to add
         if failing and not self._failing:
             log.warning("ragtrace: spans could not be sent: is the OTLP endpoint up and does it take them?")
         elif self._failing and not failing:
