@@ -21,8 +21,8 @@ settings.register_profile("ragtrace", deadline=None)
 settings.register_profile("ragtrace-ci", deadline=None, derandomize=True)
 settings.load_profile("ragtrace-ci" if os.environ.get("CI") else "ragtrace")
 
-# A shell that runs the tests in the background ignores SIGINT, and children inherit that: tests of Ctrl-C could
-# not interrupt the programs they start. With a handler here, children start with the default again.
+# A shell that runs the tests in the background ignores SIGINT, and children inherit that: tests of Ctrl-C
+# could not interrupt the programs they start. With a handler here, children start with the default again.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _BACKEND_FIXTURES = {"jaeger", "otelcol"}
