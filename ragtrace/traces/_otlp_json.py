@@ -36,6 +36,8 @@ def from_json(data: bytes | str) -> ExportTraceServiceRequest:
         raise CodecError(f"not OTLP JSON: a wrong value at {path!r}") from exc
     except RecursionError as exc:
         raise CodecError("not OTLP JSON: nested too deep") from exc
+    except OverflowError as exc:  # an integer of hundreds of digits where a double is due
+        raise CodecError("not OTLP JSON: a number is too large") from exc
     except (ValueError, TypeError, AttributeError) as exc:
         raise CodecError(f"not OTLP JSON: {exc}") from exc
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -39,6 +39,10 @@ __all__ = [
 ]
 
 Encoding = Literal["protobuf", "json"]
+
+_MAX_PARTS: Final = 500_000
+"""Spans, attributes, events, … in one request. A part takes two bytes on the wire and a hundred in memory, so
+16 MiB of empty ones would cost a gigabyte, and minutes; filled ones reach this beyond any usual request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +81,36 @@ def parse_request(data: bytes, *, encoding: Encoding) -> ExportTraceServiceReque
     Spans with zero, missing or short ids are let through: they are refused one by one in ``split_by_trace``.
 
     Raises:
-        CodecError: the bytes are not what the encoding says.
+        CodecError: the bytes are not what the encoding says, or hold too many parts.
     """
     if encoding == "json":
+        _refuse_flood([data.count(b"{") + data.count(b"[")])
         return from_json(data)
     try:
-        return ExportTraceServiceRequest.FromString(data)
+        request = ExportTraceServiceRequest.FromString(data)
     except DecodeError as exc:
         raise CodecError(f"not an OTLP protobuf trace request ({len(data)} bytes): {exc}") from exc
+    if len(data) > 2 * _MAX_PARTS:  # fewer bytes cannot hold so many
+        _refuse_flood(_parts(request))
+    return request
+
+
+def _refuse_flood(parts: Iterable[int]) -> None:
+    number = 0
+    for more in parts:
+        number += more
+        if number > _MAX_PARTS:
+            raise CodecError(f"more than {_MAX_PARTS:,} parts in one request: send smaller batches")
+
+
+def _parts(request: ExportTraceServiceRequest) -> Iterator[int]:
+    yield len(request.resource_spans)
+    for resource_spans in request.resource_spans:
+        yield len(resource_spans.resource.attributes) + len(resource_spans.scope_spans)
+        for scope_spans in resource_spans.scope_spans:
+            yield len(scope_spans.scope.attributes) + len(scope_spans.spans)
+            for span in scope_spans.spans:
+                yield len(span.attributes) + len(span.events) + len(span.links)
 
 
 def split_by_trace(request: ExportTraceServiceRequest) -> SplitRequest:

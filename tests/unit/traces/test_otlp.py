@@ -12,6 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace.errors import CodecError
 from ragtrace.model import AttributeValue
 from ragtrace.traces.otlp import (
+    Encoding,
     decode,
     decode_json,
     encode,
@@ -153,6 +154,44 @@ def test_error_never_quotes_a_value() -> None:
 def test_bad_protobuf_is_refused(data: bytes) -> None:
     with pytest.raises(CodecError, match="not an OTLP protobuf"):
         parse_request(data, encoding="protobuf")
+
+
+@pytest.mark.parametrize("digits", [400, 5_000])
+@pytest.mark.parametrize("key", ["doubleValue", "intValue"])
+def test_number_that_fits_nowhere_is_refused(key: str, digits: int) -> None:
+    body = a_json_request(attributes=[{"key": "k", "value": {key: "here"}}])
+    with pytest.raises(CodecError, match="not OTLP JSON"):
+        parse_request(body.replace(b'"here"', b"9" * digits), encoding="json")
+
+
+def field(number: int, content: bytes) -> bytes:
+    """Return a length-delimited protobuf field."""
+    size, left = b"", len(content)
+    while left > 127:
+        size, left = size + bytes([left & 127 | 128]), left >> 7
+    return bytes([number << 3 | 2]) + size + bytes([left]) + content
+
+
+MANY = 600_000
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        (field(1, b"") * MANY, "protobuf"),
+        (field(1, field(2, b"") * MANY), "protobuf"),
+        (field(1, field(2, field(2, b"") * MANY)), "protobuf"),
+        (field(1, field(2, field(2, field(9, b"") * MANY))), "protobuf"),
+        (field(1, field(2, field(2, field(11, b"") * MANY))), "protobuf"),
+        (field(1, field(1, field(1, b"") * MANY)), "protobuf"),
+        (b'{"resourceSpans":[' + b"{}," * MANY + b"{}]}", "json"),
+        (b'{"unknown":[' + b"[]," * MANY + b"[]]}", "json"),
+    ],
+    ids=["resources", "scopes", "spans", "attributes", "events", "resource attributes", "json", "json lists"],
+)
+def test_flood_of_empty_parts_is_refused(data: bytes, encoding: Encoding) -> None:
+    with pytest.raises(CodecError, match="send smaller batches"):
+        parse_request(data, encoding=encoding)
 
 
 def test_value_nested_too_deep_for_readers_is_not_written() -> None:
