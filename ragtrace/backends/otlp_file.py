@@ -8,8 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1 import trace_pb2
+
 from ragtrace.errors import CodecError, InputError, ReadError, SendRejected, SendRetryable
-from ragtrace.traces.otlp import decode_json, parse_request, request_to_json, span_refs
+from ragtrace.traces.otlp import decode_json, parse_request, request_to_json
 from ragtrace.traces.trace import Span, Trace, group_by_trace
 
 __all__ = ["OtlpFileReader", "OtlpFileSink"]
@@ -22,8 +25,8 @@ class OtlpFileSink:
     """Append one line a request, on disk before ``send`` returns.
 
     A crash may leave the last line cut, or a line whose request the sender never saw acknowledged. When the
-    file is opened again, a cut line is taken back and the spans at the file's end are remembered, so that a
-    request that is sent again is not doubled.
+    file is opened again, a cut line is taken back and the spans at the file's end are remembered, so that
+    spans that are sent again, alone or among others, are not doubled.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -57,12 +60,12 @@ class OtlpFileSink:
         """Do nothing: the file is closed after every request."""
 
     def _append(self, request: bytes) -> None:
-        line = request_to_json(parse_request(request, encoding="protobuf")).encode() + b"\n"
+        message = parse_request(request, encoding="protobuf")
         if self._known is None:
             self._known = _recover(self._path)
-        refs = set(span_refs(request))
-        if refs and refs <= self._known:
+        if _drop_spans(message, self._known) and not any(_spans_of(message)):
             return
+        line = request_to_json(message).encode() + b"\n"
         with self._path.open("ab") as file:
             file.write(line)
             file.flush()
@@ -116,6 +119,25 @@ class OtlpFileReader:
             raise InputError(f"{self._path}, line {number}: {exc}") from exc
 
 
+def _spans_of(message: ExportTraceServiceRequest) -> Iterator[trace_pb2.Span]:
+    return (
+        span for resource in message.resource_spans for scope in resource.scope_spans for span in scope.spans
+    )
+
+
+def _drop_spans(message: ExportTraceServiceRequest, known: set[tuple[str, str]]) -> int:
+    """Take spans that are known out of the message, and say how many they were."""
+    dropped = 0
+    for resource in message.resource_spans:
+        for scope in resource.scope_spans:
+            for position in reversed(range(len(scope.spans))):
+                span = scope.spans[position]
+                if (span.trace_id.hex(), span.span_id.hex()) in known:
+                    del scope.spans[position]
+                    dropped += 1
+    return dropped
+
+
 def _recover(path: Path) -> set[tuple[str, str]]:
     """Mend the file's end after a crash, and return the spans that stand there."""
     if not path.exists():
@@ -134,13 +156,13 @@ def _recover(path: Path) -> set[tuple[str, str]]:
 
 
 def _tail(file: BinaryIO) -> bytes:
-    """Read the last lines, and leave the file at its end."""
+    """Read the last lines, one whole line at least, and leave the file at its end."""
     size = file.seek(0, os.SEEK_END)
     length = _TAIL_BYTES
     while True:
         file.seek(max(0, size - length))
         tail = file.read()
-        if b"\n" in tail or len(tail) == size:
+        if b"\n" in tail[:-1] or len(tail) == size:
             return tail
         length *= 2
 

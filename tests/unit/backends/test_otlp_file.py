@@ -85,6 +85,19 @@ async def test_request_that_was_written_before_a_crash_is_not_doubled(path: Path
     assert len(path.read_text().splitlines()) == 3
 
 
+async def test_spans_that_come_again_among_others_are_not_doubled(path: Path) -> None:
+    await write(path, FIRST, SECOND)
+    await OtlpFileSink(path).send(encode([FIRST, SECOND, THIRD]))
+    assert path.read_text().splitlines()[2:] == [encode_json([THIRD])]
+
+
+async def test_a_line_longer_than_the_tail_is_remembered(path: Path) -> None:
+    large = a_span(9, attributes={"text": "x" * 3_000_000})
+    await write(path, FIRST, large)
+    await write(path, large)
+    assert len(path.read_text().splitlines()) == 2
+
+
 async def test_lines_longer_than_the_tail_are_mended_too(path: Path) -> None:
     large = a_span(9, attributes={"text": "x" * 3_000_000})
     await write(path, FIRST)
