@@ -14,10 +14,11 @@ Its rules are for English. It has no learnt weights.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar, cast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache, reduce
+from operator import or_
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -53,12 +54,13 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 SUPPORT_COVERAGE = 0.8
 WINDOW_SENTENCES = 3
 MIN_CONTENT_WORDS = 2
+SENTENCES_A_TURN = 50
 
 
 class LexicalJudge:
     """Decides by comparing words, names and numbers; abstains where they do not speak clearly."""
 
-    identity = JudgeIdentity(provider="lexical", model="lexical-v1")
+    identity = JudgeIdentity(provider="lexical", model="lexical-v2")
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer the request by computing."""
@@ -105,12 +107,12 @@ def _is_heading(sentence: str) -> bool:
 
 
 async def _verify(given: VerifyInput) -> JudgeReply[VerifyReply]:
-    chunks = [(chunk.number, _prepared(chunk.text)) for chunk in given.chunks]
+    passages = await _Passages.of(given.chunks)
     verdicts: list[GivenVerdict] = []
     notes: dict[int, str] = {}
     for claim in given.claims:
         await asyncio.sleep(0)  # long answers must not keep the event loop to themselves
-        finding = _decide(claim, chunks)
+        finding = _decide(claim, passages)
         if isinstance(finding, str):
             notes[claim.number] = finding
         else:
@@ -127,15 +129,51 @@ class _Sentence:
     numbers: frozenset[str]
 
 
-_Chunks: TypeAlias = Sequence[tuple[int, tuple[_Sentence, ...]]]
-
-
 @lru_cache(maxsize=256)
-def _prepared(text: str) -> tuple[_Sentence, ...]:
-    return tuple(
-        _Sentence(text=s.text, stems=content_stems(s.text), numbers=numbers(s.text))
-        for s in split_sentences(text)
-    )
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(sentence.text for sentence in split_sentences(text))
+
+
+@lru_cache(maxsize=8192)
+def _prepared(text: str) -> _Sentence:
+    return _Sentence(text=text, stems=content_stems(text), numbers=numbers(text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Passages:
+    """The sentences of the chunks, found by what is in them."""
+
+    sentences: list[tuple[int, _Sentence]] = field(default_factory=list)
+    """Each with the number of its chunk."""
+    places: dict[str, list[int]] = field(default_factory=dict)
+    """Where the sentences stand that hold a stem."""
+    numbers: set[str] = field(default_factory=set)
+
+    @classmethod
+    async def of(cls, chunks: Iterable[NumberedText]) -> _Passages:
+        passages = cls()
+        for chunk in chunks:
+            for position, text in enumerate(_split(chunk.text)):
+                if position % SENTENCES_A_TURN == 0:
+                    await asyncio.sleep(0)
+                passages.add(chunk.number, _prepared(text))
+        return passages
+
+    def add(self, number: int, sentence: _Sentence) -> None:
+        for held in sentence.stems:
+            self.places.setdefault(held, []).append(len(self.sentences))
+        self.numbers.update(sentence.numbers)
+        self.sentences.append((number, sentence))
+
+    def window(self, start: int) -> tuple[int, range]:
+        """Return a chunk, and where the sentences stand that follow one another there."""
+        number = self.sentences[start][0]
+        reach = range(start, min(start + WINDOW_SENTENCES, len(self.sentences)))
+        return number, range(start, 1 + max(at for at in reach if self.sentences[at][0] == number))
+
+    def holds(self, window: range, wanted: frozenset[str]) -> bool:
+        """Tell whether a window holds all these numbers."""
+        return not wanted.difference(*(self.sentences[at][1].numbers for at in window))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,41 +196,49 @@ class _Claimed:
         )
 
 
-def _decide(claim: NumberedText, chunks: _Chunks) -> GivenVerdict | str:
+def _decide(claim: NumberedText, passages: _Passages) -> GivenVerdict | str:
     """Return a verdict, or why there is none."""
     claimed = _Claimed.of(claim.text)
-    sentences = [sentence for _, prepared in chunks for sentence in prepared]
-    if absent := claimed.numbers.difference(*(sentence.numbers for sentence in sentences)):
+    if absent := claimed.numbers - passages.numbers:
         return _silent(claim, f"no chunk has the number {', '.join(sorted(absent))}")
-    strange = [name for name in claimed.names if not any(stem(name) in s.stems for s in sentences)]
+    strange = [name for name in claimed.names if stem(name) not in passages.places]
     if len(strange) * 2 > len(claimed.names):
         return _silent(claim, f"no chunk names {', '.join(strange)}")
     if strange:
         return f"no chunk names {', '.join(strange)}, but that may be another word for the same"
-    return _supported(claim, claimed, chunks)
+    return _supported(claim, claimed, passages)
 
 
-def _supported(claim: NumberedText, claimed: _Claimed, chunks: _Chunks) -> GivenVerdict | str:
+def _supported(claim: NumberedText, claimed: _Claimed, passages: _Passages) -> GivenVerdict | str:
     if len(claimed.stems) < MIN_CONTENT_WORDS:
         return "too few content words to compare"
-    covered, number, window = max(_windows(claimed, chunks), key=lambda found: found[0], default=(0, 0, ()))
+    covered, number, window = _best_window(claimed, passages)
     if covered < SUPPORT_COVERAGE * len(claimed.stems):
         share = covered / len(claimed.stems)
         return f"at best {share:.0%} of the words stand together: neither clearly there nor clearly missing"
-    best = max(window, key=lambda sentence: len(claimed.stems & sentence.stems))
+    sentences = [passages.sentences[at][1] for at in window]
+    best = max(sentences, key=lambda sentence: len(claimed.stems & sentence.stems))
     if claimed.negated != has_negation(best.text):
         return "the words stand together, but only one side negates"
     return GivenVerdict(id=claim.number, chunks=[number], quote=best.text, label="supported", reason="")
 
 
-def _windows(claimed: _Claimed, chunks: _Chunks) -> Iterator[tuple[int, int, tuple[_Sentence, ...]]]:
-    """Yield passages that hold the numbers of the claim, with how many of its words they cover."""
-    for number, sentences in chunks:
-        for start in range(len(sentences)):
-            window = sentences[start : start + WINDOW_SENTENCES]
-            if not claimed.numbers.difference(*(sentence.numbers for sentence in window)):
-                missing = claimed.stems.difference(*(sentence.stems for sentence in window))
-                yield len(claimed.stems) - len(missing), number, window
+def _best_window(claimed: _Claimed, passages: _Passages) -> tuple[int, int, range]:
+    """Return how many words of the claim its best window covers, with the chunk and the window.
+
+    The window holds all numbers of the claim; the first of the best is taken.
+    """
+    held: dict[int, int] = {}  # by sentence, a bit for each stem of the claim
+    for order, wanted in enumerate(claimed.stems):
+        for at in passages.places.get(wanted, ()):
+            held[at] = held.get(at, 0) | 1 << order
+    best = (0, 0, range(0))
+    for start in sorted({start for at in held for start in range(max(0, at - WINDOW_SENTENCES + 1), at + 1)}):
+        number, window = passages.window(start)
+        covered = reduce(or_, (held.get(at, 0) for at in window)).bit_count()
+        if covered > best[0] and passages.holds(window, claimed.numbers):
+            best = (covered, number, window)
+    return best
 
 
 def _silent(claim: NumberedText, reason: str) -> GivenVerdict:

@@ -5,11 +5,15 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 __all__ = ["claimed_numbers", "content_stems", "has_negation", "names", "numbers", "stem", "word_count"]
 
-_TOKEN = re.compile(r"\d+(?:[.,:/]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*")
-_FIGURES = re.compile(r"\d+(?:[.,:/]\d+)*(?!st\b|nd\b|rd\b|th\b|\d)")
+_NUMBER = r"\d+(?:[.,:/]\d+)*"
+_WORD = r"[^\W\d_][^\W_]*"  # "CO2" and "IPv4" are words
+_TOKEN = re.compile(rf"{_NUMBER}|{_WORD}(?:['’][^\W\d_]+)*")
+_FIGURES = re.compile(_NUMBER)
+_CLAIMED_FIGURES = re.compile(rf"{_WORD}|({_NUMBER})(?!st\b|nd\b|rd\b|th\b|\d)")
 _CONVERSION = re.compile(r"(?<=[\w°%]) ?\((?:about |approximately |around |~|≈)?\d[^()]{0,30}[^\d()]\)")
 _NAME = re.compile(r"(?<=[\w,;'’&)/-] )([A-Z]\w*(?:['’]\w+)?)")
 _NEGATION = re.compile(r"\b(?:not|no|never|none|nor|neither|without|cannot)\b|n['’]t\b", re.IGNORECASE)
@@ -74,18 +78,17 @@ def content_stems(text: str) -> frozenset[str]:
 
 def numbers(text: str) -> frozenset[str]:
     """Return the numbers a context can vouch for, generously: figures, their parts, number words."""
-    found: set[str] = set()
-    for word in _TOKEN.findall(text):
-        if word[0].isdecimal():
-            found |= {_plain_number(word), *re.split(r"[.,:/]", word)}
-        elif word.lower() in _NUMBER_WORDS:
-            found.add(_NUMBER_WORDS[word.lower()])
+    words = (word.lower() for word in _TOKEN.findall(text))
+    found = {_NUMBER_WORDS[word] for word in words if word in _NUMBER_WORDS}
+    for figures in _FIGURES.findall(text):
+        found |= {_plain_number(figures), *re.split(r"[.,:/]", figures)}
     return frozenset(found)
 
 
 def claimed_numbers(text: str) -> frozenset[str]:
     """Return the numbers a claim must answer for: its figures, without ordinals and unit conversions."""
-    return frozenset(_plain_number(found[0]) for found in _FIGURES.finditer(_CONVERSION.sub(" ", text)))
+    found = _CLAIMED_FIGURES.findall(_CONVERSION.sub(" ", text))
+    return frozenset(_plain_number(figures) for figures in found if figures)
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -104,6 +107,7 @@ def word_count(text: str) -> int:
     return len(_TOKEN.findall(text))
 
 
+@lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
     """Take the inflection off an English word, roughly."""
     word = _bare(word)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from ragtrace.evaluation import evaluate
@@ -12,10 +14,12 @@ POLICY = (
     " Gift cards are not refunded."
 )
 HISTORY = "The museum was founded by Maria Sanchez in 1,887. It holds twelve paintings."
+DRINKS = "The plant bottles water with CO2 from the Zürich works."
 
 
 async def judged(answer: str) -> MetricResult:
-    chunks = (Chunk(id="policy", text=POLICY), Chunk(id="history", text=HISTORY))
+    texts = {"policy": POLICY, "history": HISTORY, "drinks": DRINKS}
+    chunks = tuple(Chunk(id=name, text=text) for name, text in texts.items())
     record = RagRecord(id="r", question="?", chunks=chunks, answer=answer)
     [result] = (await evaluate(record, judge=LexicalJudge())).results
     return result
@@ -77,6 +81,32 @@ async def test_what_words_cannot_decide_is_unjudged_with_a_reason(claim: str, re
 )
 async def test_numbers_are_compared_by_value(claim: str) -> None:
     assert (await verdict_on(claim)).label is VerdictLabel.SUPPORTED
+
+
+async def test_a_name_with_a_digit_is_found_like_any_other() -> None:
+    assert (await verdict_on("Water with CO2 is bottled at the plant.")).label is VerdictLabel.SUPPORTED
+
+
+@pytest.mark.parametrize("claim", ["Look for the address named ipv4.", "The store plays mp3 files."])
+async def test_a_digit_inside_a_word_is_no_number(claim: str) -> None:
+    assert (await verdict_on(claim)).label is VerdictLabel.UNJUDGED
+
+
+@pytest.mark.parametrize("claim", ["Customers wait for 5days.", "The works opened in the mid-1930s."])
+async def test_a_number_with_a_word_hanging_on_is_a_number(claim: str) -> None:
+    assert (await verdict_on(claim)).label is VerdictLabel.UNSUPPORTED
+
+
+async def test_a_long_judgment_lets_others_work() -> None:
+    turns = 0
+    text = " ".join(f"Customers may return purchase {n} within {n} days." for n in range(1000))
+    chunks = (Chunk(id="c", text=text),)
+    record = RagRecord(id="r", question="?", chunks=chunks, answer="Customers may return purchase 7.")
+    evaluation = asyncio.create_task(evaluate(record, judge=LexicalJudge()))
+    while not evaluation.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 20
 
 
 async def test_it_never_says_contradicted() -> None:
