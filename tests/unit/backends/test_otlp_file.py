@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span, Trace
 from tests.unit.traces.builders import TRACE_ID, a_span, a_trace
 
+OTHER_ID = "1" * 32
 FIRST, SECOND, THIRD = (a_span(number) for number in (1, 2, 3))
 
 
@@ -140,6 +144,46 @@ async def test_bad_line_is_named_with_file_and_number(path: Path, bad: bytes) ->
 async def test_missing_file_is_a_read_error(path: Path) -> None:
     with pytest.raises(ReadError, match="cannot be read: No such file"):
         await read(path)
+
+
+async def test_traces_end_with_their_last_spans(path: Path) -> None:
+    other = replace(a_span(7), trace_id=OTHER_ID)
+    await write(path, FIRST, other, SECOND)
+    assert await read(path) == [Trace.of(OTHER_ID, [other]), a_trace(FIRST, SECOND)]
+
+
+async def test_what_is_appended_while_the_file_is_read_is_left_alone(path: Path) -> None:
+    await write(path, FIRST)
+    found = []
+    async for trace in OtlpFileReader(path).traces():
+        found.append(trace)
+        await write(path, SECOND)
+    assert found == [a_trace(FIRST)]
+
+
+async def test_large_file_is_not_held_in_memory(path: Path) -> None:
+    text = "x" * 10_000
+    spans = [
+        replace(a_span(9, attributes={"text": text}), trace_id=f"{number:032x}") for number in range(1, 301)
+    ]
+    path.write_text("".join(f"{encode_json([span])}\n" for span in spans))
+    del spans
+    tracemalloc.start()
+    number = 0
+    async for _ in OtlpFileReader(path).traces():
+        number += 1
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert number == 300
+    assert peak < path.stat().st_size / 2
+
+
+async def test_pipe_is_read_too(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writing = asyncio.create_task(asyncio.to_thread(pipe.write_text, encode_json([FIRST, SECOND])))
+    assert await read(pipe) == [a_trace(FIRST, SECOND)]
+    await writing
 
 
 async def test_empty_file_and_foreign_signals_hold_no_traces(path: Path) -> None:
