@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from ragtrace.errors import SendRejected, SendRetryable
@@ -19,27 +20,19 @@ from ragtrace.ports import Clock, Judge, Metric, SpanSink
 from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode
-from ragtrace.traces.trace import Span, Trace
+from ragtrace.traces.trace import Trace
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import Job, Outcome, Parcel, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 
-__all__ = ["Deliverer", "Evaluator", "Settler", "Step", "read_trace", "run_stage"]
+__all__ = ["AnswerReader", "Answers", "Deliverer", "Evaluator", "Settler", "Step", "run_stage"]
 
 log = logging.getLogger("ragtrace.collector")
 
 _LONGEST_BACK_OFF_S: Final = 60.0
 _FINAL_ERRORS: Final = frozenset({"judge_nonsense", "judge_cut_off"})
 """Asking again would give the same: the judge answered, and not usably."""
-
-
-async def read_trace(store: WorkStore, trace_id: str) -> Trace:
-    """Assemble what the store holds of a trace."""
-    spans: list[Span] = []
-    for payload in await store.payloads(trace_id):
-        spans.extend(decode(payload))
-    return Trace.of(trace_id, spans)
 
 
 Step = Callable[[], Awaitable[bool]]
@@ -75,10 +68,51 @@ async def _first_of(*events: asyncio.Event, timeout_s: float) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the store holds of a trace, and the RAG answers in it."""
+
+    trace: Trace
+    records: tuple[RagRecord, ...]
+
+    def of(self, span_id: str) -> RagRecord | None:
+        """Return the answer on this span, or ``None``."""
+        return next((each for each in self.records if each.target and each.target.span_id == span_id), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerReader:
+    """Reads stored traces, in a thread: a large one takes seconds, and senders must not wait for them."""
+
+    store: WorkStore
+    counters: Counters
+    _one: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Two evaluators with answers of one trace would take it apart at the same time, instead of once."""
+
+    async def read(self, trace_id: str) -> Answers:
+        """Assemble a trace and find its answers. One whose spans cannot be read has none."""
+        payloads = await self.store.payloads(trace_id)
+        async with self._one:
+            try:
+                return await asyncio.to_thread(_answers, trace_id, payloads)
+            except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
+                self.counters.add(Counts.STAGE_ERRORS)
+                log.error("trace %s: its spans could not be read: %s", trace_id, _place(exc))  # noqa: TRY400
+                return Answers(trace=Trace(trace_id=trace_id, spans=()), records=())
+
+
+@lru_cache(maxsize=4)
+def _answers(trace_id: str, payloads: tuple[bytes, ...]) -> Answers:
+    # cached: the answers of a trace are judged one after the other, and each needs the whole trace
+    trace = Trace.of(trace_id, (span for payload in payloads for span in decode(payload)))
+    return Answers(trace=trace, records=extract_records(trace).records)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settler:
     """Decides what becomes of each ready trace: its answers are queued, sampled out, or there are none."""
 
     store: WorkStore
+    reader: AnswerReader
     assembly: Assembly
     sampler: Sampler
     counters: Counters
@@ -103,8 +137,8 @@ class Settler:
             self.assembly.add(trace_id, (), arrived_ns=self.clock.now_ns(), reopened=True)
 
     async def _settle(self, trace_id: str) -> None:
-        trace = await read_trace(self.store, trace_id)
-        records = _records(trace, self.counters)
+        answers = await self.reader.read(trace_id)
+        trace, records = answers.trace, answers.records
         sample = self.sampler.decide(trace) if records else None
         jobs = [
             Job(trace_id=trace_id, span_id=record.target.span_id, sample=sample)
@@ -136,6 +170,7 @@ class Evaluator:
     """Judges queued answers. Several run at once; each takes one job at a time."""
 
     store: WorkStore
+    reader: AnswerReader
     judge: Judge
     metrics: Sequence[Metric]
     attach: AttachOptions
@@ -157,8 +192,7 @@ class Evaluator:
         return bool(jobs)
 
     async def _judge(self, job: Job) -> None:
-        trace = await read_trace(self.store, job.trace_id)
-        record = _record_of(trace, job.span_id, self.counters)
+        record = (await self.reader.read(job.trace_id)).of(job.span_id)
         if record is None:
             # Spans that came after the job was queued moved the answer elsewhere; that span has its own job.
             await self._end(job, "superseded")
@@ -287,20 +321,6 @@ def _batches(parcels: Sequence[Parcel], most_bytes: int) -> list[list[Parcel]]:
         batches[-1].append(parcel)
         size += len(parcel.payload)
     return batches
-
-
-def _records(trace: Trace, counters: Counters) -> tuple[RagRecord, ...]:
-    try:
-        return extract_records(trace).records
-    except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
-        counters.add(Counts.STAGE_ERRORS)
-        log.error("trace %s: its spans could not be read: %s", trace.trace_id, _place(exc))  # noqa: TRY400
-        return ()
-
-
-def _record_of(trace: Trace, span_id: str, counters: Counters) -> RagRecord | None:
-    records = _records(trace, counters)
-    return next((each for each in records if each.target and each.target.span_id == span_id), None)
 
 
 def _outcome(evaluation: Evaluation) -> str:

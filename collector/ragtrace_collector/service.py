@@ -25,7 +25,7 @@ from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.assemble import AssemblePolicy, Assembly
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig
 from ragtrace_collector.intake import Intake
-from ragtrace_collector.pipeline import Deliverer, Evaluator, Settler, Step, run_stage
+from ragtrace_collector.pipeline import AnswerReader, Deliverer, Evaluator, Settler, Step, run_stage
 from ragtrace_collector.receivers.grpc import serve_grpc
 from ragtrace_collector.receivers.http import HttpServer, http_app, open_socket
 from ragtrace_collector.sampling import AlwaysRule, Sampler
@@ -290,6 +290,7 @@ def _assemble(
 ) -> Collector:
     """Wire the stages together."""
     counters, queued, done = Counters(), asyncio.Event(), asyncio.Event()
+    reader = AnswerReader(store=store, counters=counters)
     assembly = Assembly(_assemble_policy(config))
     sampler = _sampler(config)
     return Collector(
@@ -309,10 +310,17 @@ def _assemble(
             received=done,
         ),
         settler=Settler(
-            store=store, assembly=assembly, sampler=sampler, counters=counters, clock=clock, queued=queued
+            store=store,
+            reader=reader,
+            assembly=assembly,
+            sampler=sampler,
+            counters=counters,
+            clock=clock,
+            queued=queued,
         ),
         evaluator=Evaluator(
             store=store,
+            reader=reader,
             judge=judge,
             metrics=metrics,
             attach=_attach_options(config),

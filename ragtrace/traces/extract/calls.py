@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragtrace import semconv
@@ -40,6 +40,9 @@ class SpanTree:
 
     def __init__(self, trace: Trace) -> None:
         self._spans = {span.span_id: span for span in trace.spans}
+        self._parents = {
+            span.span_id: span.parent_span_id for span in trace.spans if span.parent_span_id in self._spans
+        }
 
     def ancestors(self, span: Span) -> tuple[Span, ...]:
         """Return the ancestors that were seen, the nearest first."""
@@ -50,10 +53,32 @@ class SpanTree:
             parent = self._spans.get(parent.parent_span_id or "")
         return tuple(line.values())
 
-    def has_ancestor_in(self, span: Span, ids: Iterable[str]) -> bool:
-        """Tell whether one of these spans is above the span."""
-        wanted = set(ids)
-        return bool(wanted) and any(ancestor.span_id in wanted for ancestor in self.ancestors(span))
+    def nearest_above(self, of: Iterable[str], ids: Collection[str]) -> Mapping[str, str]:
+        """Map each span of ``of`` that has one of ``ids`` above it to the nearest one."""
+        nearest: dict[str, str | None] = {}
+        for span_id in of if ids else ():
+            line = []
+            while span_id in self._parents and span_id not in nearest:
+                nearest[span_id] = None  # walked once, cycles too
+                line.append(span_id)
+                span_id = self._parents[span_id]
+                if span_id in ids:
+                    break
+            found = span_id if span_id in ids else nearest.get(span_id)
+            nearest.update(dict.fromkeys(line, found))
+        return {
+            span_id: above for span_id, above in nearest.items() if above is not None and above != span_id
+        }
+
+    def all_above(self, ids: Iterable[str]) -> frozenset[str]:
+        """Return the ids of the spans above any of these."""
+        above: set[str] = set()
+        for span_id in ids:
+            parent = self._parents.get(span_id)
+            while parent is not None and parent not in above:
+                above.add(parent)
+                parent = self._parents.get(parent)
+        return frozenset(above)
 
     def root_of(self, span: Span) -> Span:
         """Return the topmost ancestor that was seen, or the span itself."""
@@ -61,9 +86,20 @@ class SpanTree:
 
     def common_ancestor(self, spans: Sequence[Span]) -> Span | None:
         """Return the lowest span that is, or is above, all of these."""
-        lines = [(span, *self.ancestors(span)) for span in spans]
-        shared = set.intersection(*({span.span_id for span in line} for line in lines))
-        return next((span for span in lines[0] if span.span_id in shared), None)
+        shared = (spans[0], *self.ancestors(spans[0]))
+        position = {span.span_id: index for index, span in enumerate(shared)}
+        lowest, joining = 0, set(position)
+        for span in spans[1:]:
+            walked: dict[str, None] = {}
+            span_id: str | None = span.span_id
+            while span_id is not None and span_id not in joining and span_id not in walked:
+                walked[span_id] = None
+                span_id = self._parents.get(span_id)
+            if span_id is None or span_id in walked:
+                return None
+            joining.update(walked)
+            lowest = max(lowest, position.get(span_id, 0))  # what joins further down was counted then
+        return shared[lowest]
 
 
 def is_evaluator(span: Span) -> bool:
@@ -91,12 +127,9 @@ def find_calls(tree: SpanTree, readings: Sequence[Reading]) -> tuple[Call, ...]:
     lowest common ancestor of the retrievals and generations that are under none.
     """
     roots = _roots(tree, readings)
-    owners = {reading.span.span_id: _owner(tree, reading.span, roots) for reading in readings}
-    calls = [
-        Call(root=root, members=tuple(r for r in readings if owners[r.span.span_id] == span_id))
-        for span_id, root in roots.items()
-    ]
-    free = tuple(reading for reading in readings if owners[reading.span.span_id] is None)
+    members = _members(tree, readings, roots)
+    calls = [Call(root=root, members=tuple(members[span_id])) for span_id, root in roots.items()]
+    free = tuple(members[None])
     if len(calls) == 1 and not calls[0].of(*_RETRIEVALS):
         # an agent that was handed what a span beside it retrieved
         adopted = tuple(reading for reading in free if reading.role in _RETRIEVALS)
@@ -108,21 +141,24 @@ def find_calls(tree: SpanTree, readings: Sequence[Reading]) -> tuple[Call, ...]:
 def _roots(tree: SpanTree, readings: Sequence[Reading]) -> Mapping[str, Span]:
     """Choose the spans of the calls: ids in order of start."""
     all_roots = {r.span.span_id: r for r in readings if r.role is Role.CALL}
-    marked = {span_id: r.span for span_id, r in all_roots.items() if r.convention == own.NAME}
-    marked = {span_id: span for span_id, span in marked.items() if not tree.has_ancestor_in(span, marked)}
-    above_marked = {ancestor.span_id for span in marked.values() for ancestor in tree.ancestors(span)}
-    others = {
-        span_id: r.span
-        for span_id, r in all_roots.items()
-        if span_id not in above_marked and span_id not in marked and not tree.has_ancestor_in(r.span, marked)
-    }
-    topmost = {span_id: span for span_id, span in others.items() if not tree.has_ancestor_in(span, others)}
-    return {r.span.span_id: r.span for r in readings if r.span.span_id in marked or r.span.span_id in topmost}
+    all_marked = {span_id for span_id, r in all_roots.items() if r.convention == own.NAME}
+    marked = all_marked - tree.nearest_above(all_marked, all_marked).keys()
+    related = {*marked, *tree.all_above(marked), *tree.nearest_above(all_roots, marked)}
+    others = all_roots.keys() - related
+    topmost = others - tree.nearest_above(others, others).keys()
+    return {span_id: r.span for span_id, r in all_roots.items() if span_id in marked or span_id in topmost}
 
 
-def _owner(tree: SpanTree, span: Span, roots: Mapping[str, Span]) -> str | None:
-    line = (span, *tree.ancestors(span))
-    return next((each.span_id for each in line if each.span_id in roots), None)
+def _members(
+    tree: SpanTree, readings: Sequence[Reading], roots: Mapping[str, Span]
+) -> Mapping[str | None, Sequence[Reading]]:
+    """Group the readings by the call they are of; ``None`` has those of no call."""
+    nearest = tree.nearest_above([reading.span.span_id for reading in readings], roots.keys())
+    members: dict[str | None, list[Reading]] = {span_id: [] for span_id in (*roots, None)}
+    for reading in readings:
+        span_id = reading.span.span_id
+        members[span_id if span_id in roots else nearest.get(span_id)].append(reading)
+    return members
 
 
 def _rootless(tree: SpanTree, free: Sequence[Reading]) -> tuple[Call, ...]:

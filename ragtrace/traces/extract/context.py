@@ -49,17 +49,14 @@ def context_of(call: Call, generation: Reading | None, tree: SpanTree) -> Contex
 def _outermost(retrievals: Sequence[Reading], tree: SpanTree) -> list[Reading]:
     ids = {each.span.span_id for each in retrievals}
     with_text = {each.span.span_id for each in retrievals if each.has_text}
-    above_text = {
-        ancestor.span_id for each in retrievals if each.has_text for ancestor in tree.ancestors(each.span)
-    }
+    around_text = tree.all_above(with_text)
+    inside_text, inside_any = tree.nearest_above(ids, with_text), tree.nearest_above(ids, ids)
     return [
         each
         for each in retrievals
-        if (each.has_text and not tree.has_ancestor_in(each.span, with_text))
+        if (each.has_text and each.span.span_id not in inside_text)
         or (
-            not each.has_text
-            and each.span.span_id not in above_text
-            and not tree.has_ancestor_in(each.span, ids)
+            not each.has_text and each.span.span_id not in around_text and each.span.span_id not in inside_any
         )
     ]
 

@@ -52,8 +52,9 @@ def extract_records(trace: Trace) -> Extraction:
 def _without_evaluators(trace: Trace, tree: SpanTree, evaluators: set[str]) -> tuple[list[Span], list[Note]]:
     kept: list[Span] = []
     notes: list[Note] = []
+    under_evaluators = tree.nearest_above([span.span_id for span in trace.spans], evaluators)
     for span in trace.spans:
-        if span.span_id in evaluators or tree.has_ancestor_in(span, evaluators):
+        if span.span_id in evaluators or span.span_id in under_evaluators:
             notes.append(_note(span, "belongs to an evaluator: evaluations are never evaluated"))
         elif span.attributes.get(semconv.LOGFIRE_SPAN_TYPE) == semconv.LOGFIRE_PENDING:
             notes.append(_note(span, "is a placeholder that Logfire writes when a span starts"))

@@ -101,7 +101,8 @@ def _generation(call: Call, tree: SpanTree) -> Reading | None:
     all_of_them = call.of(Role.GENERATION)
     with_text = [each for each in all_of_them if each.answer and each.answer.value]
     ids = {each.span.span_id for each in with_text}
-    outermost = [each for each in with_text if not tree.has_ancestor_in(each.span, ids)]
+    inner = tree.nearest_above(ids, ids)
+    outermost = [each for each in with_text if each.span.span_id not in inner]
     retrievals = call.of(Role.RETRIEVAL, Role.RERANK)
     after = [each for each in outermost if not retrievals or each.span.end_ns > retrievals[0].span.start_ns]
     told = call.own.answer.value if call.own and call.own.answer else None

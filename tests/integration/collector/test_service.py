@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace import semconv
-from ragtrace.traces.otlp import decode
+from ragtrace.traces.otlp import SpanRef, TraceSlice, decode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.service import Collector
 from tests.backends.otlp_receiver import running_receiver
@@ -239,3 +239,39 @@ async def test_odd_spans_do_not_stop_the_ones_behind_them(tmp_path: Path) -> Non
         found = await carriers(tmp_path, 2)
     assert {span.trace_id for span in found} == {trace_id_of(0), trace_id_of(1)}
     assert all(span.end_ns > span.start_ns for span in found)
+
+
+async def test_a_trace_whose_spans_cannot_be_read_does_not_stop_the_ones_behind_it(tmp_path: Path) -> None:
+    root = SpanRef(span_id="00000000000000a1", parent_span_id=None)
+    broken = TraceSlice(trace_id=trace_id_of(0), payload=b"\xff", spans=(root,), services=())
+    async with running_collector(config_of(tmp_path)) as collector:
+        await collector.store.append([broken], forward={}, now_ns=1)
+        collector.assembly.add(broken.trace_id, broken.spans, arrived_ns=1)
+        await post(collector, request_of(*rag_trace(1)))
+        (carrier,) = await carriers(tmp_path, 1)
+        assert collector.counters.snapshot()["stage_errors"] == 1
+        assert len(collector.assembly) == 0
+    assert carrier.trace_id == trace_id_of(1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(30)
+async def test_hundreds_of_answers_in_one_trace_are_each_judged_once(tmp_path: Path) -> None:
+    top = replace(rag_trace(0)[0], span_id="f" * 16, attributes={})
+    spans = [top, *(span for number in range(400) for span in _call_under(top, number))]
+    async with running_collector(config_of(tmp_path)) as collector:
+        await send_grpc(collector, request_of(*spans))
+        found = await carriers(tmp_path, 400)
+        assert await outcomes(collector) == {"judged": 400}
+    assert len({span.parent_span_id for span in found}) == 400
+
+
+def _call_under(top: Span, number: int) -> Sequence[Span]:
+    """Return the spans of one RAG call, with ids of their own."""
+    root, *steps = rag_trace(0)
+    root_id = f"{number * 3 + 1:016x}"
+    renamed = [replace(span, span_id=f"{number * 3 + 2 + i:016x}") for i, span in enumerate(steps)]
+    return [
+        replace(root, span_id=root_id, parent_span_id=top.span_id),
+        *(replace(span, parent_span_id=root_id) for span in renamed),
+    ]

@@ -692,6 +692,25 @@ def test_cycles_among_parents_are_no_endless_loop() -> None:
     assert record.question == QUESTION
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("spans", "records"),
+    [
+        ([workflow(), *(chat(n, n - 1, at=(0, n)) for n in range(2, 5_000))], 1),
+        ([retrieval(), *(chat(n, n - 1, at=(0, n)) for n in range(3, 5_000))], 1),
+        ([workflow(n) for n in range(1, 5_000)], 4_999),
+        (
+            [a_span(1), *(each for n in range(2, 4_000, 2) for each in (workflow(n, 1), chat(n + 1, n)))],
+            1_999,
+        ),
+    ],
+    ids=["long line", "long line without a call", "calls", "calls under a root"],
+)
+def test_effort_grows_with_the_spans_and_not_with_their_square(spans: list[Span], records: int) -> None:
+    assert len(extract_records(a_trace(*spans)).records) == records
+
+
 def test_order_and_duplication_of_spans_do_not_matter() -> None:
     spans = [workflow(), retrieval(), retrieval(4, at=(12, 22)), chat()]
     assert extract_records(a_trace(*spans)) == extract_records(a_trace(*reversed(spans), *spans))
