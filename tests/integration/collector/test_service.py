@@ -261,9 +261,10 @@ async def test_hundreds_of_answers_in_one_trace_are_each_judged_once(tmp_path: P
     spans = [top, *(span for number in range(400) for span in _call_under(top, number))]
     async with running_collector(config_of(tmp_path)) as collector:
         await send_grpc(collector, request_of(*spans))
-        found = await carriers(tmp_path, 400)
+        await until(lambda: collector.counters.snapshot()["answers_judged"] == 400)
         assert await outcomes(collector) == {"judged": 400}
-    assert len({span.parent_span_id for span in found}) == 400
+    found = carriers_in(tmp_path / "out.jsonl")
+    assert len({span.parent_span_id for span in found}) == len(found) == 400
 
 
 def _call_under(top: Span, number: int) -> Sequence[Span]:
