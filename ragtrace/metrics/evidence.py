@@ -3,7 +3,8 @@
 A quote counts as found when it is a substring of the chunk after both are folded: Unicode compatibility
 forms, case, the shapes of quotation marks and dashes, and runs of white space do not matter; every word
 does. Quotation marks around the quote and an ellipsis at either end (a sign that the judge cut there) are
-taken off first. An ellipsis *inside* is not bridged: evidence is one contiguous passage.
+taken off first. An ellipsis *inside* is not bridged: evidence is one contiguous passage. It begins with a
+whole word, and its numbers are whole: "4 days" is not what "14 days" says.
 """
 
 # ruff: noqa: RUF001  typographic marks are the subject here
@@ -13,7 +14,7 @@ from __future__ import annotations
 import unicodedata
 from array import array
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from ragtrace.metrics.forms import NumberedText
 
@@ -22,27 +23,31 @@ __all__ = ["FoldedText", "pack_chunks"]
 _MIN_QUOTE_LETTERS = 2
 _WRAPPING = " \t\r\n'\"“”„‘’«»`"
 _MARKS = dict.fromkeys('"“”„‟«»‘’‚‛‹›`´＂＇', "'") | dict.fromkeys("‐‑‒–—―−﹘﹣－", "-")
+_IN_NUMBERS = (".", ",")
 _OVERLAP_CHARS = 200
 
 
 class FoldedText:
-    """A text prepared for looking up quotes."""
-
-    __slots__ = ("_folded", "_offsets", "_text")
+    """A text for looking up quotes. It is folded once a quote comes that is not verbatim."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._folded, self._offsets = _fold(text)
+
+    @cached_property
+    def _folds(self) -> tuple[str, array[int]]:
+        return _fold(self._text)
 
     def find(self, quote: str) -> str | None:
         """Return the verbatim passage of the text that the quote renders, or ``None``."""
-        needle = _fold(_unwrapped(quote))[0].strip()
+        bare = _unwrapped(quote)
+        needle = _fold(bare)[0].strip()
         if sum(char.isalnum() for char in needle) < _MIN_QUOTE_LETTERS:
             return None
-        at = self._folded.find(needle)
-        if at < 0:
-            return None
-        return self._text[self._offsets[at] : self._offsets[at + len(needle) - 1] + 1]
+        if _find_whole(self._text, bare) is not None:
+            return bare
+        folded, offsets = self._folds
+        at = _find_whole(folded, needle)
+        return None if at is None else self._text[offsets[at] : offsets[at + len(needle) - 1] + 1]
 
 
 def pack_chunks(chunks: Iterable[NumberedText], budget_chars: int) -> tuple[tuple[NumberedText, ...], ...]:
@@ -78,6 +83,33 @@ def _unwrapped(quote: str) -> str:
     for dots in ("...", "…"):
         bare = bare.removeprefix(dots).removesuffix(dots).strip(_WRAPPING)
     return bare
+
+
+def _find_whole(text: str, passage: str) -> int | None:
+    """Return where the passage stands without cutting a number, or the beginning of a word."""
+    at = text.find(passage)
+    while at >= 0 and (_begins_inside(text, at) or _ends_inside(text, at + len(passage))):
+        at = text.find(passage, at + 1)
+    return at if at >= 0 else None
+
+
+def _begins_inside(text: str, at: int) -> bool:
+    first, before = text[at], text[max(0, at - 2) : at]
+    if first.isdecimal():
+        return before[-1:].isdecimal() or (before[-1:] in _IN_NUMBERS and before[:1].isdecimal())
+    return _is_cased(first) and _is_cased(before[-1:])
+
+
+def _ends_inside(text: str, end: int) -> bool:
+    after = text[end : end + 2]
+    return text[end - 1].isdecimal() and (
+        after[:1].isdecimal() or (after[:1] in _IN_NUMBERS and after[1:].isdecimal())
+    )
+
+
+def _is_cased(char: str) -> bool:
+    # scripts without upper and lower case may write words without spaces
+    return char.lower() != char.upper()
 
 
 def _fold(text: str) -> tuple[str, array[int]]:

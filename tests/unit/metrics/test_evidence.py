@@ -37,6 +37,36 @@ def test_what_is_not_in_the_chunk_is_no_quote(quote: str) -> None:
     assert FoldedText(CHUNK).find(quote) is None
 
 
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("4 days", "It takes 14 days."),
+        ("within 14", "It is sent within 145 hours."),
+        ("400 guests", "It holds 1,400 guests."),
+        ("about 1", "It weighs about 1.5 tons."),
+        ("able to pay", "He was unable to pay."),
+        ("ABLE to pay", "He was unable to pay."),
+    ],
+)
+def test_a_quote_begins_with_a_word_and_never_cuts_a_number(quote: str, text: str) -> None:
+    assert FoldedText(text).find(quote) is None
+    assert FoldedText(f"{text} {quote}!").find(quote) == quote
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("Python", "使用Python语言"),
+        ("语言", "使用Python语言"),
+        ("refund", "All refunds"),
+        ("5 kg", "Take 5 kg."),
+    ],
+    ids=["between scripts", "without spaces", "an ending left out", "a full stop after"],
+)
+def test_a_quote_may_stand_where_words_are_not_parted_by_spaces(quote: str, text: str) -> None:
+    assert FoldedText(text).find(quote) == quote
+
+
 @given(st.text(min_size=1, max_size=80), st.integers(0, 79), st.integers(1, 80))
 def test_evidence_is_always_verbatim(text: str, start: int, length: int) -> None:
     found = FoldedText(text).find(text[start : start + length])
