@@ -19,6 +19,7 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
 from ragtrace.errors import CodecError
+from ragtrace.traces._otlp_flood import MAX_PARTS, is_flood, is_flood_of_json, is_flood_on_the_wire
 from ragtrace.traces._otlp_json import from_json, to_json
 from ragtrace.traces._otlp_values import has_valid_ids, parent_id, to_request, to_spans
 from ragtrace.traces.trace import Span
@@ -39,10 +40,6 @@ __all__ = [
 ]
 
 Encoding = Literal["protobuf", "json"]
-
-_MAX_PARTS: Final = 500_000
-"""Spans, attributes, events, … in one request. A part takes two bytes on the wire and a hundred in memory, so
-16 MiB of empty ones would cost a gigabyte, and minutes; filled ones reach this beyond any usual request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,33 +81,22 @@ def parse_request(data: bytes, *, encoding: Encoding) -> ExportTraceServiceReque
         CodecError: the bytes are not what the encoding says, or hold too many parts.
     """
     if encoding == "json":
-        _refuse_flood([data.count(b"{") + data.count(b"[")])
+        if is_flood_of_json(data):
+            raise CodecError(_FLOOD)
         return from_json(data)
+    if is_flood_on_the_wire(data):
+        raise CodecError(_FLOOD)
     try:
         request = ExportTraceServiceRequest.FromString(data)
     except DecodeError as exc:
         raise CodecError(f"not an OTLP protobuf trace request ({len(data)} bytes): {exc}") from exc
-    if len(data) > 2 * _MAX_PARTS:  # fewer bytes cannot hold so many
-        _refuse_flood(_parts(request))
+    if len(data) > 2 * MAX_PARTS and is_flood(request):  # fewer bytes cannot hold so many
+        del request  # or the error's traceback would keep it in memory
+        raise CodecError(_FLOOD)
     return request
 
 
-def _refuse_flood(parts: Iterable[int]) -> None:
-    number = 0
-    for more in parts:
-        number += more
-        if number > _MAX_PARTS:
-            raise CodecError(f"more than {_MAX_PARTS:,} parts in one request: send smaller batches")
-
-
-def _parts(request: ExportTraceServiceRequest) -> Iterator[int]:
-    yield len(request.resource_spans)
-    for resource_spans in request.resource_spans:
-        yield len(resource_spans.resource.attributes) + len(resource_spans.scope_spans)
-        for scope_spans in resource_spans.scope_spans:
-            yield len(scope_spans.scope.attributes) + len(scope_spans.spans)
-            for span in scope_spans.spans:
-                yield len(span.attributes) + len(span.events) + len(span.links)
+_FLOOD: Final = f"more than {MAX_PARTS:,} parts in one request: send smaller batches"
 
 
 def split_by_trace(request: ExportTraceServiceRequest) -> SplitRequest:

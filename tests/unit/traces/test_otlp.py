@@ -173,6 +173,7 @@ def field(number: int, content: bytes) -> bytes:
 
 
 MANY = 600_000
+LARGE = 3_000_000
 
 
 @pytest.mark.parametrize(
@@ -184,14 +185,44 @@ MANY = 600_000
         (field(1, field(2, field(2, field(9, b"") * MANY))), "protobuf"),
         (field(1, field(2, field(2, field(11, b"") * MANY))), "protobuf"),
         (field(1, field(1, field(1, b"") * MANY)), "protobuf"),
+        (field(1, b"") * LARGE, "protobuf"),
+        (field(1, field(2, field(2, b"\x0b\x0c" + field(11, b"") * LARGE))), "protobuf"),
         (b'{"resourceSpans":[' + b"{}," * MANY + b"{}]}", "json"),
         (b'{"unknown":[' + b"[]," * MANY + b"[]]}", "json"),
     ],
-    ids=["resources", "scopes", "spans", "attributes", "events", "resource attributes", "json", "json lists"],
+    ids=[
+        "resources",
+        "scopes",
+        "spans",
+        "attributes",
+        "events",
+        "resource attributes",
+        "very many resources",
+        "very many events behind a group",
+        "json",
+        "json lists",
+    ],
 )
 def test_flood_of_empty_parts_is_refused(data: bytes, encoding: Encoding) -> None:
     with pytest.raises(CodecError, match="send smaller batches"):
         parse_request(data, encoding=encoding)
+
+
+def test_large_request_of_usual_spans_is_no_flood() -> None:
+    texts: dict[str, AttributeValue] = {f"key {number}": "x" * 200 for number in range(20)}
+    request = encode([a_span(number, attributes=texts) for number in range(1, 2_000)])
+    assert len(request) > 4 << 20
+    assert parse_request(request, encoding="protobuf").SerializeToString() == request
+
+
+@pytest.mark.parametrize(
+    "data",
+    [encode([a_span(attributes={"text": "x" * (5 << 20)})])[:-9], b"\xff" * (5 << 20), b"\x0a" * (5 << 20)],
+    ids=["cut off", "one endless number", "lengths that lie"],
+)
+def test_large_garbage_is_refused(data: bytes) -> None:
+    with pytest.raises(CodecError):
+        parse_request(data, encoding="protobuf")
 
 
 def test_value_nested_too_deep_for_readers_is_not_written() -> None:

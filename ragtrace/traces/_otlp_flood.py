@@ -1,0 +1,100 @@
+"""Requests of very many, nearly empty parts: two bytes each on the wire, a hundred in memory.
+
+16 MiB of them would cost more than a gigabyte and minutes; parts that say something reach the limit beyond
+any usual request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+__all__ = ["MAX_PARTS", "is_flood", "is_flood_of_json", "is_flood_on_the_wire"]
+
+MAX_PARTS: Final = 500_000
+"""Resources, scopes, spans, attributes, events and links in one request; in JSON, objects and arrays."""
+
+_Fields = Mapping[int, "_Fields | None"]
+_RESOURCE: Final[_Fields] = {1: None}
+_SCOPE: Final[_Fields] = {3: None}
+_SPAN: Final[_Fields] = {9: None, 11: None, 13: None}
+_REQUEST: Final[_Fields] = {1: {1: _RESOURCE, 2: {1: _SCOPE, 2: _SPAN}}}
+"""The numbers of the fields that are counted, and what is counted inside them."""
+
+_LARGE_BYTES: Final = 4 << 20
+_LENGTH_DELIMITED: Final = 2
+_FIXED_BYTES: Final = {1: 8, 5: 4}
+
+
+def is_flood_of_json(data: bytes) -> bool:
+    """Tell before parsing whether a JSON body holds too many parts."""
+    return data.count(b"{") + data.count(b"[") > MAX_PARTS
+
+
+def is_flood_on_the_wire(data: bytes) -> bool:
+    """Tell before parsing whether a large protobuf body holds too many parts.
+
+    Slower than to parse and count, so small bodies pass unseen: what they unfold to is bearable.
+    """
+    if len(data) < _LARGE_BYTES:
+        return False
+    try:
+        return _walk(data) > MAX_PARTS
+    except (IndexError, ValueError):  # cut off, or no protobuf: the parser says so
+        return False
+
+
+def is_flood(request: ExportTraceServiceRequest) -> bool:
+    """Tell whether a parsed request holds too many parts."""
+    number = 0
+    for more in _parts(request):
+        number += more
+        if number > MAX_PARTS:
+            return True
+    return False
+
+
+def _parts(request: ExportTraceServiceRequest) -> Iterator[int]:
+    yield len(request.resource_spans)
+    for resource_spans in request.resource_spans:
+        yield len(resource_spans.resource.attributes) + len(resource_spans.scope_spans)
+        for scope_spans in resource_spans.scope_spans:
+            yield len(scope_spans.scope.attributes) + len(scope_spans.spans)
+            for span in scope_spans.spans:
+                yield len(span.attributes) + len(span.events) + len(span.links)
+
+
+def _walk(data: bytes) -> int:
+    """Count parts by their tags, no further than one beyond the limit."""
+    number = 0
+    waiting: list[tuple[int, int, _Fields]] = [(0, len(data), _REQUEST)]
+    while waiting:
+        position, end, fields = waiting.pop()
+        while position < end and number <= MAX_PARTS:
+            tag, position = _varint(data, position)
+            field, wire_type = tag >> 3, tag & 7
+            if wire_type == _LENGTH_DELIMITED:
+                length, position = _varint(data, position)
+                if field in fields:
+                    number += 1
+                    if inside := fields[field]:
+                        waiting.append((position, min(position + length, end), inside))
+                position += length
+            elif wire_type == 0:
+                _, position = _varint(data, position)
+            else:  # a group has no length: what is in it is counted as if it stood beside it
+                position += _FIXED_BYTES.get(wire_type, 0)
+    return number
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+    raise ValueError("a number of more than ten bytes")
