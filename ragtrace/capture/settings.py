@@ -19,7 +19,8 @@ _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 _OTEL_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _NOT_ON_SPANS = frozenset({"no_content", "event_only", "false"})
-_HTTP_PORT = 4318
+_HTTP_PORTS = (4318, 4328)
+"""OTLP's own, and that of the ragtrace collector."""
 _TRACES_PATH = "/v1/traces"
 
 
@@ -96,7 +97,7 @@ def _protocol(env: Mapping[str, str], endpoint: str | None, told: str | None) ->
 def _looks_like_http(endpoint: str) -> bool:
     try:
         parts = urlsplit(_with_scheme(endpoint))
-        return parts.port == _HTTP_PORT or parts.path.rstrip("/").endswith(_TRACES_PATH)
+        return parts.port in _HTTP_PORTS or parts.path.rstrip("/").endswith(_TRACES_PATH)
     except ValueError:
         return False
 

@@ -37,6 +37,7 @@ def test_content_is_captured(env: dict[str, str], code: dict[str, Any], captured
         ({}, {}, "grpc", None),
         ({}, {"endpoint": "localhost:4317"}, "grpc", "http://localhost:4317"),
         ({}, {"endpoint": "http://host:4318"}, "http/protobuf", "http://host:4318/v1/traces"),
+        ({}, {"endpoint": "http://host:4328"}, "http/protobuf", "http://host:4328/v1/traces"),
         ({}, {"endpoint": "https://host/v1/traces"}, "http/protobuf", "https://host/v1/traces"),
         (
             {},
