@@ -12,7 +12,8 @@ ours            RAGAS                   DeepEval
 ``reference``   ``reference``           ``expected_output``
 ==============  ======================  =======================
 
-A context is a text, or ``{"id", "text", "score", "metadata"}``. Other fields are ignored.
+A context is a text, or ``{"id", "text", "score", "metadata"}``. A row needs one of
+these fields; others are ignored.
 """
 
 from __future__ import annotations
@@ -130,6 +131,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+_TRACES_HINT = "; for OTLP traces there are `ragtrace explain` and `ragtrace backfill`"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -204,12 +206,18 @@ def _parsed(line: bytes, where: str) -> _Row:
     if not isinstance(value, dict):
         raise InputError(f"{where}: is not a JSON object")
     try:
-        return _Row.model_validate(value)
+        row = _Row.model_validate(value)
     except ValidationError as exc:
         # the message of the exception itself would quote the record
         fault = exc.errors(include_input=False, include_url=False, include_context=False)[0]
         field = ".".join(map(str, fault["loc"]))
         raise InputError(f"{where}: field `{field}`: {fault['msg']}") from None
+    if value.keys() - {"id"} and not row.model_fields_set - {"id"}:
+        raise InputError(
+            f"{where}: is no record: it has none of the fields `question`, `contexts`, `answer`"
+            f"{_TRACES_HINT if 'resourceSpans' in value else ''}"
+        )
+    return row
 
 
 def _record(row: _Row, number: int) -> RagRecord:

@@ -69,6 +69,8 @@ def test_odd_text_is_read(tmp_path: Path) -> None:
         (b'{"contexts": [{"text": "a", "score": NaN}]}', "field `contexts.0.score`"),
         ({"id": ""}, "field `id`"),
         ({"id": "one"}, "line 1 already"),
+        ({"id": "two", "prompt": "SECRET"}, "none of the fields `question`, `contexts`, `answer`"),
+        ({"resourceSpans": []}, "ragtrace explain"),
     ],
     ids=lambda value: str(value)[:30],
 )
