@@ -1,5 +1,5 @@
 """The command line: parses, calls the library, prints."""
 
-from ragtrace.cli.app import main
+from ragtrace.cli.script import main
 
 __all__ = ["main"]

@@ -1,5 +1,5 @@
 """``python -m ragtrace.cli``: the same as the script ``ragtrace``."""
 
-from ragtrace.cli.app import main
+from ragtrace.cli.script import main
 
 main()

@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 failed, or something that was asked for failed; 2 wrong us
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +18,12 @@ import click
 
 from ragtrace import __version__
 from ragtrace.cli.extras import needs_extra
+from ragtrace.cli.script import INTERRUPTED
 from ragtrace.errors import ConfigError, InputError, RagtraceError
 
-__all__ = ["cli", "main"]
+__all__ = ["cli", "run"]
 
-INTERRUPTED = 130
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _COMMANDS = {
     "demo": "See the whole job on human-labelled traffic.",
@@ -35,12 +37,18 @@ _COMMANDS = {
 """The help line of each command stands here, so that ``--help`` loads none of them."""
 
 
-def main() -> NoReturn:
+def run() -> NoReturn:
     """Run the program and exit."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a lone surrogate in an answer must not stop a run
-    cli(prog_name="ragtrace")
+    try:
+        cli(prog_name="ragtrace")
+    except OSError as exc:
+        if exc.errno not in _FULL:
+            raise
+        click.echo(f"Error: the output cannot be written: {exc.strerror}", err=True)
+        sys.exit(1)
     raise AssertionError("click exits")
 
 

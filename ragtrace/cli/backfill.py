@@ -185,7 +185,6 @@ def _printer(metrics: tuple[Metric, ...], *, as_json: bool) -> OnEvaluated | Non
     if as_json:
         return None
     table = OutcomeTable(open_console(), metrics=metrics, id_title="trace", id_width=32)
-    table.print_header()
     return table.print_evaluation
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ragtrace.backends import open_sink
-from ragtrace.errors import RagtraceError
+from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import unwrapped
 from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
@@ -93,7 +93,8 @@ async def check_endpoint(endpoint: str, *, headers: Mapping[str, str], timeout_s
             await sink.send(EMPTY_EXPORT)
     except RagtraceError as exc:
         status: Literal["warn", "fail"] = "fail" if must else "warn"
-        return Check(name=name, status=status, found=str(exc), advice=_ENDPOINT_ADVICE)
+        advice = None if isinstance(exc, ConfigError) else _ENDPOINT_ADVICE
+        return Check(name=name, status=status, found=str(exc), advice=advice)
     return Check(name=name, status="ok", found="took an export without spans")
 
 

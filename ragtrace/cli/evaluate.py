@@ -109,9 +109,7 @@ def _show_json(record: RagRecord, evaluation: Evaluation) -> None:
 
 
 def _table(metrics: Sequence[Metric]) -> Show:
-    table = OutcomeTable(open_console(), metrics=metrics)
-    table.print_header()
-    return table.print_evaluation
+    return OutcomeTable(open_console(), metrics=metrics).print_evaluation
 
 
 def _print_summary(tallies: Iterable[Tally]) -> None:

@@ -15,7 +15,7 @@ import click
 from ragtrace.backends import open_reader
 from ragtrace.cli.options import json_option
 from ragtrace.cli.stored import StoreReader
-from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json
+from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json, talk
 from ragtrace.errors import InputError, ReadError
 from ragtrace.model import Gap, Part, Provenance, RagRecord
 from ragtrace.ports import TraceReader
@@ -60,13 +60,17 @@ def explain(what: str, source: str | None, as_json: bool) -> None:
 
 async def _explain(found: _Found, *, as_json: bool) -> None:
     console = None if as_json else open_console()
+    number = 0
     async with aclosing(found.reader), aclosing(found.traces()) as traces:
         async for trace in traces:
+            number += 1
             extraction = extract_records(trace)
             if console is None:
                 print_json(_trace_json(trace, extraction))
             else:
                 _print_trace(console, trace, extraction)
+    if not number:
+        talk("no spans: this is no file of OTLP traces, or an empty one (for records: ragtrace evaluate)")
 
 
 def _find(what: str, source: str | None) -> _Found:

@@ -41,18 +41,21 @@ class OutcomeTable:
         self._names_metrics = len(metrics) > 1
         self._id_title = id_title
         self._id_width = id_width
-
-    def print_header(self) -> None:
-        """Print the names of the columns."""
-        self._console.print(self._row(self._id_title, "score", "label", "", "explanation"), style="bold")
+        self._has_header = False
 
     def print_evaluation(self, record: RagRecord, evaluation: Evaluation) -> None:
-        """Print what each metric found about the record."""
+        """Print what each metric found about the record; above the first, the names of the columns."""
+        if not self._has_header:
+            self._print_header()
         for outcome in evaluation.outcomes:
             shown_id = record.target.trace_id if record.target else record.id
             self._console.print(self._outcome(shown_id, outcome))
             for verdict in _failing(outcome):
                 self._console.print(_claim(verdict))
+
+    def _print_header(self) -> None:
+        self._console.print(self._row(self._id_title, "score", "label", "", "explanation"), style="bold")
+        self._has_header = True
 
     def _outcome(self, record_id: str, outcome: MetricOutcome) -> Table:
         named = f"{outcome.metric}: " if self._names_metrics else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -12,7 +13,7 @@ from ragtrace import __version__
 from ragtrace.cli.app import cli
 from ragtrace.cli.extras import needs_extra
 from ragtrace.errors import ConfigError
-from tests.integration.cli.program import run
+from tests.integration.cli.program import COMMAND, run
 
 COMMANDS = cli.list_commands(click.Context(cli))
 
@@ -45,6 +46,7 @@ def test_every_command_speaks_json(name: str) -> None:
 def test_help_loads_no_library_that_only_commands_need() -> None:
     code = """
 import sys
+from pathlib import Path
 from ragtrace.cli import main
 try:
     main()
@@ -137,3 +139,21 @@ def test_without_rich_tables_say_what_to_install_and_json_works(monkeypatch: pyt
 def test_a_missing_module_of_our_own_is_a_bug_and_not_a_missing_extra() -> None:
     with pytest.raises(ModuleNotFoundError), needs_extra("collector"):
         raise ModuleNotFoundError("No module named 'ragtrace.oops'", name="ragtrace.oops")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full: Linux has one")
+@pytest.mark.parametrize("args", [["metrics"], ["metrics", "--json"], ["--help"]], ids=" ".join)
+@pytest.mark.slow
+def test_a_full_disk_is_said_in_one_line(args: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*COMMAND, *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "Error: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.slow
+def test_ctrl_c_is_answered_while_the_program_loads(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from ragtrace.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "Interrupted.\n")

@@ -53,6 +53,12 @@ def test_an_endpoint_that_was_named_must_answer(nobody: str) -> None:
     assert "4317" in found["export"]["advice"]
 
 
+def test_an_address_that_is_none_gets_no_advice_about_ports() -> None:
+    found = checks("--judge", "lexical", "--to", "tempo", exit_code=1)
+    assert "no address" in found["export"]["found"]
+    assert found["export"]["advice"] is None
+
+
 def test_a_file_to_write_to_needs_a_folder(tmp_path: Path) -> None:
     assert checks("--judge", "lexical", "--to", f"otlp-file:{tmp_path}/x.jsonl")["export"]["status"] == "ok"
     found = checks("--judge", "lexical", "--to", f"otlp-file:{tmp_path}/no/x.jsonl", exit_code=1)

@@ -122,6 +122,12 @@ def test_a_bad_line_is_named_after_what_came_before_it_was_judged(tmp_path: Path
     assert [line["id"] for line in json_lines(result.stdout)] == ["one", "two"]
 
 
+def test_a_table_without_rows_has_no_head(tmp_path: Path) -> None:
+    result = run("evaluate", write(tmp_path / "traces.jsonl", [{"resourceSpans": []}]), "--judge", "lexical")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "ragtrace explain" in result.stderr
+
+
 def test_a_missing_file_is_named() -> None:
     result = run("evaluate", "missing.jsonl")
     assert (result.exit_code, result.stdout) == (2, "")

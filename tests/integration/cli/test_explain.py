@@ -49,6 +49,13 @@ def test_machines_get_a_line_a_trace(traces: Path) -> None:
     assert (plain["records"], len(plain["notes"])) == ([], 1)
 
 
+def test_a_file_without_spans_is_told_from_one_that_has_nothing_to_say(tmp_path: Path) -> None:
+    (tmp_path / "records.jsonl").write_text('{"question": "q", "answer": "a"}\n')
+    result = run("explain", str(tmp_path / "records.jsonl"))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no spans: " in result.stderr
+
+
 def test_text_under_judgment_cannot_steer_the_terminal(tmp_path: Path) -> None:
     traces = write_traces(tmp_path / "traces.jsonl", [rag_trace(0, "Yes.\x1b[2J\x07\u202eevil")])
     output = run("explain", str(traces)).stdout
