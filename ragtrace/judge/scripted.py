@@ -187,11 +187,12 @@ class ScriptedJudge:
         return VerifyReply(verdicts=[self._verdict(claim, given.chunks) for claim in given.claims])
 
     def _extract(self, given: ExtractInput) -> ExtractReply:
-        answer = _words(" ".join(sentence.text for sentence in given.sentences))
+        shown = sorted((*given.sentences, *given.surroundings), key=lambda sentence: sentence.number)
+        answer = _words(" ".join(sentence.text for sentence in shown))
         for text, scripted in self._script.answers.items():
             if _words(text) in answer:
                 _raise(scripted.error)
-                return _as_reply(scripted)
+                return _without(given.surroundings, _as_reply(scripted))
         return _sentence_by_sentence(given)
 
     def _verdict(self, claim: NumberedText, chunks: tuple[NumberedText, ...]) -> GivenVerdict:
@@ -234,6 +235,12 @@ def _as_reply(scripted: ScriptedAnswer) -> ExtractReply:
         for number, claim in enumerate(claims, start=1)
     ]
     return ExtractReply(claims=found, refusal=scripted.refusal)
+
+
+def _without(surroundings: tuple[NumberedText, ...], reply: ExtractReply) -> ExtractReply:
+    around = {sentence.number for sentence in surroundings}
+    kept = [claim for claim in reply.claims if not around.intersection(claim.sentence_ids)]
+    return ExtractReply(claims=kept, refusal=reply.refusal)
 
 
 def _sentence_by_sentence(given: ExtractInput) -> ExtractReply:

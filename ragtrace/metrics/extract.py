@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ragtrace.errors import JudgeCutOff
+from ragtrace.errors import JudgeCutOff, JudgeNonsense
 from ragtrace.metrics.asking import batches, halves, output_tokens, together
 from ragtrace.metrics.forms import ExtractedClaim, ExtractInput, ExtractReply, NumberedText
 from ragtrace.metrics.prompt import Prompt, render_extract
@@ -44,18 +44,64 @@ async def extract_claims(
     Raises:
         JudgeError: the judge gave no usable answer.
     """
+    asking = _Asking(question=question, judge=judge, prompt=prompt, fence_code=fence_code)
+    answers = await together(asking.list_all(part) for part in batches(sentences, sentences_per_call))
+    return _join([part for parts in answers for part in parts], sentences)
 
-    async def ask(part: Sequence[Sentence]) -> list[_Part]:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asking:
+    """What stays the same from call to call."""
+
+    question: str | None
+    judge: Judge
+    prompt: Prompt
+    fence_code: str
+
+    async def list_all(self, part: Sequence[Sentence]) -> list[_Part]:
+        """List the statements; ask once more about the sentences that were left out."""
+        first = await self._ask(part)
+        cited = {number for checked in first for number in checked.cited}
+        left_out = [sentence for sentence in part if sentence.number not in cited]
+        if not left_out or all(checked.refusal for checked in first):
+            return first
         try:
-            reply = await judge.ask(_request(part, question, prompt, fence_code))
+            again = await self._ask(left_out, [sentence for sentence in part if sentence.number in cited])
+        except JudgeNonsense:
+            return first
+        return [*first, *again]
+
+    async def _ask(self, part: Sequence[Sentence], surroundings: Sequence[Sentence] = ()) -> list[_Part]:
+        try:
+            reply = await self.judge.ask(self._request(part, surroundings))
         except JudgeCutOff:
             if len(part) == 1:
                 raise
-            return [answered for half in halves(part) for answered in await ask(half)]
-        return [_Part.check(reply.value, {sentence.number for sentence in part})]
+            return [checked for half in halves(part) for checked in await self._ask(half, surroundings)]
+        return [_Part.check(reply.value, asked=_numbers(part), shown=_numbers((*part, *surroundings)))]
 
-    answers = await together(ask(part) for part in batches(sentences, sentences_per_call))
-    return _join([part for parts in answers for part in parts], sentences)
+    def _request(
+        self, part: Sequence[Sentence], surroundings: Sequence[Sentence]
+    ) -> JudgeRequest[ExtractReply]:
+        given = ExtractInput(
+            question=self.question, sentences=_numbered(part), surroundings=_numbered(surroundings)
+        )
+        return JudgeRequest(
+            step="extract",
+            system=self.prompt.text,
+            user=render_extract(given, self.fence_code),
+            reply_type=ExtractReply,
+            inputs=given,
+            max_output_tokens=output_tokens(len(part)),
+        )
+
+
+def _numbers(sentences: Iterable[Sentence]) -> set[int]:
+    return {sentence.number for sentence in sentences}
+
+
+def _numbered(sentences: Iterable[Sentence]) -> tuple[NumberedText, ...]:
+    return tuple(NumberedText(number=sentence.number, text=sentence.text) for sentence in sentences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,31 +113,24 @@ class _Part:
     rejected: int
     refusal: bool
 
+    @property
+    def cited(self) -> set[int]:
+        return {number for numbers, _ in self.stated for number in numbers}
+
     @classmethod
-    def check(cls, reply: ExtractReply, shown: Collection[int]) -> _Part:
-        cited = [(tuple(sorted({*claim.sentence_ids} & {*shown})), claim) for claim in reply.claims]
-        stated = tuple((numbers, claim) for numbers, claim in cited if numbers and claim.text.strip())
-        return cls(stated=stated, rejected=len(cited) - len(stated), refusal=reply.refusal)
-
-
-def _request(
-    part: Sequence[Sentence], question: str | None, prompt: Prompt, fence_code: str
-) -> JudgeRequest[ExtractReply]:
-    shown = tuple(NumberedText(number=sentence.number, text=sentence.text) for sentence in part)
-    given = ExtractInput(question=question, sentences=shown)
-    return JudgeRequest(
-        step="extract",
-        system=prompt.text,
-        user=render_extract(given, fence_code),
-        reply_type=ExtractReply,
-        inputs=given,
-        max_output_tokens=output_tokens(len(part)),
-    )
+    def check(cls, reply: ExtractReply, *, asked: set[int], shown: set[int]) -> _Part:
+        cited = [({*claim.sentence_ids}, claim) for claim in reply.claims if claim.text.strip()]
+        known = [(numbers, claim) for numbers, claim in cited if numbers & shown]
+        return cls(
+            stated=tuple((tuple(sorted(n & asked)), claim) for n, claim in known if n & asked),
+            rejected=len(reply.claims) - len(known),
+            refusal=reply.refusal,
+        )
 
 
 def _join(parts: Sequence[_Part], sentences: Sequence[Sentence]) -> Extraction:
     stated = [statement for part in parts for statement in part.stated]
-    covered = {number for numbers, _ in stated for number in numbers}
+    covered = {number for part in parts for number in part.cited}
     return Extraction(
         claims=tuple(_claims(stated, {sentence.number: sentence for sentence in sentences})),
         refusal=bool(parts) and all(part.refusal for part in parts),

@@ -46,6 +46,8 @@ class ExtractInput(_Form):
 
     question: str | None
     sentences: tuple[NumberedText, ...]
+    surroundings: tuple[NumberedText, ...] = ()
+    """Other sentences of the answer, shown for the sense alone."""
 
 
 class ExtractedClaim(_Form):

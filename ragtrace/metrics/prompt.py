@@ -49,7 +49,7 @@ class Prompt:
 
 @cache
 def built_in_prompt(file_name: str) -> Prompt:
-    """Load a prompt that comes with ragtrace, such as ``extract.v1.md``."""
+    """Load a prompt that comes with ragtrace, such as ``extract.v2.md``."""
     return Prompt.parse(files("ragtrace.metrics").joinpath("prompts", file_name).read_text("utf-8"))
 
 
@@ -67,7 +67,8 @@ def content_sha256(record: RagRecord) -> str:
 def render_extract(given: ExtractInput, code: str) -> str:
     """Render the material of step A."""
     question = _fenced("question", code, [given.question or "(not recorded)"])
-    return "\n".join([*question, *_fenced("answer", code, _lines(given.sentences))])
+    around = _fenced("surroundings", code, _lines(given.surroundings)) if given.surroundings else []
+    return "\n".join([*question, *around, *_fenced("answer", code, _lines(given.sentences))])
 
 
 def render_verify(given: VerifyInput, code: str) -> str:

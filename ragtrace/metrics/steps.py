@@ -3,7 +3,8 @@
 Step A (*extract*) asks for the claims of the answer, step B (*verify*) for a verdict on each. The judge
 answers in numbers that code gave out, and everything it says is checked before it becomes a value:
 
-- Claims that cite no sentence they were shown are rejected, and counted.
+- Claims that cite no sentence they were shown are rejected, and counted. Sentences that no statement cites
+  are asked about again once: small models list the first claim and stop.
 - Verdict ids must be exactly the ids asked for. Missing and repeated ids are asked for again once, then stay
   unjudged; unknown ids are rejected, and counted. Ids the judge abstained from are not asked for again.
 - Chunk numbers that were not shown are dropped. A quote must be found in a chunk it cites, and what goes on
@@ -60,7 +61,7 @@ class Prompts:
     @classmethod
     def built_in(cls) -> Prompts:
         """Return the prompts that come with ragtrace."""
-        return cls(extract=built_in_prompt("extract.v1.md"), verify=built_in_prompt("verify.v1.md"))
+        return cls(extract=built_in_prompt("extract.v2.md"), verify=built_in_prompt("verify.v1.md"))
 
     @property
     def sha256(self) -> str:

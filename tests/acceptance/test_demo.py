@@ -66,13 +66,9 @@ def test_the_link_leads_to_the_trace_and_its_verdict(jaeger: Jaeger) -> None:
 
 
 def test_with_an_endpoint_set_it_asks_that_judge() -> None:
+    claim = {"id": 1, "text": "It is so.", "kind": "factual", "relevance": "direct"}
     replies: dict[str, Any] = {
-        "extract": {
-            "claims": [
-                {"id": 1, "sentence_ids": [1], "text": "It is so.", "kind": "factual", "relevance": "direct"}
-            ],
-            "refusal": False,
-        },
+        "extract": {"claims": [claim | {"sentence_ids": [*range(1, 17)]}], "refusal": False},
         "verify": {
             "verdicts": [{"id": 1, "chunks": [], "quote": "", "label": "not_mentioned", "reason": "No."}]
         },

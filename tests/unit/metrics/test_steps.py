@@ -95,12 +95,63 @@ async def test_statements_that_cite_no_sentence_are_rejected_and_counted() -> No
             ExtractedClaim(id=4, sentence_ids=[1], text=" A. ", kind="factual", relevance="direct"),
             ExtractedClaim(id=5, sentence_ids=[3], text="Nice!", kind="opinion", relevance="direct"),
         ]
-        return ExtractReply(claims=claims, refusal=False)
+        again = cast(ExtractInput, request.inputs).surroundings
+        return ExtractReply(claims=[] if again else claims, refusal=False)
 
     found = await Steps(record(claims=4), ScriptedJudge(respond)).extract()
     assert [(c.index, c.text) for c in found.claims] == [(0, "A."), (1, "B.")]
     assert found.rejected == 1
     assert found.sentence_coverage == 0.75
+
+
+def one_claim_and_no_more(request: JudgeRequest[Any]) -> ExtractReply:
+    return ExtractReply(claims=one_claim_a_sentence(request).claims[:1], refusal=False)
+
+
+async def test_sentences_that_were_left_out_are_asked_about_once_more() -> None:
+    def respond(request: JudgeRequest[Any]) -> ExtractReply:
+        again = cast(ExtractInput, request.inputs).surroundings
+        return one_claim_a_sentence(request) if again else one_claim_and_no_more(request)
+
+    scripted = ScriptedJudge(respond)
+    found = await Steps(record(claims=4), scripted).extract()
+    assert [c.text[-2] for c in found.claims] == ["1", "2", "3", "4"]
+    assert found.sentence_coverage == 1
+    assert [s.number for s in shown(scripted.requests[1])] == [2, 3, 4]
+    assert "[1] Claim number 1." in scripted.requests[1].user
+
+
+async def test_sentences_that_stay_left_out_lower_the_coverage() -> None:
+    scripted = ScriptedJudge(one_claim_and_no_more)
+    found = await Steps(record(claims=4), scripted).extract()
+    assert len(found.claims) == 2
+    assert found.sentence_coverage == 0.5
+    assert scripted.calls["extract"] == 2
+
+
+async def test_what_was_listed_before_is_not_listed_twice() -> None:
+    def respond(request: JudgeRequest[Any]) -> ExtractReply:
+        first = ExtractedClaim(id=1, sentence_ids=[1], text="Reworded.", kind="factual", relevance="direct")
+        return ExtractReply(claims=[first], refusal=False)
+
+    found = await Steps(record(), ScriptedJudge(respond)).extract()
+    assert [c.text for c in found.claims] == ["Reworded."]
+    assert found.rejected == 0
+
+
+async def test_nonsense_about_left_out_sentences_leaves_the_claims_standing() -> None:
+    def respond(request: JudgeRequest[Any]) -> ExtractReply:
+        if cast(ExtractInput, request.inputs).surroundings:
+            raise JudgeNonsense("what?")
+        return one_claim_and_no_more(request)
+
+    assert len((await Steps(record(), ScriptedJudge(respond)).extract()).claims) == 1
+
+
+async def test_a_refusal_is_not_asked_about_again() -> None:
+    scripted = ScriptedJudge(lambda request: ExtractReply(claims=[], refusal=True))
+    assert (await Steps(record(), scripted).extract()).refusal
+    assert scripted.calls == {"extract": 1}
 
 
 async def test_a_quote_becomes_the_chunks_own_text_and_its_chunk_comes_first() -> None:
@@ -292,6 +343,6 @@ async def test_calls_about_the_same_chunks_share_their_prefix() -> None:
 
 def test_prompts_are_versioned_and_hashed() -> None:
     prompts = Prompts.built_in()
-    assert (prompts.extract.name, prompts.extract.version) == ("extract", "1")
+    assert (prompts.extract.name, prompts.extract.version) == ("extract", "2")
     assert "---" not in prompts.extract.text
     assert len({prompts.extract.sha256, prompts.verify.sha256, prompts.sha256}) == 3
