@@ -42,7 +42,7 @@ OnEvaluated: TypeAlias = Callable[[RagRecord, Evaluation], None]
     "source",
     required=True,
     metavar="SOURCE",
-    help="otlp-file:PATH, or jaeger:URL with a --trace-id.",
+    help="otlp-file:PATH; jaeger:URL with --trace-id.",
 )
 @click.option("--to", "destination", metavar="ENDPOINT", help="OTLP endpoint, or otlp-file:PATH.")
 @click.option(

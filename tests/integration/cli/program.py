@@ -17,7 +17,7 @@ COMMAND = (sys.executable, "-m", "ragtrace.cli")
 
 def run(*args: str, stdin: str | bytes | None = None, columns: int = 80) -> Result:
     """Run the program here; an error that is not its own comes out."""
-    result = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, args, input=stdin)
+    result = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, args, input=stdin, prog_name="ragtrace")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
