@@ -119,17 +119,29 @@ class Settler:
     clock: Clock
     queued: asyncio.Event
     """Set when there is something new to judge."""
+    most_at_once: int = 64
+    """Traces that share a commit."""
 
     async def step(self, *, everything: bool = False) -> bool:
         """Settle the traces that are ready now; say whether there were any."""
         ready = tuple(self.assembly.take_ready(self.clock.now_ns(), everything=everything))
-        for position, trace_id in enumerate(ready):
-            try:
-                await self._settle(trace_id)
-            except Exception:
-                self._put_back(ready[position:])
-                raise
+        for first in range(0, len(ready), self.most_at_once):
+            rest = first + self.most_at_once
+            async with asyncio.TaskGroup() as tasks:
+                attempts = {each: tasks.create_task(self._attempt(each)) for each in ready[first:rest]}
+            failed = {trace_id: exc for trace_id, task in attempts.items() if (exc := task.result())}
+            if failed:
+                self._put_back([*failed, *ready[rest:]])
+                raise next(iter(failed.values()))
         return bool(ready)
+
+    async def _attempt(self, trace_id: str) -> Exception | None:
+        """Settle a trace, or say why that could not be: its neighbours must not be interrupted."""
+        try:
+            await self._settle(trace_id)
+        except Exception as exc:  # noqa: BLE001 -- handed to the wall of the stage
+            return exc
+        return None
 
     def _put_back(self, trace_ids: Sequence[str]) -> None:
         """Open traces again whose settling could not be written, to be tried after a quiet period."""
