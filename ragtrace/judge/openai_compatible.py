@@ -54,6 +54,7 @@ _SUPPRESSED = (
     _SUPPRESS_HTTP_INSTRUMENTATION_KEY,
     "suppress_language_model_instrumentation",
 )
+_TOO_LONG = re.compile(r"context[ _](?:length|size|window)", re.IGNORECASE)
 _CODE = re.compile(r"[\w.-]{1,60}")
 
 
@@ -233,7 +234,7 @@ class _Exchange(Generic[ReplyT]):
                 self.dialect = self._adapted(exc)
             except openai.APIError as exc:
                 # the cause may quote the prompt or the key: it is not chained
-                raise self._error(*_classify(exc)) from None
+                raise self._error(*_classify(exc, cast(float, self.client.timeout))) from None
             except ValueError:
                 raise self._error(JudgeNonsense, "the reply is no JSON document") from None
             else:
@@ -257,9 +258,9 @@ class _Exchange(Generic[ReplyT]):
         complaint = f"{exc.param} {exc.body if exc.body is not None else exc.message}"
         if exc.code == "content_filter":
             raise self._error(JudgeNonsense, "a content filter stopped the request") from None
-        if exc.code == "context_length_exceeded" or "context length" in complaint:
+        if _TOO_LONG.search(f"{exc.code} {complaint}"):
             raise self._error(
-                JudgeNonsense, "the context is too long for the model: lower `context_chars`"
+                JudgeNonsense, "the chunks are too long for it: serve the model with a larger context"
             ) from None
         adapted = self.dialect.after_rejection(complaint)
         if adapted is None:
@@ -299,11 +300,11 @@ class _Answer:
         )
 
 
-def _classify(exc: openai.APIError) -> tuple[type[JudgeError], str]:
+def _classify(exc: openai.APIError, timeout_s: float) -> tuple[type[JudgeError], str]:
     import openai
 
     if isinstance(exc, openai.APITimeoutError):
-        return JudgeTimeout, "no answer in time"
+        return JudgeTimeout, f"no answer within {timeout_s:g} s: is the model busy, or too slow?"
     if isinstance(exc, openai.APIConnectionError):
         return JudgeUnavailable, "no connection: is the endpoint up, and the base URL right?"
     if not isinstance(exc, openai.APIStatusError):
@@ -311,7 +312,7 @@ def _classify(exc: openai.APIError) -> tuple[type[JudgeError], str]:
     if exc.status_code in (408, 409, 429) and "insufficient_quota" not in (exc.code, exc.type):
         return JudgeUnavailable, f"it takes no requests now ({_what(exc)})"
     if exc.status_code == 413:
-        return JudgeNonsense, f"the request is too large ({_what(exc)}): lower `context_chars`"
+        return JudgeNonsense, f"the chunks are too long for it ({_what(exc)})"
     if exc.status_code < 500:
         return JudgeRefused, f"{_ADVICE.get(exc.status_code, 'it turns requests down')} ({_what(exc)})"
     return JudgeUnavailable, f"it fails ({_what(exc)})"

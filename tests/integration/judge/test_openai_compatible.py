@@ -249,6 +249,8 @@ async def test_nonsense_twice_is_an_error_with_all_it_cost(
         ((503, b"down"), JudgeUnavailable),
         (rejection("no", code="content_filter"), JudgeNonsense),
         (rejection("no", code="context_length_exceeded"), JudgeNonsense),
+        (rejection("no", code=400, type="exceed_context_size_error"), JudgeNonsense),
+        (rejection("the request exceeds the available context size"), JudgeNonsense),
         (rejection("never"), JudgeRefused),
     ],
     ids=lambda value: str(value)[:60],
@@ -311,7 +313,7 @@ async def test_silence_is_a_timeout(endpoint: Any) -> None:
     judge = OpenAICompatibleJudge(
         model="m", api_key="k", base_url=endpoint.url, max_retries=0, timeout_s=0.05
     )
-    with pytest.raises(JudgeTimeout):
+    with pytest.raises(JudgeTimeout, match=r"within 0\.05 s"):
         await judge.ask(request())
     await judge.aclose()
 
