@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -19,6 +19,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _TOKENS_A_REPLY = 256
 _TOKENS_AN_ITEM = 160
+_BYTES_A_TOKEN = 2
 
 
 class Metered:
@@ -73,6 +74,10 @@ def halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
     return items[:middle], items[middle:]
 
 
-def output_tokens(items: int) -> int:
-    """Return the room in tokens that a reply about so many items needs."""
-    return _TOKENS_A_REPLY + _TOKENS_AN_ITEM * items
+def output_tokens(texts: Collection[str]) -> int:
+    """Return the room in tokens that a reply about these texts needs.
+
+    Long texts and scripts of several bytes a character take more of them to repeat.
+    """
+    size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    return _TOKENS_A_REPLY + _TOKENS_AN_ITEM * len(texts) + size // _BYTES_A_TOKEN

@@ -92,7 +92,7 @@ class _Asking:
             user=render_extract(given, self.fence_code),
             reply_type=ExtractReply,
             inputs=given,
-            max_output_tokens=output_tokens(len(part)),
+            max_output_tokens=output_tokens([sentence.text for sentence in part]),
         )
 
 

@@ -144,7 +144,7 @@ class _Asking:
             user=render_verify(given, self.fence_code),
             reply_type=VerifyReply,
             inputs=given,
-            max_output_tokens=output_tokens(len(claims)),
+            max_output_tokens=output_tokens([claim.text for claim in claims]),
         )
 
 

@@ -251,6 +251,13 @@ async def test_sentences_are_extracted_in_batches_and_halves() -> None:
     assert [c.text[-2] for c in (await steps.extract()).claims] == ["1", "2", "3", "4", "5", "6", "7"]
 
 
+async def test_a_long_sentence_has_room_to_be_repeated_in_any_script() -> None:
+    scripted = ScriptedJudge()
+    answer = "退款需要十四天" * 110
+    await Steps(RagRecord(id="r", question=None, chunks=(), answer=answer), scripted).extract()
+    assert scripted.requests[0].max_output_tokens > 1.3 * len(answer)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [

@@ -1,0 +1,103 @@
+"""Laws that hold whatever a judge says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeCutOff, JudgeNonsense
+from ragtrace.evaluation import evaluate
+from ragtrace.judge import ScriptedJudge
+from ragtrace.metrics import StepLimits
+from ragtrace.metrics.forms import ExtractReply, VerifyReply
+from ragtrace.model import Chunk, MetricFailure, RagRecord, VerdictLabel
+from ragtrace.ports import JudgeReply, JudgeRequest
+
+CHUNKS = ("Refunds take 14 days.", "Shipping is free in Europe, in 2024.", "Refunds take 30 days in Asia.")
+ANSWER = "Refunds take 14 days. Shipping is free.\n- It was so in 2024!"
+RECORD = RagRecord(
+    id="r",
+    question="How long?",
+    chunks=tuple(Chunk(id=f"c{n}", text=text, rank=n) for n, text in enumerate(CHUNKS)),
+    answer=ANSWER,
+)
+
+_numbers = st.integers(1, 5)
+_extract_replies = st.fixed_dictionaries(
+    {
+        "claims": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "id": _numbers,
+                    "sentence_ids": st.lists(_numbers, max_size=3),
+                    "text": st.sampled_from(["Refunds take 14 days.", "Free.", " ", "退款"])
+                    | st.text(max_size=9),
+                    "kind": st.sampled_from(["factual", "factual", "opinion", "meta", "refusal"]),
+                    "relevance": st.just("direct"),
+                }
+            ),
+            max_size=5,
+        ),
+        "refusal": st.booleans(),
+    }
+).map(ExtractReply.model_validate)
+_quotes = st.sampled_from([*CHUNKS, "14 DAYS", "4 days", "in 20", "“free  in Europe”", "invented", "…", ""])
+_verify_replies = st.fixed_dictionaries(
+    {
+        "verdicts": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "id": _numbers,
+                    "chunks": st.lists(_numbers, max_size=3),
+                    "quote": _quotes | st.text(max_size=9),
+                    "label": st.sampled_from(["supported", "contradicted", "not_mentioned"]),
+                    "reason": st.text(max_size=5),
+                }
+            ),
+            max_size=6,
+        )
+    }
+).map(VerifyReply.model_validate)
+_failures = st.sampled_from([JudgeNonsense("what?"), JudgeCutOff("cut")])
+
+
+@st.composite
+def judges(draw: st.DrawFn) -> ScriptedJudge:
+    """Give judges that say anything in the right form, and sometimes fail."""
+
+    def respond(request: JudgeRequest[Any]) -> BaseModel | JudgeReply[Any]:
+        replies = _extract_replies if request.step == "extract" else _verify_replies
+        if draw(st.integers(0, 9)) == 0:
+            raise draw(_failures)
+        return draw(replies)
+
+    return ScriptedJudge(respond)
+
+
+@settings(deadline=None)
+@given(judges(), st.sampled_from([StepLimits(), StepLimits(context_chars=40, claims_per_call=2)]))
+def test_evidence_is_verbatim_counts_add_up_and_scores_are_shares(
+    judge: ScriptedJudge, limits: StepLimits
+) -> None:
+    [outcome] = asyncio.run(evaluate(RECORD, judge=judge, limits=limits)).outcomes
+    if isinstance(outcome, MetricFailure):
+        assert outcome.error_type in ("judge_nonsense", "judge_cut_off")
+        return
+    texts = {chunk.id: chunk.text or "" for chunk in RECORD.chunks}
+    for verdict in outcome.verdicts:
+        assert set(verdict.chunk_ids) <= texts.keys()
+        assert verdict.quote_verified == (verdict.quote is not None)
+        assert verdict.quote is None or verdict.quote in texts[verdict.chunk_ids[0]]
+        assert not (verdict.label is VerdictLabel.UNSUPPORTED and verdict.chunk_ids)
+        assert ANSWER[verdict.claim.start : verdict.claim.end].strip()
+    assert [verdict.claim.index for verdict in outcome.verdicts] == list(range(len(outcome.verdicts)))
+    assert outcome.counts.total == len(outcome.verdicts)
+    assert (outcome.score is None) == (outcome.skip_reason is not None) == (outcome.counts.judged == 0)
+    assert outcome.score is None or outcome.score == outcome.counts.supported / outcome.counts.judged
+    assert all(0 <= outcome.details.get(name, 0) <= 1 for name in ("lenient", "lower_bound", "coverage"))
+    assert 0 <= outcome.details.get("sentence_coverage", 0) <= 1
+    assert outcome.usage.calls == len(judge.requests)
