@@ -17,16 +17,20 @@ __all__ = ["Sentence", "split_sentences"]
 
 MAX_SENTENCE_CHARS = 800
 
-_STOP = re.compile(r"(?P<latin>[.!?…]+)[\"'”’)\]»]*|(?P<wide>[。！？｡؟।]+)[」』”’）]*|(?P<line>\n[\s]*)")
+_STOP = re.compile(
+    r"(?P<latin>[.!?…]+)[\"'”’)\]»]*|(?P<wide>[。！？｡؟।]+)(?P<closed>[」』”’）]*)|(?P<line>\n[\s]*)"
+)
 _LAST_WORD = re.compile(r"[^\s(\[\"'“‘]+\Z")
-_MARKER = re.compile(r"\s*(?:(?:[-*•‣▪–—·>]|#{1,6}|\(?\d{1,3}[.)]|[a-z][.)]|\(?[A-Za-z]\))\s+)*\s*")
-_LIST_NUMBER = re.compile(r"(?:[-*•]\s*)?\(?(?:\d{1,3}|[A-Za-z])\Z")
+_MARKER = re.compile(r"\s*(?:(?:[-*+•‣▪–—·>]|#{1,6}|\(?\d{1,3}[.)]|[a-z][.)]|\(?[A-Za-z]\))\s+)*\s*")
+_LIST_NUMBER = re.compile(r"(?:[-*+•]\s*)?\(?(?:\d{1,3}|[A-Za-z])\Z")
 _INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]\Z")
 _NEVER_LAST = re.compile(
     r"(?:mr|mrs|ms|dr|prof|st|mt|rev|hon|gen|col|lt|sgt|capt|vs|e\.g|i\.e|cf|figs?|eq|sec|ch|vol|nos?|approx"
     r"|dept|est|eds?|pp|viz|resp|ca|cc|v|p)",
     re.IGNORECASE,
 )
+_TITLE = re.compile(r"Gov|Sen|Rep|Pres|Rs")
+_MONTH = re.compile(r"Jan|Feb|Mar|Apr|Aug|Sept?|Oct|Nov|Dec")
 _SOMETIMES_LAST = re.compile(
     r"(?:a\.m|p\.m|etc|inc|ltd|co|corp|jr|sr|al|b\.c|a\.d|b\.c\.e|c\.e|ph\.d)", re.IGNORECASE
 )
@@ -70,7 +74,8 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 def _ends_sentence(text: str, stop: re.Match[str], start: int) -> bool:
     following = text[stop.end() : stop.end() + 40].lstrip()[:1]
     if stop["wide"]:
-        return True
+        # a quotation may stand in the middle of a sentence
+        return not (stop["closed"] and text[stop.end() : stop.end() + 1].isalnum())
     if stop["line"]:
         # a line that goes on in lower case was wrapped, not ended
         return stop["line"].count("\n") > 1 or not following.islower()
@@ -87,9 +92,11 @@ def _is_abbreviation(text: str, dot: int, start: int, following: str) -> bool:
     if _LIST_NUMBER.fullmatch(line.strip()) and (dot - start) < 24:
         return True
     found = _LAST_WORD.search(before)
-    word = found[0] if found else ""
+    word = found[0].rpartition("-")[2] if found else ""
     if _SOMETIMES_LAST.fullmatch(word):
         return bool(following) and not following.isupper()
+    if _TITLE.fullmatch(word) or (_MONTH.fullmatch(word) and following.isdecimal()):
+        return True
     return bool(_NEVER_LAST.fullmatch(word)) or (word[-1:].isupper() and bool(_INITIALS.fullmatch(word)))
 
 

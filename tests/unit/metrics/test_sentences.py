@@ -22,6 +22,18 @@ from ragtrace.metrics.sentences import split_sentences
         ("## Steps\n\n1. Open it.\n2. Close it\n- now", ["Steps", "Open it.", "Close it", "now"]),
         ("A line\nthat goes on here. End", ["A line\nthat goes on here.", "End"]),
         ("他很高。你呢？好！", ["他很高。", "你呢？", "好！"]),  # noqa: RUF001
+        (
+            "これは「例。」です。次。「はい。」「いいえ。」",
+            ["これは「例。」です。", "次。", "「はい。」", "「いいえ。」"],
+        ),
+        ("Indiana Gov. Pence met Sen. McCain.", ["Indiana Gov. Pence met Sen. McCain."]),
+        ("Do one more rep. Then rest.", ["Do one more rep.", "Then rest."]),
+        (
+            "It opened on Aug. 11. It closed in Oct. Then",
+            ["It opened on Aug. 11.", "It closed in Oct.", "Then"],
+        ),
+        ("Kansas City-St. Joseph is a diocese.", ["Kansas City-St. Joseph is a diocese."]),
+        ("Parts:\n+ Bran\n+ Germ", ["Parts:", "Bran", "Germ"]),
         ("Well... yes. Well… no.", ["Well... yes.", "Well… no."]),
         (" \n- \n***\n...", []),
         ("", []),
