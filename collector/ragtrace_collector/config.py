@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, cast
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ByteSize,
@@ -45,6 +46,9 @@ __all__ = [
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST_S: Final = 3650 * 86400.0
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[ -~]*")
 _REFERENCE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -52,7 +56,16 @@ def _duration(value: object) -> object:
     match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         raise ValueError("write a duration with its unit, such as 500ms, 5s, 2m or 1h")
-    return timedelta(seconds=float(match[1]) * _UNIT_S[match[2]])
+    seconds = float(match[1]) * _UNIT_S[match[2]]
+    if seconds > _LONGEST_S:
+        raise ValueError("write a duration of at most 3650d")
+    return timedelta(seconds=seconds)
+
+
+def _longer_than_zero(value: timedelta) -> timedelta:
+    if not value:
+        raise ValueError("write a duration longer than zero: with none, every request would time out")
+    return value
 
 
 def _address(value: object) -> object:
@@ -63,6 +76,7 @@ def _address(value: object) -> object:
 
 
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
+Timeout = Annotated[Duration, AfterValidator(_longer_than_zero)]
 Address = Annotated[str, BeforeValidator(_address)]
 
 
@@ -100,6 +114,14 @@ class AlwaysConfig(_Section):
     service: str | None = None
     attributes: dict[str, str | bool | int | float] = {}
 
+    @field_validator("attributes", mode="before")
+    @classmethod
+    def _are_single_values(cls, value: object) -> object:
+        # checked here, because pydantic would tell of each of the four types by itself
+        if isinstance(value, dict) and any(isinstance(each, dict | list | None) for each in value.values()):
+            raise ValueError("compare with a text, a number, true or false")
+        return value
+
     @model_validator(mode="after")
     def _says_something(self) -> AlwaysConfig:
         if self.service is None and not self.attributes:
@@ -120,7 +142,7 @@ class JudgeConfig(_Section):
     use: str = "lexical"
     base_url: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
-    timeout: Duration = timedelta(seconds=60)
+    timeout: Timeout = timedelta(seconds=60)
     max_concurrency: int = Field(default=8, gt=0)
 
     @field_validator("base_url")
@@ -148,6 +170,15 @@ class EvaluateConfig(_Section):
         timedelta(seconds=seconds) for seconds in (10, 60, 600, 3600, 14_400)
     )
 
+    @field_validator("metrics")
+    @classmethod
+    def _each_once(cls, value: tuple[MetricConfig, ...]) -> tuple[MetricConfig, ...]:
+        names = [metric.name for metric in value]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{twice!r} is named twice: both would write the same attributes")
+        return value
+
 
 class AttachConfig(_Section):
     """What the carrier span looks like."""
@@ -165,7 +196,16 @@ class ExportConfig(_Section):
     endpoint: str
     headers: dict[str, str] = {}
     forward: bool = False
-    timeout: Duration = timedelta(seconds=10)
+    timeout: Timeout = timedelta(seconds=10)
+
+    @field_validator("headers")
+    @classmethod
+    def _can_be_sent(cls, value: dict[str, str]) -> dict[str, str]:
+        for number, (name, text) in enumerate(value.items(), 1):
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text):
+                # neither is quoted: headers hold keys
+                raise ValueError(f"header {number} cannot be sent: write printable ASCII, on one line")
+        return value
 
 
 class StoreConfig(_Section):
@@ -227,11 +267,13 @@ def parse_config(text: str, *, where: str, environ: Mapping[str, str] | None = N
     """
     try:
         document = yaml.safe_load(text)
+        if not isinstance(document, dict):
+            raise ConfigError(f"{where}: must hold keys such as `export:`; it holds {_kind(document)}")
+        filled = _fill(document, where=where, key="", environ=os.environ if environ is None else environ)
     except yaml.YAMLError as exc:
         raise ConfigError(f"{where}: not YAML: {exc}") from exc
-    if not isinstance(document, dict):
-        raise ConfigError(f"{where}: must hold keys such as `export:`; it holds {_kind(document)}")
-    filled = _fill(document, where=where, key="", environ=os.environ if environ is None else environ)
+    except RecursionError as exc:
+        raise ConfigError(f"{where}: not a configuration: nested too deep") from exc
     try:
         return CollectorConfig.model_validate(filled)
     except ValidationError as exc:
@@ -266,8 +308,15 @@ def _fill(node: Any, *, where: str, key: str, environ: Mapping[str, str]) -> Any
         return default
 
     filled = _REFERENCE.sub(value, node)
-    # A value that is one reference has the type that the same text would have in the file.
-    return yaml.safe_load(filled) if _REFERENCE.fullmatch(node) else filled
+    return _typed(filled) if _REFERENCE.fullmatch(node) else filled
+
+
+def _typed(text: str) -> Any:
+    """Give a value that is one reference the type that the same text would have in the file."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:  # a key may begin with any character
+        return text
 
 
 def _root_causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:

@@ -184,10 +184,15 @@ async def test_a_second_collector_is_kept_off_the_file(store: WorkStore, path: P
         await SqliteStore.open(path, max_bytes=1 << 20)
 
 
-@pytest.mark.parametrize("bad", ["missing/folder/store.db", "."])
+@pytest.mark.parametrize("bad", ["missing/folder/store.db", ".", "nul\0.db"])
 async def test_an_unusable_path_is_named(tmp_path: Path, bad: str) -> None:
     with pytest.raises(ConfigError, match=r"`store\.path`: .* cannot be used"):
         await SqliteStore.open(tmp_path / bad, max_bytes=1 << 20)
+
+
+async def test_a_path_that_names_no_file_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"`store\.path`: '\.' cannot be used"):
+        await SqliteStore.open(Path(), max_bytes=1 << 20)
 
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def _lock(path: Path) -> IO[bytes]:
     """Keep a second collector off the same file: both would judge the same answers."""
     try:
         lock = path.with_name(f"{path.name}.lock").open("ab")
-    except OSError as exc:
+    except (OSError, ValueError) as exc:  # ValueError: it names no file
         raise _unusable(path, exc) from exc
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

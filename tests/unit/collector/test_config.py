@@ -43,6 +43,25 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
             "export: [{endpoint: '${env:NOWHERE}'}]",
             "`export[0].endpoint` needs the environment variable NOWHERE",
         ),
+        (
+            "assemble: {deadline: 99999999999999d}\n" + EXPORT,
+            "`assemble.deadline`: write a duration of at most",
+        ),
+        ("judge: {timeout: 0s}\n" + EXPORT, "`judge.timeout`: write a duration longer than zero"),
+        ("export: [{endpoint: a:1, timeout: 0s}]", "`export[0].timeout`: write a duration longer than zero"),
+        ("export: [{endpoint: a:1, headers: {'a b': c}}]", "`export[0].headers`: header 1 cannot be sent"),
+        ('export: [{endpoint: a:1, headers: {a: "b\\nc"}}]', "`export[0].headers`: header 1 cannot be sent"),
+        ("export: [{endpoint: a:1, headers: {a: é}}]", "`export[0].headers`: header 1 cannot be sent"),
+        (
+            "evaluate: {metrics: [{name: faithfulness}, {name: faithfulness, threshold: 1}]}\n" + EXPORT,
+            "`evaluate.metrics`: 'faithfulness' is named twice",
+        ),
+        (
+            "sample: {always: [{attributes: {a: [1]}}]}\n" + EXPORT,
+            "`sample.always[0].attributes`: compare with a text",
+        ),
+        ("a: &a [*a]", "nested too deep"),
+        ("a: " + "[" * 5_000, "nested too deep"),
         ("[]", "must hold keys such as `export:`; it holds a list"),
         ("", "it holds nothing"),
         ("a: [", "not YAML"),
@@ -53,6 +72,7 @@ def test_what_is_wrong_is_named_with_file_and_key(text: str, said: str) -> None:
         parse_config(text, where="my.yaml", environ={})
     assert said in str(caught.value)
     assert str(caught.value).startswith("my.yaml: ")
+    assert len(str(caught.value).splitlines()) == 1 or "not YAML" in said
 
 
 def test_every_fault_is_told_at_once() -> None:
@@ -70,6 +90,12 @@ def test_values_refer_to_the_environment() -> None:
     assert config.export[0].endpoint == "http://tempo:4317"
     assert config.export[0].headers == {"authorization": "Bearer 123"}
     assert config.sample.ratio == 0.25
+
+
+@pytest.mark.parametrize("secret", ["@a: b: c", "[1", "%x", "*y"])
+def test_a_value_of_the_environment_need_not_be_yaml(secret: str) -> None:
+    text = "export: [{endpoint: a:1, headers: {key: '${env:KEY}'}}]"
+    assert parse_config(text, where="my.yaml", environ={"KEY": secret}).export[0].headers == {"key": secret}
 
 
 @pytest.mark.parametrize(
