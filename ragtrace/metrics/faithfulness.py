@@ -65,7 +65,7 @@ class Faithfulness:
         return self._result(
             steps,
             score=strict_faithfulness(counts),
-            explanation=_explain(counts),
+            explanation=_explain(counts) + _caution(extraction),
             verdicts=verification.verdicts,
             details=_details(counts, extraction, verification),
         )
@@ -145,6 +145,12 @@ def _explain(counts: VerdictCounts) -> str:
     first, *rest = wrong
     number, what = first.split(" ", 1)
     return ", ".join([f"{number} of {claims} {what}", *rest])
+
+
+def _caution(extraction: Extraction) -> str:
+    """Say where the judge passed over most of the answer: then the score is about little."""
+    share = extraction.sentence_coverage
+    return "" if share is None or share >= 0.5 else f", drawn from only {share:.0%} of the sentences"
 
 
 def _details(

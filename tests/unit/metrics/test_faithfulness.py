@@ -70,6 +70,15 @@ async def test_the_score_is_the_share_of_supported_claims(
     assert (result.label, result.explanation) == (label, explanation)
 
 
+async def test_a_score_about_little_of_the_answer_says_so() -> None:
+    script = Script.model_validate(
+        {"answers": {"A one": {"claims": ["A one."]}}, "claims": {"A one.": "supported"}}
+    )
+    record = replace(EINSTEIN, answer="A one. B two. C three.")
+    result = await measured(record, ScriptedJudge(script))
+    assert result.explanation == "1 claim supported, drawn from only 33% of the sentences"
+
+
 async def test_fewer_verdicts_than_claims_never_raise_the_score() -> None:
     words = ScriptedJudge()
 
