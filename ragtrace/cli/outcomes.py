@@ -29,6 +29,7 @@ __all__ = ["OutcomeTable", "Tally"]
 _LABEL_STYLE = {Label.PASS: "green", Label.FAIL: "bold red", Label.ERROR: "bold yellow", Label.SKIPPED: "dim"}
 _FAILING = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
 _SCORE_WIDTH, _LABEL_WIDTH, _INDENT = 5, 7, 2
+_NARROWEST_ID, _OTHERS_WIDTH = 8, 38
 
 
 class OutcomeTable:
@@ -40,7 +41,7 @@ class OutcomeTable:
         self._console = console
         self._names_metrics = len(metrics) > 1
         self._id_title = id_title
-        self._id_width = id_width
+        self._id_width = min(id_width, max(_NARROWEST_ID, console.width - _OTHERS_WIDTH))
         self._has_header = False
 
     def print_evaluation(self, record: RagRecord, evaluation: Evaluation) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -120,6 +121,13 @@ def test_a_bad_line_is_named_after_what_came_before_it_was_judged(tmp_path: Path
     assert f"{path}" in result.stderr
     assert "3" in result.stderr.partition(str(path))[2][:12]
     assert [line["id"] for line in json_lines(result.stdout)] == ["one", "two"]
+
+
+@pytest.mark.parametrize("columns", [40, 60])
+def test_a_narrow_terminal_shows_whole_scores(records: str, scripted: str, columns: int) -> None:
+    output = run("evaluate", records, "--judge", scripted, columns=columns).stdout
+    assert {" 0.00 ", " 1.00 "} <= set(re.findall(r" \d\.\d\d ", output))
+    assert max(map(len, output.splitlines())) <= columns
 
 
 def test_a_table_without_rows_has_no_head(tmp_path: Path) -> None:
