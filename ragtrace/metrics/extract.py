@@ -15,6 +15,8 @@ from ragtrace.ports import Judge, JudgeRequest
 
 __all__ = ["Extraction", "extract_claims"]
 
+_MIN_REPEATED_CHARS = 10
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
@@ -78,7 +80,7 @@ class _Asking:
             if len(part) == 1:
                 raise
             return [checked for half in halves(part) for checked in await self._ask(half, surroundings)]
-        return [_Part.check(reply.value, asked=_numbers(part), shown=_numbers((*part, *surroundings)))]
+        return [_Part.check(reply.value, asked=_numbers(part), shown=(*part, *surroundings))]
 
     def _request(
         self, part: Sequence[Sentence], surroundings: Sequence[Sentence]
@@ -118,14 +120,30 @@ class _Part:
         return {number for numbers, _ in self.stated for number in numbers}
 
     @classmethod
-    def check(cls, reply: ExtractReply, *, asked: set[int], shown: set[int]) -> _Part:
-        cited = [({*claim.sentence_ids}, claim) for claim in reply.claims if claim.text.strip()]
-        known = [(numbers, claim) for numbers, claim in cited if numbers & shown]
+    def check(cls, reply: ExtractReply, *, asked: set[int], shown: Sequence[Sentence]) -> _Part:
+        cited = [(_sources(claim, shown), claim) for claim in reply.claims if claim.text.strip()]
+        known = [(numbers, claim) for numbers, claim in cited if numbers & _numbers(shown)]
         return cls(
             stated=tuple((tuple(sorted(n & asked)), claim) for n, claim in known if n & asked),
             rejected=len(reply.claims) - len(known),
             refusal=reply.refusal,
         )
+
+
+def _sources(claim: ExtractedClaim, shown: Sequence[Sentence]) -> set[int]:
+    """Return the sentences the claim cites; one that it repeats goes before one that it does not."""
+    cited, repeated = {*claim.sentence_ids}, _bare(claim.text)
+    if len(repeated) < _MIN_REPEATED_CHARS:
+        return cited
+    at_its_place = (sentence for sentence in shown if sentence.number in cited)
+    elsewhere = (sentence for sentence in shown if sentence.number not in cited)
+    if any(repeated in _bare(sentence.text) for sentence in at_its_place):
+        return cited
+    return next(({sentence.number} for sentence in elsewhere if repeated in _bare(sentence.text)), cited)
+
+
+def _bare(text: str) -> str:
+    return " ".join(text.split()).rstrip(" .!").casefold()
 
 
 def _join(parts: Sequence[_Part], sentences: Sequence[Sentence]) -> Extraction:

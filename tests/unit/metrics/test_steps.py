@@ -139,6 +139,20 @@ async def test_what_was_listed_before_is_not_listed_twice() -> None:
     assert found.rejected == 0
 
 
+async def test_a_claim_that_repeats_a_sentence_stands_there_whatever_it_cites() -> None:
+    def respond(request: JudgeRequest[Any]) -> ExtractReply:
+        claims = one_claim_a_sentence(request).claims
+        return ExtractReply(
+            claims=[claim.model_copy(update={"sentence_ids": [1, 2]}) for claim in claims], refusal=False
+        )
+
+    given = record()
+    found = await Steps(given, ScriptedJudge(respond)).extract()
+    places = [(given.answer or "")[claim.start : claim.end] for claim in found.claims]
+    assert places == ["Claim number 1. Claim number 2.", "Claim number 1. Claim number 2.", "Claim number 3."]
+    assert found.sentence_coverage == 1
+
+
 async def test_nonsense_about_left_out_sentences_leaves_the_claims_standing() -> None:
     def respond(request: JudgeRequest[Any]) -> ExtractReply:
         if cast(ExtractInput, request.inputs).surroundings:
