@@ -35,7 +35,6 @@ __all__ = [
     "encode_json",
     "parse_request",
     "request_to_json",
-    "span_refs",
     "split_by_trace",
 ]
 
@@ -114,16 +113,6 @@ def split_by_trace(request: ExportTraceServiceRequest) -> SplitRequest:
         rejected=rejected,
         reject_reason=f"{rejected} spans without a valid trace id and span id" if rejected else "",
     )
-
-
-def span_refs(request: bytes) -> tuple[tuple[str, str], ...]:
-    """List the (trace id, span id) pairs of a serialized request.
-
-    Raises:
-        CodecError: the bytes are not an OTLP trace request.
-    """
-    parsed = parse_request(request, encoding="protobuf")
-    return tuple((placed.span.trace_id.hex(), placed.span.span_id.hex()) for placed in _walk(parsed))
 
 
 def decode(payload: bytes) -> tuple[Span, ...]:

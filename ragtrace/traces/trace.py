@@ -17,7 +17,6 @@ __all__ = [
     "SpanLink",
     "StatusCode",
     "Trace",
-    "group_by_trace",
 ]
 
 
@@ -132,14 +131,6 @@ class Trace:
             parent = span.parent_span_id if span.parent_span_id in seen else None
             table.setdefault(parent, []).append(span)
         return {parent: tuple(spans) for parent, spans in table.items()}
-
-
-def group_by_trace(spans: Iterable[Span]) -> tuple[Trace, ...]:
-    """Assemble the spans into traces, in the order in which the trace ids were first seen."""
-    grouped: dict[str, list[Span]] = {}
-    for span in spans:
-        grouped.setdefault(span.trace_id, []).append(span)
-    return tuple(Trace.of(trace_id, members) for trace_id, members in grouped.items())
 
 
 def _seniority(span: Span) -> tuple[int, int, str]:

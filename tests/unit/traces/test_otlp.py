@@ -18,7 +18,6 @@ from ragtrace.traces.otlp import (
     encode,
     encode_json,
     parse_request,
-    span_refs,
     split_by_trace,
 )
 from ragtrace.traces.trace import Resource, Scope, Span
@@ -350,7 +349,3 @@ def test_spans_without_valid_ids_are_rejected_one_by_one(ids: dict[str, str]) ->
 def test_decoding_a_span_without_ids_is_an_error() -> None:
     with pytest.raises(CodecError, match="trace id of 0 bytes"):
         decode_json(a_json_request(traceId="").decode())
-
-
-def test_refs_name_every_span_of_a_request() -> None:
-    assert span_refs(encode([a_span(1), a_span(2)])) == ((TRACE, f"{1:016x}"), (TRACE, f"{2:016x}"))
