@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -16,7 +18,10 @@ from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 
-__all__ = ["Intake", "Receipt"]
+__all__ = ["Intake", "Receipt", "Reserve", "Room"]
+
+Reserve = Callable[[int], None]
+"""Takes room for so many more bytes of one request, or raises StoreUnavailable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +30,32 @@ class Receipt:
 
     rejected_spans: int = 0
     reason: str = ""
+
+
+class Room:
+    """The memory for requests under way: bounded, however many senders there are and however slow."""
+
+    def __init__(self, most_bytes: int, counters: Counters) -> None:
+        self._free_bytes = most_bytes
+        self._counters = counters
+
+    @contextmanager
+    def for_request(self) -> Iterator[Reserve]:
+        """Hold what one request reserves, until it is answered."""
+        held = 0
+
+        def reserve(number_of_bytes: int) -> None:
+            nonlocal held
+            if number_of_bytes > self._free_bytes:
+                self._counters.add(Counts.REQUESTS_PUT_OFF)
+                raise StoreUnavailable("too many large requests at once")
+            self._free_bytes -= number_of_bytes
+            held += number_of_bytes
+
+        try:
+            yield reserve
+        finally:
+            self._free_bytes += held
 
 
 class Intake:
@@ -41,7 +72,9 @@ class Intake:
         counters: Counters,
         clock: Clock,
         received: asyncio.Event,
+        room: Room,
     ) -> None:
+        self.room = room
         self._store = store
         self._assembly = assembly
         self._sampler = sampler

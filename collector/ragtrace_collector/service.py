@@ -24,7 +24,7 @@ from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.assemble import AssemblePolicy, Assembly
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig
-from ragtrace_collector.intake import Intake
+from ragtrace_collector.intake import Intake, Room
 from ragtrace_collector.pipeline import AnswerReader, Deliverer, Evaluator, Settler, Step, run_stage
 from ragtrace_collector.receivers.grpc import serve_grpc
 from ragtrace_collector.receivers.http import HttpServer, http_app, open_socket
@@ -41,6 +41,8 @@ _SETTLE_PAUSE_S: Final = 0.1
 _WORK_PAUSE_S: Final = 1.0
 _EXPIRE_PAUSE_S: Final = 30.0
 _GRPC_GRACE_S: Final = 2.0
+_REQUESTS_AT_ONCE: Final = 8
+"""Of the largest size; of the usual size, hundreds."""
 
 
 async def run_collector(
@@ -308,6 +310,7 @@ def _assemble(
             counters=counters,
             clock=clock,
             received=done,
+            room=Room(_REQUESTS_AT_ONCE * config.receive.max_message_bytes, counters),
         ),
         settler=Settler(
             store=store,

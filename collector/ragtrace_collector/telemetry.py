@@ -27,7 +27,7 @@ class Counts(StrEnum):
     REQUESTS_INVALID = "requests_invalid"
     REQUESTS_TOO_LARGE = "requests_too_large"
     REQUESTS_PUT_OFF = "requests_put_off"
-    """Answered "try again later" because the store is full."""
+    """Answered "try again later": the store is full, or too many large requests are under way."""
     TRACES_SETTLED = "traces_settled"
     TRACES_WITHOUT_RAG = "traces_without_rag"
     ANSWERS_QUEUED = "answers_queued"

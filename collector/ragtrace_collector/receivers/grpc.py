@@ -34,7 +34,9 @@ async def serve_grpc(intake: Intake, endpoint: str, *, max_message_bytes: int) -
 
     async def export(body: bytes, context: Any) -> ExportTraceServiceResponse:
         try:
-            return export_response(await intake.accept(body, encoding="protobuf"))
+            with intake.room.for_request() as reserve:
+                reserve(len(body))
+                return export_response(await intake.accept(body, encoding="protobuf"))
         except CodecError as exc:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(exc))
         except StoreUnavailable as exc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import zlib
@@ -20,7 +21,7 @@ from starlette.routing import Route
 
 from ragtrace.errors import CodecError, ConfigError
 from ragtrace.traces.otlp import Encoding
-from ragtrace_collector.intake import Intake
+from ragtrace_collector.intake import Intake, Reserve
 from ragtrace_collector.receivers.grpc import RETRY_AFTER_S, export_response
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry import Counters, Counts
@@ -34,6 +35,7 @@ _ENCODINGS: Final[Mapping[str, Encoding]] = {
     "application/json": "json",
 }
 _INFLATE_STEP_BYTES: Final = 1 << 20
+_READ_TIMEOUT_S: Final = 30
 
 
 class _RefusedError(Exception):
@@ -52,8 +54,9 @@ def http_app(intake: Intake, *, status: Status, counters: Counters, max_message_
         encoding: Encoding = "protobuf"
         try:
             encoding = _encoding(request)
-            body = await _read_body(request, max_message_bytes)
-            receipt = await intake.accept(body, encoding=encoding)
+            with intake.room.for_request() as reserve:
+                body = await _read_body(request, max_message_bytes, reserve)
+                receipt = await intake.accept(body, encoding=encoding)
         except CodecError as exc:
             return _error(encoding, 400, code_pb2.INVALID_ARGUMENT, str(exc))
         except StoreUnavailable as exc:
@@ -130,34 +133,54 @@ def _encoding(request: Request) -> Encoding:
     return _ENCODINGS[content_type]
 
 
-async def _read_body(request: Request, limit: int) -> bytes:
+async def _read_body(request: Request, limit: int, reserve: Reserve) -> bytes:
+    try:
+        async with asyncio.timeout(_READ_TIMEOUT_S):
+            return await _read_pieces(_pieces(request, limit), limit, reserve)
+    except TimeoutError:
+        raise _RefusedError(
+            408, code_pb2.DEADLINE_EXCEEDED, f"the body did not come within {_READ_TIMEOUT_S} s"
+        ) from None
+
+
+async def _read_pieces(pieces: AsyncIterator[bytes], limit: int, reserve: Reserve) -> bytes:
+    body = bytearray()
+    async for piece in pieces:
+        if len(body) + len(piece) > limit:
+            raise _too_large(limit)
+        reserve(len(piece))
+        body += piece
+    return bytes(body)
+
+
+def _pieces(request: Request, limit: int) -> AsyncIterator[bytes]:
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding not in {"identity", "gzip", ""}:
         raise _RefusedError(
             415, code_pb2.INVALID_ARGUMENT, f"content encoding {coding[:100]!r}: send gzip or none"
         )
-    pieces = _inflated(request.stream(), limit) if coding == "gzip" else request.stream()
-    body = bytearray()
-    async for piece in pieces:
-        body += piece
-        if len(body) > limit:
-            raise _too_large(limit)
-    return bytes(body)
+    return _inflated(request.stream(), limit) if coding == "gzip" else request.stream()
 
 
 async def _inflated(pieces: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
     """Decompress step by step, so that a bomb is refused before it has unfolded."""
     inflate = zlib.decompressobj(wbits=31)
-    seen = 0
+    packed = 0
     try:
         async for piece in pieces:
+            packed += len(piece)  # gzip can also go on for ever without saying anything
+            if packed > limit:
+                raise _too_large(limit)
             while piece and not inflate.eof:
                 step = inflate.decompress(piece, _INFLATE_STEP_BYTES)
                 piece = inflate.unconsumed_tail
-                seen += len(step)
-                if seen > limit:
-                    raise _too_large(limit)
                 yield step
+            if piece or inflate.unused_data:
+                raise _RefusedError(
+                    400,
+                    code_pb2.INVALID_ARGUMENT,
+                    "there are bytes behind the gzip body: send one gzip member",
+                )
     except zlib.error as exc:
         raise _RefusedError(400, code_pb2.INVALID_ARGUMENT, f"the body is not gzip: {exc}") from exc
     if not inflate.eof:

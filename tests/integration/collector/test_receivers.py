@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import zlib
 from collections.abc import AsyncIterator
@@ -26,6 +27,7 @@ from tests.integration.collector.running import (
     request_of,
     running_collector,
     send_grpc,
+    until,
 )
 from tests.rag_spans import rag_trace, trace_id_of
 
@@ -144,6 +146,55 @@ async def test_http_refuses_as_otlp_prescribes(
     assert response.status_code == status
     assert said in refusal(response)
     assert (await post(collector, GOOD)).status_code == 200
+
+
+async def test_nothing_behind_a_gzip_body_is_lost_in_silence(collector: Collector) -> None:
+    other = gzip.compress(request_of(*rag_trace(1)))
+    for body in (gzip.compress(GOOD) + other, gzip.compress(GOOD) + b"\0"):
+        response = await post(collector, body, GZIP)
+        assert (response.status_code, "one gzip member" in refusal(response)) == (400, True)
+
+
+async def test_gzip_that_says_nothing_without_end_is_refused(collector: Collector) -> None:
+    squeeze = zlib.compressobj(9, zlib.DEFLATED, 31)
+    empty_block = squeeze.flush(zlib.Z_FULL_FLUSH)
+    nothing = empty_block + squeeze.flush(zlib.Z_FULL_FLUSH) + b"\x00\x00\x00\xff\xff" * 250_000
+    assert (await post(collector, nothing, GZIP)).status_code == 413
+
+
+async def test_what_is_under_way_is_bounded_however_many_send(collector: Collector) -> None:
+    stuck = [await _half_a_request(collector, 900_000) for _ in range(9)]
+    await until(lambda: collector.counters.snapshot()["requests_put_off"] == 1)
+    assert (await post(collector, GOOD)).status_code == 200
+    large = request_of(*rag_trace(1, answer="x" * 400_000))
+    response = await post(collector, large)
+    assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await send_grpc(collector, large)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    for _, writer in stuck:
+        writer.close()
+    await until(lambda: collector.intake.room._free_bytes == 8_000_000)
+    assert (await post(collector, large)).status_code == 200
+
+
+async def _half_a_request(
+    collector: Collector, number_of_bytes: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
+    head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\n"
+    writer.write(f"{head}content-length: {number_of_bytes + 1}\r\n\r\n".encode() + bytes(number_of_bytes))
+    await writer.drain()
+    return reader, writer
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragtrace_collector.receivers.http._READ_TIMEOUT_S", 0.1)
+    reader, writer = await _half_a_request(collector, 100)
+    assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+    writer.close()
 
 
 async def test_a_gzip_bomb_is_refused_before_it_unfolds(collector: Collector) -> None:
