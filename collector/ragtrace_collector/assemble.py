@@ -80,7 +80,10 @@ class Assembly:
     def take_ready(self, now_ns: int, *, everything: bool = False) -> Iterator[str]:
         """Yield and forget the ids of traces that are ready; with ``everything``, all complete ones too."""
         overflow = len(self._open) - self._policy.max_open_traces
+        patience_ns = min(self._policy.quiet_ns, self._policy.deadline_ns)
         for position, (trace_id, trace) in enumerate(list(self._open.items())):
+            if now_ns - trace.last_arrival_ns < patience_ns and position >= overflow and not everything:
+                return  # the traces are in order of last arrival: nothing behind this one is ready
             due = trace.is_ready(now_ns, self._policy) or (everything and trace.is_complete)
             if due or position < overflow:
                 del self._open[trace_id]

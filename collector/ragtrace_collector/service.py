@@ -122,7 +122,8 @@ class Collector:
         """Look again at the traces that were open when the last process ended."""
         for stored in await self.store.unsettled():
             for payload in await self.store.payloads(stored.trace_id):
-                for part in split_by_trace(parse_request(payload, encoding="protobuf")).slices:
+                request = parse_request(payload, encoding="protobuf")
+                for part in split_by_trace(request, body=payload).slices:
                     self.assembly.add(
                         part.trace_id,
                         part.spans,

@@ -7,17 +7,15 @@ deviations (ids in hex, keys in lowerCamelCase only, unknown fields ignored). Wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from ragtrace import semconv
 from ragtrace.errors import CodecError
 from ragtrace.traces._otlp_flood import MAX_PARTS, is_flood, is_flood_of_json, is_flood_on_the_wire
 from ragtrace.traces._otlp_json import from_json, to_json
@@ -57,8 +55,6 @@ class TraceSlice:
     payload: bytes
     """Serialized ``TracesData`` (on the wire the same as an ``ExportTraceServiceRequest``)."""
     spans: tuple[SpanRef, ...]
-    services: tuple[str, ...]
-    """``service.name`` of the resources, in order of appearance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +62,8 @@ class SplitRequest:
     """A request taken apart by trace."""
 
     slices: tuple[TraceSlice, ...]
+    spans: int = 0
+    """Spans of valid ids, of all traces."""
     rejected: int = 0
     """Spans that belong to no trace: the answer is a partial success."""
     reject_reason: str = ""
@@ -98,18 +96,33 @@ def parse_request(data: bytes, *, encoding: Encoding) -> ExportTraceServiceReque
 _FLOOD: Final = f"more than {MAX_PARTS:,} parts in one request: send smaller batches"
 
 
-def split_by_trace(request: ExportTraceServiceRequest) -> SplitRequest:
-    """Split a request into one slice a trace id, in order of appearance."""
+def split_by_trace(
+    request: ExportTraceServiceRequest,
+    *,
+    wanted: Callable[[str, int], bool] = lambda _trace_id, _spans: True,
+    body: bytes | None = None,
+) -> SplitRequest:
+    """Split a request into one slice a trace id, in order of appearance.
+
+    ``wanted`` is asked for each trace id, with its number of spans; what is not wanted costs little more than
+    that. ``body`` is what the request was parsed from, if it still says the same: it spares writing it again.
+
+    Raises:
+        CodecError: the slices, each with a copy of its resources, would take far more room than the request.
+    """
     members: dict[bytes, list[_Placed]] = {}
-    rejected = 0
+    spans = rejected = 0
     for placed in _walk(request):
+        spans += 1
         if has_valid_ids(placed.span):
             members.setdefault(placed.span.trace_id, []).append(placed)
         else:
             rejected += 1
-    is_whole = len(members) == 1 and not rejected
+    whole = body if len(members) == 1 and not rejected else None
+    chosen = [placed for trace_id, placed in members.items() if wanted(trace_id.hex(), len(placed))]
     return SplitRequest(
-        slices=tuple(_slice(request, placed, is_whole=is_whole) for placed in members.values()),
+        slices=tuple(_within_bounds(_slice(request, placed, whole=whole) for placed in chosen)),
+        spans=spans - rejected,
         rejected=rejected,
         reject_reason=f"{rejected} spans without a valid trace id and span id" if rejected else "",
     )
@@ -171,15 +184,27 @@ def _walk(request: ExportTraceServiceRequest) -> Iterator[_Placed]:
                 yield _Placed(resource_index, scope_index, span)
 
 
-def _slice(request: ExportTraceServiceRequest, members: list[_Placed], *, is_whole: bool) -> TraceSlice:
-    payload = request if is_whole else _select(request, members)
-    indices = dict.fromkeys(placed.resource_index for placed in members)
-    names = (_service_name(request.resource_spans[index].resource) for index in indices)
+def _within_bounds(slices: Iterable[TraceSlice]) -> Iterator[TraceSlice]:
+    number_of_bytes = 0
+    for piece in slices:
+        number_of_bytes += len(piece.payload)
+        if number_of_bytes > _MOST_BYTES:
+            raise CodecError(
+                f"copied into each of its traces, the resources take more than {_MOST_BYTES:,} bytes: "
+                "send smaller batches"
+            )
+        yield piece
+
+
+_MOST_BYTES: Final = 128 << 20
+"""All slices of a request together."""
+
+
+def _slice(request: ExportTraceServiceRequest, members: list[_Placed], *, whole: bytes | None) -> TraceSlice:
     return TraceSlice(
         trace_id=members[0].span.trace_id.hex(),
-        payload=payload.SerializeToString(),
+        payload=_select(request, members).SerializeToString() if whole is None else whole,
         spans=tuple(_ref(placed.span) for placed in members),
-        services=tuple(dict.fromkeys(name for name in names if name)),
     )
 
 
@@ -199,7 +224,3 @@ def _select(request: ExportTraceServiceRequest, members: list[_Placed]) -> Expor
 
 def _ref(span: trace_pb2.Span) -> SpanRef:
     return SpanRef(span_id=span.span_id.hex(), parent_span_id=parent_id(span))
-
-
-def _service_name(resource: resource_pb2.Resource) -> str:
-    return next((kv.value.string_value for kv in resource.attributes if kv.key == semconv.SERVICE_NAME), "")

@@ -21,7 +21,7 @@ JOB = Job(trace_id="t1", span_id="s1", sample=SAMPLE)
 
 def part(trace_id: str, payload: bytes = b"spans") -> TraceSlice:
     ref = SpanRef(span_id="s1", parent_span_id=None)
-    return TraceSlice(trace_id=trace_id, payload=payload, spans=(ref,), services=("shop",))
+    return TraceSlice(trace_id=trace_id, payload=payload, spans=(ref,))
 
 
 @pytest.fixture

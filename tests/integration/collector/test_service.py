@@ -243,7 +243,7 @@ async def test_odd_spans_do_not_stop_the_ones_behind_them(tmp_path: Path) -> Non
 
 async def test_a_trace_whose_spans_cannot_be_read_does_not_stop_the_ones_behind_it(tmp_path: Path) -> None:
     root = SpanRef(span_id="00000000000000a1", parent_span_id=None)
-    broken = TraceSlice(trace_id=trace_id_of(0), payload=b"\xff", spans=(root,), services=())
+    broken = TraceSlice(trace_id=trace_id_of(0), payload=b"\xff", spans=(root,))
     async with running_collector(config_of(tmp_path)) as collector:
         await collector.store.append([broken], forward={}, now_ns=1)
         collector.assembly.add(broken.trace_id, broken.spans, arrived_ns=1)

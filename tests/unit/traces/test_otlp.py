@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -313,9 +314,33 @@ def test_request_is_split_into_one_slice_a_trace() -> None:
     members = [a_span(1), a_span(2, trace_id="1" * 32, service="other"), a_span(3, scope="s")]
     split = split_by_trace(parse_request(encode(members), encoding="protobuf"))
     assert [piece.trace_id for piece in split.slices] == [TRACE, "1" * 32]
-    assert [piece.services for piece in split.slices] == [("bot",), ("other",)]
     assert decode(split.slices[0].payload) == (members[0], members[2])
     assert decode(split.slices[1].payload) == (members[1],)
+
+
+def test_what_is_not_wanted_is_counted_and_left_out() -> None:
+    members = [a_span(1), a_span(2), a_span(3, trace_id="1" * 32)]
+    request = parse_request(encode(members), encoding="protobuf")
+    split = split_by_trace(request, wanted=lambda trace_id, spans: (trace_id, spans) == (TRACE, 2))
+    assert ([piece.trace_id for piece in split.slices], split.spans) == ([TRACE], 3)
+
+
+def test_large_resource_is_not_copied_into_ever_so_many_traces() -> None:
+    resource = Resource(attributes={"text": "x" * 2_000_000})
+    members = [replace(a_span(trace_id=f"{number:032x}"), resource=resource) for number in range(1, 1_000)]
+    request = parse_request(encode(members), encoding="protobuf")
+    with pytest.raises(CodecError, match="send smaller batches"):
+        split_by_trace(request)
+    assert (
+        len(split_by_trace(request, wanted=lambda trace_id, _: trace_id == members[5].trace_id).slices) == 1
+    )
+
+
+def test_body_of_one_trace_is_its_slice_and_of_two_is_not() -> None:
+    one, two = encode([a_span(1)]), encode([a_span(1), a_span(2, trace_id="1" * 32)])
+    for body, same in ((one, True), (two, False)):
+        split = split_by_trace(parse_request(body, encoding="protobuf"), body=body)
+        assert (split.slices[0].payload is body) is same
 
 
 @LAW
