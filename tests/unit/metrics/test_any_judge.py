@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from itertools import cycle
+from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.forms import ExtractReply, VerifyReply
 from ragtrace.model import Chunk, MetricFailure, RagRecord, VerdictLabel
-from ragtrace.ports import JudgeReply, JudgeRequest
+from ragtrace.ports import JudgeRequest
 
 CHUNKS = ("Refunds take 14 days.", "Shipping is free in Europe, in 2024.", "Refunds take 30 days in Asia.")
 ANSWER = "Refunds take 14 days. Shipping is free.\n- It was so in 2024!"
@@ -65,21 +66,29 @@ _verify_replies = st.fixed_dictionaries(
 _failures = st.sampled_from([JudgeNonsense("what?"), JudgeCutOff("cut")])
 
 
-@st.composite
-def judges(draw: st.DrawFn) -> ScriptedJudge:
-    """Give judges that say anything in the right form, and sometimes fail."""
+def _in_turn(replies: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(replies | replies | replies | _failures, min_size=1, max_size=4)
 
-    def respond(request: JudgeRequest[Any]) -> BaseModel | JudgeReply[Any]:
-        replies = _extract_replies if request.step == "extract" else _verify_replies
-        if draw(st.integers(0, 9)) == 0:
-            raise draw(_failures)
-        return draw(replies)
+
+def _judge(extract: list[Any], verify: list[Any]) -> ScriptedJudge:
+    waiting = {"extract": cycle(extract), "verify": cycle(verify)}
+
+    def respond(request: JudgeRequest[Any]) -> BaseModel:
+        reply = next(waiting[request.step])
+        if isinstance(reply, Exception):
+            raise reply
+        return cast(BaseModel, reply)
 
     return ScriptedJudge(respond)
 
 
+# drawn beforehand: hypothesis ends a draw by raising, which no task of ours may see
+judges = st.builds(_judge, _in_turn(_extract_replies), _in_turn(_verify_replies))
+"""Judges that say anything in the right form, and sometimes fail."""
+
+
 @settings(deadline=None)
-@given(judges(), st.sampled_from([StepLimits(), StepLimits(context_chars=40, claims_per_call=2)]))
+@given(judges, st.sampled_from([StepLimits(), StepLimits(context_chars=40, claims_per_call=2)]))
 def test_evidence_is_verbatim_counts_add_up_and_scores_are_shares(
     judge: ScriptedJudge, limits: StepLimits
 ) -> None:
