@@ -78,7 +78,10 @@ def demo(
             run.play(address, pause_s=1 / rate, patience_s=patience)
     run.conclude(judge)
     if run.missing:
-        raise RagtraceError(f"{run.missing} of {len(sample)} answers got no verdict within {patience:.0f} s")
+        raise RagtraceError(
+            f"{run.missing} of {len(sample)} answers got no verdict, and none came for {patience:.0f} s: "
+            "`ragtrace doctor` says whether the judge answers; a slow one needs a larger --patience"
+        )
 
 
 @dataclass(slots=True, kw_only=True)
