@@ -119,3 +119,8 @@ class SendRetryable(SendError):
 
 class SendRejected(SendError):
     """The sink will never take these spans."""
+
+    def __init__(self, message: str, *, partial: bool = False) -> None:
+        super().__init__(message)
+        self.partial = partial
+        """Whether it took the others of the same request: to send them again would double them."""

@@ -30,6 +30,8 @@ class OpenTrace:
     span_ids: set[str] = field(default_factory=set)
     parent_ids: set[str] = field(default_factory=set)
     has_root: bool = False
+    is_complete: bool = False
+    """Whether the root and every parent that was named have ended."""
     reopened: bool = False
     """Settled before: what completes it is in the store already, so only quiet is waited for."""
 
@@ -42,11 +44,7 @@ class OpenTrace:
                 self.has_root = True
             else:
                 self.parent_ids.add(ref.parent_span_id)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the root and every parent that was named have ended."""
-        return self.reopened or (self.has_root and self.parent_ids <= self.span_ids)
+        self.is_complete = self.reopened or (self.has_root and self.parent_ids <= self.span_ids)
 
     def is_ready(self, now_ns: int, policy: AssemblePolicy) -> bool:
         """Say whether the trace can be judged now."""

@@ -12,7 +12,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace import semconv
 from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
-from ragtrace.traces.otlp import Encoding, TraceSlice, parse_request, split_by_trace
+from ragtrace.traces.otlp import (
+    Encoding,
+    TraceSlice,
+    drop_spans_without_ids,
+    parse_request,
+    split_by_trace,
+)
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
@@ -97,6 +103,9 @@ class Intake:
             own = _drop_own_spans(request)
             unchanged = body if encoding == "protobuf" and not own else None
             split = split_by_trace(request, wanted=self._is_wanted, body=unchanged)
+            if split.rejected:  # nor are they forwarded
+                drop_spans_without_ids(request)
+                unchanged = None
         except CodecError:
             self._counters.add(Counts.REQUESTS_INVALID)
             raise

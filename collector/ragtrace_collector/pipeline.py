@@ -23,7 +23,7 @@ from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.sampling import Sampler
-from ragtrace_collector.store.port import Job, Outcome, Parcel, WorkStore
+from ragtrace_collector.store.port import Job, Outcome, Parcel, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 
 __all__ = ["AnswerReader", "Answers", "Deliverer", "Evaluator", "Settler", "Step", "run_stage"]
@@ -31,6 +31,7 @@ __all__ = ["AnswerReader", "Answers", "Deliverer", "Evaluator", "Settler", "Step
 log = logging.getLogger("ragtrace.collector")
 
 _LONGEST_BACK_OFF_S: Final = 60.0
+_STORE_PAUSE_S: Final = 1.0
 _FINAL_ERRORS: Final = frozenset({"judge_nonsense", "judge_cut_off"})
 """Asking again would give the same: the judge answered, and not usably."""
 
@@ -223,7 +224,7 @@ class Evaluator:
     async def _postpone(self, job: Job, evaluation: Evaluation) -> None:
         failure = evaluation.failures[0]
         due_ns = self.clock.now_ns() + self.retry_delays_ns[job.attempts - 1]
-        await self.store.postpone(job, due_ns=due_ns, reason=failure.error_type)
+        await self._write(lambda: self.store.postpone(job, due_ns=due_ns, reason=failure.error_type))
         self.counters.add(Counts.ANSWERS_POSTPONED)
         log.warning(
             "judge failed (%s: %s); answer %s:%s is tried again in %.0f s",
@@ -243,9 +244,20 @@ class Evaluator:
 
     async def _end(self, job: Job, outcome: str, *, payload: bytes | None = None) -> None:
         parcels = dict.fromkeys(self.sinks, payload) if payload else {}
-        await self.store.finish(job, outcome, parcels=parcels, now_ns=self.clock.now_ns())
+        now_ns = self.clock.now_ns()
+        await self._write(lambda: self.store.finish(job, outcome, parcels=parcels, now_ns=now_ns))
         self.counters.add(_COUNTED_AS.get(outcome.partition(":")[0], Counts.ANSWERS_JUDGED))
         self.done.set()
+
+    async def _write(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Write until it is written: what was judged is not judged twice because a disk was full."""
+        while True:
+            try:
+                return await write()
+            except StoreUnavailable as exc:
+                self.counters.add(Counts.STAGE_ERRORS)
+                log.error("a judged answer waits: %s", exc)  # noqa: TRY400 -- no news in the traceback
+                await asyncio.sleep(_STORE_PAUSE_S)
 
     async def _give_up(self, job: Job, exc: Exception) -> None:
         # The exception's text may quote what is under judgment: its type and place are enough.
@@ -281,11 +293,8 @@ class Deliverer:
         """Deliver what is waiting; say whether more may be."""
         if self.clock.now_ns() < self._resume_ns:
             return False
-        waiting = await self.store.parcels(self.endpoint, self.most_at_once)
-        for batch in _batches(waiting, self.most_bytes):
-            if not await self._deliver(batch):
-                return False
-        return bool(waiting)
+        waiting = await self.store.parcels(self.endpoint, self.most_at_once, most_bytes=self.most_bytes)
+        return bool(waiting) and await self._deliver(waiting)
 
     async def _deliver(self, batch: Sequence[Parcel]) -> bool:
         # Serialized protobuf messages of one type, put one after the other, are their merge.
@@ -296,7 +305,11 @@ class Deliverer:
             self._back_off(exc)
             return False
         except SendRejected as exc:
-            return await self._isolate(batch, exc)
+            if not exc.partial or len(batch) == 1:
+                return await self._isolate(batch, exc)
+            # it does not say which of the parcels, and what it took must not be sent again
+            self.counters.add(Counts.DELIVERIES_PARTIAL)
+            log.error("%s took a part only: %s", self.sink.name, exc)  # noqa: TRY400 -- the answer says it all
         await self.store.delivered(batch)
         self._failures = 0
         self.counters.add(Counts.PARCELS_DELIVERED, len(batch))
@@ -321,18 +334,6 @@ class Deliverer:
             log.warning("%s does not take spans (%s); they are kept and sent later", self.sink.name, exc)
         self._failures = min(self._failures + 1, 10)
         self.counters.add(Counts.DELIVERIES_FAILED)
-
-
-def _batches(parcels: Sequence[Parcel], most_bytes: int) -> list[list[Parcel]]:
-    batches: list[list[Parcel]] = []
-    size = 0
-    for parcel in parcels:
-        if not batches or size + len(parcel.payload) > most_bytes:
-            batches.append([])
-            size = 0
-        batches[-1].append(parcel)
-        size += len(parcel.payload)
-    return batches
 
 
 def _outcome(evaluation: Evaluation) -> str:

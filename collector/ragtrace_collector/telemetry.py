@@ -39,6 +39,8 @@ class Counts(StrEnum):
     PARCELS_DELIVERED = "parcels_delivered"
     PARCELS_REJECTED = "parcels_rejected"
     DELIVERIES_FAILED = "deliveries_failed"
+    DELIVERIES_PARTIAL = "deliveries_partial"
+    """Deliveries of which the sink took some spans and refused others for good."""
     STAGE_ERRORS = "stage_errors"
     """Unexpected errors that the wall of one stage's item stopped."""
 

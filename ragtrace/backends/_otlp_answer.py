@@ -17,4 +17,4 @@ def raise_for_rejected_spans(sink: str, answer: ExportTraceServiceResponse) -> N
     partial = answer.partial_success
     if partial.rejected_spans:
         why = partial.error_message or "no reason given"
-        raise SendRejected(f"{sink} rejected {partial.rejected_spans} spans: {why}")
+        raise SendRejected(f"{sink} rejected {partial.rejected_spans} spans: {why}", partial=True)

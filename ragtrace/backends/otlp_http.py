@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -61,7 +62,12 @@ class OtlpHttpSink:
         if self._compression == "gzip":
             headers, body = {**headers, "content-encoding": "gzip"}, gzip.compress(request, mtime=0)
         try:
-            response = await self._open().post(self._url, content=body, headers=headers)
+            async with asyncio.timeout(
+                self._timeout_s
+            ):  # httpx waits so long for each piece
+                response = await self._open().post(self._url, content=body, headers=headers)
+        except TimeoutError as exc:
+            raise SendRetryable(f"{self.name} did not answer within {self._timeout_s:g} s") from exc
         except httpx.TransportError as exc:
             raise SendRetryable(f"{self.name} could not be reached: {type(exc).__name__} {exc}") from exc
         self._raise_for_status(response)

@@ -29,6 +29,7 @@ __all__ = [
     "TraceSlice",
     "decode",
     "decode_json",
+    "drop_spans_without_ids",
     "encode",
     "encode_json",
     "parse_request",
@@ -182,6 +183,15 @@ def _walk(request: ExportTraceServiceRequest) -> Iterator[_Placed]:
         for scope_index, scope_spans in enumerate(resource_spans.scope_spans):
             for span in scope_spans.spans:
                 yield _Placed(resource_index, scope_index, span)
+
+
+def drop_spans_without_ids(request: ExportTraceServiceRequest) -> None:
+    """Take out the spans that ``split_by_trace`` rejects."""
+    for resource_spans in request.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            for position in reversed(range(len(scope_spans.spans))):
+                if not has_valid_ids(scope_spans.spans[position]):
+                    del scope_spans.spans[position]
 
 
 def _within_bounds(slices: Iterable[TraceSlice]) -> Iterator[TraceSlice]:

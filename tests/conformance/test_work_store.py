@@ -107,6 +107,16 @@ async def test_a_finished_job_is_not_queued_again(store: WorkStore) -> None:
     assert await store.settle("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=4) == 0
 
 
+async def test_parcels_are_read_in_bounded_portions(store: WorkStore) -> None:
+    for size in (500, 600, 2_000, 10):
+        await store.append([], forward={"sink": bytes(size)}, now_ns=1)
+    sizes = []
+    while portion := await store.parcels("sink", 10, most_bytes=1_000):
+        sizes.append([len(parcel.payload) for parcel in portion])
+        await store.delivered(portion)
+    assert sizes == [[500], [600], [2_000], [10]]
+
+
 async def test_delivered_and_rejected_parcels_leave_the_queue(store: WorkStore) -> None:
     for payload in (b"1", b"2", b"3"):
         await store.append([], forward={"sink": payload}, now_ns=1)

@@ -58,7 +58,10 @@ class Parcel:
 
 
 class WorkStore(Protocol):
-    """Every method is one transaction: on return it is on disk, or nothing of it is."""
+    """Every method is one transaction: on return it is on disk, or nothing of it is.
+
+    Each raises StoreUnavailable where the disk is full or fails.
+    """
 
     async def append(
         self, slices: Sequence[TraceSlice], *, forward: Mapping[str, bytes], now_ns: int
@@ -106,8 +109,8 @@ class WorkStore(Protocol):
         """Give a leased job back, to be tried again."""
         ...
 
-    async def parcels(self, sink: str, limit: int) -> tuple[Parcel, ...]:
-        """Return the oldest parcels for a sink, in order."""
+    async def parcels(self, sink: str, limit: int, *, most_bytes: int = 2 << 20) -> tuple[Parcel, ...]:
+        """Return the oldest parcels for a sink, in order; of more than ``most_bytes``, only the first."""
         ...
 
     async def delivered(self, parcels: Sequence[Parcel]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeVar
 
 from ragtrace.errors import ConfigError
 from ragtrace.traces.attach import Sample
@@ -15,6 +15,8 @@ from ragtrace_collector.store.port import Job, Outcome, Parcel, StoredTrace, Sto
 from ragtrace_collector.store.writer import GroupCommit
 
 __all__ = ["SqliteStore"]
+
+T = TypeVar("T")
 
 SCHEMA_VERSION: Final = 1
 _SCHEMA: Final = f"""
@@ -77,10 +79,7 @@ class SqliteStore:
             _put_parcels(db, forward)
             return reopened
 
-        try:
-            return await self._commits.submit(work)
-        except sqlite3.OperationalError as exc:  # such as: database or disk is full
-            raise StoreUnavailable(f"the store cannot be written: {exc}") from exc
+        return await self._submit(work)
 
     async def unsettled(self) -> tuple[StoredTrace, ...]:
         def work(db: sqlite3.Connection) -> tuple[StoredTrace, ...]:
@@ -93,14 +92,14 @@ class SqliteStore:
                 for trace_id, last_arrival_ns, settled in rows
             )
 
-        return await self._commits.submit(work)
+        return await self._submit(work)
 
     async def payloads(self, trace_id: str) -> tuple[bytes, ...]:
         def work(db: sqlite3.Connection) -> tuple[bytes, ...]:
             rows = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,))
             return tuple(row[0] for row in rows)
 
-        return await self._commits.submit(work)
+        return await self._submit(work)
 
     async def settle(
         self,
@@ -123,7 +122,7 @@ class SqliteStore:
                 )
             return sum(_queue_job(db, job, now_ns=now_ns) for job in jobs)
 
-        return await self._commits.submit(work)
+        return await self._submit(work)
 
     async def take_jobs(self, limit: int, *, now_ns: int) -> tuple[Job, ...]:
         def work(db: sqlite3.Connection) -> tuple[Job, ...]:
@@ -143,7 +142,7 @@ class SqliteStore:
                 for trace_id, span_id, rule, rate, probability, attempts in rows
             )
 
-        return await self._commits.submit(work)
+        return await self._submit(work)
 
     async def finish(self, job: Job, outcome: str, *, parcels: Mapping[str, bytes], now_ns: int) -> None:
         def work(db: sqlite3.Connection) -> None:
@@ -154,7 +153,7 @@ class SqliteStore:
             )
             _put_parcels(db, parcels)
 
-        await self._commits.submit(work)
+        await self._submit(work)
 
     async def postpone(self, job: Job, *, due_ns: int, reason: str) -> None:
         await self._execute(
@@ -162,15 +161,21 @@ class SqliteStore:
             (due_ns, reason, job.trace_id, job.span_id),
         )
 
-    async def parcels(self, sink: str, limit: int) -> tuple[Parcel, ...]:
+    async def parcels(self, sink: str, limit: int, *, most_bytes: int = 2 << 20) -> tuple[Parcel, ...]:
         def work(db: sqlite3.Connection) -> tuple[Parcel, ...]:
             rows = db.execute(
                 "SELECT id, payload FROM parcel WHERE sink = ? AND rejected_ns IS NULL ORDER BY id LIMIT ?",
                 (sink, limit),
             )
-            return tuple(Parcel(id=id_, payload=payload) for id_, payload in rows)
+            found: list[Parcel] = []
+            for id_, payload in rows:
+                most_left = most_bytes - sum(len(parcel.payload) for parcel in found)
+                if found and len(payload) > most_left:
+                    break
+                found.append(Parcel(id=id_, payload=payload))
+            return tuple(found)
 
-        return await self._commits.submit(work)
+        return await self._submit(work)
 
     async def delivered(self, parcels: Sequence[Parcel]) -> None:
         await self._each_parcel("DELETE FROM parcel WHERE id = ?", parcels)
@@ -191,7 +196,7 @@ class SqliteStore:
             number: int = row[0]
             return number
 
-        return await self._commits.submit(work)
+        return await self._submit(work)
 
     async def counts(self) -> Mapping[str, int]:
         def work(db: sqlite3.Connection) -> Mapping[str, int]:
@@ -205,7 +210,7 @@ class SqliteStore:
             found["rejected"] = _one(db, "SELECT count(*) FROM parcel WHERE rejected_ns IS NOT NULL")
             return found
 
-        return await self._commits.submit(work)
+        return await self._submit(work)
 
     async def expire(self, *, before_ns: int) -> int:
         def work(db: sqlite3.Connection) -> int:
@@ -223,21 +228,27 @@ class SqliteStore:
             db.execute("DELETE FROM parcel WHERE rejected_ns < ?", (before_ns,))
             return len(expired)
 
-        number = await self._commits.submit(work)
+        number = await self._submit(work)
         if number:
-            await self._commits.submit(_shrink)
+            await self._submit(_shrink)
         return number
 
     async def aclose(self) -> None:
         await self._commits.aclose()
         self._lock.close()
 
+    async def _submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return await self._commits.submit(work)
+        except sqlite3.OperationalError as exc:  # such as: database or disk is full
+            raise StoreUnavailable(f"the store cannot be used: {exc}") from exc
+
     async def _execute(self, statement: str, values: Sequence[object] = ()) -> None:
-        await self._commits.submit(lambda db: db.execute(statement, values).close())
+        await self._submit(lambda db: db.execute(statement, values).close())
 
     async def _each_parcel(self, statement: str, parcels: Sequence[Parcel], *values: object) -> None:
         rows = [(*values, parcel.id) for parcel in parcels]
-        await self._commits.submit(lambda db: db.executemany(statement, rows).close())
+        await self._submit(lambda db: db.executemany(statement, rows).close())
 
 
 def _lock(path: Path) -> IO[bytes]:

@@ -6,13 +6,20 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 
 from ragtrace import semconv
 from ragtrace.traces.otlp import SpanRef, TraceSlice, decode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.service import Collector
+from ragtrace_collector.store.sqlite import SqliteStore
 from tests.backends.otlp_receiver import running_receiver
 from tests.integration.collector.running import (
     carriers_in,
@@ -24,6 +31,7 @@ from tests.integration.collector.running import (
     until,
 )
 from tests.rag_spans import chat_span, rag_trace, trace_id_of
+from tests.unit.backends.servers import HttpAnswer, http_server
 
 LABEL = f"{semconv.LABEL_PREFIX}faithfulness"
 SCORE = f"{semconv.SCORE_PREFIX}faithfulness"
@@ -191,6 +199,49 @@ async def test_a_back_end_that_is_away_gets_its_carriers_when_it_is_back(tmp_pat
         async with running_collector(config):
             await until(lambda: back.spans)
         assert [span.name for span in back.spans] == ["evaluation pass"]
+
+
+async def test_spans_that_were_rejected_are_not_forwarded(tmp_path: Path) -> None:
+    request = ExportTraceServiceRequest.FromString(request_of(*rag_trace(0)))
+    request.resource_spans[0].scope_spans[0].spans[1].span_id = bytes(8)
+    with running_receiver() as downstream:
+        export = [{"endpoint": downstream.endpoint, "forward": True}]
+        async with running_collector(config_of(tmp_path, export=export)) as collector:
+            await post(collector, request.SerializeToString())
+            await until(lambda: downstream.spans)
+        ids = [span.span_id.hex() for span in downstream.requests[0].resource_spans[0].scope_spans[0].spans]
+    assert ids == [rag_trace(0)[0].span_id, rag_trace(0)[2].span_id]
+
+
+async def test_what_a_back_end_took_in_part_is_not_sent_again(tmp_path: Path) -> None:
+    partial = ExportTraceServiceResponse(partial_success=ExportTracePartialSuccess(rejected_spans=1))
+    with http_server(lambda _: HttpAnswer(body=partial.SerializeToString())) as server:
+        config = config_of(tmp_path, export=[{"endpoint": f"{server.url}/v1/traces"}])
+        async with running_collector(config) as collector:
+            sinks = dict.fromkeys([f"{server.url}/v1/traces"], request_of(*rag_trace(0)))
+            for _ in range(3):
+                await collector.store.append([], forward=sinks, now_ns=1)
+            await until(lambda: collector.counters.snapshot()["deliveries_partial"])
+    sent = [span for _, _, body in server.requests for span in decode(body)]
+    assert len(sent) == 9
+
+
+async def test_a_judged_answer_waits_for_a_full_disk(tmp_path: Path) -> None:
+    config = config_of(tmp_path, assemble={"quiet_period": "300ms"}, judge={"use": "lexical"})
+    async with running_collector(config) as collector:
+        commits = cast("SqliteStore", collector.store)._commits
+        # claims enough that the carrier needs pages of its own
+        await post(
+            collector,
+            request_of(*rag_trace(0, answer=" ".join(f"Refunds take {n} days." for n in range(20)))),
+        )
+        pages = await commits.submit(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
+        await commits.submit(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close())
+        await until(lambda: collector.counters.snapshot()["stage_errors"])
+        assert collector.counters.snapshot()["answers_judged"] == 0
+        await commits.submit(lambda db: db.execute("PRAGMA max_page_count = 100000").close())
+        await carriers(tmp_path, 1)
+        assert await outcomes(collector) == {"judged": 1}
 
 
 async def test_the_root_that_comes_after_the_deadline_still_leads_to_a_verdict(tmp_path: Path) -> None:

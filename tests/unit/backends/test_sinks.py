@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -41,6 +43,23 @@ async def test_grpc_sink_sends_the_bytes_as_they_are_with_headers() -> None:
         await sink.aclose()
     assert server.requests == [REQUEST]
     assert server.metadata[0]["authorization"] == "Bearer x"
+
+
+async def test_http_sink_does_not_wait_for_an_answer_that_drips() -> None:
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n")
+            while True:
+                writer.write(b"\0")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+
+    async with await asyncio.start_server(drip, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        sink = OtlpHttpSink(f"http://127.0.0.1:{port}/v1/traces", timeout_s=0.2)
+        with pytest.raises(SendRetryable, match=r"did not answer within 0\.2 s"):
+            await sink.send(REQUEST)
+        await sink.aclose()
 
 
 async def test_grpc_sink_compresses_on_demand() -> None:
