@@ -62,9 +62,7 @@ class OtlpHttpSink:
         if self._compression == "gzip":
             headers, body = {**headers, "content-encoding": "gzip"}, gzip.compress(request, mtime=0)
         try:
-            async with asyncio.timeout(
-                self._timeout_s
-            ):  # httpx waits so long for each piece
+            async with asyncio.timeout(self._timeout_s):  # httpx would wait so long for each piece
                 response = await self._open().post(self._url, content=body, headers=headers)
         except TimeoutError as exc:
             raise SendRetryable(f"{self.name} did not answer within {self._timeout_s:g} s") from exc

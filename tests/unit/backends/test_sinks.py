@@ -46,6 +46,8 @@ async def test_grpc_sink_sends_the_bytes_as_they_are_with_headers() -> None:
 
 
 async def test_http_sink_does_not_wait_for_an_answer_that_drips() -> None:
+    hung_up = asyncio.Event()
+
     async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n")
@@ -53,6 +55,8 @@ async def test_http_sink_does_not_wait_for_an_answer_that_drips() -> None:
                 writer.write(b"\0")
                 await writer.drain()
                 await asyncio.sleep(0.02)
+        writer.transport.abort()
+        hung_up.set()
 
     async with await asyncio.start_server(drip, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
@@ -60,6 +64,7 @@ async def test_http_sink_does_not_wait_for_an_answer_that_drips() -> None:
         with pytest.raises(SendRetryable, match=r"did not answer within 0\.2 s"):
             await sink.send(REQUEST)
         await sink.aclose()
+        await hung_up.wait()
 
 
 async def test_grpc_sink_compresses_on_demand() -> None:
