@@ -54,23 +54,29 @@ async def run_collector(
 
     Raises:
         ConfigError: an address, path, judge, metric or endpoint cannot be used.
+        KeyboardInterrupt: a second signal came, and it left at once.
     """
-    stop = asyncio.Event()
+    stop, leave = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _on_signal, stop, asyncio.current_task())
+        loop.add_signal_handler(number, _on_signal, stop, leave, asyncio.current_task())
     try:
         async with Collector.open(config) as collector:
             await collector.serve(stop, on_ready=on_ready)
             return await collector.store.counts()
+    except asyncio.CancelledError:
+        if leave.is_set():
+            raise KeyboardInterrupt from None
+        raise
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
 
 
-def _on_signal(stop: asyncio.Event, task: asyncio.Task[Any] | None) -> None:
-    if stop.is_set() and task is not None:
+def _on_signal(stop: asyncio.Event, leave: asyncio.Event, task: asyncio.Task[Any] | None) -> None:
+    if stop.is_set() and task is not None and not leave.is_set():
         log.warning("asked twice to stop: leaving at once; what is not done is on disk")
+        leave.set()
         task.cancel()
     stop.set()
 
