@@ -163,7 +163,7 @@ class Settler:
             for record in records
             if not sample and record.target
         ]
-        new = await self.store.settle(
+        queued, ended = await self.store.settle(
             trace_id,
             jobs=jobs,
             outcomes=left_out,
@@ -172,9 +172,9 @@ class Settler:
         )
         self.counters.add(Counts.TRACES_SETTLED)
         self.counters.add(Counts.TRACES_WITHOUT_RAG, not records)
-        self.counters.add(Counts.ANSWERS_QUEUED, new)
-        self.counters.add(Counts.ANSWERS_SAMPLED_OUT, len(left_out))
-        if new:
+        self.counters.add(Counts.ANSWERS_QUEUED, queued)
+        self.counters.add(Counts.ANSWERS_SAMPLED_OUT, ended)
+        if queued:
             self.queued.set()
 
 

@@ -149,7 +149,11 @@ def test_killed_again_and_again_while_answers_come_it_loses_none_and_doubles_non
                 collector.kill()
                 sending.join()
         with collector_process(tmp_path, config):
-            eventually(lambda: traces(tmp_path) >= set(map(trace_id_of, acknowledged)), what="all carriers")
+            eventually(
+                lambda: traces(tmp_path) >= set(map(trace_id_of, acknowledged)),
+                what="all carriers",
+                deadline_s=60,
+            )
         assert len(acknowledged) > 5
     found = [span.trace_id for span in carriers(tmp_path)]
     assert len(found) == len(set(found))

@@ -89,11 +89,11 @@ class WorkStore(Protocol):
         outcomes: Sequence[Outcome],
         keep_spans: bool,
         now_ns: int,
-    ) -> int:
+    ) -> tuple[int, int]:
         """Queue the jobs and record the outcomes of a trace; those known already stay as they are.
 
         ``keep_spans`` says whether spans that come later could still make a record of this trace.
-        Returns the number of jobs that are new.
+        Returns the numbers of jobs and of outcomes that are new.
         """
         ...
 

@@ -109,18 +109,13 @@ class SqliteStore:
         outcomes: Sequence[Outcome],
         keep_spans: bool,
         now_ns: int,
-    ) -> int:
-        def work(db: sqlite3.Connection) -> int:
+    ) -> tuple[int, int]:
+        def work(db: sqlite3.Connection) -> tuple[int, int]:
             db.execute("UPDATE trace SET settled_ns = ? WHERE trace_id = ?", (now_ns, trace_id))
             if not keep_spans:
                 db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
-            for ended in outcomes:
-                db.execute(
-                    "INSERT INTO job (trace_id, span_id, state, due_ns, ended_ns, outcome) "
-                    "VALUES (?, ?, 'ended', ?, ?, ?) ON CONFLICT DO NOTHING",
-                    (trace_id, ended.span_id, now_ns, now_ns, ended.outcome),
-                )
-            return sum(_queue_job(db, job, now_ns=now_ns) for job in jobs)
+            ended = sum(_end_job(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)
+            return sum(_queue_job(db, job, now_ns=now_ns) for job in jobs), ended
 
         return await self._submit(work)
 
@@ -292,6 +287,15 @@ def _queue_job(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
         "INSERT INTO job (trace_id, span_id, rule, rate, probability, state, due_ns) "
         "VALUES (?, ?, ?, ?, ?, 'queued', ?) ON CONFLICT DO NOTHING",
         (job.trace_id, job.span_id, sample.rule, sample.rate, sample.probability, now_ns),
+    )
+    return cursor.rowcount
+
+
+def _end_job(db: sqlite3.Connection, trace_id: str, ended: Outcome, *, now_ns: int) -> int:
+    cursor = db.execute(
+        "INSERT INTO job (trace_id, span_id, state, due_ns, ended_ns, outcome) "
+        "VALUES (?, ?, 'ended', ?, ?, ?) ON CONFLICT DO NOTHING",
+        (trace_id, ended.span_id, now_ns, now_ns, ended.outcome),
     )
     return cursor.rowcount
 
