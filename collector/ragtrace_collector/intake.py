@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -36,6 +37,10 @@ class Receipt:
 
     rejected_spans: int = 0
     reason: str = ""
+
+
+_LARGE_BYTES: Final = 4 << 20
+"""A larger body, or one of JSON, takes seconds at worst: it is read in a thread, and nobody waits for it."""
 
 
 class Room:
@@ -149,7 +154,7 @@ class Intake:
 
 
 async def _parse(body: bytes, encoding: Encoding) -> ExportTraceServiceRequest:
-    if encoding == "json":  # a hundred times slower than protobuf: other senders must not wait for it
+    if encoding == "json" or len(body) > _LARGE_BYTES:
         return await asyncio.to_thread(parse_request, body, encoding=encoding)
     return parse_request(body, encoding=encoding)
 

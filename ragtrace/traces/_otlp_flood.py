@@ -24,7 +24,10 @@ _REQUEST: Final[_Fields] = {1: {1: _RESOURCE, 2: {1: _SCOPE, 2: _SPAN}}}
 """The numbers of the fields that are counted, and what is counted inside them."""
 
 _LARGE_BYTES: Final = 4 << 20
+_MAX_FIELDS: Final = 2_000_000
+"""Fields of any kind that are looked at: far more than a large request of usual spans has."""
 _LENGTH_DELIMITED: Final = 2
+_LAST_OF_ONE_BYTE: Final = 127
 _FIXED_BYTES: Final = {1: 8, 5: 4}
 
 
@@ -41,7 +44,7 @@ def is_flood_on_the_wire(data: bytes) -> bool:
     if len(data) < _LARGE_BYTES:
         return False
     try:
-        return _walk(data) > MAX_PARTS
+        return _walk(data)
     except (IndexError, ValueError):  # cut off, or no protobuf: the parser says so
         return False
 
@@ -66,19 +69,26 @@ def _parts(request: ExportTraceServiceRequest) -> Iterator[int]:
                 yield len(span.attributes) + len(span.events) + len(span.links)
 
 
-def _walk(data: bytes) -> int:
-    """Count parts by their tags, no further than one beyond the limit."""
-    number = 0
+def _walk(data: bytes) -> bool:
+    """Count parts by their tags, no further than to the limit."""
+    parts = fields_seen = 0
     waiting: list[tuple[int, int, _Fields]] = [(0, len(data), _REQUEST)]
     while waiting:
         position, end, fields = waiting.pop()
-        while position < end and number <= MAX_PARTS:
-            tag, position = _varint(data, position)
+        while position < end:
+            fields_seen += 1
+            if parts > MAX_PARTS or fields_seen > _MAX_FIELDS:
+                return True
+            tag, position = data[position], position + 1  # one byte, mostly: a call for each is dear
+            if tag > _LAST_OF_ONE_BYTE:
+                tag, position = _varint(data, position - 1)
             field, wire_type = tag >> 3, tag & 7
             if wire_type == _LENGTH_DELIMITED:
-                length, position = _varint(data, position)
+                length, position = data[position], position + 1
+                if length > _LAST_OF_ONE_BYTE:
+                    length, position = _varint(data, position - 1)
                 if field in fields:
-                    number += 1
+                    parts += 1
                     if inside := fields[field]:
                         waiting.append((position, min(position + length, end), inside))
                 position += length
@@ -86,7 +96,7 @@ def _walk(data: bytes) -> int:
                 _, position = _varint(data, position)
             else:  # a group has no length: what is in it is counted as if it stood beside it
                 position += _FIXED_BYTES.get(wire_type, 0)
-    return number
+    return False
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
@@ -95,6 +105,6 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         byte = data[position]
         position += 1
         value |= (byte & 127) << shift
-        if byte < 128:
+        if byte <= _LAST_OF_ONE_BYTE:
             return value, position
     raise ValueError("a number of more than ten bytes")

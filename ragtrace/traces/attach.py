@@ -34,6 +34,8 @@ MAX_ATTRIBUTES: Final = 128
 """What readers and collectors keep of a span by default."""
 _SPARE_NS = 2_000
 _LENGTH_NS = 1_000_000
+_LAST_NS = 2**64 - 1
+"""OTLP's last moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +159,8 @@ def _inside(target: Target) -> Interval:
     """
     end_ns = target.end_ns - _SPARE_NS
     if end_ns <= target.start_ns:
-        return Interval(target.start_ns, target.start_ns + 1)
+        start_ns = min(target.start_ns, _LAST_NS - 1)
+        return Interval(start_ns, start_ns + 1)
     return Interval(max(target.start_ns, target.end_ns - _LENGTH_NS), end_ns)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from ragtrace.errors import InputError
 from ragtrace.model import Evaluation, RagRecord, SkipReason, VerdictLabel
 from ragtrace.traces.attach import AttachOptions, Sample, carrier, carrier_span_id
-from ragtrace.traces.otlp import encode
+from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span, StatusCode
 from tests.unit.traces.builders import (
     MS,
@@ -231,6 +232,16 @@ def test_annotator_kind_says_honestly_who_judged(provider: str, kind: str) -> No
 def test_failing_answer_is_red_only_on_demand() -> None:
     assert a_carrier().status_code is StatusCode.UNSET
     assert a_carrier(options=AttachOptions(mark_failed_as_error=True)).status_code is StatusCode.ERROR
+
+
+@pytest.mark.parametrize("moment_ns", [0, 1, 2**64 - 2, 2**64 - 1])
+@pytest.mark.parametrize("carrier_time", ["target", "auto", "now"])
+def test_carrier_of_a_target_at_the_ends_of_time_can_be_written(
+    moment_ns: int, carrier_time: Literal["target", "auto", "now"]
+) -> None:
+    target = a_target(start_ns=moment_ns, end_ns=moment_ns)
+    span = a_carrier(record=a_record(target), options=AttachOptions(carrier_time=carrier_time))
+    assert decode(encode([span])) == (span,)
 
 
 def test_record_without_a_trace_has_no_carrier() -> None:
