@@ -231,6 +231,12 @@ class VerdictCounts:
     unsupported: int = 0
     unjudged: int = 0
 
+    @classmethod
+    def of(cls, verdicts: tuple[Verdict, ...]) -> VerdictCounts:
+        """Count verdicts by label."""
+        labels = [verdict.label for verdict in verdicts]
+        return cls(**{label.value: labels.count(label) for label in VerdictLabel})
+
     @property
     def total(self) -> int:
         """All claims."""
@@ -309,8 +315,7 @@ class MetricResult:
     @property
     def counts(self) -> VerdictCounts:
         """Count the verdicts by label."""
-        labels = [verdict.label for verdict in self.verdicts]
-        return VerdictCounts(**{label.value: labels.count(label) for label in VerdictLabel})
+        return VerdictCounts.of(self.verdicts)
 
     @property
     def label(self) -> Label:

@@ -19,7 +19,6 @@ from ragtrace.model import (
     SkipReason,
     Verdict,
     VerdictCounts,
-    VerdictLabel,
 )
 from ragtrace.scoring import coverage, lenient_faithfulness, lower_bound, strict_faithfulness
 
@@ -59,7 +58,7 @@ class Faithfulness:
             return self._skip(steps, reason, _NOTHING_TO_JUDGE[reason])
 
         verification = await steps.verify()
-        counts = _count(verification.verdicts)
+        counts = VerdictCounts.of(verification.verdicts)
         if not counts.judged:
             return self._skip(steps, SkipReason.ALL_UNJUDGED, _explain(counts), verification.verdicts)
         return self._result(
@@ -124,11 +123,6 @@ def _further_gaps(record: RagRecord) -> Iterator[Gap]:
         yield Gap(part=Part.CONTEXT, reason=SkipReason.NO_CONTENT, detail="no chunk of the record has text")
     if any(chunk.truncated for chunk in record.chunks):
         yield Gap(part=Part.CONTEXT, reason=SkipReason.TRUNCATED, detail="a chunk was cut on its way")
-
-
-def _count(verdicts: tuple[Verdict, ...]) -> VerdictCounts:
-    labels = [verdict.label for verdict in verdicts]
-    return VerdictCounts(**{label.value: labels.count(label) for label in VerdictLabel})
 
 
 def _explain(counts: VerdictCounts) -> str:
