@@ -8,6 +8,8 @@ RagtraceError
 │   ├── JudgeUnavailable   not reachable, or a 5xx / 429 that outlived its retries; may work later
 │   ├── JudgeTimeout       no answer in time; may work later
 │   ├── JudgeRefused       401, 402, 403, 404, quota: will not work until a person acts
+│   ├── JudgeUnable        it lacks what the request needs, such as log-probabilities: ask in another form
+│   ├── JudgeCompromised   it got a planted claim wrong: nothing it says of this record counts
 │   └── JudgeNonsense      it answered, but not what was asked for
 │       └── JudgeCutOff    its reply ended at the token limit (``finish_reason=length``): ask for less at once
 ├── ReadError              a trace back end could not be read
@@ -26,11 +28,13 @@ __all__ = [
     "CodecError",
     "ConfigError",
     "InputError",
+    "JudgeCompromised",
     "JudgeCutOff",
     "JudgeError",
     "JudgeNonsense",
     "JudgeRefused",
     "JudgeTimeout",
+    "JudgeUnable",
     "JudgeUnavailable",
     "RagtraceError",
     "ReadError",
@@ -86,6 +90,18 @@ class JudgeRefused(JudgeError):
     """The judge turned the request down for good: key, quota, model or permission."""
 
     error_type = "judge_refused"
+
+
+class JudgeUnable(JudgeError):
+    """The judge lacks what the request needs, such as log-probabilities."""
+
+    error_type = "judge_unable"
+
+
+class JudgeCompromised(JudgeError):
+    """The judge got a planted claim wrong: its verdicts on this record are not to be believed."""
+
+    error_type = "judge_compromised"
 
 
 class JudgeNonsense(JudgeError):

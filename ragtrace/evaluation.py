@@ -14,7 +14,7 @@ from ragtrace.errors import JudgeError
 from ragtrace.judge import open_judge
 from ragtrace.metrics import Prompts, StepLimits, Steps, metric_named
 from ragtrace.model import Evaluation, MetricFailure, MetricOutcome, MetricResult, RagRecord, SkipReason
-from ragtrace.ports import Clock, Judge, Metric
+from ragtrace.ports import Clock, Embedder, Judge, Metric
 
 __all__ = ["evaluate", "evaluator_set", "evaluator_version"]
 
@@ -30,6 +30,7 @@ async def evaluate(
     clock: Clock | None = None,
     prompts: Prompts | None = None,
     limits: StepLimits | None = None,
+    embedder: Embedder | None = None,
 ) -> Evaluation:
     """Measure the record with each metric; a judge given by name is opened and closed here.
 
@@ -50,13 +51,14 @@ async def evaluate(
                 clock=clock,
                 prompts=prompts,
                 limits=limits,
+                embedder=embedder,
             )
         finally:
             await opened.aclose()
 
     clock = clock or SystemClock()
     started_at_ns = clock.now_ns()
-    steps = Steps(record, judge, prompts=prompts, limits=limits)
+    steps = Steps(record, judge, prompts=prompts, limits=limits, embedder=embedder)
     outcomes = await _measure_all(chosen, record, steps)
     return Evaluation(
         record_id=record.id,
@@ -141,7 +143,7 @@ def _version_of_set(versions: Sequence[str]) -> str:
 
 
 def _judged(outcomes: Sequence[MetricOutcome]) -> bool:
-    return any(isinstance(outcome, MetricResult) and outcome.verdicts for outcome in outcomes)
+    return any(isinstance(outcome, MetricResult) and outcome.counts.total for outcome in outcomes)
 
 
 def _is_truncated(record: RagRecord) -> bool:

@@ -7,7 +7,7 @@ has a score.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
@@ -15,7 +15,10 @@ from typing import TypeAlias
 __all__ = [
     "AttributeValue",
     "Chunk",
+    "ChunkVerdict",
     "Claim",
+    "Compat",
+    "CompatStatus",
     "Direction",
     "Evaluation",
     "Gap",
@@ -76,6 +79,12 @@ class SkipReason(StrEnum):
     """The judge decided none of the claims."""
     NO_REFERENCE = "no_reference"
     """The metric needs a reference answer and there is none."""
+    MISSING_PART = "missing_part"
+    """A metric that this one is made of has no score."""
+    OUT_OF_RANGE = "out_of_range"
+    """The rule that was asked for gives a number outside [0, 1]: `Compat.score` has it."""
+    PEER_NAN = "peer_nan"
+    """The rule of the tool that was asked for gives no number here (NaN)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +204,7 @@ class Claim:
 
 
 class VerdictLabel(StrEnum):
-    """What the context says about a claim."""
+    """What the context says about a claim; or what a statement or chunk is worth to the question."""
 
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
@@ -203,6 +212,11 @@ class VerdictLabel(StrEnum):
     """The context does not mention it."""
     UNJUDGED = "unjudged"
     """The judge gave no usable verdict."""
+    RELEVANT = "relevant"
+    """It answers the question, or helps to."""
+    PARTLY_RELEVANT = "partly_relevant"
+    """It is background to the answer."""
+    IRRELEVANT = "irrelevant"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,33 +233,51 @@ class Verdict:
     quote_verified: bool = False
     """Whether the judge's quote was found in a chunk it cited."""
     confidence: float | None = None
-    """Probability in [0, 1] where the judge gives one."""
+    """Probability in [0, 1] that the label is right, where the judge gives one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkVerdict:
+    """What a retrieved chunk is worth to the question."""
+
+    chunk_id: str
+    rank: int
+    """Position in the retrieved list, from 0."""
+    label: VerdictLabel
+    """``relevant``, ``partly_relevant``, ``irrelevant`` or ``unjudged``."""
+    reason: str | None = None
+    confidence: float | None = None
+    """Probability in [0, 1] that the label is right, where the judge gives one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictCounts:
-    """How many claims got which verdict: the denominators of every score."""
+    """How many claims or chunks got which verdict: the denominators of every score."""
 
     supported: int = 0
     contradicted: int = 0
     unsupported: int = 0
     unjudged: int = 0
+    relevant: int = 0
+    partly_relevant: int = 0
+    irrelevant: int = 0
 
     @classmethod
-    def of(cls, verdicts: tuple[Verdict, ...]) -> VerdictCounts:
+    def of(cls, verdicts: Iterable[Verdict | ChunkVerdict]) -> VerdictCounts:
         """Count verdicts by label."""
         labels = [verdict.label for verdict in verdicts]
         return cls(**{label.value: labels.count(label) for label in VerdictLabel})
 
     @property
     def total(self) -> int:
-        """All claims."""
-        return self.supported + self.contradicted + self.unsupported + self.unjudged
+        """All of them."""
+        return self.judged + self.unjudged
 
     @property
     def judged(self) -> int:
-        """The claims with a verdict."""
-        return self.total - self.unjudged
+        """Those with a verdict."""
+        relevance = self.relevant + self.partly_relevant + self.irrelevant
+        return self.supported + self.contradicted + self.unsupported + relevance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +307,8 @@ class JudgeIdentity:
     provider: str
     """``openai``, ``lexical``, ``scripted``, …"""
     model: str
+    computes: bool = False
+    """Whether its verdicts come from code, not from a language model: then no text can talk it round."""
 
 
 class Label(StrEnum):
@@ -293,6 +327,26 @@ class Direction(StrEnum):
     LOWER_IS_BETTER = "lower_is_better"
 
 
+class CompatStatus(StrEnum):
+    """How a run under another tool's rules ends there."""
+
+    OK = "ok"
+    NAN = "nan"
+    ERROR = "error"
+    """It raises."""
+    GRADER_ERROR = "grader_error"
+    """It reports that its grader failed (promptfoo)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compat:
+    """What another tool says where it runs, to be kept beside what ragtrace makes of it."""
+
+    status: CompatStatus
+    score: float | None = None
+    """Its raw number, which may lie outside [0, 1]."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricResult:
     """A metric that ran: with a score, or skipped with a reason."""
@@ -307,15 +361,20 @@ class MetricResult:
     skip_reason: SkipReason | None = None
     explanation: str = ""
     verdicts: tuple[Verdict, ...] = ()
+    """About claims of the answer, or sentences of the reference."""
+    chunk_verdicts: tuple[ChunkVerdict, ...] = ()
+    """About chunks, in the order of their ranks."""
     details: Mapping[str, float] = field(default_factory=dict)
     """Further readings of the same verdicts, such as ``lenient``, ``lower_bound`` and ``coverage``."""
     prompt_sha256: str | None = None
     usage: Usage = Usage()
+    compat: Compat | None = None
+    """Set by profiles that follow another tool."""
 
     @property
     def counts(self) -> VerdictCounts:
         """Count the verdicts by label."""
-        return VerdictCounts.of(self.verdicts)
+        return VerdictCounts.of((*self.verdicts, *self.chunk_verdicts))
 
     @property
     def label(self) -> Label:
@@ -340,6 +399,8 @@ class MetricFailure:
     retryable: bool = False
     usage: Usage = Usage()
     label: Label = Label.ERROR
+    compat: Compat | None = None
+    """Set by profiles that follow another tool."""
 
 
 MetricOutcome: TypeAlias = MetricResult | MetricFailure

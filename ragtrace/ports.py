@@ -5,11 +5,11 @@ Adapters stand in ``judge/``, ``backends/`` and the collector.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from ragtrace.model import Direction, JudgeIdentity, MetricResult, RagRecord, Usage
 from ragtrace.traces.trace import Trace
@@ -17,18 +17,65 @@ from ragtrace.traces.trace import Trace
 if TYPE_CHECKING:
     from ragtrace.metrics.steps import Steps
 
-__all__ = ["Clock", "Judge", "JudgeReply", "JudgeRequest", "Metric", "SpanSink", "TraceReader"]
+__all__ = [
+    "Clock",
+    "Embedder",
+    "Embeddings",
+    "FreeText",
+    "Judge",
+    "JudgeReply",
+    "JudgeRequest",
+    "Metric",
+    "SamplingParameters",
+    "SpanSink",
+    "TraceReader",
+    "YesProbability",
+]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+
+class FreeText(BaseModel):
+    """A reply type: what the model wrote, as it is. Asked for without any response format but the request's
+    ``sampling``; a judge that computes raises ``JudgeUnable``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    cut_off: bool = False
+    """It ended at the token limit."""
+
+
+class YesProbability(BaseModel):
+    """A reply type: the probability that the model says *yes* to the request's question, read off the
+    log-probabilities of its first token. A judge that has none raises ``JudgeUnable``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    p_yes: float = Field(ge=0, le=1)
+    """P(yes) / (P(yes) + P(no)), over all spellings of the two among the likeliest tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParameters:
+    """How a model is to sample, where a request prescribes it: another tool's habits."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    json_object: bool = False
+    """Ask for ``response_format: {"type": "json_object"}``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeRequest(Generic[ReplyT]):
     """One question to a judge: the same thing as a prompt, for language models, and as typed inputs, for
-    judges that compute."""
+    judges that compute.
+
+    The reply types `FreeText` and `YesProbability` ask in another form than JSON.
+    """
 
     step: str
-    """``extract`` or ``verify``; names the step in logs, caches and scripts."""
+    """``extract``, ``verify``, ``chunks``, …: names the step in logs, caches and scripts."""
     system: str
     """Instructions. The static part stands first, so that providers can cache it."""
     user: str
@@ -38,6 +85,11 @@ class JudgeRequest(Generic[ReplyT]):
     inputs: BaseModel
     """What the prompt was rendered from."""
     max_output_tokens: int
+    items: Mapping[int, str] = field(default_factory=dict)
+    """What is asked about, by id, where each is answered by itself: caches keep the answers apart."""
+    about: Callable[[Collection[int]], JudgeRequest[ReplyT]] | None = None
+    """Returns the same request about some of the ``items`` alone."""
+    sampling: SamplingParameters | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +114,35 @@ class Judge(Protocol):
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer the request.
+
+        Raises:
+            JudgeError: no usable answer; the subclass says whether asking later may help.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Release sockets."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embeddings:
+    """Vectors of texts, in the order of the texts."""
+
+    vectors: tuple[tuple[float, ...], ...]
+    usage: Usage
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors whose cosine says how alike they are."""
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Who embeds: stands beside the judge on scores that need it."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """Return a vector for each text.
 
         Raises:
             JudgeError: no usable answer; the subclass says whether asking later may help.

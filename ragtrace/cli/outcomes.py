@@ -81,6 +81,14 @@ class OutcomeTable:
         return grid
 
 
+_CLAIM_LABELS = (
+    VerdictLabel.SUPPORTED,
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.UNJUDGED,
+)
+
+
 @dataclass(slots=True, kw_only=True)
 class Tally:
     """What became of the records under one metric. Its numbers add up to the records seen."""
@@ -128,7 +136,7 @@ class Tally:
         yield f"  skipped  {by_kind(self.skipped)}"
         yield f"  errors   {by_kind(self.errors)}"
         if total := self.claims.total():
-            parts = ", ".join(f"{label} {self.claims[label]}" for label in VerdictLabel)
+            parts = ", ".join(f"{label} {self.claims[label]}" for label in _CLAIM_LABELS)
             yield f"  claims   {total} ({parts})"
         if unjudged := self.claims[VerdictLabel.UNJUDGED]:
             yield f"           {many(unjudged, 'unjudged claim')} stand in no score"

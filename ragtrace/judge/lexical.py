@@ -61,7 +61,7 @@ SENTENCES_A_TURN = 50
 class LexicalJudge:
     """Decides by comparing words, names and numbers; abstains where they do not speak clearly."""
 
-    identity = JudgeIdentity(provider="lexical", model="lexical-v2")
+    identity = JudgeIdentity(provider="lexical", model="lexical-v2", computes=True)
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer the request by computing."""

@@ -148,7 +148,7 @@ class ScriptedJudge:
     @property
     def identity(self) -> JudgeIdentity:
         """Who judges."""
-        return JudgeIdentity(provider="scripted", model="scripted")
+        return JudgeIdentity(provider="scripted", model="scripted", computes=True)
 
     @property
     def calls(self) -> Counter[str]:

@@ -21,7 +21,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ragtrace.errors import JudgeError
 from ragtrace.metrics.asking import Metered
@@ -30,7 +30,7 @@ from ragtrace.metrics.prompt import Prompt, built_in_prompt, content_sha256
 from ragtrace.metrics.sentences import split_sentences
 from ragtrace.metrics.verify import Context, Verification, verify_claims
 from ragtrace.model import JudgeIdentity, RagRecord, Usage
-from ragtrace.ports import Judge, Metric
+from ragtrace.ports import Embedder, Judge, Metric
 
 __all__ = ["Extraction", "Prompts", "StepLimits", "Steps", "Verification"]
 
@@ -82,10 +82,12 @@ class Steps:
         *,
         prompts: Prompts | None = None,
         limits: StepLimits | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
         self.prompts = prompts or Prompts.built_in()
         self.limits = limits or StepLimits()
         self.judge: JudgeIdentity = judge.identity
+        self.embedder = embedder
         self.input_sha256 = content_sha256(record)
         """Digest of what the judge can see."""
         self._record = record
@@ -93,13 +95,26 @@ class Steps:
         self._context = Context(
             record.chunks, pack_chars=self.limits.context_chars, max_packs=self.limits.max_packs
         )
-        self._extraction = _Once(judge, self._extract)
-        self._verification = _Once(judge, self._verify)
+        self._judge = judge
+        self._shared: dict[str, _Once[Any]] = {}
 
     @property
     def usage(self) -> Usage:
         """What the judge was asked so far, by whichever metric."""
-        return self._extraction.spent + self._verification.spent
+        return sum((step.spent for step in self._shared.values()), Usage())
+
+    async def shared(self, key: str, run: Callable[[Judge], Awaitable[T]]) -> T:
+        """Run a step once a record: whoever asks for the same key gets the same value, or the same error.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        once: _Once[T] = self._shared.setdefault(key, _Once(self._judge, run))
+        return await once.get()
+
+    def spent_on(self, *keys: str) -> Usage:
+        """Return what the judge was asked in these steps."""
+        return sum((step.spent for key, step in self._shared.items() if key in keys), Usage())
 
     @property
     def cut(self) -> bool:
@@ -112,7 +127,7 @@ class Steps:
         Raises:
             JudgeError: the judge gave no usable answer.
         """
-        return await self._extraction.get()
+        return await self.shared("extract", self._extract)
 
     async def verify(self) -> Verification:
         """Return a verdict on each claim of the answer.
@@ -120,7 +135,7 @@ class Steps:
         Raises:
             JudgeError: the judge gave no usable answer.
         """
-        return await self._verification.get()
+        return await self.shared("verify", self._verify)
 
     def version_of(self, metric: Metric) -> str:
         """Name what gives a result: another metric, threshold, prompt, judge or limit gives another name."""

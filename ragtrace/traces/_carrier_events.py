@@ -35,9 +35,18 @@ _STEP_NS: Final = 1_000  # Jaeger keeps microseconds
 _ORDER: Final = {
     VerdictLabel.CONTRADICTED: 0,
     VerdictLabel.UNSUPPORTED: 1,
-    VerdictLabel.UNJUDGED: 2,
-    VerdictLabel.SUPPORTED: 3,
+    VerdictLabel.IRRELEVANT: 2,
+    VerdictLabel.UNJUDGED: 3,
+    VerdictLabel.PARTLY_RELEVANT: 4,
+    VerdictLabel.SUPPORTED: 5,
+    VerdictLabel.RELEVANT: 6,
 }
+_ABOUT_CLAIMS: Final = (
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.UNJUDGED,
+    VerdictLabel.SUPPORTED,
+)
 
 
 class Interval(NamedTuple):
@@ -146,7 +155,7 @@ def _claim_counts(outcome: MetricOutcome, emitted: int) -> dict[str, AttributeVa
     counts = outcome.counts
     return {
         f"{semconv.CLAIMS_PREFIX}total": counts.total,
-        **{f"{semconv.CLAIMS_PREFIX}{label.value}": getattr(counts, label.value) for label in _ORDER},
+        **{f"{semconv.CLAIMS_PREFIX}{label.value}": getattr(counts, label.value) for label in _ABOUT_CLAIMS},
         f"{semconv.CLAIMS_PREFIX}emitted": emitted,
     }
 

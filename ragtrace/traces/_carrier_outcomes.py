@@ -34,7 +34,6 @@ Status = Literal["ok", "partial", "error", "skipped"]
 _BRIEF_CHARS: Final = 200
 _BRIEF_CHUNK_IDS: Final = 3
 _OWN_PROFILE: Final = "ragtrace"
-_COMPUTING_JUDGES: Final = frozenset({"lexical", "scripted"})
 _WORDS: Final = {VerdictLabel.UNSUPPORTED: "not mentioned"}
 
 
@@ -105,7 +104,7 @@ def evaluation_objects(evaluation: Evaluation, *, content: bool) -> Iterator[dic
 
 def annotator_kind(evaluation: Evaluation) -> Literal["LLM", "CODE"]:
     """Say honestly whether a language model judged, in OpenInference's words."""
-    return "CODE" if evaluation.judge.provider in _COMPUTING_JUDGES else "LLM"
+    return "CODE" if evaluation.judge.computes else "LLM"
 
 
 def explain(outcome: MetricOutcome, *, content: bool) -> str:
@@ -145,7 +144,14 @@ def _summary(result: MetricResult) -> str:
     return f"{number} of {_claims(counts.total)} {_WORDS.get(first, first.value)}{more}"
 
 
-_WORST_FIRST = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED, VerdictLabel.UNJUDGED)
+_WORST_FIRST = (
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.IRRELEVANT,
+    VerdictLabel.UNJUDGED,
+    VerdictLabel.PARTLY_RELEVANT,
+    VerdictLabel.RELEVANT,
+)
 
 
 def _claims(number: int) -> str:

@@ -124,11 +124,11 @@ def a_failure(metric: str = "faithfulness") -> MetricFailure:
     )
 
 
-def an_evaluation(*outcomes: MetricOutcome, provider: str = "openai") -> Evaluation:
+def an_evaluation(*outcomes: MetricOutcome, computes: bool = False) -> Evaluation:
     return Evaluation(
         record_id=f"{TRACE_ID}:{span_id(3)}",
         outcomes=outcomes,
-        judge=JudgeIdentity(provider=provider, model="gpt-4o-mini"),
+        judge=JudgeIdentity(provider="openai", model="gpt-4o-mini", computes=computes),
         evaluator_set="faithfulness/ragtrace",
         evaluator_version="1",
         run_id="run-1",

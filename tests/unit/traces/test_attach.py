@@ -223,9 +223,9 @@ def test_many_metrics_leave_whole_objects_out() -> None:
     assert f"evaluations.{last}.evaluation.metadata" in span.attributes
 
 
-@pytest.mark.parametrize(("provider", "kind"), [("openai", "LLM"), ("lexical", "CODE")])
-def test_annotator_kind_says_honestly_who_judged(provider: str, kind: str) -> None:
-    span = a_carrier(an_evaluation(a_result(), provider=provider))
+@pytest.mark.parametrize(("computes", "kind"), [(False, "LLM"), (True, "CODE")])
+def test_annotator_kind_says_honestly_who_judged(computes: bool, kind: str) -> None:
+    span = a_carrier(an_evaluation(a_result(), computes=computes))
     assert span.attributes["evaluations.0.evaluation.annotator_kind"] == kind
 
 
