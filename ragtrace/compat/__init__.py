@@ -1,0 +1,1 @@
+"""Other tools' metrics, under their own rules: as scorings of our verdicts, or with their own calls."""
