@@ -19,6 +19,7 @@ __all__ = [
     "Claim",
     "Compat",
     "CompatStatus",
+    "Diagnosis",
     "Direction",
     "Evaluation",
     "Gap",
@@ -327,6 +328,19 @@ class Direction(StrEnum):
     LOWER_IS_BETTER = "lower_is_better"
 
 
+class Diagnosis(StrEnum):
+    """Where a RAG call fails: the quadrant of chunk precision and faithfulness."""
+
+    HEALTHY = "healthy"
+    """Both are high."""
+    GENERATION_PROBLEM = "generation_problem"
+    """The chunks are relevant, and the answer does not stand on them."""
+    RETRIEVAL_NOISE = "retrieval_noise"
+    """Most chunks are irrelevant, and the model copes."""
+    RETRIEVAL_FAILURE = "retrieval_failure"
+    """Most chunks are irrelevant, and the model fills the gap with inventions."""
+
+
 class CompatStatus(StrEnum):
     """How a run under another tool's rules ends there."""
 
@@ -370,6 +384,8 @@ class MetricResult:
     usage: Usage = Usage()
     compat: Compat | None = None
     """Set by profiles that follow another tool."""
+    diagnosis: Diagnosis | None = None
+    """Set by composites that can tell where the call fails."""
 
     @property
     def counts(self) -> VerdictCounts:

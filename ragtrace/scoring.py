@@ -11,14 +11,38 @@ lower bound    S / n                 and if every unjudged claim were wrong?
 coverage       (n - U) / n           how much of the answer was judged?
 =============  ====================  ==================================================
 
-A reading whose denominator is 0 does not exist: it is ``None``, never 0 or 1.
+Chunks are graded by what they are worth to the question: R relevant (they hold a part of what the answer
+needs), P partly relevant (background), I irrelevant, U unjudged. Where a yes or no is needed, relevant is yes
+and the rest no, as TREC's deep learning track reads its grades.
+
+=================  ==============================  ======================================================
+reading            formula                         answers
+=================  ==============================  ======================================================
+relevant share     R / (R + P + I)                 what share of the chunks is of use?
+mean relevance     (2 R + P) / (2 (R + P + I))     how relevant are the chunks on average?
+average precision  sum(P@k for useful k) / useful  do the useful chunks stand first? (order counts)
+=================  ==============================  ======================================================
+
+A reading whose denominator is 0 does not exist: it is ``None``, never 0 or 1. The one convention: among judged
+chunks of which none is useful, the average precision is 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ragtrace.model import VerdictCounts
 
-__all__ = ["coverage", "lenient_faithfulness", "lower_bound", "strict_faithfulness"]
+__all__ = [
+    "average_precision",
+    "contradicted_share",
+    "coverage",
+    "lenient_faithfulness",
+    "lower_bound",
+    "mean_relevance",
+    "relevant_share",
+    "strict_faithfulness",
+]
 
 
 def strict_faithfulness(counts: VerdictCounts) -> float | None:
@@ -39,6 +63,30 @@ def lower_bound(counts: VerdictCounts) -> float | None:
 def coverage(counts: VerdictCounts) -> float | None:
     """Return the share of all claims that have a verdict."""
     return _share(counts.judged, counts.total)
+
+
+def contradicted_share(counts: VerdictCounts) -> float | None:
+    """Return the share of judged claims that the context contradicts."""
+    return _share(counts.contradicted, counts.judged)
+
+
+def relevant_share(counts: VerdictCounts) -> float | None:
+    """Return the share of judged chunks that are relevant."""
+    return _share(counts.relevant, counts.judged)
+
+
+def mean_relevance(counts: VerdictCounts) -> float | None:
+    """Return the mean worth of judged chunks: 1 for relevant, 0.5 for partly relevant, 0 for irrelevant."""
+    return _share(2 * counts.relevant + counts.partly_relevant, 2 * counts.judged)
+
+
+def average_precision(useful: Sequence[bool]) -> float | None:
+    """Return the mean precision at the ranks of the useful items; 0 where none is, ``None`` for no items."""
+    if not useful:
+        return None
+    ranks = [rank for rank, is_useful in enumerate(useful, start=1) if is_useful]
+    found = sum(hits / rank for hits, rank in enumerate(ranks, start=1))
+    return found / len(ranks) if ranks else 0.0
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -64,13 +64,14 @@ async def verify_claims(
     prompt: Prompt,
     fence_code: str,
     claims_per_call: int,
+    step: str = "verify",
 ) -> Verification:
-    """Ask for a verdict on each claim.
+    """Ask for a verdict on each claim; ``step`` names the requests.
 
     Raises:
         JudgeError: the judge gave no usable answer.
     """
-    asking = _Asking(context=context, judge=judge, prompt=prompt, fence_code=fence_code)
+    asking = _Asking(step=step, context=context, judge=judge, prompt=prompt, fence_code=fence_code)
     numbered = [NumberedText(number=claim.index + 1, text=claim.text) for claim in claims]
     replies = await together(
         asking.rule(pack, batch) for pack in context.packs for batch in batches(numbered, claims_per_call)
@@ -85,6 +86,7 @@ async def verify_claims(
 class _Asking:
     """What stays the same from call to call."""
 
+    step: str
     context: Context
     judge: Judge
     prompt: Prompt
@@ -139,7 +141,7 @@ class _Asking:
     ) -> JudgeRequest[VerifyReply]:
         given = VerifyInput(chunks=tuple(pack), claims=tuple(claims))
         return JudgeRequest(
-            step="verify",
+            step=self.step,
             system=self.prompt.text,
             user=render_verify(given, self.fence_code),
             reply_type=VerifyReply,
