@@ -89,6 +89,8 @@ class JudgeRequest(Generic[ReplyT]):
     """What is asked about, by id, where each is answered by itself: caches keep the answers apart."""
     about: Callable[[Collection[int]], JudgeRequest[ReplyT]] | None = None
     """Returns the same request about some of the ``items`` alone."""
+    check: Callable[[ReplyT], None] | None = None
+    """Raises ``JudgeCompromised`` if a reply is not to be believed: caches call it before they keep it."""
     sampling: SamplingParameters | None = None
 
 

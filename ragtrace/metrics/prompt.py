@@ -1,8 +1,4 @@
-"""Prompts are versioned files; what they are filled with is fenced.
-
-The fence carries a code made from the record's own content: the same record gives the same prompt (so that
-runs can be repeated and caches hit), and a text cannot contain the code of a digest over itself.
-"""
+"""Prompts are versioned files; what they are filled with is fenced."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 
 from ragtrace.errors import ConfigError
+from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.forms import ExtractInput, NumberedText, VerifyInput
 from ragtrace.model import RagRecord
 
@@ -66,22 +63,17 @@ def content_sha256(record: RagRecord) -> str:
 
 def render_extract(given: ExtractInput, code: str) -> str:
     """Render the material of step A."""
-    question = _fenced("question", code, [given.question or "(not recorded)"])
-    around = _fenced("surroundings", code, _lines(given.surroundings)) if given.surroundings else []
-    return "\n".join([*question, *around, *_fenced("answer", code, _lines(given.sentences))])
+    question = fenced("question", code, [given.question or "(not recorded)"])
+    around = fenced("surroundings", code, _lines(given.surroundings)) if given.surroundings else []
+    return "\n".join([*question, *around, *fenced("answer", code, _lines(given.sentences))])
 
 
 def render_verify(given: VerifyInput, code: str) -> str:
     """Render the material of step B: chunks first, so that calls about the same chunks share a prefix."""
-    chunks = [line for chunk in given.chunks for line in _fenced(f"chunk {chunk.number}", code, [chunk.text])]
-    return "\n".join([*chunks, *_fenced("claims", code, _lines(given.claims))])
+    chunks = [line for chunk in given.chunks for line in fenced(f"chunk {chunk.number}", code, [chunk.text])]
+    return "\n".join([*chunks, *fenced("claims", code, _lines(given.claims))])
 
 
 def _lines(texts: Iterable[NumberedText]) -> list[str]:
     # one line each: a line break inside could pass for the next number
     return [f"[{item.number}] {' '.join(item.text.split())}" for item in texts]
-
-
-def _fenced(name: str, code: str, lines: Iterable[str]) -> list[str]:
-    # the judge has seen the code when it words the claims: it must not come back as text
-    return [f"<<{name} {code}>>", *(line.replace(code, "") for line in lines), f"<</{name} {code}>>"]

@@ -17,18 +17,21 @@ answers in numbers that code gave out, and everything it says is checked before 
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from ragtrace.errors import JudgeError
+from ragtrace.errors import JudgeCompromised, JudgeError
 from ragtrace.metrics.asking import Metered
 from ragtrace.metrics.extract import Extraction, extract_claims
+from ragtrace.metrics.fence import fence_code
 from ragtrace.metrics.prompt import Prompt, built_in_prompt, content_sha256
 from ragtrace.metrics.sentences import split_sentences
 from ragtrace.metrics.verify import Context, Verification, verify_claims
+from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import JudgeIdentity, RagRecord, Usage
 from ragtrace.ports import Embedder, Judge, Metric
 
@@ -49,6 +52,8 @@ class StepLimits:
     """Sentences of an answer beyond this are not judged, and the evaluation says so."""
     max_packs: int = 8
     """Chunks beyond this many packs are not shown; claims that need them are unjudged."""
+    verify: VerifySettings = field(default_factory=VerifySettings)
+    """In which form claims are asked about, and what is planted among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +62,26 @@ class Prompts:
 
     extract: Prompt
     verify: Prompt
+    verify_yes_no: Prompt
+    """Instead of ``verify`` where claims are asked about one by one."""
+    verify_again: Prompt
+    """Instead of ``verify`` for a second look."""
 
     @classmethod
     def built_in(cls) -> Prompts:
         """Return the prompts that come with ragtrace."""
-        return cls(extract=built_in_prompt("extract.v2.md"), verify=built_in_prompt("verify.v1.md"))
+        return cls(
+            extract=built_in_prompt("extract.v2.md"),
+            verify=built_in_prompt("verify.v1.md"),
+            verify_yes_no=built_in_prompt("verify_yes_no.v1.md"),
+            verify_again=built_in_prompt("verify_again.v1.md"),
+        )
 
     @property
     def sha256(self) -> str:
         """Of all prompts together."""
-        return hashlib.sha256(f"{self.extract.sha256}{self.verify.sha256}".encode()).hexdigest()
+        prompts = (self.extract, self.verify, self.verify_yes_no, self.verify_again)
+        return hashlib.sha256("".join(prompt.sha256 for prompt in prompts).encode()).hexdigest()
 
 
 class Steps:
@@ -83,10 +98,13 @@ class Steps:
         prompts: Prompts | None = None,
         limits: StepLimits | None = None,
         embedder: Embedder | None = None,
+        second_judge: Judge | None = None,
     ) -> None:
         self.prompts = prompts or Prompts.built_in()
         self.limits = limits or StepLimits()
         self.judge: JudgeIdentity = judge.identity
+        self.second_judge: JudgeIdentity | None = second_judge.identity if second_judge else None
+        """Who is asked a whole step again where the judge got a planted claim wrong."""
         self.embedder = embedder
         self.input_sha256 = content_sha256(record)
         """Digest of what the judge can see."""
@@ -95,8 +113,10 @@ class Steps:
         self._context = Context(
             record.chunks, pack_chars=self.limits.context_chars, max_packs=self.limits.max_packs
         )
-        self._judge = judge
+        self._judges = (judge, second_judge) if second_judge else (judge,)
         self._shared: dict[str, _Once[Any]] = {}
+        self.asked: set[str] = set()
+        """Keys of the shared steps that were asked for through this view."""
 
     @property
     def usage(self) -> Usage:
@@ -109,8 +129,29 @@ class Steps:
         Raises:
             JudgeError: the judge gave no usable answer.
         """
-        once: _Once[T] = self._shared.setdefault(key, _Once(self._judge, run))
+        self.asked.add(key)
+        once: _Once[T] = self._shared.setdefault(key, _Once(self._judges, run))
         return await once.get()
+
+    def for_one_metric(self) -> Steps:
+        """Return the same steps, keeping apart who judged the ones that are asked for here."""
+        view = copy.copy(self)
+        view.asked = set()
+        return view
+
+    @property
+    def stand_in(self) -> JudgeIdentity | None:
+        """The second judge, if a step that was asked for here rests on it."""
+        return self.second_judge if self.asked & self._on_second else None
+
+    @property
+    def compromised(self) -> bool:
+        """Whether the judge got a planted claim wrong in any step."""
+        return any(step.compromised for step in self._shared.values())
+
+    @property
+    def _on_second(self) -> set[str]:
+        return {key for key, step in self._shared.items() if step.compromised}
 
     def spent_on(self, *keys: str) -> Usage:
         """Return what the judge was asked in these steps."""
@@ -141,7 +182,7 @@ class Steps:
         """Name what gives a result: another metric, threshold, prompt, judge or limit gives another name."""
         identity = [
             [metric.name, metric.profile, metric.version, metric.threshold, metric.direction],
-            [self.judge.provider, self.judge.model],
+            [[judge.identity.provider, judge.identity.model] for judge in self._judges],
             self.prompts.sha256,
             repr(self.limits),
         ]
@@ -165,36 +206,44 @@ class Steps:
             prompt=self.prompts.verify,
             fence_code=self._fence_code,
             claims_per_call=self.limits.claims_per_call,
+            settings=self.limits.verify,
+            yes_no=self.prompts.verify_yes_no,
+            again=self.prompts.verify_again,
         )
 
     @property
     def _fence_code(self) -> str:
-        return self.input_sha256[:12]
+        return fence_code(self.input_sha256)
 
 
 class _Once(Generic[T]):
     """Runs a step for whoever asks first; everyone gets its value, or its error."""
 
-    def __init__(self, judge: Judge, run: Callable[[Judge], Awaitable[T]]) -> None:
-        self._judge = Metered(judge)
+    def __init__(self, judges: Sequence[Judge], run: Callable[[Judge], Awaitable[T]]) -> None:
+        self._judges = [Metered(judge) for judge in judges]
         self._run = run
         self._lock = asyncio.Lock()  # two metrics that need the same step would both ask the judge
         self._outcome: T | JudgeError | None = None
+        self.compromised = False
+        """Whether the first judge got a planted claim wrong: the second, if any, was asked it all again."""
 
     @property
     def spent(self) -> Usage:
-        return self._judge.spent
+        return sum((judge.spent for judge in self._judges), Usage())
 
     async def get(self) -> T:
         async with self._lock:
             if self._outcome is None:
-                self._outcome = await self._attempt()
+                self._outcome = await self._attempt(*self._judges)
         if isinstance(self._outcome, JudgeError):
             raise self._outcome
         return self._outcome
 
-    async def _attempt(self) -> T | JudgeError:
+    async def _attempt(self, judge: Judge, *others: Judge) -> T | JudgeError:
         try:
-            return await self._run(self._judge)
+            return await self._run(judge)
+        except JudgeCompromised as failed:
+            self.compromised = True
+            return await self._attempt(*others) if others else failed
         except JudgeError as failed:
             return failed

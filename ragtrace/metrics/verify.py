@@ -11,6 +11,7 @@ from ragtrace.metrics.evidence import FoldedText, pack_chunks
 from ragtrace.metrics.forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.metrics.prompt import Prompt, render_verify
 from ragtrace.metrics.verdicts import CheckedReply, check_reply, combine, undecided
+from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Chunk, Claim, Verdict, VerdictLabel
 from ragtrace.ports import Judge, JudgeRequest
 
@@ -65,6 +66,9 @@ async def verify_claims(
     fence_code: str,
     claims_per_call: int,
     step: str = "verify",
+    settings: VerifySettings = VerifySettings(),  # noqa: B008 frozen
+    yes_no: Prompt | None = None,
+    again: Prompt | None = None,
 ) -> Verification:
     """Ask for a verdict on each claim; ``step`` names the requests.
 
