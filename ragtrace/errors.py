@@ -78,6 +78,13 @@ class JudgeUnavailable(JudgeError):
     error_type = "judge_unavailable"
     retryable = True
 
+    def __init__(
+        self, message: str, *, usage: Usage | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, usage=usage)
+        self.retry_after_s = retry_after_s
+        """Seconds the endpoint asked us to wait, if it said so."""
+
 
 class JudgeTimeout(JudgeError):
     """The judge gave no answer in time."""

@@ -11,7 +11,7 @@ from ragtrace.errors import JudgeTimeout
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = ["limited", "timed", "unwrapped"]
+__all__ = ["Layer", "limited", "timed", "unwrapped"]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
@@ -28,27 +28,32 @@ def timed(judge: Judge, timeout_s: float) -> Judge:
 
 def unwrapped(judge: Judge) -> Judge:
     """Return the judge itself, from under all layers."""
-    while isinstance(judge, _Layer):
+    while isinstance(judge, Layer):
         judge = judge.inner
     return judge
 
 
-class _Layer:
+class Layer:
+    """Passes everything on: a layer overrides what it changes."""
+
     def __init__(self, judge: Judge) -> None:
         self.inner = judge
 
     @property
     def identity(self) -> JudgeIdentity:
+        """Who judges."""
         return self.inner.identity
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        """Answer the request."""
         return await self.inner.ask(request)
 
     async def aclose(self) -> None:
+        """Release what the judge and the layer hold."""
         await self.inner.aclose()
 
 
-class _Limited(_Layer):
+class _Limited(Layer):
     def __init__(self, judge: Judge, max_concurrency: int) -> None:
         super().__init__(judge)
         self._slots = asyncio.Semaphore(max_concurrency)
@@ -58,7 +63,7 @@ class _Limited(_Layer):
             return await self.inner.ask(request)
 
 
-class _Timed(_Layer):
+class _Timed(Layer):
     def __init__(self, judge: Judge, timeout_s: float) -> None:
         super().__init__(judge)
         self._timeout_s = timeout_s

@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
-from opentelemetry import context as otel_context
-from opentelemetry.context import _SUPPRESS_HTTP_INSTRUMENTATION_KEY, _SUPPRESS_INSTRUMENTATION_KEY
 from pydantic import BaseModel
 
-from ragtrace.errors import (
-    ConfigError,
-    JudgeCutOff,
-    JudgeError,
-    JudgeNonsense,
-    JudgeRefused,
-    JudgeTimeout,
-    JudgeUnavailable,
-)
+from ragtrace.errors import ConfigError, JudgeCutOff, JudgeError, JudgeNonsense, JudgeRefused
 from ragtrace.judge.dialect import Dialect, Rung
-from ragtrace.judge.layers import timed
+from ragtrace.judge.http import (
+    OPENAI_URL,
+    checked_url,
+    failure_of,
+    openai_client,
+    openai_key,
+    untraced,
+    what_of,
+)
 from ragtrace.judge.opening import JudgeSettings
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.model import JudgeIdentity, Usage
@@ -46,16 +42,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 Message: TypeAlias = tuple[str, str]
 """A role and a content."""
 
-OPENAI_URL = "https://api.openai.com/v1"
-_WHOLE_ASK = 5
-"""A request with its ladder, retries and correction may take this many times the time-out of one."""
-_SUPPRESSED = (
-    _SUPPRESS_INSTRUMENTATION_KEY,
-    _SUPPRESS_HTTP_INSTRUMENTATION_KEY,
-    "suppress_language_model_instrumentation",
-)
 _TOO_LONG = re.compile(r"context[ _](?:length|size|window)", re.IGNORECASE)
-_CODE = re.compile(r"[\w.-]{1,60}")
 
 
 class OpenAICompatibleJudge:
@@ -71,13 +58,8 @@ class OpenAICompatibleJudge:
         api_key: str,
         base_url: str = OPENAI_URL,
         timeout_s: float = 60.0,
-        max_retries: int = 2,
     ) -> None:
-        from openai import AsyncOpenAI  # costs seconds on a small machine: only who uses it pays
-
-        self._client = AsyncOpenAI(
-            api_key=api_key, base_url=base_url, timeout=timeout_s, max_retries=max_retries
-        )
+        self._client = openai_client(api_key=api_key, base_url=base_url, timeout_s=timeout_s)
         self._model = model
         self._where = f"{model} at {urlsplit(base_url).hostname}"
         limits = ("max_tokens", "max_completion_tokens")
@@ -127,7 +109,7 @@ class OpenAICompatibleJudge:
             dialect=self._dialect,
             confirmed=self._confirmed,
         )
-        with _untraced():
+        with untraced():
             value = await exchange.run()
         self._dialect, self._confirmed = exchange.dialect, True
         return JudgeReply(value=value, usage=exchange.spent)
@@ -147,27 +129,13 @@ def open_openai(settings: JudgeSettings) -> Judge:
         raise ConfigError(
             "the judge `openai` needs a model: write `openai:MODEL`, such as `openai:gpt-4o-mini`"
         )
-    base_url = settings.base_url or settings.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-    if urlsplit(base_url).scheme not in ("http", "https") or not urlsplit(base_url).hostname:
-        raise ConfigError(
-            f"the judge's base URL {base_url!r} is no http(s) URL: set `base_url` or OPENAI_BASE_URL"
-        )
-    judge = OpenAICompatibleJudge(
+    base_url = checked_url(settings, "OPENAI_BASE_URL", OPENAI_URL)
+    return OpenAICompatibleJudge(
         model=settings.argument,
-        api_key=_api_key(settings, base_url),
+        api_key=openai_key(settings, base_url),
         base_url=base_url,
         timeout_s=settings.timeout_s,
-        max_retries=settings.max_retries,
     )
-    return timed(judge, _WHOLE_ASK * settings.timeout_s)
-
-
-def _api_key(settings: JudgeSettings, base_url: str) -> str:
-    if key := settings.environ.get(settings.api_key_env, "").strip():
-        return key
-    if settings.api_key_env == "OPENAI_API_KEY" and not base_url.startswith(OPENAI_URL):
-        return "none"  # servers on one's own machine want no key
-    raise ConfigError(f"the judge needs a key: set the environment variable {settings.api_key_env}")
 
 
 class _Ready(BaseModel):
@@ -234,7 +202,8 @@ class _Exchange(Generic[ReplyT]):
                 self.dialect = self._adapted(exc)
             except openai.APIError as exc:
                 # the cause may quote the prompt or the key: it is not chained
-                raise self._error(*_classify(exc, cast(float, self.client.timeout))) from None
+                timeout_s = cast(float, self.client.timeout)
+                raise failure_of(exc, where=self.where, timeout_s=timeout_s, usage=self.spent) from None
             except ValueError:
                 raise self._error(JudgeNonsense, "the reply is no JSON document") from None
             else:
@@ -266,7 +235,7 @@ class _Exchange(Generic[ReplyT]):
         if adapted is None:
             # what worked before is rejected now: then it is this request, not the endpoint
             kind = JudgeNonsense if self.confirmed else JudgeRefused
-            raise self._error(kind, f"it rejects the request ({_what(exc)})") from None
+            raise self._error(kind, f"it rejects the request ({what_of(exc)})") from None
         return adapted
 
     def _ask_to_correct(self, text: str, fault: ValueError) -> None:
@@ -300,39 +269,6 @@ class _Answer:
         )
 
 
-def _classify(exc: openai.APIError, timeout_s: float) -> tuple[type[JudgeError], str]:
-    import openai
-
-    if isinstance(exc, openai.APITimeoutError):
-        return JudgeTimeout, f"no answer within {timeout_s:g} s: is the model busy, or too slow?"
-    if isinstance(exc, openai.APIConnectionError):
-        return JudgeUnavailable, "no connection: is the endpoint up, and the base URL right?"
-    if not isinstance(exc, openai.APIStatusError):
-        return JudgeNonsense, "the reply is no chat completion"
-    if exc.status_code in (408, 409, 429) and "insufficient_quota" not in (exc.code, exc.type):
-        return JudgeUnavailable, f"it takes no requests now ({_what(exc)})"
-    if exc.status_code == 413:
-        return JudgeNonsense, f"the chunks are too long for it ({_what(exc)})"
-    if exc.status_code < 500:
-        return JudgeRefused, f"{_ADVICE.get(exc.status_code, 'it turns requests down')} ({_what(exc)})"
-    return JudgeUnavailable, f"it fails ({_what(exc)})"
-
-
-_ADVICE = {
-    401: "it does not accept the key: check the key's environment variable",
-    402: "it wants to be paid: check the account",
-    403: "the key may not use this model",
-    404: "no such model or path: check the model and the base URL",
-    429: "the quota is used up: check the account",
-}
-
-
-def _what(exc: openai.APIStatusError) -> str:
-    # codes are short words; a free message might quote the prompt or the key
-    code = exc.code or exc.type or ""
-    return f"HTTP {exc.status_code}, {code}" if _CODE.fullmatch(code) else f"HTTP {exc.status_code}"
-
-
 def _usage(usage: CompletionUsage | None) -> Usage:
     if usage is None:
         return Usage(calls=1)
@@ -349,15 +285,3 @@ def _usage(usage: CompletionUsage | None) -> Usage:
 def _encodable(text: str) -> str:
     # lone surrogates have no UTF-8
     return text.encode("utf-8", "replace").decode()
-
-
-@contextmanager
-def _untraced() -> Iterator[None]:
-    context = otel_context.get_current()
-    for key in _SUPPRESSED:
-        context = otel_context.set_value(key, True, context)
-    token = otel_context.attach(context)
-    try:
-        yield
-    finally:
-        otel_context.detach(token)

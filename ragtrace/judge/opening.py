@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
 from ragtrace.errors import ConfigError
-from ragtrace.judge.layers import limited
+from ragtrace.judge.layers import limited, timed
+from ragtrace.judge.retrying import Backoff, retrying
 from ragtrace.plugins import find_plugins, load_plugin
 from ragtrace.ports import Judge
 
 __all__ = ["JudgeFactory", "JudgeSettings", "judge_named_by", "open_judge"]
 
 GROUP = "ragtrace.judges"
+_WHOLE_ASK = 5
+"""A request with its ladder and correction may take this many times the time-out of one."""
 DEFAULT_MODEL = "gpt-4o-mini"
 _BUILT_IN = {
     "lexical": "ragtrace.judge.lexical:open_lexical",
@@ -34,7 +37,6 @@ class JudgeSettings:
     """The environment variable that holds the key."""
     timeout_s: float = 60.0
     """For one request."""
-    max_retries: int = 2
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
 
@@ -69,11 +71,29 @@ def open_judge(
         base_url=base_url,
         api_key_env=api_key_env,
         timeout_s=timeout_s,
-        max_retries=max_retries,
         environ=os.environ if environ is None else environ,
     )
     make = cast(JudgeFactory, load_plugin(points[name]))
-    return limited(make(settings), max_concurrency)
+    return layered(
+        make(settings),
+        timeout_s=timeout_s,
+        backoff=Backoff(max_retries=max_retries),
+        max_concurrency=max_concurrency,
+    )
+
+
+def layered(judge: Judge, *, timeout_s: float, backoff: Backoff, max_concurrency: int) -> Judge:
+    """Put the layers around a judge, the outermost last.
+
+    Args:
+        judge: What to wrap.
+        timeout_s: For one request of the judge; it may need several of them for one answer.
+        backoff: How to retry.
+        max_concurrency: Requests at once; one that waits for its retry keeps its place.
+    """
+    judge = timed(judge, _WHOLE_ASK * timeout_s)
+    judge = retrying(judge, backoff)
+    return limited(judge, max_concurrency)
 
 
 def judge_named_by(environ: Mapping[str, str]) -> str:

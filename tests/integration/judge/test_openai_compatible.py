@@ -76,9 +76,7 @@ def request() -> JudgeRequest[ExtractReply]:
 
 @pytest.fixture
 async def judge(endpoint: Any) -> AsyncIterator[OpenAICompatibleJudge]:
-    opened = OpenAICompatibleJudge(
-        model="m", api_key=SECRET, base_url=endpoint.url, max_retries=1, timeout_s=20
-    )
+    opened = OpenAICompatibleJudge(model="m", api_key=SECRET, base_url=endpoint.url, timeout_s=20)
     yield opened
     await opened.aclose()
 
@@ -264,14 +262,6 @@ async def test_each_way_to_fail_has_its_error(
     assert type(caught.value) is expected
 
 
-async def test_a_retryable_failure_is_retried_by_the_client(
-    endpoint: Any, judge: OpenAICompatibleJudge
-) -> None:
-    endpoint.answers = lambda body: (503, {}) if len(endpoint.requests) == 1 else (200, completion(GOOD))
-    assert (await judge.ask(request())).usage.calls == 1
-    assert len(endpoint.requests) == 2
-
-
 async def test_a_rejection_after_success_is_about_the_request(
     endpoint: Any, judge: OpenAICompatibleJudge
 ) -> None:
@@ -310,18 +300,14 @@ async def test_errors_never_quote_prompts_or_keys(endpoint: Any, judge: OpenAICo
 
 async def test_silence_is_a_timeout(endpoint: Any) -> None:
     endpoint.hold = asyncio.Event()
-    judge = OpenAICompatibleJudge(
-        model="m", api_key="k", base_url=endpoint.url, max_retries=0, timeout_s=0.05
-    )
+    judge = OpenAICompatibleJudge(model="m", api_key="k", base_url=endpoint.url, timeout_s=0.05)
     with pytest.raises(JudgeTimeout, match=r"within 0\.05 s"):
         await judge.ask(request())
     await judge.aclose()
 
 
 async def test_nobody_listening_is_unavailable() -> None:
-    judge = OpenAICompatibleJudge(
-        model="m", api_key="k", base_url="http://127.0.0.1:1/v1", max_retries=0, timeout_s=5
-    )
+    judge = OpenAICompatibleJudge(model="m", api_key="k", base_url="http://127.0.0.1:1/v1", timeout_s=5)
     with pytest.raises(JudgeUnavailable):
         await judge.ask(request())
     await judge.aclose()

@@ -1,0 +1,196 @@
+"""Embedders by name: the built-in ones, and those of plug-ins (entry points ``ragtrace.embedders``)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense
+from ragtrace.judge.http import (
+    OPENAI_URL,
+    checked_url,
+    failure_of,
+    openai_client,
+    openai_key,
+    untraced,
+    what_of,
+)
+from ragtrace.judge.opening import JudgeSettings
+from ragtrace.judge.retrying import Backoff, retried
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.plugins import find_plugins, load_plugin
+from ragtrace.ports import Embedder, Embeddings
+
+if TYPE_CHECKING:
+    from openai.types import CreateEmbeddingResponse
+
+__all__ = ["EmbedderFactory", "OpenAICompatibleEmbedder", "open_embedder", "open_openai_embedder"]
+
+GROUP: Final = "ragtrace.embedders"
+_BUILT_IN: Final = {
+    "openai": "ragtrace.judge.embedding:open_openai_embedder",
+    "wordllama": "ragtrace.judge.wordllama:open_wordllama",
+}
+_TEXTS_A_CALL: Final = 128
+
+Vector: TypeAlias = tuple[float, ...]
+EmbedderFactory: TypeAlias = Callable[[JudgeSettings], Embedder]
+"""What an entry point of the group gives."""
+
+
+def open_embedder(
+    spec: str,
+    *,
+    base_url: str | None = None,
+    api_key_env: str = "OPENAI_API_KEY",
+    timeout_s: float = 60.0,
+    max_retries: int = 2,
+    max_concurrency: int = 8,
+    environ: Mapping[str, str] | None = None,
+) -> Embedder:
+    """Open the embedder that ``openai:MODEL``, ``wordllama`` or ``PLUGIN:ARGUMENT`` names.
+
+    Raises:
+        ConfigError: no such embedder, or it lacks a setting; the message names what to set.
+    """
+    name, _, argument = spec.partition(":")
+    points = find_plugins(GROUP, _BUILT_IN)
+    if name not in points:
+        raise ConfigError(
+            f"there is no embedder {name!r}: choose `openai:MODEL` or `wordllama`"
+            f" (installed: {', '.join(sorted(points))})"
+        )
+    settings = JudgeSettings(
+        argument=argument,
+        base_url=base_url,
+        api_key_env=api_key_env,
+        timeout_s=timeout_s,
+        environ=os.environ if environ is None else environ,
+    )
+    make = cast(EmbedderFactory, load_plugin(points[name]))
+    return _Careful(make(settings), Backoff(max_retries=max_retries), max_concurrency)
+
+
+class _Careful:
+    """Asks an embedder again when it is unavailable, and not too often at once."""
+
+    def __init__(self, embedder: Embedder, backoff: Backoff, max_concurrency: int) -> None:
+        self.inner = embedder
+        self._backoff = backoff
+        self._slots = asyncio.Semaphore(max_concurrency)
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        return self.inner.identity
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        if not texts:
+            return Embeddings(vectors=(), usage=Usage())
+        async with self._slots:
+            return await retried(lambda: self.inner.embed(texts), self._backoff)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+class OpenAICompatibleEmbedder:
+    """Asks ``/embeddings`` of an OpenAI-compatible endpoint, in batches.
+
+    Bound to the event loop in which it is first asked.
+    """
+
+    def __init__(
+        self, *, model: str, api_key: str, base_url: str = OPENAI_URL, timeout_s: float = 60.0
+    ) -> None:
+        self._client = openai_client(api_key=api_key, base_url=base_url, timeout_s=timeout_s)
+        self._timeout_s = timeout_s
+        self._model = model
+        self._where = f"{model} at {urlsplit(base_url).hostname}"
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Who embeds."""
+        return JudgeIdentity(provider="openai", model=self._model)
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """Return a vector for each text.
+
+        Raises:
+            JudgeError: no usable answer; the subclass says whether asking later may help.
+        """
+        vectors: list[Vector] = []
+        spent = Usage()
+        for start in range(0, len(texts), _TEXTS_A_CALL):
+            batch = texts[start : start + _TEXTS_A_CALL]
+            answer = await self._create(batch, spent)
+            spent += _usage(answer)
+            vectors += self._checked(answer, len(batch), spent)
+        if len({len(vector) for vector in vectors}) > 1:
+            raise self._error("its vectors differ in length", spent)
+        return Embeddings(vectors=tuple(vectors), usage=spent)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _create(self, texts: Sequence[str], spent: Usage) -> CreateEmbeddingResponse:
+        import openai
+
+        encodable = [
+            text.encode("utf-8", "replace").decode() for text in texts
+        ]  # lone surrogates have no UTF-8
+        try:
+            with untraced():
+                return await self._client.embeddings.create(
+                    model=self._model, input=encodable, encoding_format="float"
+                )
+        except (openai.BadRequestError, openai.UnprocessableEntityError) as exc:
+            raise self._error(f"it rejects the texts ({what_of(exc)})", spent) from None
+        except openai.APIError as exc:
+            raise failure_of(exc, where=self._where, timeout_s=self._timeout_s, usage=spent) from None
+        except (ValueError, TypeError, AttributeError):  # the client lets any JSON pass, and trips over some
+            raise self._error("the reply is no list of embeddings", spent + Usage(calls=1)) from None
+
+    def _checked(self, answer: CreateEmbeddingResponse, expected: int, spent: Usage) -> list[Vector]:
+        try:
+            by_index = {item.index: tuple(map(float, item.embedding)) for item in answer.data}
+        except (AttributeError, TypeError, ValueError):
+            raise self._error("the reply is no list of embeddings", spent) from None
+        if len(answer.data) != expected or set(by_index) != set(range(expected)):
+            raise self._error("its vectors are not numbered as the texts are", spent)
+        vectors = [by_index[index] for index in range(expected)]
+        if not all(vector and all(map(math.isfinite, vector)) for vector in vectors):
+            raise self._error("a vector is empty, or not of finite numbers", spent)
+        return vectors
+
+    def _error(self, what: str, spent: Usage) -> JudgeError:
+        return JudgeNonsense(f"embedder {self._where}: {what}", usage=spent)
+
+
+def open_openai_embedder(settings: JudgeSettings) -> Embedder:
+    """Open ``openai:MODEL`` with the key and the base URL from the settings or the environment.
+
+    Raises:
+        ConfigError: the model, the key or a usable URL is missing.
+    """
+    if not settings.argument:
+        raise ConfigError(
+            "the embedder `openai` needs a model: write `openai:MODEL`,"
+            " such as `openai:text-embedding-3-small`"
+        )
+    base_url = checked_url(settings, "OPENAI_BASE_URL", OPENAI_URL)
+    return OpenAICompatibleEmbedder(
+        model=settings.argument,
+        api_key=openai_key(settings, base_url),
+        base_url=base_url,
+        timeout_s=settings.timeout_s,
+    )
+
+
+def _usage(answer: CreateEmbeddingResponse) -> Usage:
+    tokens = getattr(getattr(answer, "usage", None), "prompt_tokens", None)
+    return Usage(calls=1, input_tokens=tokens if isinstance(tokens, int) else 0)

@@ -1,0 +1,95 @@
+"""Asking again when an endpoint takes no requests just now."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeError, JudgeUnavailable
+from ragtrace.judge.layers import Layer
+from ragtrace.model import Usage
+from ragtrace.ports import Embeddings, Judge, JudgeReply, JudgeRequest
+
+__all__ = ["Backoff", "retried", "retrying"]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+AnswerT = TypeVar("AnswerT", bound="JudgeReply[Any] | Embeddings")
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How often to ask again, and how long to wait before that."""
+
+    max_retries: int = 2
+    first_wait_s: float = 0.5
+    """Doubles from try to try."""
+    longest_wait_s: float = 8.0
+    patience_s: float = 120.0
+    """An endpoint that asks for a longer pause than this is given up at once: whoever asks may come back."""
+
+    def wait_s(self, retry: int, told_s: float | None, draw: float) -> float | None:
+        """Return the seconds to wait before a retry, counted from 0, or ``None`` to give up.
+
+        Args:
+            retry: How many there were already.
+            told_s: What the endpoint asked for (``Retry-After``): never less than this is waited.
+            draw: A random number in [0, 1): clients that failed together should not come back together.
+        """
+        if retry >= self.max_retries or (told_s or 0.0) > self.patience_s:
+            return None
+        if told_s is not None:
+            return told_s * (1 + draw / 4)
+        return min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(retry, 30)) * (1 + draw) / 2
+
+
+def retrying(judge: Judge, backoff: Backoff | None = None, *, sleep: Sleep = asyncio.sleep) -> Judge:
+    """Ask again after ``JudgeUnavailable`` (429, 5xx, no connection), and after nothing else.
+
+    A time-out is not retried: on a slow server the same request takes as long again.
+    """
+    return _Retrying(judge, backoff or Backoff(), sleep)
+
+
+async def retried(
+    attempt: Callable[[], Awaitable[AnswerT]], backoff: Backoff, sleep: Sleep = asyncio.sleep
+) -> AnswerT:
+    """Attempt until there is an answer; its usage, or the error's, covers all attempts.
+
+    Raises:
+        JudgeError: the last attempt failed, or it was of no use to make another.
+    """
+    spent = Usage()
+    for retry in range(backoff.max_retries + 1):
+        try:
+            answer = await attempt()
+        except JudgeError as failed:
+            spent = failed.usage = spent + failed.usage
+            wait_s = _wait_s(failed, retry, backoff)
+            if wait_s is None:
+                raise
+            await sleep(wait_s)
+        else:
+            return replace(answer, usage=spent + answer.usage)
+    raise AssertionError("the last retry gives up")
+
+
+def _wait_s(failed: JudgeError, retry: int, backoff: Backoff) -> float | None:
+    if not isinstance(failed, JudgeUnavailable):
+        return None
+    return backoff.wait_s(retry, failed.retry_after_s, random.random())
+
+
+class _Retrying(Layer):
+    def __init__(self, judge: Judge, backoff: Backoff, sleep: Sleep) -> None:
+        super().__init__(judge)
+        self._backoff = backoff
+        self._sleep = sleep
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        return await retried(lambda: self.inner.ask(request), self._backoff, self._sleep)

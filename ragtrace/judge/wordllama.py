@@ -1,0 +1,84 @@
+"""Embeddings without a key, a download or a network: wordllama's averaged word vectors (extra ``local``).
+
+They know which words go together, and nothing of word order or negation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from ragtrace.errors import ConfigError
+from ragtrace.judge.opening import JudgeSettings
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.ports import Embedder, Embeddings
+
+__all__ = ["WordLlamaEmbedder", "open_wordllama"]
+
+_MODEL: Final = "l2_supercat"
+
+
+class WordLlamaEmbedder:
+    """Averages the vectors of a text's words. Loads its 19 MB when first asked, in a thread."""
+
+    identity = JudgeIdentity(provider="wordllama", model=f"{_MODEL}-256", computes=True)
+
+    def __init__(self) -> None:
+        self._model: Any = None
+        self._loading = asyncio.Lock()  # two first questions would both load it
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """Return a vector for each text; of a text without a known word, the vector is zero."""
+        async with self._loading:
+            if self._model is None:
+                self._model = await asyncio.to_thread(_load)
+        vectors = await asyncio.to_thread(_embed, self._model, list(texts))
+        return Embeddings(vectors=vectors, usage=Usage(calls=1))
+
+    async def aclose(self) -> None:
+        """Do nothing: there is nothing to release."""
+
+
+def open_wordllama(settings: JudgeSettings) -> Embedder:
+    """Open ``wordllama``.
+
+    Raises:
+        ConfigError: the extra is not installed.
+    """
+    try:
+        with _root_logger_kept():
+            import wordllama  # noqa: F401
+    except ImportError as exc:
+        raise ConfigError(
+            "the embedder `wordllama` needs the extra `local`: pip install 'ragtrace-otel[local]'"
+        ) from exc
+    return WordLlamaEmbedder()
+
+
+def _load() -> Any:
+    with _root_logger_kept():
+        import wordllama
+    # its own folder as the cache: the weights and the tokenizer come with the package
+    return wordllama.WordLlama.load(_MODEL, cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+
+
+def _embed(model: Any, texts: list[str]) -> tuple[tuple[float, ...], ...]:
+    known = [text.encode("utf-8", "replace").decode() for text in texts]  # lone surrogates have no UTF-8
+    return tuple(tuple(vector) for vector in model.embed(known, return_np=False))
+
+
+@contextmanager
+def _root_logger_kept() -> Iterator[None]:
+    # importing wordllama configures the root logger of whoever imports it
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    guard = logging.NullHandler()
+    root.addHandler(guard)
+    try:
+        yield
+    finally:
+        root.handlers, root.level = handlers, level
