@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ragtrace.model import Direction, JudgeIdentity, MetricResult, RagRecord, Usage
+from ragtrace.model import Direction, JudgeIdentity, MetricOutcome, RagRecord, Usage
 from ragtrace.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -184,8 +184,10 @@ class Metric(Protocol):
         """Which way the numbers are good."""
         ...
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+    async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
         """Score the record, or skip it with a reason. Judge steps that metrics share run once in ``steps``.
+
+        A failure is raised; one that has more to say, such as what another tool makes of it, is returned.
 
         Raises:
             JudgeError: the judge gave no usable answer.

@@ -23,8 +23,8 @@ mean relevance     (2 R + P) / (2 (R + P + I))     how relevant are the chunks o
 average precision  sum(P@k for useful k) / useful  do the useful chunks stand first? (order counts)
 =================  ==============================  ======================================================
 
-A reading whose denominator is 0 does not exist: it is ``None``, never 0 or 1. The one convention: among judged
-chunks of which none is useful, the average precision is 0.
+A reading whose denominator is 0 does not exist: it is ``None``, never 0 or 1. The one convention: among
+judged chunks of which none is useful, the average precision is 0.
 """
 
 from __future__ import annotations

@@ -1,0 +1,30 @@
+"""Scores are arithmetic over verdicts, never the judge's own number: our readings, and other tools' rules."""
+
+from ragtrace.scoring.given import Judged
+from ragtrace.scoring.profiles import PROFILES, ProfileScore, score, scored_metrics
+from ragtrace.scoring.readings import (
+    average_precision,
+    contradicted_share,
+    coverage,
+    lenient_faithfulness,
+    lower_bound,
+    mean_relevance,
+    relevant_share,
+    strict_faithfulness,
+)
+
+__all__ = [
+    "PROFILES",
+    "Judged",
+    "ProfileScore",
+    "average_precision",
+    "contradicted_share",
+    "coverage",
+    "lenient_faithfulness",
+    "lower_bound",
+    "mean_relevance",
+    "relevant_share",
+    "score",
+    "scored_metrics",
+    "strict_faithfulness",
+]
