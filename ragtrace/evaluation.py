@@ -13,6 +13,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError
 from ragtrace.judge import open_judge
 from ragtrace.metrics import Prompts, StepLimits, Steps, metric_named
+from ragtrace.metrics.strangers import fault_in
 from ragtrace.model import Evaluation, MetricFailure, MetricOutcome, MetricResult, RagRecord, SkipReason
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 
@@ -107,11 +108,13 @@ async def _measure_all(
 
 async def _measure(metric: Metric, record: RagRecord, steps: Steps) -> MetricOutcome:
     try:
-        return await metric.measure(record, steps)
+        result = await metric.measure(record, steps)
     except JudgeError as exc:
         return _failure(metric, steps, exc.error_type, str(exc), retryable=exc.retryable)
     except Exception as exc:  # noqa: BLE001 the wall around one metric's run
         return _failure(metric, steps, type(exc).__name__, _whereabouts(metric, exc))
+    fault = fault_in(result, metric)
+    return _failure(metric, steps, "metric_invalid", fault) if fault else result
 
 
 def _whereabouts(metric: Metric, exc: Exception) -> str:

@@ -7,8 +7,9 @@ has a score.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -186,9 +187,54 @@ class RagRecord:
     provenance: tuple[Provenance, ...] = ()
     gaps: tuple[Gap, ...] = ()
 
+    @classmethod
+    def of(
+        cls,
+        *,
+        question: str | None = None,
+        contexts: Iterable[str | Chunk] | Mapping[str, str] = (),
+        answer: str | None = None,
+        reference: str | None = None,
+        id: str | None = None,  # noqa: A002  as the field is called
+    ) -> RagRecord:
+        """Make a record of plain texts; a mapping gives each context its chunk id.
+
+        Texts without an id are named after their content, and so is the record.
+
+        Raises:
+            TypeError: ``contexts`` is one text, not several.
+
+        Example:
+            ```python
+            RagRecord.of(question="How long?", contexts={"faq-12": "14 days."}, answer="30 days.")
+            ```
+        """
+        if isinstance(contexts, str):
+            raise TypeError("`contexts` is one text: write contexts=[text]")
+        named = contexts.items() if isinstance(contexts, Mapping) else ((None, each) for each in contexts)
+        chunks = tuple(_chunk(chunk_id, content, rank) for rank, (chunk_id, content) in enumerate(named))
+        parts = [question, answer, reference, *(chunk.id for chunk in chunks)]
+        return cls(
+            id=id or _digest(repr(parts)),
+            question=question,
+            chunks=chunks,
+            answer=answer,
+            reference=reference,
+        )
+
     def gap(self, *parts: Part) -> Gap | None:
         """Return the first gap in one of the parts, or ``None``."""
         return next((gap for gap in self.gaps if gap.part in parts), None)
+
+
+def _chunk(chunk_id: str | None, content: str | Chunk, rank: int) -> Chunk:
+    if isinstance(content, Chunk):
+        return replace(content, rank=rank)
+    return Chunk(id=chunk_id or _digest(content), text=content, rank=rank)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

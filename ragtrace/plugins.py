@@ -1,19 +1,90 @@
-"""Plug-ins: things found by name through the entry points of installed packages.
+"""Plug-ins: things found by name through the entry points of installed packages, or by the address of code.
 
-What comes with ragtrace is listed in the same form, so that a checkout which was never installed has it too;
-a plug-in cannot take its names.
+What comes with ragtrace is listed in the same form as what packages add, so that a checkout which was never
+installed has it too; a plug-in cannot take its names. An address is ``./my_metric.py:Politeness`` or
+``package.module:Name``; what stands behind a second colon is for the thing itself.
 """
 
 from __future__ import annotations
 
+import difflib
+import hashlib
+import re
+import sys
+import traceback
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
 
 from ragtrace.errors import ConfigError
 
-__all__ = ["find_plugins", "load_plugin"]
+__all__ = ["Address", "find_plugins", "load_address", "load_plugin", "named_beside"]
+
+_ADDRESS: Final = re.compile(
+    r"(?P<where>[^:]+\.py|[A-Za-z_][\w.]*):(?P<name>[A-Za-z_]\w*)(?::(?P<argument>.*))?", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a plug-in that is not installed stands."""
+
+    where: str
+    """A file that ends in ``.py``, or a module that can be imported."""
+    name: str
+    argument: str = ""
+    """For the plug-in: the model of ``./my_judge.py:open_it:MODEL``."""
+
+    @classmethod
+    def parse(cls, text: str) -> Address | None:
+        """Read ``PATH.py:NAME`` or ``module:NAME``; ``None`` where the text is neither."""
+        found = _ADDRESS.fullmatch(text)
+        if found is None:
+            return None
+        return cls(where=found["where"], name=found["name"], argument=found["argument"] or "")
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it stands in a file, not in an importable module."""
+        return self.where.endswith(".py")
+
+    @property
+    def leads_somewhere(self) -> bool:
+        """Whether it names a file, or a package that Python can find."""
+        return self.is_file or find_spec(self.where.partition(".")[0]) is not None
+
+    def __str__(self) -> str:
+        return f"{self.where}:{self.name}"
+
+
+def named_beside(text: str, folder: Path) -> str:
+    """Resolve the file of an address against a folder; any other text is returned as it is."""
+    address = Address.parse(text)
+    if address is None or not address.is_file:
+        return text
+    return f"{folder / address.where}{text[len(address.where) :]}"
+
+
+def load_address(address: Address) -> Any:
+    """Import what stands at an address. A file is run once a process.
+
+    Raises:
+        ConfigError: there is no such file, module or name, or it raises; the message says which.
+    """
+    module = _module_of_file(address) if address.is_file else _imported(address)
+    try:
+        return getattr(module, address.name)
+    except AttributeError:
+        close = difflib.get_close_matches(address.name, [name for name in vars(module) if name[0] != "_"])
+        hint = f": did you mean {close[0]!r}?" if close else ""
+        raise ConfigError(f"{address.where!r} has no {address.name!r}{hint}") from None
 
 
 def find_plugins(group: str, built_in: Mapping[str, str]) -> Mapping[str, EntryPoint]:
@@ -40,3 +111,46 @@ def load_plugin(point: EntryPoint) -> Any:
 @cache
 def _installed(group: str) -> Mapping[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=group)}  # reads files: once a process
+
+
+def _imported(address: Address) -> ModuleType:
+    try:
+        return import_module(address.where)
+    except ModuleNotFoundError as exc:
+        if exc.name is None or not f"{address.where}.".startswith(f"{exc.name}."):
+            raise _cannot_load(address, exc) from exc
+        raise ConfigError(
+            f"{str(address)!r}: there is no module {exc.name!r} on Python's path: install it, set PYTHONPATH,"
+            f" or name a file, such as ./{address.where}.py:{address.name}"
+        ) from exc
+    except Exception as exc:
+        raise _cannot_load(address, exc) from exc
+
+
+def _module_of_file(address: Address) -> ModuleType:
+    path = Path(address.where).resolve()
+    if not path.is_file():
+        raise ConfigError(f"{str(address)!r}: there is no file {str(path)!r}")
+    name = f"ragtrace_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name not in sys.modules:
+        _run(path, name, address)
+    return sys.modules[name]
+
+
+def _run(path: Path, name: str, address: Address) -> None:
+    spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{str(address)!r}: {str(path)!r} is no Python file")
+    sys.modules[name] = module = module_from_spec(spec)  # dataclasses and pydantic look their module up there
+    try:
+        spec.loader.exec_module(module)  # a stranger's code may raise anything
+    except Exception as exc:
+        del sys.modules[name]
+        raise _cannot_load(address, exc) from exc
+
+
+def _cannot_load(address: Address, exc: Exception) -> ConfigError:
+    frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if frame.filename[0] != "<"]
+    frame = frames[-1]
+    place = "" if isinstance(exc, SyntaxError) else f" ({Path(frame.filename).name}, line {frame.lineno})"
+    return ConfigError(f"{str(address)!r} cannot be loaded: {exc!r}{place}")

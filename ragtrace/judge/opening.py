@@ -1,4 +1,5 @@
-"""Judges by name: the built-in ones, and those of installed plug-ins (entry points ``ragtrace.judges``)."""
+"""Judges by name: the built-in ones, those of installed plug-ins (entry points ``ragtrace.judges``), and what
+an address names (``./my_judge.py:open_it`` or ``module:open_it``)."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
-from ragtrace.errors import ConfigError
+from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.judge.layers import limited, timed
 from ragtrace.judge.retrying import Backoff, retrying
-from ragtrace.plugins import find_plugins, load_plugin
+from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
 from ragtrace.ports import Judge
 
 __all__ = ["JudgeFactory", "JudgeSettings", "judge_named_by", "open_judge"]
@@ -59,13 +60,7 @@ def open_judge(
     Raises:
         ConfigError: no such judge, or it lacks a setting; the message names what to set.
     """
-    name, _, argument = spec.partition(":")
-    points = find_plugins(GROUP, _BUILT_IN)
-    if name not in points:
-        raise ConfigError(
-            f"there is no judge {name!r}: choose `lexical`, `openai:MODEL` or `scripted:PATH`"
-            f" (installed: {', '.join(sorted(points))})"
-        )
+    make, argument = _factory(spec)
     settings = JudgeSettings(
         argument=argument,
         base_url=base_url,
@@ -73,9 +68,8 @@ def open_judge(
         timeout_s=timeout_s,
         environ=os.environ if environ is None else environ,
     )
-    make = cast(JudgeFactory, load_plugin(points[name]))
     return layered(
-        make(settings),
+        _made(make, settings, spec),
         timeout_s=timeout_s,
         backoff=Backoff(max_retries=max_retries),
         max_concurrency=max_concurrency,
@@ -94,6 +88,37 @@ def layered(judge: Judge, *, timeout_s: float, backoff: Backoff, max_concurrency
     judge = timed(judge, _WHOLE_ASK * timeout_s)
     judge = retrying(judge, backoff)
     return limited(judge, max_concurrency)
+
+
+def _factory(spec: str) -> tuple[JudgeFactory, str]:
+    """Find who opens the judge, and what is behind the colon for it."""
+    name, _, argument = spec.partition(":")
+    points = find_plugins(GROUP, _BUILT_IN)
+    if name in points:
+        return cast(JudgeFactory, load_plugin(points[name])), argument
+    address = Address.parse(spec)
+    if address and address.leads_somewhere:
+        return cast(JudgeFactory, load_address(address)), address.argument
+    raise ConfigError(
+        f"there is no judge {name!r}: choose `lexical`, `openai:MODEL` or `scripted:PATH`"
+        f" (installed: {', '.join(sorted(points))}), or name code: ./FILE.py:NAME"
+    )
+
+
+def _made(make: JudgeFactory, settings: JudgeSettings, spec: str) -> Judge:
+    try:
+        judge = make(settings)  # a stranger's code may raise anything
+    except RagtraceError:
+        raise
+    except Exception as exc:
+        raise ConfigError(f"judge {spec!r} cannot be opened: {exc!r}") from exc
+    lack = [name for name in ("identity", "ask", "aclose") if not hasattr(judge, name)]
+    if lack:
+        raise ConfigError(
+            f"{spec!r} gives no judge: a {type(judge).__name__} without `{lack[0]}`"
+            " (ragtrace.ports.Judge says what one has)"
+        )
+    return judge
 
 
 def judge_named_by(environ: Mapping[str, str]) -> str:

@@ -1,4 +1,5 @@
-"""Metrics by name: the built-in ones, and those of installed plug-ins (entry points ``ragtrace.metrics``).
+"""Metrics by name: the built-in ones, those of installed plug-ins (entry points ``ragtrace.metrics``), and
+what an address names (``./my_metric.py:Politeness`` or ``module:Politeness``).
 
 An entry point is named after its metric, or ``<metric>.<profile>`` where it follows the rules of another
 tool, and gives a callable ``(*, threshold: float = …) -> Metric``.
@@ -7,11 +8,12 @@ tool, and gives a callable ``(*, threshold: float = …) -> Metric``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from ragtrace.errors import ConfigError
+from ragtrace.metrics.strangers import make_metric
 from ragtrace.model import Direction, Part
-from ragtrace.plugins import find_plugins, load_plugin
+from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
 from ragtrace.ports import Metric
 
 __all__ = ["MetricInfo", "available_metrics", "metric_named"]
@@ -37,28 +39,30 @@ class MetricInfo:
 
 
 def metric_named(name: str, *, profile: str = OWN_PROFILE, threshold: float | None = None) -> Metric:
-    """Make the metric of this name.
+    """Make the metric of this name, or at this address.
 
     Raises:
-        ConfigError: there is no such metric; the message lists those there are.
+        ConfigError: there is no such metric, or it is none; the message lists those there are.
     """
+    options = {} if threshold is None else {"threshold": threshold}
+    if address := Address.parse(name):
+        return make_metric(load_address(address), named=name, **options)
     points = find_plugins(GROUP, _BUILT_IN)
     key = name if profile == OWN_PROFILE else f"{name}.{profile}"
     if key not in points:
         there = ", ".join(sorted(points))
-        raise ConfigError(f"there is no metric {key!r}: choose from {there}")
-    make = load_plugin(points[key])
-    return cast(Metric, make() if threshold is None else make(threshold=threshold))
+        raise ConfigError(f"there is no metric {key!r}: choose from {there}, or name code: ./FILE.py:NAME")
+    return make_metric(load_plugin(points[key]), named=key, **options)
 
 
 def available_metrics() -> tuple[MetricInfo, ...]:
     """List the metrics that can be named, in the order of their names."""
     points = find_plugins(GROUP, _BUILT_IN)
-    return tuple(_describe(load_plugin(points[name])) for name in sorted(points))
+    return tuple(_describe(name, load_plugin(points[name])) for name in sorted(points))
 
 
-def _describe(make: Any) -> MetricInfo:
-    metric = cast(Metric, make())
+def _describe(name: str, make: Any) -> MetricInfo:
+    metric = make_metric(make, named=name)
     return MetricInfo(
         name=metric.name,
         profile=metric.profile,

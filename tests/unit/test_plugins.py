@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ragtrace.errors import ConfigError
-from ragtrace.judge import open_judge
+from ragtrace.evaluation import evaluate
+from ragtrace.judge import ScriptedJudge, open_judge, unwrapped
 from ragtrace.metrics import Faithfulness, metric_named
-from ragtrace.plugins import _installed
+from ragtrace.model import Chunk, RagRecord
+from ragtrace.plugins import _installed, named_beside
 
 PLUGIN = """
 from ragtrace.judge import ScriptedJudge
@@ -19,9 +22,33 @@ class Strict(Faithfulness):
     name = "strictness"
 
 
+class Nameless:
+    pass
+
+
+class Unnatural(Faithfulness):
+    name = "unnatural"
+
+    async def measure(self, record, steps):
+        result = await super().measure(record, steps)
+        object.__setattr__(result, "score", float("nan"))
+        return result
+
+
+class Forgetful(Faithfulness):
+    name = "forgetful"
+
+    async def measure(self, record, steps):
+        await super().measure(record, steps)
+
+
 def open_mine(settings):
     assert settings.argument == "tiny"
     return ScriptedJudge()
+
+
+def open_nothing(settings):
+    return object()
 """
 ENTRY_POINTS = """
 [ragtrace.metrics]
@@ -32,6 +59,7 @@ missing = my_ragtrace_plugin:Nothing
 [ragtrace.judges]
 mine = my_ragtrace_plugin:open_mine
 """
+RECORD = RagRecord(id="r", question="?", chunks=(Chunk(id="c", text="Cats purr."),), answer="Cats purr.")
 
 
 @pytest.fixture(autouse=True)
@@ -43,8 +71,10 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-plugin\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(ENTRY_POINTS)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     _installed.cache_clear()
     yield
+    sys.modules.pop("my_ragtrace_plugin", None)
     _installed.cache_clear()
 
 
@@ -60,3 +90,69 @@ def test_a_plugin_cannot_take_the_name_of_a_built_in_metric() -> None:
 def test_a_plugin_that_cannot_be_loaded_is_named_with_its_package() -> None:
     with pytest.raises(ConfigError, match=r"'missing'.*'my-plugin'"):
         metric_named("missing")
+
+
+@pytest.mark.parametrize("where", ["./my_ragtrace_plugin.py", "my_ragtrace_plugin"])
+def test_a_metric_and_a_judge_are_found_by_address(where: str) -> None:
+    assert metric_named(f"{where}:Strict", threshold=0.9).name == "strictness"
+    assert isinstance(unwrapped(open_judge(f"{where}:open_mine:tiny")), ScriptedJudge)
+
+
+def test_a_file_is_run_once(tmp_path: Path) -> None:
+    file = tmp_path / "my_ragtrace_plugin.py"
+    assert type(metric_named(f"{file}:Strict")) is type(metric_named("./my_ragtrace_plugin.py:Strict"))
+
+
+def test_a_file_is_looked_for_beside_what_names_it(tmp_path: Path) -> None:
+    assert named_beside("./m.py:Strict:tiny", tmp_path) == f"{tmp_path / 'm.py'}:Strict:tiny"
+    assert named_beside("/elsewhere/m.py:Strict", tmp_path) == "/elsewhere/m.py:Strict"
+    assert named_beside("openai:gpt-4o-mini", tmp_path) == "openai:gpt-4o-mini"
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("./no_such.py:Strict", r"no file '.*no_such\.py'"),
+        ("no_such_module:Strict", r"no module 'no_such_module'.*PYTHONPATH"),
+        ("my_ragtrace_plugin:Strickt", "has no 'Strickt': did you mean 'Strict'"),
+        ("./raises.py:Strict", r"raises.*cannot be loaded: KeyError\('key'\) \(raises\.py, line 2\)"),
+        ("./unclosed.py:Strict", r"cannot be loaded: SyntaxError.*unclosed\.py"),
+        ("./needs.py:Strict", r"cannot be loaded: ModuleNotFoundError.*not_there"),
+        ("my_ragtrace_plugin:Nameless", r"gives no metric: a Nameless without `name`"),
+        ("my_ragtrace_plugin:open_mine", r"cannot be made: missing a required argument: 'settings'"),
+        ("my_ragtrace_plugin:__name__", "is a str: name a class or a function"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_an_address_is_said(address: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "raises.py").write_text("\n{}['key']")
+    (tmp_path / "unclosed.py").write_text("(")
+    (tmp_path / "needs.py").write_text("import not_there")
+    with pytest.raises(ConfigError, match=told):
+        metric_named(address)
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("./no_such.py:open_mine", "no file"),
+        ("opnai:gpt-4o", "there is no judge 'opnai'.*openai:MODEL"),
+        ("./my_ragtrace_plugin.py:open_mine:large", "cannot be opened: AssertionError"),
+        ("./my_ragtrace_plugin.py:open_nothing", "gives no judge: a object without `identity`"),
+    ],
+)
+def test_what_is_wrong_with_a_judge_is_said(spec: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        open_judge(spec)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("Unnatural", r"its score is nan, outside \[0, 1\]"), ("Forgetful", "it returned a NoneType")],
+)
+async def test_what_is_no_result_becomes_a_failure_that_names_its_metric(name: str, told: str) -> None:
+    metric = metric_named(f"my_ragtrace_plugin:{name}")
+    evaluation = await evaluate(RECORD, metrics=[metric, "faithfulness"], judge=ScriptedJudge())
+    [failure], [result] = evaluation.failures, evaluation.results
+    assert (failure.metric, failure.error_type) == (name.lower(), "metric_invalid")
+    assert told.replace("\\", "") in failure.message
+    assert result.score == 1.0

@@ -1,0 +1,85 @@
+"""Metrics that strangers wrote: what they must have, and what may come out of them."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from typing import Any, Final, cast
+
+from ragtrace.errors import ConfigError, RagtraceError
+from ragtrace.model import Direction, MetricResult
+from ragtrace.ports import Metric
+
+__all__ = ["fault_in", "make_metric"]
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
+"""What can stand in an attribute key."""
+
+
+def make_metric(make: Any, *, named: str, **options: Any) -> Metric:
+    """Call a metric's factory; ``named`` is how the user asked for it.
+
+    Raises:
+        ConfigError: it does not take the options, fails, or gives something that is no metric.
+    """
+    if not callable(make):
+        raise ConfigError(f"metric {named!r} is a {type(make).__name__}: name a class or a function")
+    _check_options(make, named, options)
+    try:
+        metric = make(**options)  # a stranger's code may raise anything
+    except RagtraceError:
+        raise
+    except Exception as exc:
+        raise ConfigError(f"metric {named!r} cannot be made: {exc!r}") from exc
+    if lack := _lack(metric):
+        raise ConfigError(f"{named!r} gives no metric: {lack} (see ragtrace.ports.Metric)")
+    return cast(Metric, metric)
+
+
+def fault_in(result: object, metric: Metric) -> str | None:
+    """Say what is wrong with the outcome of a metric, or nothing.
+
+    A number that is no score, or none without a reason, must not reach a trace.
+    """
+    if not isinstance(result, MetricResult):
+        return f"it returned a {type(result).__name__} instead of a MetricResult"
+    if (result.metric, result.profile) != (metric.name, metric.profile):
+        return f"its result is called {result.metric!r} ({result.profile})"
+    if result.score is None:
+        return None if result.skip_reason else "its result has neither a score nor a `skip_reason`"
+    if not math.isfinite(result.score) or not 0 <= result.score <= 1:
+        return f"its score is {result.score!r}, outside [0, 1]"
+    return "its result has a score and a `skip_reason`" if result.skip_reason else None
+
+
+def _check_options(make: Any, named: str, options: dict[str, Any]) -> None:
+    try:
+        signature = inspect.signature(make)
+    except ValueError:  # some built-in callables have none
+        return
+    try:
+        signature.bind(**options)
+    except TypeError as exc:
+        takes = ", ".join(f"`{name}`" for name in signature.parameters) or "none"
+        raise ConfigError(f"metric {named!r} cannot be made: {exc} (its options: {takes})") from exc
+
+
+def _lack(metric: object) -> str | None:
+    for attribute in ("name", "profile", "version"):
+        value = getattr(metric, attribute, None)
+        if not isinstance(value, str) or not value:
+            return f"a {type(metric).__name__} without `{attribute}`, a text"
+    name = getattr(metric, "name", "")
+    if not _NAME.fullmatch(name):
+        return f"its name {name!r} cannot stand in an attribute key"
+    threshold = getattr(metric, "threshold", None)
+    if not isinstance(threshold, float | int) or not math.isfinite(threshold):
+        return f"{name!r} has no `threshold`, a number"
+    if not isinstance(getattr(metric, "direction", None), Direction):
+        return f"{name!r} has no `direction`, a ragtrace.model.Direction"
+    return None if inspect.iscoroutinefunction(getattr(metric, "measure", None)) else _without_measure(name)
+
+
+def _without_measure(name: str) -> str:
+    return f"{name!r} has no `async def measure(record, steps)`"
