@@ -1,21 +1,47 @@
-"""Step A: ask for the claims of an answer, sentence by numbered sentence."""
+"""Step A: ask for the statements of an answer, sentence by numbered sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
 from ragtrace.metrics.asking import batches, halves, output_tokens, together
-from ragtrace.metrics.forms import ExtractedClaim, ExtractInput, ExtractReply, NumberedText
+from ragtrace.metrics.forms import (
+    ExtractedClaim,
+    ExtractInput,
+    ExtractReply,
+    NumberedText,
+    Relevance,
+)
 from ragtrace.metrics.prompt import Prompt, render_extract
 from ragtrace.metrics.sentences import Sentence
-from ragtrace.model import Claim
-from ragtrace.ports import Judge, JudgeRequest
+from ragtrace.model import Claim, VerdictLabel
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = ["Extraction", "extract_claims"]
+__all__ = ["RELEVANCE_LABELS", "Extraction", "Statement", "extract_claims"]
+
+RELEVANCE_LABELS: Mapping[Relevance, VerdictLabel] = {
+    "direct": VerdictLabel.RELEVANT,
+    "supporting": VerdictLabel.PARTLY_RELEVANT,
+    "irrelevant": VerdictLabel.IRRELEVANT,
+}
 
 _MIN_REPEATED_CHARS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What an answer says in one place: a fact, an opinion, a heading, a refusal."""
+
+    claim: Claim
+    """Numbered among the statements of every kind."""
+    sentences: tuple[int, ...]
+    """Numbers of the sentences it was drawn from."""
+    relevance: VerdictLabel
+    """To the question; ``unjudged`` where the judge cannot tell."""
+    reason: str | None = None
+    """Why it is unjudged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +49,20 @@ class Extraction:
     """What step A found."""
 
     claims: tuple[Claim, ...]
-    """The factual claims, in the order of the answer."""
+    """The factual claims, in the order of the answer, numbered among themselves."""
+    statements: tuple[Statement, ...]
+    """Statements of every kind, in the order of the answer."""
     refusal: bool
     """The answer as a whole declines to answer."""
     sentence_coverage: float | None
     """Share of the sentences that some statement was drawn from; ``None`` for an answer without any."""
     rejected: int
     """Statements that cite no sentence of the answer."""
+
+    @property
+    def sources(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers of the sentences that each of the ``claims`` was drawn from."""
+        return tuple(each.sentences for each in self.statements if each.claim.kind == "factual")
 
 
 async def extract_claims(
@@ -80,7 +113,7 @@ class _Asking:
             if len(part) == 1:
                 raise
             return [checked for half in halves(part) for checked in await self._ask(half, surroundings)]
-        return [_Part.check(reply.value, asked=_numbers(part), shown=(*part, *surroundings))]
+        return [_Part.check(reply, asked=_numbers(part), shown=(*part, *surroundings))]
 
     def _request(
         self, part: Sequence[Sentence], surroundings: Sequence[Sentence]
@@ -107,27 +140,51 @@ def _numbered(sentences: Iterable[Sentence]) -> tuple[NumberedText, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Stated:
+    """A statement of one reply, under the existing sentences it cites."""
+
+    sentences: tuple[int, ...]
+    text: str
+    kind: str
+    relevance: VerdictLabel
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
     """One checked reply."""
 
-    stated: tuple[tuple[tuple[int, ...], ExtractedClaim], ...]
-    """Statements, under the existing sentences they cite."""
+    stated: tuple[_Stated, ...]
     rejected: int
     refusal: bool
 
     @property
     def cited(self) -> set[int]:
-        return {number for numbers, _ in self.stated for number in numbers}
+        return {number for each in self.stated for number in each.sentences}
 
     @classmethod
-    def check(cls, reply: ExtractReply, *, asked: set[int], shown: Sequence[Sentence]) -> _Part:
-        cited = [(_sources(claim, shown), claim) for claim in reply.claims if claim.text.strip()]
+    def check(cls, reply: JudgeReply[ExtractReply], *, asked: set[int], shown: Sequence[Sentence]) -> _Part:
+        given = reply.value.claims
+        cited = [(_sources(claim, shown), claim) for claim in given if claim.text.strip()]
         known = [(numbers, claim) for numbers, claim in cited if numbers & _numbers(shown)]
         return cls(
-            stated=tuple((tuple(sorted(n & asked)), claim) for n, claim in known if n & asked),
-            rejected=len(reply.claims) - len(known),
-            refusal=reply.refusal,
+            stated=tuple(
+                _stated(numbers & asked, claim, reply) for numbers, claim in known if numbers & asked
+            ),
+            rejected=len(given) - len(known),
+            refusal=reply.value.refusal,
         )
+
+
+def _stated(sentences: set[int], claim: ExtractedClaim, reply: JudgeReply[ExtractReply]) -> _Stated:
+    undecided = claim.id in reply.abstained
+    return _Stated(
+        sentences=tuple(sorted(sentences)),
+        text=" ".join(claim.text.split()),
+        kind=claim.kind,
+        relevance=VerdictLabel.UNJUDGED if undecided else RELEVANCE_LABELS[claim.relevance],
+        reason=reply.notes.get(claim.id, "the judge abstained") if undecided else None,
+    )
 
 
 def _sources(claim: ExtractedClaim, shown: Sequence[Sentence]) -> set[int]:
@@ -148,20 +205,27 @@ def _bare(text: str) -> str:
 
 def _join(parts: Sequence[_Part], sentences: Sequence[Sentence]) -> Extraction:
     stated = [statement for part in parts for statement in part.stated]
+    statements = tuple(_statements(stated, {sentence.number: sentence for sentence in sentences}))
+    factual = (each.claim for each in statements if each.claim.kind == "factual")
     covered = {number for part in parts for number in part.cited}
     return Extraction(
-        claims=tuple(_claims(stated, {sentence.number: sentence for sentence in sentences})),
+        claims=tuple(replace(claim, index=index) for index, claim in enumerate(factual)),
+        statements=statements,
         refusal=bool(parts) and all(part.refusal for part in parts),
         sentence_coverage=len(covered) / len(sentences) if sentences else None,
         rejected=sum(part.rejected for part in parts),
     )
 
 
-def _claims(
-    stated: Iterable[tuple[tuple[int, ...], ExtractedClaim]], sentences: dict[int, Sentence]
-) -> Iterator[Claim]:
-    factual = ((numbers, " ".join(c.text.split())) for numbers, c in stated if c.kind == "factual")
-    once = dict.fromkeys(factual)  # the same statement twice would count twice
-    for index, (numbers, text) in enumerate(sorted(once, key=lambda claim: claim[0][0])):
-        start, end = sentences[numbers[0]].start, sentences[numbers[-1]].end
-        yield Claim(index=index, text=text, start=start, end=end)
+def _statements(stated: Iterable[_Stated], sentences: Mapping[int, Sentence]) -> Iterator[Statement]:
+    once: dict[tuple[object, ...], _Stated] = {}  # the same statement twice would count twice
+    for each in stated:
+        once.setdefault((each.sentences, each.text, each.kind), each)
+    for index, each in enumerate(sorted(once.values(), key=lambda one: one.sentences[0])):
+        start, end = sentences[each.sentences[0]].start, sentences[each.sentences[-1]].end
+        yield Statement(
+            claim=Claim(index=index, text=each.text, start=start, end=end, kind=each.kind),
+            sentences=each.sentences,
+            relevance=each.relevance,
+            reason=each.reason,
+        )

@@ -11,13 +11,22 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
+    "ChunkRelevance",
+    "ChunksInput",
+    "ChunksReply",
     "ClaimKind",
     "ExtractInput",
     "ExtractReply",
     "ExtractedClaim",
+    "GivenGrade",
+    "GivenRelevance",
     "GivenVerdict",
     "NumberedText",
+    "QuestionsInput",
+    "QuestionsReply",
     "Relevance",
+    "RelevanceInput",
+    "RelevanceReply",
     "VerdictWord",
     "VerifyInput",
     "VerifyReply",
@@ -25,6 +34,7 @@ __all__ = [
 
 ClaimKind = Literal["factual", "opinion", "meta", "refusal"]
 Relevance = Literal["direct", "supporting", "irrelevant"]
+ChunkRelevance = Literal[0, 1, 2]
 VerdictWord = Literal["supported", "contradicted", "not_mentioned"]
 
 Number = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -88,3 +98,58 @@ class VerifyReply(_Form):
     """Step B: one verdict a claim."""
 
     verdicts: list[GivenVerdict] = Field(max_length=200)
+
+
+class ChunksInput(_Form):
+    """Step C: the retrieved chunks in a shuffled order, and the question they were retrieved for."""
+
+    question: str
+    reference: str | None
+    chunks: tuple[NumberedText, ...]
+
+
+class GivenGrade(_Form):
+    """What the judge says a chunk is worth. The reason comes before the grade: it is thought of first."""
+
+    id: Number
+    reason: str = Field(max_length=200)
+    relevance: ChunkRelevance
+
+
+class ChunksReply(_Form):
+    """Step C: one grade a chunk."""
+
+    chunks: list[GivenGrade] = Field(max_length=400)
+
+
+class RelevanceInput(_Form):
+    """Step R: the statements of an answer, and the question it answers."""
+
+    question: str
+    statements: tuple[NumberedText, ...]
+
+
+class GivenRelevance(_Form):
+    """What the judge says a statement is worth."""
+
+    id: Number
+    relevance: Relevance
+
+
+class RelevanceReply(_Form):
+    """Step R: one grade a statement."""
+
+    statements: list[GivenRelevance] = Field(max_length=400)
+
+
+class QuestionsInput(_Form):
+    """Step Q: the answer alone."""
+
+    answer: str
+
+
+class QuestionsReply(_Form):
+    """Step Q: questions that the answer would answer."""
+
+    questions: list[Annotated[str, Field(max_length=400)]] = Field(max_length=5)
+    noncommittal: bool

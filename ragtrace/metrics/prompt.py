@@ -4,17 +4,52 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from importlib.resources import files
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
 from ragtrace.errors import ConfigError
 from ragtrace.metrics.fence import fenced
-from ragtrace.metrics.forms import ExtractInput, NumberedText, VerifyInput
+from ragtrace.metrics.forms import (
+    ChunksInput,
+    ExtractInput,
+    NumberedText,
+    QuestionsInput,
+    RelevanceInput,
+    VerifyInput,
+)
 from ragtrace.model import RagRecord
 
-__all__ = ["Prompt", "built_in_prompt", "content_sha256", "render_extract", "render_verify"]
+__all__ = [
+    "PROMPTS",
+    "STEPS",
+    "Prompt",
+    "PromptName",
+    "PromptSource",
+    "Prompts",
+    "StepName",
+    "built_in_prompt",
+    "content_sha256",
+    "read_prompts",
+    "render_chunks",
+    "render_extract",
+    "render_questions",
+    "render_relevance",
+    "render_verify",
+]
+
+StepName: TypeAlias = Literal["extract", "relevance", "verify", "chunks", "recall", "questions"]
+STEPS: tuple[StepName, ...] = get_args(StepName)
+PromptName: TypeAlias = Literal[
+    "extract", "relevance", "verify", "verify_yes_no", "verify_again", "chunks", "recall", "questions"
+]
+PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
+_PROMPTS_OF: Mapping[StepName, tuple[PromptName, ...]] = {
+    "verify": ("verify", "verify_yes_no", "verify_again")
+}
 
 _HEADER_FENCE = "---\n"
 
@@ -44,10 +79,85 @@ class Prompt:
         return cls(name=fields["name"], version=fields["version"], text=text.strip(), sha256=digest)
 
 
+PromptSource: TypeAlias = "Prompt | Path | str"
+"""A prompt, the path of its file, or its text: a string of several lines is a text."""
+
+
+def read_prompts(sources: Mapping[str, PromptSource]) -> Mapping[PromptName, Prompt]:
+    """Read a user's own prompts, by what they replace. A header is not asked of them.
+
+    Raises:
+        ConfigError: there is no such prompt, a file cannot be read, or a text is empty.
+    """
+    known: Mapping[str, PromptName] = {name: name for name in PROMPTS}
+    if strange := sources.keys() - known.keys():
+        raise ConfigError(f"there is no prompt {min(strange)!r}: choose from {', '.join(PROMPTS)}")
+    return {known[name]: _read(known[name], source) for name, source in sources.items()}
+
+
+def _read(name: PromptName, source: PromptSource) -> Prompt:
+    if isinstance(source, Prompt):
+        return source
+    text = source if isinstance(source, str) and "\n" in source else _file_text(name, Path(source))
+    if text.startswith(_HEADER_FENCE):
+        return Prompt.parse(text)
+    if not text.strip():
+        raise ConfigError(f"the prompt {name!r} is empty: give its path or its text")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Prompt(name=name, version=digest[:12], text=text.strip(), sha256=digest)
+
+
+def _file_text(name: PromptName, path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        why = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
+        raise ConfigError(f"the prompt {name!r} cannot be read from {str(path)!r}: {why}") from exc
+
+
 @cache
 def built_in_prompt(file_name: str) -> Prompt:
     """Load a prompt that comes with ragtrace, such as ``extract.v2.md``."""
     return Prompt.parse(files("ragtrace.metrics").joinpath("prompts", file_name).read_text("utf-8"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompts:
+    """The instructions of the steps; those that come with ragtrace unless another is given."""
+
+    extract: Prompt = field(default_factory=partial(built_in_prompt, "extract.v2.md"))
+    relevance: Prompt = field(default_factory=partial(built_in_prompt, "relevance.v1.md"))
+    verify: Prompt = field(default_factory=partial(built_in_prompt, "verify.v1.md"))
+    verify_yes_no: Prompt = field(default_factory=partial(built_in_prompt, "verify_yes_no.v1.md"))
+    """Instead of ``verify`` where claims are asked about one by one."""
+    verify_again: Prompt = field(default_factory=partial(built_in_prompt, "verify_again.v1.md"))
+    """Instead of ``verify`` for a second look."""
+    chunks: Prompt = field(default_factory=partial(built_in_prompt, "chunks.v1.md"))
+    recall: Prompt = field(default_factory=partial(built_in_prompt, "recall.v1.md"))
+    questions: Prompt = field(default_factory=partial(built_in_prompt, "questions.v1.md"))
+
+    @classmethod
+    def built_in(cls) -> Prompts:
+        """Return the prompts that come with ragtrace."""
+        return cls()
+
+    @property
+    def sha256(self) -> str:
+        """Of all prompts together."""
+        return self.sha256_of(STEPS)
+
+    def of(self, step: StepName) -> tuple[Prompt, ...]:
+        """Return the prompts that a step may use."""
+        return tuple(getattr(self, name) for name in _PROMPTS_OF.get(step, (step,)))
+
+    def sha256_of(self, steps: Collection[StepName]) -> str:
+        """Digest the prompts of these steps; of a single one, the digest of its file."""
+        digests = [prompt.sha256 for step in STEPS if step in steps for prompt in self.of(step)]
+        return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+    def replaced(self, own: Mapping[PromptName, Prompt]) -> Prompts:
+        """Return these prompts with others in some places."""
+        return replace(self, **{str(name): prompt for name, prompt in own.items()})
 
 
 def content_sha256(record: RagRecord) -> str:
@@ -72,6 +182,24 @@ def render_verify(given: VerifyInput, code: str) -> str:
     """Render the material of step B: chunks first, so that calls about the same chunks share a prefix."""
     chunks = [line for chunk in given.chunks for line in fenced(f"chunk {chunk.number}", code, [chunk.text])]
     return "\n".join([*chunks, *fenced("claims", code, _lines(given.claims))])
+
+
+def render_chunks(given: ChunksInput, code: str) -> str:
+    """Render the material of step C: what stays the same from call to call stands first."""
+    reference = fenced("reference", code, [given.reference]) if given.reference else []
+    chunks = [line for chunk in given.chunks for line in fenced(f"chunk {chunk.number}", code, [chunk.text])]
+    return "\n".join([*fenced("question", code, [given.question]), *reference, *chunks])
+
+
+def render_relevance(given: RelevanceInput, code: str) -> str:
+    """Render the material of step R."""
+    question = fenced("question", code, [given.question])
+    return "\n".join([*question, *fenced("statements", code, _lines(given.statements))])
+
+
+def render_questions(given: QuestionsInput, code: str) -> str:
+    """Render the material of step Q."""
+    return "\n".join(fenced("answer", code, [given.answer]))
 
 
 def _lines(texts: Iterable[NumberedText]) -> list[str]:

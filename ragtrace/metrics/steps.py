@@ -1,7 +1,11 @@
 """The judge steps that metrics share, each run once a record.
 
-Step A (*extract*) asks for the claims of the answer, step B (*verify*) for a verdict on each. The judge
-answers in numbers that code gave out, and everything it says is checked before it becomes a value:
+Step A (*extract*) asks for the statements of the answer and what they are worth to the question, step B
+(*verify*) for a verdict on each factual claim among them, step C (*chunks*) for a grade on each chunk, step D
+(*recall*) for a verdict on each sentence of the reference. A, C and D wait for nothing, B for A: two rounds.
+Step R (*relevance*) asks again what A says in passing, where the limits want it so; step Q (*questions*) asks
+what the answer would answer. The judge answers in numbers that code gave out, and everything it says is
+checked before it becomes a value:
 
 - Claims that cite no sentence they were shown are rejected, and counted. Sentences that no statement cites
   are asked about again once: small models list the first claim and stop.
@@ -20,22 +24,34 @@ import asyncio
 import copy
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from ragtrace.errors import JudgeCompromised, JudgeError
+from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
 from ragtrace.metrics.asking import Metered
-from ragtrace.metrics.extract import Extraction, extract_claims
+from ragtrace.metrics.chunks import Grading, grade_chunks
+from ragtrace.metrics.extract import Extraction, Statement, extract_claims
 from ragtrace.metrics.fence import fence_code
-from ragtrace.metrics.prompt import Prompt, built_in_prompt, content_sha256
+from ragtrace.metrics.prompt import STEPS, Prompt, PromptName, Prompts, StepName, content_sha256
+from ragtrace.metrics.questions import Regeneration, regenerate_questions
+from ragtrace.metrics.relevance import grade_statements
 from ragtrace.metrics.sentences import split_sentences
 from ragtrace.metrics.verify import Context, Verification, verify_claims
 from ragtrace.metrics.verify_settings import VerifySettings
-from ragtrace.model import JudgeIdentity, RagRecord, Usage
+from ragtrace.model import Claim, JudgeIdentity, RagRecord, Usage
 from ragtrace.ports import Embedder, Judge, Metric
 
-__all__ = ["Extraction", "Prompts", "StepLimits", "Steps", "Verification"]
+__all__ = [
+    "Extraction",
+    "Grading",
+    "Prompts",
+    "Regeneration",
+    "Statement",
+    "StepLimits",
+    "Steps",
+    "Verification",
+]
 
 T = TypeVar("T")
 
@@ -46,42 +62,19 @@ class StepLimits:
 
     sentences_per_call: int = 60
     claims_per_call: int = 20
+    """Sentences of a reference as well."""
+    chunks_per_call: int = 40
+    statements_per_call: int = 60
     context_chars: int = 60_000
     """Characters of chunks in one call; longer contexts are packed into several."""
     max_sentences: int = 300
     """Sentences of an answer beyond this are not judged, and the evaluation says so."""
     max_packs: int = 8
     """Chunks beyond this many packs are not shown; claims that need them are unjudged."""
+    relevance: Literal["merged", "separate"] = "merged"
+    """Whether step A says what statements are worth to the question, or a call of its own (step R)."""
     verify: VerifySettings = field(default_factory=VerifySettings)
     """In which form claims are asked about, and what is planted among them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompts:
-    """The instructions of the steps."""
-
-    extract: Prompt
-    verify: Prompt
-    verify_yes_no: Prompt
-    """Instead of ``verify`` where claims are asked about one by one."""
-    verify_again: Prompt
-    """Instead of ``verify`` for a second look."""
-
-    @classmethod
-    def built_in(cls) -> Prompts:
-        """Return the prompts that come with ragtrace."""
-        return cls(
-            extract=built_in_prompt("extract.v2.md"),
-            verify=built_in_prompt("verify.v1.md"),
-            verify_yes_no=built_in_prompt("verify_yes_no.v1.md"),
-            verify_again=built_in_prompt("verify_again.v1.md"),
-        )
-
-    @property
-    def sha256(self) -> str:
-        """Of all prompts together."""
-        prompts = (self.extract, self.verify, self.verify_yes_no, self.verify_again)
-        return hashlib.sha256("".join(prompt.sha256 for prompt in prompts).encode()).hexdigest()
 
 
 class Steps:
@@ -163,12 +156,23 @@ class Steps:
         return self._context.cut or len(self._sentences) > self.limits.max_sentences
 
     async def extract(self) -> Extraction:
-        """Return the claims of the answer.
+        """Return the statements of the answer, and the claims among them.
 
         Raises:
             JudgeError: the judge gave no usable answer.
         """
-        return await self.shared("extract", self._extract)
+        return await self.shared(self._key("extract"), self._extract)
+
+    async def statements(self) -> tuple[Statement, ...]:
+        """Return the statements of the answer with their relevance to the question.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        extraction = await self.extract()
+        if self.limits.relevance == "merged":
+            return extraction.statements
+        return await self.shared(self._key("relevance"), self._relevance)
 
     async def verify(self) -> Verification:
         """Return a verdict on each claim of the answer.
@@ -176,17 +180,82 @@ class Steps:
         Raises:
             JudgeError: the judge gave no usable answer.
         """
-        return await self.shared("verify", self._verify)
+        self.asked.add(self._key("extract"))
+        return await self.shared(self._key("verify"), self._verify)
+
+    async def chunks(self) -> Grading:
+        """Return a grade on each chunk: what it is worth to the question.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        return await self.shared(self._key("chunks"), self._chunks)
+
+    async def recall(self) -> Verification:
+        """Return a verdict on each sentence of the reference.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        return await self.shared(self._key("recall"), self._recall)
+
+    async def questions(self) -> Regeneration:
+        """Return questions that the answer would answer.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        return await self.shared(self._key("questions"), self._questions)
+
+    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
+        """Return a vector for each text, and book what it cost.
+
+        Raises:
+            JudgeUnable: there is no embedder.
+            JudgeError: the embedder gave no usable answer.
+        """
+        digest = hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()
+        return await self.shared(f"embed {digest}", lambda judge: self._embed(texts, judge))
+
+    def using(self, prompts: Mapping[PromptName, Prompt]) -> Steps:
+        """Return the same steps with other prompts. A step whose prompts stay the same is still shared."""
+        view = copy.copy(self)
+        view.prompts = self.prompts.replaced(prompts)
+        return view
+
+    @property
+    def spent_here(self) -> Usage:
+        """What the judge was asked in the steps that were asked for through this view."""
+        return self.spent_on(*self.asked)
 
     def version_of(self, metric: Metric) -> str:
         """Name what gives a result: another metric, threshold, prompt, judge or limit gives another name."""
         identity = [
             [metric.name, metric.profile, metric.version, metric.threshold, metric.direction],
             [[judge.identity.provider, judge.identity.model] for judge in self._judges],
-            self.prompts.sha256,
+            self.prompt_sha256_of(metric),
             repr(self.limits),
+            *self._embedder_of(metric),
         ]
         return f"{metric.version}+{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]}"
+
+    def prompt_sha256_of(self, metric: Metric) -> str:
+        """Digest the prompts that a metric uses; all of them for one that does not say."""
+        prompts = self.prompts.replaced(getattr(metric, "prompts", {}))
+        return prompts.sha256_of(self._steps_of(metric))
+
+    def _steps_of(self, metric: Metric) -> tuple[StepName, ...]:
+        steps: tuple[StepName, ...] = getattr(metric, "uses", STEPS)
+        return tuple(step for step in steps if step != "relevance" or self.limits.relevance == "separate")
+
+    def _embedder_of(self, metric: Metric) -> Iterator[list[str]]:
+        if self.embedder and "questions" in getattr(metric, "uses", ()):
+            yield [self.embedder.identity.provider, self.embedder.identity.model]
+
+    def _key(self, step: StepName) -> str:
+        # what comes out of these rests on what step A gave them
+        rests_on: tuple[StepName, ...] = ("extract", step) if step in ("verify", "relevance") else (step,)
+        return f"{step} {self.prompts.sha256_of(rests_on)}"
 
     async def _extract(self, judge: Judge) -> Extraction:
         return await extract_claims(
@@ -210,6 +279,57 @@ class Steps:
             yes_no=self.prompts.verify_yes_no,
             again=self.prompts.verify_again,
         )
+
+    async def _relevance(self, judge: Judge) -> tuple[Statement, ...]:
+        return await grade_statements(
+            (await self.extract()).statements,
+            question=self._record.question or "",
+            judge=judge,
+            prompt=self.prompts.relevance,
+            fence_code=self._fence_code,
+            statements_per_call=self.limits.statements_per_call,
+        )
+
+    async def _chunks(self, judge: Judge) -> Grading:
+        return await grade_chunks(
+            self._record.chunks,
+            question=self._record.question or "",
+            reference=(self._record.reference or "").strip() or None,
+            judge=judge,
+            prompt=self.prompts.chunks,
+            fence_code=self._fence_code,
+            pack_chars=self.limits.context_chars,
+            max_packs=self.limits.max_packs,
+            chunks_per_call=self.limits.chunks_per_call,
+        )
+
+    async def _recall(self, judge: Judge) -> Verification:
+        sentences = split_sentences(self._record.reference or "")[: self.limits.max_sentences]
+        return await verify_claims(
+            [Claim(index=i, text=each.text, kind="reference") for i, each in enumerate(sentences)],
+            self._context,
+            judge=judge,
+            prompt=self.prompts.recall,
+            fence_code=self._fence_code,
+            claims_per_call=self.limits.claims_per_call,
+            step="recall",
+        )
+
+    async def _questions(self, judge: Judge) -> Regeneration:
+        return await regenerate_questions(
+            self._record.answer or "",
+            judge=judge,
+            prompt=self.prompts.questions,
+            fence_code=self._fence_code,
+        )
+
+    async def _embed(self, texts: Sequence[str], judge: Judge) -> tuple[tuple[float, ...], ...]:
+        if self.embedder is None:
+            raise JudgeUnable("this metric compares embeddings, and there is no embedder", usage=Usage())
+        embeddings = await self.embedder.embed(texts)
+        if isinstance(judge, Metered):
+            judge.spent += embeddings.usage
+        return embeddings.vectors
 
     @property
     def _fence_code(self) -> str:

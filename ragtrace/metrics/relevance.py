@@ -1,0 +1,81 @@
+"""Step R: ask how far each statement of an answer serves the question.
+
+Step A says so in passing. This step asks for nothing else: `StepLimits.relevance` chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from ragtrace.metrics.asking import batches, output_tokens, together
+from ragtrace.metrics.each import Answers, ask_each
+from ragtrace.metrics.extract import RELEVANCE_LABELS, Statement
+from ragtrace.metrics.forms import GivenRelevance, NumberedText, RelevanceInput, RelevanceReply
+from ragtrace.metrics.prompt import Prompt, render_relevance
+from ragtrace.model import VerdictLabel
+from ragtrace.ports import Judge, JudgeRequest
+
+__all__ = ["grade_statements"]
+
+
+async def grade_statements(
+    statements: Sequence[Statement],
+    *,
+    question: str,
+    judge: Judge,
+    prompt: Prompt,
+    fence_code: str,
+    statements_per_call: int,
+) -> tuple[Statement, ...]:
+    """Ask for the relevance of each statement, whatever was said of it before.
+
+    Raises:
+        JudgeError: the judge gave no usable answer.
+    """
+    asking = _Asking(question=question, judge=judge, prompt=prompt, fence_code=fence_code)
+    numbered = [NumberedText(number=each.claim.index + 1, text=each.claim.text) for each in statements]
+    calls = batches(numbered, statements_per_call)
+    answers = await together(ask_each(call, asking.ask) for call in calls)
+    return tuple(_graded(each, answers) for each in statements)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asking:
+    """What stays the same from call to call."""
+
+    question: str
+    judge: Judge
+    prompt: Prompt
+    fence_code: str
+
+    async def ask(self, statements: Sequence[NumberedText]) -> Answers[GivenRelevance]:
+        reply = await self.judge.ask(self._request(statements))
+        given = ((grade.id, grade) for grade in reply.value.statements)
+        return Answers.check(given, asked=statements, abstained=reply.abstained, notes=reply.notes)
+
+    def _request(self, statements: Sequence[NumberedText]) -> JudgeRequest[RelevanceReply]:
+        def about(numbers: Collection[int]) -> JudgeRequest[RelevanceReply]:
+            return self._request([each for each in statements if each.number in numbers])
+
+        given = RelevanceInput(question=self.question, statements=tuple(statements))
+        return JudgeRequest(
+            step="relevance",
+            system=self.prompt.text,
+            user=render_relevance(given, self.fence_code),
+            reply_type=RelevanceReply,
+            inputs=given,
+            max_output_tokens=output_tokens([""] * len(statements)),
+            items={each.number: each.text for each in statements},
+            about=about,
+        )
+
+
+def _graded(statement: Statement, answers: Sequence[Answers[GivenRelevance]]) -> Statement:
+    number = statement.claim.index + 1
+    for answer in answers:
+        if number in answer.found:
+            label = RELEVANCE_LABELS[answer.found[number].relevance]
+            return replace(statement, relevance=label, reason=None)
+    reason = next(answer.given_up[number] for answer in answers if number in answer.given_up)
+    return replace(statement, relevance=VerdictLabel.UNJUDGED, reason=reason)
