@@ -1,26 +1,31 @@
 """How to talk to an OpenAI-compatible server: found out from its answers, and remembered.
 
-Servers differ in how they take a schema (the *rung* of a ladder) and in the parameters they know. A rejected
-request says which step to take next; the first dialect that works is kept.
+Servers differ in how they take a schema (the *rung* of a ladder), in how they give log-probabilities,
+and in the parameters they know. A rejected request says which step to take next; the first dialect that works
+is kept.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel
 
 from ragtrace.judge.replies import reply_schema
+from ragtrace.ports import FreeText, SamplingParameters, YesProbability
 
-__all__ = ["Dialect", "Rung"]
+__all__ = ["Dialect", "Likelihoods", "Rung"]
 
 _BOUND_WORDS = re.compile(r"max_?length|max_?items|minimum|maximum", re.IGNORECASE)
 _SEED = 20_240_501
 _MAX_REASONING_ROOM = 32_768
+_LONG_OPENING = 8
+
+StepT = TypeVar("StepT", bound=StrEnum)
 
 
 class Rung(StrEnum):
@@ -33,8 +38,27 @@ class Rung(StrEnum):
 
     def next_lower(self) -> Rung | None:
         """Return the next rung down."""
-        below = list(Rung)[list(Rung).index(self) + 1 :]
-        return below[0] if below else None
+        return _next(self)
+
+
+class Likelihoods(StrEnum):
+    """Ways to ask for the log-probabilities of the likeliest tokens, best first."""
+
+    TOP_20 = "top_logprobs=20"
+    TOP_5 = "top_logprobs=5"
+    """Some servers give no more."""
+    COUNT = "logprobs=5"
+    """A number instead of a flag, as in the completions API of old."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The parameters of a chat completion."""
+        name, count = self.value.split("=")
+        return {name: int(count)} if self is Likelihoods.COUNT else {"logprobs": True, name: int(count)}
+
+    def next_lower(self) -> Likelihoods | None:
+        """Return the next way to ask."""
+        return _next(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,20 +69,38 @@ class Dialect:
     token_limits: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
     """Names of the output limit that were not refused yet; the first is used."""
     temperature: bool = True
+    top_p: bool = True
     seed: bool = True
     bounded: bool = True
     """Whether the schema may carry lengths and ranges."""
+    json_mode: bool = True
+    """Whether free text may be asked for as a JSON object."""
     reasoning_room: int = 0
     """Tokens to add to the limit for models that reason before they answer."""
+    likelihoods: Likelihoods | None = Likelihoods.TOP_20
+    """How to ask for log-probabilities; ``None`` where the server has none."""
+    opening_tokens: int = 1
+    """Tokens until the model has said *yes* or *no*: some begin with a blank."""
 
-    def after_rejection(self, complaint: str) -> Dialect | None:
+    def after_rejection(
+        self,
+        complaint: str,
+        reply_type: type[BaseModel],
+        sampling: SamplingParameters | None = None,
+    ) -> Dialect | None:
         """Return what to try after a 400 with this complaint, or ``None`` if nothing is left."""
         if self.temperature and "temperature" in complaint:
             return replace(self, temperature=False)
+        if self.top_p and re.search(r"\btop_p\b", complaint):
+            return replace(self, top_p=False)
         if self.seed and re.search(r"\bseed\b", complaint):
             return replace(self, seed=False)
         if self.token_limits and self.token_limits[0] in complaint:
             return replace(self, token_limits=self.token_limits[1:])
+        if issubclass(reply_type, YesProbability):
+            return self.with_other_likelihoods()
+        if issubclass(reply_type, FreeText):
+            return replace(self, json_mode=False) if self._asks_for_json(sampling) else None
         if self.bounded and self.rung in (Rung.JSON_SCHEMA, Rung.TOOLS) and _BOUND_WORDS.search(complaint):
             return replace(self, bounded=False)
         return self.lowered()
@@ -68,6 +110,15 @@ class Dialect:
         rung = self.rung.next_lower()
         return replace(self, rung=rung) if rung else None
 
+    def with_other_likelihoods(self) -> Dialect | None:
+        """Return the dialect with the next way to ask for log-probabilities."""
+        lower = self.likelihoods and self.likelihoods.next_lower()
+        return replace(self, likelihoods=lower) if lower else None
+
+    def with_longer_opening(self) -> Dialect | None:
+        """Return the dialect that reads on after a blank first token."""
+        return replace(self, opening_tokens=_LONG_OPENING) if self.opening_tokens < _LONG_OPENING else None
+
     def with_room_to_reason(self, reasoning_tokens: int) -> Dialect | None:
         """Return a dialect with more room, if a reply was cut off because reasoning used the limit up."""
         if reasoning_tokens == 0 or self.reasoning_room >= _MAX_REASONING_ROOM:
@@ -75,18 +126,54 @@ class Dialect:
         room = min(_MAX_REASONING_ROOM, max(4 * reasoning_tokens, 2 * self.reasoning_room))
         return replace(self, reasoning_room=room)
 
-    def parameters(self, name: str, reply_type: type[BaseModel], max_output_tokens: int) -> Mapping[str, Any]:
+    def learning(self, before: Self, after: Self) -> Self:
+        """Return this dialect with what one exchange changed; others may have changed it meanwhile."""
+        changed = {
+            field.name: getattr(after, field.name)
+            for field in fields(self)
+            if getattr(after, field.name) != getattr(before, field.name)
+        }
+        return replace(self, **changed)
+
+    def parameters(
+        self,
+        name: str,
+        reply_type: type[BaseModel],
+        max_output_tokens: int,
+        sampling: SamplingParameters | None = None,
+    ) -> Mapping[str, Any]:
         """Return the parameters of a chat completion besides model and messages."""
-        parameters: dict[str, Any] = dict(self._form(name, reply_type))
+        parameters: dict[str, Any] = {
+            **self._form(name, reply_type, sampling),
+            **self._sampling(sampling),
+        }
         if self.token_limits:
-            parameters[self.token_limits[0]] = max_output_tokens + self.reasoning_room
-        if self.temperature:
-            parameters["temperature"] = 0
-        if self.seed:
-            parameters["seed"] = _SEED
+            opening = issubclass(reply_type, YesProbability)
+            room = self.opening_tokens if opening else max_output_tokens + self.reasoning_room
+            parameters[self.token_limits[0]] = room
         return parameters
 
-    def _form(self, name: str, reply_type: type[BaseModel]) -> Mapping[str, Any]:
+    def _sampling(self, prescribed: SamplingParameters | None) -> Mapping[str, Any]:
+        """Another tool's habits where the request prescribes them, else as repeatable as can be."""
+        chosen: dict[str, float | None] = {"temperature": 0, "seed": _SEED}
+        if prescribed is not None:
+            chosen = {"temperature": prescribed.temperature, "top_p": prescribed.top_p}
+        known = {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed}
+        return {name: value for name, value in chosen.items() if value is not None and known[name]}
+
+    def _form(
+        self, name: str, reply_type: type[BaseModel], sampling: SamplingParameters | None
+    ) -> Mapping[str, Any]:
+        if issubclass(reply_type, YesProbability):
+            return self.likelihoods.parameters if self.likelihoods else {}
+        if issubclass(reply_type, FreeText):
+            return {"response_format": {"type": "json_object"}} if self._asks_for_json(sampling) else {}
+        return self._schema_form(name, reply_type)
+
+    def _asks_for_json(self, sampling: SamplingParameters | None) -> bool:
+        return self.json_mode and sampling is not None and sampling.json_object
+
+    def _schema_form(self, name: str, reply_type: type[BaseModel]) -> Mapping[str, Any]:
         schema = reply_schema(reply_type, bounded=self.bounded)
         match self.rung:
             case Rung.JSON_SCHEMA:
@@ -100,3 +187,9 @@ class Dialect:
                 return {"response_format": {"type": "json_object"}}
             case Rung.TEXT:
                 return {}
+
+
+def _next(member: StepT) -> StepT | None:
+    below = [*type(member)]
+    at = below.index(member) + 1
+    return below[at] if at < len(below) else None

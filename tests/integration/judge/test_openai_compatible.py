@@ -330,14 +330,15 @@ async def test_judge_calls_are_made_untraced(
     assert otel_context.get_value(_SUPPRESS_INSTRUMENTATION_KEY) is None
 
 
-async def test_a_probe_tells_the_rung(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
+async def test_the_rung_is_known_once_a_request_succeeded(
+    endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
     endpoint.answers = lambda body: (
-        (200, completion({"ready": True}))
-        if rung_of(body) is Rung.JSON_OBJECT
-        else rejection("unknown field")
+        (200, completion(GOOD)) if rung_of(body) is Rung.JSON_OBJECT else rejection("unknown field")
     )
     assert judge.rung is None
-    assert await judge.probe() is Rung.JSON_OBJECT
+    await judge.ask(request())
+    assert judge.rung is Rung.JSON_OBJECT
 
 
 async def test_a_record_is_evaluated_over_the_wire(endpoint: Any) -> None:

@@ -1,0 +1,115 @@
+"""What matters of a chat completion: its text, why it ended, what it cost, how likely its first word was."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ragtrace.model import Usage
+
+if TYPE_CHECKING:
+    from openai.types import CompletionUsage
+    from openai.types.chat import ChatCompletion
+
+__all__ = ["Answer", "Likely", "yes_probability"]
+
+Likely: TypeAlias = Mapping[str, float]
+"""Log-probabilities of the likeliest tokens at one place of a reply."""
+
+_ORNAMENT = re.compile(r"[\W_]+")
+"""Blanks, quotes, markup."""
+_LEAST_MASS = 0.01
+"""*Yes* and *no* together: below this the model is saying something else, and their ratio is noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The first choice of a chat completion."""
+
+    text: str
+    finish_reason: str
+    declined: bool
+    likely: tuple[Likely, ...] | None
+    """By token; ``None`` where the reply has no log-probabilities."""
+    usage: Usage
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model reasons before it answers."""
+        opening = _likeliest(self.likely[0]) if self.likely else self.text
+        return self.usage.reasoning_tokens > 0 or opening.lstrip().startswith("<think")
+
+    @classmethod
+    def of(cls, completion: ChatCompletion) -> Answer:
+        """Read a completion, which may be any JSON: the client checks nothing.
+
+        Raises:
+            AttributeError, TypeError, IndexError: it is no chat completion.
+        """
+        choice = completion.choices[0]
+        calls = [call for call in choice.message.tool_calls or () if call.type == "function"]
+        return cls(
+            text=calls[0].function.arguments if calls else choice.message.content or "",
+            finish_reason=choice.finish_reason,
+            declined=choice.finish_reason == "content_filter" or bool(choice.message.refusal),
+            likely=_likely(getattr(choice, "logprobs", None)),
+            usage=_usage(completion.usage),
+        )
+
+
+def yes_probability(likely: Sequence[Likely]) -> float | None:
+    """Return P(yes) / (P(yes) + P(no)) at the first token that is more than a blank or a mark.
+
+    All spellings of the two count (``Yes``, `` yes``, ``YES``, ``"no``). ``None`` if the model was about to
+    say something else.
+    """
+    first = next((place for place in likely if _word(_likeliest(place))), None)
+    if first is None:
+        return None
+    yes, no = (_mass(first, word) for word in ("yes", "no"))
+    return yes / (yes + no) if yes + no >= _LEAST_MASS else None
+
+
+def _likeliest(place: Likely) -> str:
+    return max(place, key=place.__getitem__, default="")
+
+
+def _mass(place: Likely, word: str) -> float:
+    return math.fsum(math.exp(min(0.0, value)) for token, value in place.items() if _word(token) == word)
+
+
+def _word(token: str) -> str:
+    # raw vocabularies mark a leading blank by ▁, which is no word character, or by Ġ, which is one
+    return _ORNAMENT.sub("", token.removeprefix("Ġ")).casefold()
+
+
+def _likely(logprobs: Any) -> tuple[Likely, ...] | None:
+    """Read log-probabilities in the form of chat completions, or in that of the completions API of old."""
+    if logprobs is None:
+        return None
+    if content := getattr(logprobs, "content", None):
+        places = [{top.token: top.logprob for top in place.top_logprobs or ()} for place in content]
+    else:
+        places = [dict(place) for place in getattr(logprobs, "top_logprobs", None) or ()]
+    return tuple(_numbers(places)) if any(places) else None
+
+
+def _numbers(places: Iterable[Mapping[Any, Any]]) -> Iterable[Likely]:
+    for place in places:
+        yield {str(token): float(value) for token, value in place.items() if not math.isnan(value)}
+
+
+def _usage(usage: CompletionUsage | None) -> Usage:
+    if usage is None:
+        return Usage(calls=1)
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    return Usage(
+        calls=1,
+        input_tokens=usage.prompt_tokens or 0,
+        output_tokens=usage.completion_tokens or 0,
+        cached_tokens=(prompt.cached_tokens if prompt else None) or 0,
+        reasoning_tokens=(completion.reasoning_tokens if completion else None) or 0,
+    )

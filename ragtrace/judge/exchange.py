@@ -1,0 +1,229 @@
+"""One request to an OpenAI-compatible endpoint, on its way to an answer.
+
+What the endpoint rejects or ignores is asked for in another way (see `dialect`). A reply of the wrong form is
+sent back once with what is wrong. No error message carries a prompt, a reply or a key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeRefused, JudgeUnable
+from ragtrace.judge.completion import Answer, yes_probability
+from ragtrace.judge.dialect import Dialect, Rung
+from ragtrace.judge.http import failure_of, what_of
+from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
+from ragtrace.model import Usage
+from ragtrace.ports import FreeText, JudgeRequest, YesProbability
+
+if TYPE_CHECKING:
+    import openai
+    from openai.types.chat import ChatCompletion
+
+__all__ = ["Exchange", "Kind"]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+Message: TypeAlias = tuple[str, str]
+"""A role and a content."""
+Reading: TypeAlias = Callable[[Answer], ReplyT | None]
+"""Returns what an answer says, or ``None`` if the endpoint is to be asked again."""
+
+_TOO_LONG = re.compile(r"context[ _](?:length|size|window)", re.IGNORECASE)
+
+
+class Kind(StrEnum):
+    """What a reply is read from."""
+
+    JSON = "json"
+    TEXT = "text"
+    YES = "yes"
+    """Log-probabilities."""
+
+    @classmethod
+    def of(cls, reply_type: type[BaseModel]) -> Kind:
+        """Return what a reply of this type is read from."""
+        if issubclass(reply_type, FreeText):
+            return cls.TEXT
+        return cls.YES if issubclass(reply_type, YesProbability) else cls.JSON
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange(Generic[ReplyT]):
+    """One request, and what was learned about the endpoint while it was answered."""
+
+    client: openai.AsyncOpenAI
+    model: str
+    where: str
+    too_long_advice: str
+    request: JudgeRequest[ReplyT]
+    dialect: Dialect
+    confirmed: bool
+    """Whether the dialect has worked before, for requests of this kind."""
+    spent: Usage = field(default_factory=Usage)
+    correction: tuple[Message, ...] = ()
+
+    async def run(self) -> ReplyT:
+        """Ask until there is a value.
+
+        Raises:
+            JudgeError: there will be none.
+        """
+        if self._kind is Kind.YES and self.dialect.likelihoods is None:
+            raise self._unable()
+        read = self._reading()
+        while True:
+            answer = await self._answer()
+            if answer.declined:
+                raise self._error(
+                    JudgeNonsense, "the model declined to reply, or a content filter stopped it"
+                )
+            value = read(answer)
+            if value is not None:
+                return value
+
+    def _reading(self) -> Reading[ReplyT]:
+        match self._kind:
+            case Kind.JSON:
+                return self._read_json
+            case Kind.TEXT:
+                return self._read_text
+            case Kind.YES:
+                return self._read_probability
+
+    def _read_text(self, answer: Answer) -> ReplyT | None:
+        cut_off = answer.finish_reason == "length"
+        if cut_off and not answer.text and self._finds_room(answer.usage):
+            return None
+        return self.request.reply_type.model_validate({"text": answer.text, "cut_off": cut_off})
+
+    def _read_probability(self, answer: Answer) -> ReplyT | None:
+        if answer.likely is None:
+            self.dialect = self._other_likelihoods()
+            return None
+        p_yes = yes_probability(answer.likely)
+        if p_yes is not None:
+            return self.request.reply_type.model_validate({"p_yes": p_yes})
+        longer = None if answer.text.strip() else self.dialect.with_longer_opening()
+        if longer is None and answer.thinks:
+            raise self._error(JudgeUnable, "it thinks before it answers: its first token says nothing")
+        if longer is None:
+            raise self._error(JudgeNonsense, "neither yes nor no is among the likeliest tokens")
+        self.dialect = longer
+        return None
+
+    def _read_json(self, answer: Answer) -> ReplyT | None:
+        if answer.finish_reason == "length":
+            if not self._finds_room(answer.usage):
+                raise self._error(JudgeCutOff, "the reply ended at the token limit")
+            return None
+        try:
+            return parse_reply(answer.text, self.request.reply_type)
+        except NotJson as exc:
+            if not self.confirmed and (lowered := self.dialect.lowered()):
+                self.dialect = lowered  # it took the parameter and ignored it
+            else:
+                self._ask_to_correct(answer.text, exc)
+        except InvalidReply as exc:
+            self._ask_to_correct(answer.text, exc)
+        return None
+
+    def _finds_room(self, usage: Usage) -> bool:
+        roomier = self.dialect.with_room_to_reason(usage.reasoning_tokens)
+        self.dialect = roomier or self.dialect
+        return roomier is not None
+
+    def _ask_to_correct(self, text: str, fault: ValueError) -> None:
+        if self.correction:
+            raise self._error(JudgeNonsense, "the reply does not have the form that was asked for, twice")
+        wish = f"Your reply is not valid: {fault}. Reply again with one complete, corrected JSON object."
+        self.correction = (("assistant", text), ("user", wish))
+
+    async def _answer(self) -> Answer:
+        completion = await self._completion()
+        try:
+            answer = Answer.of(completion)
+        except (AttributeError, TypeError, IndexError, ValueError):  # the client lets any JSON pass
+            self.spent += Usage(calls=1)
+            raise self._error(JudgeNonsense, "the reply is no chat completion") from None
+        self.spent += answer.usage
+        return answer
+
+    async def _completion(self) -> ChatCompletion:
+        import openai
+
+        while True:
+            try:
+                completion: ChatCompletion = await self.client.chat.completions.create(
+                    model=self.model,
+                    messages=cast(Any, self._messages()),
+                    **self.dialect.parameters(
+                        self.request.step,
+                        self.request.reply_type,
+                        self.request.max_output_tokens,
+                        self.request.sampling,
+                    ),
+                )
+            except (openai.BadRequestError, openai.UnprocessableEntityError) as exc:
+                self.dialect = self._adapted(exc)
+            except openai.APIError as exc:
+                # the cause may quote the prompt or the key: it is not chained
+                timeout_s = cast(float, self.client.timeout)
+                raise failure_of(exc, where=self.where, timeout_s=timeout_s, usage=self.spent) from None
+            except ValueError:
+                raise self._error(JudgeNonsense, "the reply is no JSON document") from None
+            else:
+                return completion
+
+    def _messages(self) -> list[dict[str, str]]:
+        system = self.request.system
+        if self._kind is Kind.JSON and self.dialect.rung in (Rung.JSON_OBJECT, Rung.TEXT):
+            schema = json.dumps(reply_schema(self.request.reply_type))
+            system = f"{system}\n\nThe JSON schema of the reply: {schema}"
+        instructions = [("system", system)] if system else []
+        asked = [*instructions, ("user", self.request.user), *self.correction]
+        return [{"role": role, "content": _encodable(content)} for role, content in asked]
+
+    def _adapted(self, exc: openai.APIStatusError) -> Dialect:
+        complaint = f"{exc.param} {exc.body if exc.body is not None else exc.message}"
+        if exc.code == "content_filter":
+            raise self._error(JudgeNonsense, "a content filter stopped the request") from None
+        if _TOO_LONG.search(f"{exc.code} {complaint}"):
+            raise self._error(
+                JudgeNonsense, f"the chunks are too long for it: {self.too_long_advice}"
+            ) from None
+        adapted = self.dialect.after_rejection(complaint, self.request.reply_type, self.request.sampling)
+        if adapted is not None:
+            return adapted
+        if self._kind is Kind.YES and not self.confirmed:
+            raise self._unable() from None
+        # what worked before is rejected now: then it is this request, not the endpoint
+        kind = JudgeNonsense if self.confirmed else JudgeRefused
+        raise self._error(kind, f"it rejects the request ({what_of(exc)})") from None
+
+    def _other_likelihoods(self) -> Dialect:
+        other = self.dialect.with_other_likelihoods()
+        if other is None:
+            raise self._unable()
+        return other
+
+    def _unable(self) -> JudgeError:
+        return self._error(JudgeUnable, "it gives no log-probabilities")
+
+    @property
+    def _kind(self) -> Kind:
+        return Kind.of(self.request.reply_type)
+
+    def _error(self, kind: type[JudgeError], what: str) -> JudgeError:
+        return kind(f"judge {self.where}: {what}", usage=self.spent)
+
+
+def _encodable(text: str) -> str:
+    # lone surrogates have no UTF-8
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,123 @@
+"""Asking for what the model writes, as it is, in the way another tool would."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeNonsense, JudgeRefused
+from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
+from ragtrace.ports import FreeText, JudgeRequest, SamplingParameters
+
+RAGAS_LIKE = SamplingParameters(temperature=0.01, top_p=0.1, json_object=True)
+
+
+class Asked(BaseModel):
+    question: str = "Why?"
+
+
+def request(sampling: SamplingParameters | None = None) -> JudgeRequest[FreeText]:
+    return JudgeRequest(
+        step="statements",
+        system="",
+        user="Why?",
+        reply_type=FreeText,
+        inputs=Asked(),
+        max_output_tokens=1024,
+        sampling=sampling,
+    )
+
+
+def completion(text: str, *, finish: str = "stop", reasoning: int = 0) -> tuple[int, Any]:
+    spent = {
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "completion_tokens_details": {"reasoning_tokens": reasoning},
+    }
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}
+    return 200, {"choices": [choice], "usage": spent}
+
+
+def rejection(message: str) -> tuple[int, Any]:
+    return 400, {"error": {"message": message}}
+
+
+@pytest.fixture
+async def judge(endpoint: Any) -> AsyncIterator[OpenAICompatibleJudge]:
+    opened = OpenAICompatibleJudge(model="m", api_key="k", base_url=endpoint.url, timeout_s=20)
+    yield opened
+    await opened.aclose()
+
+
+@pytest.mark.parametrize("text", ["Because.", "", "```json\n{]", "<think>x</think> y"])
+async def test_the_text_comes_back_as_it_is(text: str, endpoint: Any, judge: OpenAICompatibleJudge) -> None:
+    endpoint.answers = lambda body: completion(text)
+    reply = await judge.ask(request())
+    assert reply.value == FreeText(text=text)
+    [body] = endpoint.requests
+    assert body["messages"] == [{"role": "user", "content": "Why?"}]
+    assert {"response_format", "tools"}.isdisjoint(body)
+    assert (body["max_tokens"], body["temperature"]) == (1024, 0)
+
+
+async def test_a_text_that_was_cut_off_says_so(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
+    endpoint.answers = lambda body: completion("Because of", finish="length")
+    reply = await judge.ask(request())
+    assert reply.value == FreeText(text="Because of", cut_off=True)
+    assert reply.usage.calls == 1
+
+
+async def test_reasoning_that_left_no_text_gets_more_room(
+    endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: (
+        completion("", finish="length", reasoning=1024)
+        if body["max_tokens"] == 1024
+        else completion("Because.", reasoning=1500)
+    )
+    assert (await judge.ask(request())).value.text == "Because."
+
+
+async def test_prescribed_sampling_is_sent_and_nothing_else(
+    endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: completion("{}")
+    await judge.ask(request(RAGAS_LIKE))
+    [body] = endpoint.requests
+    assert (body["temperature"], body["top_p"]) == (0.01, 0.1)
+    assert body["response_format"] == {"type": "json_object"}
+    assert "seed" not in body
+
+
+@pytest.mark.parametrize(
+    ("parameter", "complaint"),
+    [
+        ("temperature", "Unsupported value: 'temperature'"),
+        ("top_p", "top_p is not allowed"),
+        ("response_format", "JSON mode is not supported"),
+    ],
+)
+async def test_a_rejected_parameter_is_dropped_and_never_sent_again(
+    parameter: str, complaint: str, endpoint: Any, judge: OpenAICompatibleJudge
+) -> None:
+    endpoint.answers = lambda body: rejection(complaint) if parameter in body else completion("x")
+    await judge.ask(request(RAGAS_LIKE))
+    await judge.ask(request(RAGAS_LIKE))
+    assert [parameter in body for body in endpoint.requests] == [True, False, False]
+
+
+async def test_a_rejection_for_no_known_reason_is_final(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
+    endpoint.answers = lambda body: rejection("no")
+    with pytest.raises(JudgeRefused):
+        await judge.ask(request())
+    assert len(endpoint.requests) == 1
+
+
+async def test_a_declined_text_is_an_error(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
+    endpoint.answers = lambda body: completion("", finish="content_filter")
+    with pytest.raises(JudgeNonsense):
+        await judge.ask(replace(request(), step="reason"))
