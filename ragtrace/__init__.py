@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ragtrace.errors import RagtraceError
     from ragtrace.evaluation import evaluate
     from ragtrace.model import Chunk, Evaluation, RagRecord
+    from ragtrace.waiting import evaluate_sync
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ _HOME = {
     "RagRecord": "ragtrace.model",
     "RagtraceError": "ragtrace.errors",
     "evaluate": "ragtrace.evaluation",
+    "evaluate_sync": "ragtrace.waiting",
     "generation": "ragtrace.capture",
     "instrument": "ragtrace.capture",
     "rag": "ragtrace.capture",
@@ -45,6 +47,7 @@ __all__ = [
     "RagtraceError",
     "__version__",
     "evaluate",
+    "evaluate_sync",
     "generation",
     "instrument",
     "rag",

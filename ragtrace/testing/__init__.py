@@ -1,0 +1,15 @@
+"""For tests: assertions about answers, and suites that a plug-in of one's own must pass."""
+
+from ragtrace.judge.scripted import Script, ScriptedJudge
+from ragtrace.testing.conformance import check_embedder, check_judge, check_metric
+from ragtrace.testing.gates import assert_faithful, assert_metrics
+
+__all__ = [
+    "Script",
+    "ScriptedJudge",
+    "assert_faithful",
+    "assert_metrics",
+    "check_embedder",
+    "check_judge",
+    "check_metric",
+]

@@ -1,0 +1,171 @@
+"""What every plug-in must hold to, as functions that a plug-in's own tests call."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeUnavailable
+from ragtrace.evaluation import evaluate
+from ragtrace.judge.scripted import ScriptedJudge
+from ragtrace.metrics import Faithfulness, Steps
+from ragtrace.metrics.strangers import make_metric
+from ragtrace.model import (
+    Evaluation,
+    JudgeIdentity,
+    Label,
+    MetricFailure,
+    MetricOutcome,
+    MetricResult,
+    RagRecord,
+)
+from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest, Metric
+from ragtrace.waiting import wait_for
+
+__all__ = ["check_embedder", "check_judge", "check_metric"]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+_WHOLE: Final = RagRecord.of(
+    question="How long can I return an order?",
+    contexts={"faq-12": "Orders can be returned within 14 days.", "faq-3": "The shop is open on Sundays."},
+    answer="Orders can be returned within 30 days. The shop is open on Sundays.",
+    reference="Within 14 days.",
+)
+_DAMAGED: Final = (
+    RagRecord.of(),
+    RagRecord.of(question="", contexts=[""], answer="", reference=""),
+    RagRecord.of(question="?", contexts=["- \n -"], answer="...", reference="!"),
+    RagRecord.of(question="q" * 5_000, contexts=["word " * 2_000], answer="a. " * 500, reference="r"),
+)
+
+
+def check_metric(metric: Metric, *, judge: Judge, records: Sequence[RagRecord] = ()) -> None:
+    """Check that a metric gives scores in [0, 1] or reasons, the same for the same record, for any record.
+
+    ``judge`` must answer what the metric asks: a `ScriptedJudge` with a function, say. ``records`` are
+    measured besides those that come with this check.
+
+    Raises:
+        AssertionError: says what the metric did.
+    """
+    make_metric(lambda: metric, named=type(metric).__name__)
+    wait_for(_check_metric(metric, judge, (_WHOLE, *_DAMAGED, *records)))
+
+
+def check_judge(judge: Judge) -> None:
+    """Check that a judge says who it is and answers in the form it is asked for, several requests at once.
+
+    It is asked as faithfulness asks; whether it judges well is for `ragtrace calibrate` to say.
+
+    Raises:
+        AssertionError: says what the judge did.
+        JudgeError: it did not answer.
+    """
+    _check_identity(judge.identity)
+    wait_for(_check_judge(judge))
+
+
+def check_embedder(embedder: Embedder) -> None:
+    """Check that an embedder gives each text a vector of finite numbers, all of one length, in order.
+
+    Raises:
+        AssertionError: says what the embedder did.
+        JudgeError: it did not answer.
+    """
+    _check_identity(embedder.identity)
+    wait_for(_check_embedder(embedder))
+
+
+async def _check_metric(metric: Metric, judge: Judge, records: Sequence[RagRecord]) -> None:
+    async with asyncio.TaskGroup() as group:
+        runs = [[group.create_task(_measured(metric, judge, each)) for each in records] for _ in range(2)]
+    for record, first, second in zip(records, *runs, strict=True):
+        _check_outcome(first.result(), record)
+        assert first.result() == second.result(), (
+            f"{metric.name} gives another result where it measures the same record {record.id} again"
+        )
+    empty = runs[0][1].result()
+    assert empty.label is Label.SKIPPED, f"{metric.name} gives {empty.label} for a record without any part"
+    broken = await _measured(metric, ScriptedJudge(_fail), records[0])
+    asks = not isinstance(broken, MetricFailure) and broken.usage.calls
+    assert not asks, f"{metric.name} gives {broken.label} where the judge fails: let the JudgeError through"
+
+
+async def _measured(metric: Metric, judge: Judge, record: RagRecord) -> MetricOutcome:
+    evaluation: Evaluation = await evaluate(record, metrics=[metric], judge=judge)
+    return evaluation.outcomes[0]
+
+
+def _check_outcome(outcome: MetricOutcome, record: RagRecord) -> None:
+    assert isinstance(outcome, MetricResult), (
+        f"{outcome.metric} fails on {record.id}: {outcome.error_type}: {outcome.message}"
+    )
+    known = {chunk.id for chunk in record.chunks}
+    cited = {chunk_id for verdict in outcome.verdicts for chunk_id in verdict.chunk_ids}
+    cited |= {verdict.chunk_id for verdict in outcome.chunk_verdicts}
+    assert cited <= known, (
+        f"{outcome.metric} names chunks that are not in the record: {sorted(cited - known)}"
+    )
+
+
+def _fail(request: JudgeRequest[BaseModel]) -> BaseModel:
+    raise JudgeUnavailable(f"this judge fails on purpose ({request.step})")
+
+
+def _check_identity(identity: JudgeIdentity) -> None:
+    assert identity.provider, "`identity.provider` is empty: it stands on every score"
+    assert identity.model, "`identity.model` is empty: it stands on every score"
+
+
+async def _check_judge(judge: Judge) -> None:
+    checked = _Checked(judge)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(2):
+            group.create_task(Faithfulness().measure(_WHOLE, Steps(_WHOLE, checked)))
+    assert checked.answered, "it was never asked"
+
+
+class _Checked:
+    """A judge whose replies are looked at."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.answered = 0
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        return self._judge.identity
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        reply = await self._judge.ask(request)
+        wanted, given = request.reply_type, type(reply.value)
+        assert isinstance(reply.value, wanted), f"asked for {wanted.__name__}, it gave {given.__name__}"
+        numbers = (reply.usage.calls, reply.usage.input_tokens, reply.usage.output_tokens)
+        assert min(numbers) >= 0, f"its usage is negative: {reply.usage}"
+        self.answered += 1
+        return reply
+
+    async def aclose(self) -> None:
+        await self._judge.aclose()
+
+
+async def _check_embedder(embedder: Embedder) -> None:
+    texts = ["How long do refunds take?", "Cats purr.", "How long do refunds take?", "漢字"]
+    vectors = (await embedder.embed(texts)).vectors
+    assert len(vectors) == len(texts), f"{len(texts)} texts gave {len(vectors)} vectors"
+    lengths = {len(vector) for vector in vectors}
+    assert len(lengths) == 1, f"its vectors have several lengths: {sorted(lengths)}"
+    assert all(math.isfinite(number) for vector in vectors for number in vector), "a number is not finite"
+    alike, other = _cosine(vectors[0], vectors[2]), _cosine(vectors[0], vectors[1])
+    assert alike > other, "two equal texts are no more alike than two different ones: is the order kept?"
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    length = math.hypot(*one) * math.hypot(*other)
+    product = sum(left * right for left, right in zip(one, other, strict=True))
+    return product / length if length else 0.0

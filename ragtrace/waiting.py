@@ -1,0 +1,78 @@
+"""`evaluate_sync`: for notebooks, scripts and tests that are not asynchronous."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+from ragtrace.evaluation import evaluate
+from ragtrace.metrics import Prompts, StepLimits
+from ragtrace.model import Evaluation, RagRecord
+from ragtrace.ports import Clock, Embedder, Judge, Metric
+
+__all__ = ["evaluate_sync", "wait_for"]
+
+T = TypeVar("T")
+
+
+def evaluate_sync(
+    record: RagRecord,
+    *,
+    metrics: Sequence[Metric | str] = ("faithfulness",),
+    judge: Judge | str = "lexical",
+    run_id: str | None = None,
+    clock: Clock | None = None,
+    prompts: Prompts | None = None,
+    limits: StepLimits | None = None,
+    embedder: Embedder | None = None,
+) -> Evaluation:
+    """Do what `evaluate` does, and wait for it; also where an event loop runs already, as in Jupyter.
+
+    Example:
+        ```python
+        record = RagRecord.of(question="How long?", contexts=["Refunds take 14 days."], answer="30 days.")
+        evaluate_sync(record, judge="openai:gpt-4o-mini").results[0].score
+        ```
+
+    Raises:
+        ConfigError: there is no metric or judge of that name, or the judge lacks a setting.
+    """
+    return wait_for(
+        evaluate(
+            record,
+            metrics=metrics,
+            judge=judge,
+            run_id=run_id,
+            clock=clock,
+            prompts=prompts,
+            limits=limits,
+            embedder=embedder,
+        )
+    )
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the event loop that all callers share, and return its value.
+
+    One loop for all of them, because a judge that a caller opened keeps connections that live on one loop.
+    """
+    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    try:
+        return future.result()
+    except BaseException:  # Ctrl-C in a notebook must also stop what it waited for
+        future.cancel()
+        raise
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="ragtrace-sync", daemon=True).start()
+    return loop
+
+
+os.register_at_fork(after_in_child=_loop.cache_clear)  # a forked child has the loop, but not its thread

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ragtrace.errors import JudgeError
+from ragtrace.metrics import Faithfulness, Steps
+from ragtrace.model import JudgeIdentity, MetricResult, RagRecord, SkipReason, Usage
+from ragtrace.ports import Embeddings
+from ragtrace.testing import ScriptedJudge, check_embedder, check_judge, check_metric
+
+
+class Altered(Faithfulness):
+    def __init__(self, alter: Callable[[MetricResult], MetricResult]) -> None:
+        super().__init__()
+        self._alter = alter
+
+    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+        return self._alter(await super().measure(record, steps))
+
+
+def test_the_metrics_and_judges_of_ragtrace_conform() -> None:
+    check_metric(Faithfulness(), judge=ScriptedJudge())
+    check_judge(ScriptedJudge())
+
+
+def with_default(result: MetricResult) -> MetricResult:
+    return replace(result, score=0.5, skip_reason=None) if result.score is None else result
+
+
+def with_chance(runs: list[int]) -> Callable[[MetricResult], MetricResult]:
+    def alter(result: MetricResult) -> MetricResult:
+        runs.append(1)
+        return result if result.score is None else replace(result, score=1 / len(runs))
+
+    return alter
+
+
+@pytest.mark.parametrize(
+    ("alter", "told"),
+    [
+        (with_default, "gives fail|gives pass"),
+        (with_chance([]), "another result where it measures the same record"),
+        (lambda result: replace(result, score=2.0, skip_reason=None), "outside"),
+        (lambda result: replace(result, score=None, skip_reason=None), "neither a score nor"),
+    ],
+    ids=["default number", "chance", "out of range", "neither"],
+)
+def test_a_metric_that_breaks_a_law_is_told(alter: Callable[[MetricResult], MetricResult], told: str) -> None:
+    with pytest.raises(AssertionError, match=told):
+        check_metric(Altered(alter), judge=ScriptedJudge())
+
+
+class Swallowing(Faithfulness):
+    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+        try:
+            return await super().measure(record, steps)
+        except JudgeError:
+            nothing = await super().measure(replace(record, chunks=()), steps)
+            return replace(nothing, skip_reason=SkipReason.ALL_UNJUDGED, usage=Usage(calls=1))
+
+
+def test_a_metric_that_hides_the_judges_failure_is_told() -> None:
+    with pytest.raises(AssertionError, match="let the JudgeError through"):
+        check_metric(Swallowing(), judge=ScriptedJudge())
+
+
+def test_a_judge_without_a_name_is_told() -> None:
+    class Nameless(ScriptedJudge):
+        identity = JudgeIdentity(provider="", model="")  # type: ignore[assignment]
+
+    with pytest.raises(AssertionError, match=r"identity\.provider"):
+        check_judge(Nameless())
+
+
+class Embedder:
+    identity = JudgeIdentity(provider="mine", model="1")
+
+    def __init__(self, vector: Callable[[str], tuple[float, ...]]) -> None:
+        self._vector = vector
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        return Embeddings(vectors=tuple(self._vector(text) for text in texts), usage=Usage())
+
+    async def aclose(self) -> None: ...
+
+
+def test_an_embedder_conforms_where_equal_texts_are_nearest() -> None:
+    check_embedder(Embedder(lambda text: (float(len(text)), 1.0 if "?" in text else -1.0)))
+
+
+@pytest.mark.parametrize(
+    ("vector", "told"),
+    [
+        (lambda text: (1.0,) * len(text), "several lengths"),
+        (lambda _: (float("nan"), 1.0), "not finite"),
+        (lambda _: (1.0, 1.0), "no more alike"),
+    ],
+)
+def test_an_embedder_that_breaks_a_law_is_told(vector: Any, told: str) -> None:
+    with pytest.raises(AssertionError, match=told):
+        check_embedder(Embedder(vector))
