@@ -163,6 +163,17 @@ class Steps:
         """
         return await self.shared(self._key("extract"), self._extract)
 
+    async def take_claims(self, claims: Sequence[Claim]) -> None:
+        """Let these be the claims of the answer: the judge is not asked for any. Call it before `extract`."""
+        given = Extraction(
+            claims=tuple(claims), statements=(), refusal=False, sentence_coverage=None, rejected=0
+        )
+
+        async def hand_over(judge: Judge) -> Extraction:
+            return given
+
+        await self.shared(self._key("extract"), hand_over)
+
     async def statements(self) -> tuple[Statement, ...]:
         """Return the statements of the answer with their relevance to the question.
 
