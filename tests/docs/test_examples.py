@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -115,3 +116,55 @@ async def test_fastapi_rag_streams(service: httpx.AsyncClient, receiver: OtlpRec
 
 async def test_fastapi_rag_refuses_an_empty_question(service: httpx.AsyncClient) -> None:
     assert (await service.post("/ask", json={"question": ""})).status_code == 422
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder into which examples/custom_metric is installed, as pip would."""
+    folder = tmp_path_factory.mktemp("plugin")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=EXAMPLES / "custom_metric", check=True, capture_output=True, timeout=60)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def with_plugin(plugin: Path, *command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", *command],
+        env=os.environ | {"PYTHONPATH": ":".join([str(plugin), *filter(None, sys.path)])},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_custom_metric_is_listed_and_judged_by_its_name(plugin: Path) -> None:
+    listed = with_plugin(plugin, "-m", "ragtrace.cli", "metrics", "--json")
+    assert "politeness" in [json.loads(line)["name"] for line in listed.stdout.splitlines()]
+    record = '{"question": "?", "answer": ""}'
+    run = with_plugin(
+        plugin, "-m", "ragtrace.cli", "evaluate", "-", "--json", "--metrics", "politeness", stdin=record
+    )
+    assert json.loads(run.stdout)["skip_reason"] == "no_content", run.stderr
+
+
+@pytest.mark.slow
+def test_custom_metric_is_judged_as_a_file() -> None:
+    address = f"{EXAMPLES / 'custom_metric' / 'ragtrace_politeness.py'}:Politeness"
+    record = '{"question": "?", "answer": ""}'
+    run = with_plugin(
+        EXAMPLES, "-m", "ragtrace.cli", "evaluate", "-", "--json", "--metrics", address, stdin=record
+    )
+    assert json.loads(run.stdout)["metric"] == "politeness", run.stderr
+
+
+@pytest.mark.slow
+def test_custom_metric_passes_its_own_tests(plugin: Path) -> None:
+    file = EXAMPLES / "custom_metric" / "test_politeness.py"
+    run = with_plugin(plugin, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", str(file))
+    assert run.returncode == 0, run.stdout
