@@ -1,0 +1,385 @@
+"""deepeval's metrics, of version 3 and 4: its own calls, its own reading of the replies, its own arithmetic.
+
+What the two versions do differently:
+
+=====================  ==================================  =====================================
+of a reply             deepeval 3 (3.9.9)                  deepeval 4 (4.3.1)
+=====================  ==================================  =====================================
+neither yes nor no     ``idk``                             ``borderline``, and ``idk``
+an unknown word        an error; in the metrics of the     the entry is dropped
+                       context it counts as a no
+no list of verdicts    an error                            an empty list
+hallucination          share contradicted: 0 is good       share not contradicted: 1 is good
+=====================  ==================================  =====================================
+
+Neither checks that there is a verdict for each item, and neither asks again. Source: both versions, run side
+by side with this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from pydantic import JsonValue
+
+from ragtrace.compat import deepeval_prompts as prompts
+from ragtrace.compat.deepeval_replies import (
+    BINARY,
+    TERNARY,
+    Item,
+    JsonObject,
+    Unreadable,
+    VerdictForm,
+    Word,
+    field_of,
+    read_object,
+    read_verdicts_3,
+    read_verdicts_4,
+    size_of,
+)
+from ragtrace.compat.material import contexts_of, missing_parts
+from ragtrace.compat.peer import PeerCalls, PeerMetric, PeerOptions, PeerRun
+from ragtrace.model import (
+    ChunkVerdict,
+    Claim,
+    CompatStatus,
+    Direction,
+    Part,
+    RagRecord,
+    Verdict,
+    VerdictLabel,
+)
+from ragtrace.ports import SamplingParameters
+from ragtrace.scoring.readings import average_precision
+
+__all__ = ["METRICS", "DeepEvalMetric"]
+
+ReadT = TypeVar("ReadT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeepEvalMetric:
+    """One metric of one version."""
+
+    metric: str
+    measure: Callable[[RagRecord, _Asking], Awaitable[_Reading]]
+    needs: tuple[Part, ...]
+    version: _Version
+    direction: Direction = Direction.HIGHER_IS_BETTER
+    threshold: float = 0.5
+
+    @property
+    def profile(self) -> str:
+        """``deepeval-3`` or ``deepeval-4``."""
+        return self.version.profile
+
+    async def run(self, record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+        """Measure the record as deepeval does, one call after another."""
+        missing = missing_parts(record, self.needs)
+        if Part.ANSWER in self.needs and record.answer == "":
+            missing = Part.ANSWER.value
+        if missing:
+            return _error(f"deepeval refuses a test case without {missing}")
+        asking = _Asking(calls=calls, options=options, version=self.version)
+        try:
+            reading = await self.measure(record, asking)
+            if options.include_reason:
+                await asking.reason(self.metric, reading)
+        except Unreadable as exc:
+            return _error(f"{exc}; deepeval neither repairs it nor asks again")
+        return PeerRun(
+            status=CompatStatus.OK,
+            score=reading.score,
+            explanation=reading.explanation,
+            verdicts=reading.verdicts,
+            chunk_verdicts=reading.chunk_verdicts,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Version:
+    """How a version of deepeval reads replies."""
+
+    profile: str
+    unsure: str
+    """What its prompts call neither yes nor no."""
+    commas_first: bool
+    read_verdicts: Callable[[VerdictForm, JsonObject], tuple[Item, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """What a metric measured, before anyone asked for a reason."""
+
+    score: float
+    explanation: str
+    findings: tuple[str, ...] = ()
+    """What the reason is made of."""
+    verdicts: tuple[Verdict, ...] = ()
+    chunk_verdicts: tuple[ChunkVerdict, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asking:
+    """A run of a metric: where it asks, under which options, and how it reads."""
+
+    calls: PeerCalls
+    options: PeerOptions
+    version: _Version
+
+    async def text(self, step: str, prompt: str) -> str:
+        return (await self.calls.text(step, prompt, sampling=SamplingParameters(temperature=0.0))).text
+
+    async def items(self, prompt: str, form: VerdictForm) -> tuple[Item, ...]:
+        reply = await self.text("verdicts", prompt)
+        return self.read("verdicts", reply, partial(self.version.read_verdicts, form))
+
+    async def reason(self, metric: str, reading: _Reading) -> None:
+        """Ask why, as deepeval does by default: an unreadable reply costs it the score."""
+        prompt = prompts.reason(metric.replace("_", " "), reading.score, reading.findings)
+        self.read("reason", await self.text("reason", prompt), partial(field_of, name="reason"))
+
+    def read(self, step: str, reply: str, reader: Callable[[JsonObject], ReadT]) -> ReadT:
+        try:
+            return reader(read_object(reply, commas_first=self.version.commas_first))
+        except Unreadable as exc:
+            raise Unreadable(f"the reply to `{step}`: {exc}") from exc
+
+    def strict(self, score: float) -> float:
+        """In strict mode the threshold is 1, and a score below it is 0."""
+        return 0.0 if self.options.strict_mode and score < 1 else score
+
+
+async def _faithfulness(record: RagRecord, asking: _Asking) -> _Reading:
+    limit = asking.options.truths_extraction_limit
+    context = "\n\n".join(contexts_of(record))
+    # deepeval asks both at once, and reads neither before it has both
+    truths_reply = await asking.text(
+        "truths", prompts.truths(context, None if limit is None else max(limit, 0))
+    )
+    claims_reply = await asking.text("claims", prompts.claims(record.answer or ""))
+    truths = asking.read("truths", truths_reply, partial(field_of, name="truths"))
+    claims = asking.read("claims", claims_reply, partial(field_of, name="claims"))
+    if not size_of(claims, "claims"):
+        return _Reading(score=1.0, explanation="the answer claims nothing: deepeval scores that 1")
+    prompt = prompts.claim_verdicts(claims, _joined(truths), unsure=asking.version.unsure)
+    items = await asking.items(prompt, VerdictForm(words=TERNARY))
+    strict_words = {Word.YES} if asking.options.penalize_ambiguous_claims else {Word.YES, Word.BORDERLINE}
+    return _Reading(
+        score=asking.strict(share_of(items, strict_words, empty=1.0)),
+        explanation=_summary(items, strict_words, "verdicts agree with the context"),
+        findings=_reasons(items, set(Word) - strict_words),
+        verdicts=_verdicts(claims, items, _CLAIM_LABELS),
+    )
+
+
+async def _answer_relevance(record: RagRecord, asking: _Asking) -> _Reading:
+    reply = await asking.text("statements", prompts.statements(record.answer or ""))
+    stated = asking.read("statements", reply, _list_of_statements)
+    if not stated:
+        return _Reading(score=1.0, explanation="the answer states nothing: deepeval scores that 1")
+    prompt = prompts.answer_verdicts(record.question or "", stated, unsure=asking.version.unsure)
+    items = await asking.items(prompt, VerdictForm(words=TERNARY))
+    passing = {Word.YES, Word.BORDERLINE}
+    return _Reading(
+        score=asking.strict(share_of(items, passing, empty=1.0)),
+        explanation=_summary(items, passing, "statements are relevant to the question"),
+        findings=_reasons(items, {Word.NO}),
+        verdicts=_verdicts(stated, items, _RELEVANCE_LABELS),
+    )
+
+
+async def _context_precision(record: RagRecord, asking: _Asking) -> _Reading:
+    prompt = prompts.chunk_verdicts(record.question or "", record.reference or "", contexts_of(record))
+    form = VerdictForm(words=BINARY, reason_required=True, free_word=lambda said: said.strip().lower())
+    items = await asking.items(prompt, form)
+    return _Reading(
+        score=asking.strict(average_precision([item.word is Word.YES for item in items if item.word]) or 0.0),
+        explanation=_summary(items, {Word.YES}, "verdicts find the chunk useful"),
+        findings=_reasons(items, BINARY),
+        chunk_verdicts=tuple(
+            ChunkVerdict(
+                chunk_id=chunk.id, rank=chunk.rank, label=_label(item, _RELEVANCE_LABELS), reason=item.reason
+            )
+            for chunk, item in zip(record.chunks, items, strict=False)
+        ),
+    )
+
+
+async def _context_recall(record: RagRecord, asking: _Asking) -> _Reading:
+    prompt = prompts.recall_verdicts(record.reference or "", contexts_of(record))
+    items = await asking.items(prompt, VerdictForm(words=BINARY, reason_required=True, free_word=str.lower))
+    return _Reading(
+        score=asking.strict(share_of(items, {Word.YES}, empty=0.0)),
+        explanation=_summary(items, {Word.YES}, "sentences of the reference are in the context"),
+        findings=_reasons(items, BINARY),
+    )
+
+
+async def _context_relevance(record: RagRecord, asking: _Asking) -> _Reading:
+    form = VerdictForm(words=BINARY, statement_required=True, free_word=str.lower, list_required=True)
+    # deepeval asks about all chunks at once, and reads no reply before it has them all
+    replies = [
+        await asking.text("ctx_verdicts", prompts.context_statements(record.question or "", context))
+        for context in contexts_of(record)
+    ]
+    reader = partial(asking.version.read_verdicts, form)
+    by_chunk = [asking.read("ctx_verdicts", reply, reader) for reply in replies]
+    items = tuple(item for of_chunk in by_chunk for item in of_chunk)
+    return _Reading(
+        score=asking.strict(share_of(items, {Word.YES}, empty=0.0)),
+        explanation=_summary(items, {Word.YES}, "statements of the context are relevant to the question"),
+        findings=_reasons(items, {Word.NO}),
+        chunk_verdicts=tuple(
+            ChunkVerdict(chunk_id=chunk.id, rank=chunk.rank, label=_label_of_all(of_chunk))
+            for chunk, of_chunk in zip(record.chunks, by_chunk, strict=True)
+        ),
+    )
+
+
+async def _hallucination_3(record: RagRecord, asking: _Asking) -> _Reading:
+    items = await _items_of_contexts(record, asking)
+    score = share_of(items, {Word.NO}, empty=0.0)
+    return _Reading(
+        # here the threshold of strict mode is 0, and a score above it is 1
+        score=1.0 if asking.options.strict_mode and score > 0 else score,
+        explanation=_summary(items, {Word.NO}, "chunks are contradicted by the answer"),
+        findings=_reasons(items, BINARY),
+        verdicts=_verdicts_on_answer(record, items),
+    )
+
+
+async def _hallucination_4(record: RagRecord, asking: _Asking) -> _Reading:
+    items = await _items_of_contexts(record, asking)
+    return _Reading(
+        score=asking.strict(share_of(items, {Word.YES}, empty=1.0)),
+        explanation=_summary(items, {Word.YES}, "chunks are not contradicted by the answer"),
+        findings=_reasons(items, BINARY),
+        verdicts=_verdicts_on_answer(record, items),
+    )
+
+
+async def _items_of_contexts(record: RagRecord, asking: _Asking) -> tuple[Item, ...]:
+    prompt = prompts.context_verdicts(record.answer or "", contexts_of(record))
+    return await asking.items(prompt, VerdictForm(words=BINARY, reason_required=True))
+
+
+def share_of(items: Sequence[Item], passing: Collection[Word], *, empty: float) -> float:
+    """Return the share of the entries in the vocabulary that pass, ``empty`` where there is none."""
+    words = [item.word for item in items if item.word]
+    return sum(word in passing for word in words) / len(words) if words else empty
+
+
+_CLAIM_LABELS = {
+    Word.YES: VerdictLabel.SUPPORTED,
+    Word.NO: VerdictLabel.CONTRADICTED,
+    Word.BORDERLINE: VerdictLabel.UNSUPPORTED,
+}
+_RELEVANCE_LABELS = {
+    Word.YES: VerdictLabel.RELEVANT,
+    Word.NO: VerdictLabel.IRRELEVANT,
+    Word.BORDERLINE: VerdictLabel.PARTLY_RELEVANT,
+}
+
+
+def _verdicts(
+    listed: JsonValue, items: Sequence[Item], labels: dict[Word, VerdictLabel]
+) -> tuple[Verdict, ...]:
+    """Pair what was judged with its verdicts by position, as deepeval's reader would."""
+    texts = (
+        [text if isinstance(text, str) else str(text) for text in listed] if isinstance(listed, list) else []
+    )
+    judged = [*items, *[Item(word=None)] * len(texts)]
+    return tuple(
+        Verdict(claim=Claim(index=index, text=text), label=_label(item, labels), reason=item.reason)
+        for index, (text, item) in enumerate(zip(texts, judged, strict=False))
+    )
+
+
+def _verdicts_on_answer(record: RagRecord, items: Sequence[Item]) -> tuple[Verdict, ...]:
+    """The answer is judged as a whole, against one chunk after the other."""
+    answer = record.answer or ""
+    return tuple(
+        Verdict(
+            claim=Claim(index=index, text=answer, start=0, end=len(answer), kind="answer"),
+            label=_label(item, _CLAIM_LABELS),
+            reason=item.reason,
+            chunk_ids=(chunk.id,),
+        )
+        for index, (chunk, item) in enumerate(zip(record.chunks, items, strict=False))
+    )
+
+
+def _label(item: Item, labels: dict[Word, VerdictLabel]) -> VerdictLabel:
+    return labels[item.word] if item.word else VerdictLabel.UNJUDGED
+
+
+def _label_of_all(items: Sequence[Item]) -> VerdictLabel:
+    words = {item.word for item in items if item.word}
+    if not words:
+        return VerdictLabel.UNJUDGED
+    return VerdictLabel.PARTLY_RELEVANT if len(words) > 1 else _RELEVANCE_LABELS[words.pop()]
+
+
+def _summary(items: Sequence[Item], passing: Collection[Word], what: str) -> str:
+    words = [item.word for item in items if item.word]
+    dropped = len(items) - len(words)
+    counted = f"{sum(word in passing for word in words)} of {len(words)} {what}"
+    return f"{counted}; {dropped} outside the vocabulary dropped" if dropped else counted
+
+
+def _reasons(items: Sequence[Item], words: Collection[Word]) -> tuple[str, ...]:
+    return tuple(item.reason for item in items if item.word in words and item.reason)
+
+
+def _list_of_statements(found: JsonObject) -> list[JsonValue]:
+    stated = field_of(found, "statements")
+    if not isinstance(stated, list):
+        raise Unreadable("its field `statements` is no list")
+    return stated
+
+
+def _joined(truths: JsonValue) -> str:
+    texts = list(truths) if isinstance(truths, (list, dict, str)) else [truths]
+    if not all(isinstance(text, str) for text in texts):
+        raise Unreadable("the reply to `truths`: its field `truths` is no list of texts")
+    return "\n\n".join(map(str, texts))
+
+
+def _error(explanation: str) -> PeerRun:
+    return PeerRun(status=CompatStatus.ERROR, score=None, explanation=explanation)
+
+
+_3 = _Version(profile="deepeval-3", unsure="idk", commas_first=True, read_verdicts=read_verdicts_3)
+_4 = _Version(profile="deepeval-4", unsure="borderline", commas_first=False, read_verdicts=read_verdicts_4)
+
+_ON_ANSWER = (Part.QUESTION, Part.ANSWER, Part.CONTEXT)
+_ON_REFERENCE = (Part.QUESTION, Part.CONTEXT, Part.REFERENCE)
+
+
+def _of_both(version: _Version) -> tuple[PeerMetric, ...]:
+    metric = partial(DeepEvalMetric, version=version)
+    return (
+        metric(metric="faithfulness", measure=_faithfulness, needs=_ON_ANSWER),
+        metric(metric="answer_relevance", measure=_answer_relevance, needs=(Part.QUESTION, Part.ANSWER)),
+        metric(metric="context_precision", measure=_context_precision, needs=_ON_REFERENCE),
+        metric(metric="context_recall", measure=_context_recall, needs=_ON_REFERENCE),
+        metric(metric="context_relevance", measure=_context_relevance, needs=(Part.QUESTION, Part.CONTEXT)),
+    )
+
+
+METRICS: tuple[PeerMetric, ...] = (
+    *_of_both(_3),
+    DeepEvalMetric(
+        metric="hallucination",
+        measure=_hallucination_3,
+        needs=_ON_ANSWER,
+        version=_3,
+        direction=Direction.LOWER_IS_BETTER,
+    ),
+    *_of_both(_4),
+    DeepEvalMetric(metric="hallucination", measure=_hallucination_4, needs=_ON_ANSWER, version=_4),
+)

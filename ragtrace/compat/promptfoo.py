@@ -1,0 +1,220 @@
+"""promptfoo's context metrics (0.123.1): free text in and out, and a score of 0 where its grader fails.
+
+What its JavaScript calls white space, a line and a word is what they are here. Source: promptfoo 0.123.1, run
+side by side with this module.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from ragtrace.compat import promptfoo_prompts as prompts
+from ragtrace.compat.material import contexts_of, missing_parts
+from ragtrace.compat.peer import PeerCalls, PeerMetric, PeerOptions, PeerRun
+from ragtrace.model import (
+    ChunkVerdict,
+    Claim,
+    CompatStatus,
+    Direction,
+    Part,
+    RagRecord,
+    Verdict,
+    VerdictLabel,
+)
+from ragtrace.ports import SamplingParameters
+
+__all__ = ["METRICS", "PromptfooMetric"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptfooMetric:
+    """One context metric."""
+
+    metric: str
+    measure: Callable[[RagRecord, PeerCalls, PeerOptions], Awaitable[PeerRun]]
+    needs: tuple[Part, ...]
+    profile: str = "promptfoo"
+    direction: Direction = Direction.HIGHER_IS_BETTER
+    threshold: float = 0.5
+
+    async def run(self, record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+        """Measure the record as promptfoo does, one call after another."""
+        missing = missing_parts(record, self.needs)
+        if missing:
+            return _error(f"promptfoo refuses a test without {missing}")
+        try:
+            return await self.measure(record, calls, options)
+        except _GraderError as exc:
+            return PeerRun(status=CompatStatus.GRADER_ERROR, score=0.0, explanation=str(exc))
+
+
+class _GraderError(Exception):
+    """promptfoo reports that its grader failed, and a score of 0."""
+
+
+async def _faithfulness(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+    longform = await _said(calls, "longform", prompts.longform(record.question or "", record.answer or ""))
+    statements = _lines(longform)
+    if not statements:
+        raise _GraderError("the grader's list of statements is empty")
+    reply = await _said(calls, "nli", prompts.nli(_joined(record), statements))
+    tally = _tally(reply.lower().strip(_SPACE), text_fallback=options.text_fallback)
+    missing = max(0, len(statements) - len(tally))
+    failed = sum(not supported for supported in tally) + missing
+    return _ok(
+        min(1.0, max(0.0, 1 - failed / len(statements))),
+        f"{failed} of {len(statements)} statements unsupported, {missing} of them without a verdict",
+        verdicts=_claims(statements, tally),
+    )
+
+
+async def _answer_relevance(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+    prompt = prompts.question(record.answer or "")
+    made = [await _said(calls, "question", prompt) for _ in range(options.strictness)]
+    # one request a text, the question first
+    (asked,) = await calls.embed([record.question or ""])
+    vectors = [(await calls.embed([question]))[0] for question in made]
+    if any(len(vector) != len(asked) for vector in vectors):
+        return _error("the vectors of the questions are of different length: promptfoo raises here")
+    score = sum(_cosine(asked, vector) for vector in vectors) / len(vectors)
+    return _ok(score, f"mean cosine of the question and {len(vectors)} questions made from the answer")
+
+
+async def _context_recall(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+    reply = await _said(calls, "recall", prompts.recall(_joined(record), record.reference or ""))
+    lines = [line for line in _lines(reply) if _ATTRIBUTED in line.lower() or _NOT_ATTRIBUTED in line.lower()]
+    if not lines:
+        raise _GraderError("the grader's reply marks no line [Attributed] or [Not Attributed]")
+    found = [_NOT_ATTRIBUTED not in line.lower() for line in lines]
+    return _ok(
+        sum(found) / len(found),
+        f"{sum(found)} of {len(found)} lines of the grader attributed to the context",
+        verdicts=_claims([_without_mark(line) for line in lines], found),
+    )
+
+
+async def _context_relevance(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+    reply = await _said(calls, "relevance", prompts.relevance(record.question or "", _joined(record)))
+    chunks = [chunk for chunk in record.chunks if (chunk.text or "").strip(_SPACE)]
+    echoed = [] if _INSUFFICIENT in reply else list(dict.fromkeys(_lines(reply)))
+    context = _normalised(_joined(record))
+    quoted = [_normalised(_ENUMERATION.sub("", line, count=1)) for line in echoed]
+    if quoted and not any(line in context for line in quoted):
+        raise _GraderError("the grader's reply does not quote the context")
+    relevant = min(len(echoed), len(chunks))
+    return _ok(
+        relevant / len(chunks) if chunks else 0.0,
+        f"{len(echoed)} relevant units quoted of {len(chunks)} chunks",
+        chunk_verdicts=tuple(
+            ChunkVerdict(chunk_id=chunk.id, rank=chunk.rank, label=_label_of(chunk.text or "", quoted))
+            for chunk in chunks
+        ),
+    )
+
+
+async def _said(calls: PeerCalls, step: str, prompt: str) -> str:
+    text = (await calls.text(step, prompt, sampling=SamplingParameters(temperature=0.0))).text
+    if not text:
+        raise _GraderError(f"the grader said nothing to `{step}`")
+    return text
+
+
+_SPACE = (
+    "\t\n\v\f\r \u00a0\u1680"
+    + "".join(map(chr, range(0x2000, 0x200B)))
+    + "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+"""What JavaScript calls white space."""
+_SPACES = re.compile(f"[{_SPACE}]+")
+_ENUMERATION = re.compile(rf"\A[{_SPACE}]*(?:[0-9]+[.)]|[-*])[{_SPACE}]*")
+_FINAL_VERDICT = "final verdict for each statement in order:"
+_YES_OR_NO = re.compile(r"\b(?:yes|no)\b", re.ASCII)
+_ATTRIBUTED = "[attributed]"
+_NOT_ATTRIBUTED = "[not attributed]"
+_MARK = re.compile(r"\[(?:not )?attributed\]", re.IGNORECASE)
+_INSUFFICIENT = "Insufficient Information"
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line.strip(_SPACE)]
+
+
+def _tally(reply: str, *, text_fallback: bool) -> list[bool]:
+    """Read whether each statement is supported: off the final line, else by counting verdicts."""
+    _, final, after = reply.partition(_FINAL_VERDICT)
+    if final:
+        verdicts = [verdict for verdict in after.split(".") if verdict.strip(_SPACE)]
+        if verdicts and all(_YES_OR_NO.search(verdict) for verdict in verdicts):
+            return ["yes" in verdict for verdict in verdicts]
+    elif text_fallback:
+        # `verdict: not sure` begins like a no, and counts as one
+        counted = [verdict == "yes" for verdict in re.findall("verdict: (no|yes)", reply)]
+        if counted:
+            return counted
+    raise _GraderError("the grader's verdicts on the statements cannot be read")
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    lengths = math.sqrt(sum(x * x for x in one)) * math.sqrt(sum(x * x for x in other))
+    return sum(x * y for x, y in zip(one, other, strict=True)) / lengths if lengths else 0.0
+
+
+def _normalised(text: str) -> str:
+    return _SPACES.sub(" ", text.lower()).strip(_SPACE)
+
+
+def _without_mark(line: str) -> str:
+    return _ENUMERATION.sub("", _MARK.sub("", line), count=1).strip(_SPACE)
+
+
+def _label_of(text: str, quoted: Sequence[str]) -> VerdictLabel:
+    bare = _normalised(text)
+    return VerdictLabel.RELEVANT if any(line and line in bare for line in quoted) else VerdictLabel.IRRELEVANT
+
+
+def _claims(statements: Sequence[str], supported: Sequence[bool]) -> tuple[Verdict, ...]:
+    labels = [VerdictLabel.SUPPORTED if yes else VerdictLabel.UNSUPPORTED for yes in supported]
+    unjudged = [VerdictLabel.UNJUDGED] * len(statements)
+    return tuple(
+        Verdict(claim=Claim(index=index, text=text), label=label)
+        for index, (text, label) in enumerate(zip(statements, [*labels, *unjudged], strict=False))
+    )
+
+
+def _joined(record: RagRecord) -> str:
+    return "\n\n".join(contexts_of(record))
+
+
+def _ok(
+    score: float,
+    explanation: str,
+    *,
+    verdicts: tuple[Verdict, ...] = (),
+    chunk_verdicts: tuple[ChunkVerdict, ...] = (),
+) -> PeerRun:
+    return PeerRun(
+        status=CompatStatus.OK,
+        score=score,
+        explanation=explanation,
+        verdicts=verdicts,
+        chunk_verdicts=chunk_verdicts,
+    )
+
+
+def _error(explanation: str) -> PeerRun:
+    return PeerRun(status=CompatStatus.ERROR, score=None, explanation=explanation)
+
+
+METRICS: tuple[PeerMetric, ...] = (
+    PromptfooMetric(
+        metric="faithfulness", measure=_faithfulness, needs=(Part.QUESTION, Part.ANSWER, Part.CONTEXT)
+    ),
+    PromptfooMetric(metric="answer_relevance", measure=_answer_relevance, needs=(Part.QUESTION, Part.ANSWER)),
+    PromptfooMetric(metric="context_recall", measure=_context_recall, needs=(Part.CONTEXT, Part.REFERENCE)),
+    PromptfooMetric(
+        metric="context_relevance", measure=_context_relevance, needs=(Part.QUESTION, Part.CONTEXT)
+    ),
+)

@@ -1,0 +1,239 @@
+"""rag_evals' metrics: one call each, chunks by number, and an unknown number is asked again.
+
+A reply is refused where it names a chunk that does not exist; a chunk without a grade counts 0. Source: its
+documentation, and its code run side by side with this module. The code also refuses a supported statement
+that names no chunk; the documentation does not, and neither does this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ragtrace.compat import rag_evals_prompts as prompts
+from ragtrace.compat.material import contexts_of, missing_parts
+from ragtrace.compat.peer import PeerCalls, PeerMetric, PeerOptions, PeerRun
+from ragtrace.model import (
+    Chunk,
+    ChunkVerdict,
+    Claim,
+    CompatStatus,
+    Direction,
+    Part,
+    RagRecord,
+    Verdict,
+    VerdictLabel,
+)
+
+__all__ = ["METRICS", "RagEvalsMetric"]
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class StatementEvaluation(BaseModel):
+    """What the judge writes about a statement. Other fields are ignored."""
+
+    model_config = ConfigDict(frozen=True)
+
+    statement: str
+    is_supported: bool
+    supporting_chunk_ids: list[int] | None = None
+    reasoning: object = None
+    """Asked for, and never looked at there."""
+
+
+class FaithfulnessResult(BaseModel):
+    """The reply of faithfulness."""
+
+    model_config = ConfigDict(frozen=True)
+
+    statements: list[StatementEvaluation]
+
+
+class ChunkBinaryScore(BaseModel):
+    """What the judge writes about a chunk."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id_chunk: int
+    score: bool
+
+
+class ChunkGradedBinary(BaseModel):
+    """The reply of context precision."""
+
+    model_config = ConfigDict(frozen=True)
+
+    graded_chunks: list[ChunkBinaryScore]
+
+
+class RelevanceScore(BaseModel):
+    """The reply of answer relevance."""
+
+    model_config = ConfigDict(frozen=True)
+
+    overall_score: Share
+    topical_match: Share
+    completeness: Share
+    conciseness: Share
+    reasoning: str
+
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RagEvalsMetric:
+    """One metric."""
+
+    metric: str
+    measure: Callable[[RagRecord, PeerCalls, PeerOptions], Awaitable[PeerRun]]
+    needs: tuple[Part, ...]
+    profile: str = "rag_evals"
+    direction: Direction = Direction.HIGHER_IS_BETTER
+    threshold: float = 0.5
+
+    async def run(self, record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+        """Measure the record as rag_evals does, with one call unless the reply is refused."""
+        missing = missing_parts(record, self.needs)
+        if missing:
+            return _error(f"rag_evals cannot ask without {missing}")
+        try:
+            return await self.measure(record, calls, options)
+        except _Refused as exc:
+            return _error(str(exc))
+
+
+class _Refused(Exception):
+    """A reply is not of the form, or names a chunk that does not exist."""
+
+
+async def _faithfulness(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+    reply = await _asked(record, calls, options, "statements", prompts.FAITHFULNESS, FaithfulnessResult)
+    supported = sum(statement.is_supported for statement in reply.statements)
+    return PeerRun(
+        status=CompatStatus.OK,
+        score=supported / len(reply.statements) if reply.statements else 0.0,
+        explanation=f"{supported} of {len(reply.statements)} statements supported",
+        verdicts=tuple(_verdict(index, found, record) for index, found in enumerate(reply.statements)),
+    )
+
+
+async def _context_precision(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+    reply = await _asked(record, calls, options, "graded_chunks", prompts.PRECISION, ChunkGradedBinary)
+    if not reply.graded_chunks:
+        return _error("the judge graded no chunk: rag_evals divides by zero here")
+    grades = [graded.score for graded in reply.graded_chunks]
+    ungraded = set(range(len(record.chunks))) - {graded.id_chunk for graded in reply.graded_chunks}
+    return PeerRun(
+        status=CompatStatus.OK,
+        score=sum(grades) / (len(grades) + len(ungraded)),
+        explanation=f"{sum(grades)} of {len(grades)} grades are relevant; {len(ungraded)} chunks ungraded",
+        chunk_verdicts=_chunk_verdicts(record.chunks, reply.graded_chunks),
+    )
+
+
+async def _answer_relevance(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+    reply = await _asked(record, calls, options, "relevance", prompts.RELEVANCE, RelevanceScore)
+    parts = f"{reply.topical_match:.2f}, {reply.completeness:.2f} and {reply.conciseness:.2f}"
+    return PeerRun(
+        status=CompatStatus.OK,
+        score=reply.overall_score,
+        explanation=f"the judge's own number; topical match, completeness and conciseness: {parts}",
+    )
+
+
+async def _asked(
+    record: RagRecord,
+    calls: PeerCalls,
+    options: PeerOptions,
+    step: str,
+    instructions: str,
+    reply_type: type[ReplyT],
+) -> ReplyT:
+    """Ask until the reply has the form and names chunks that exist, as often as the options allow."""
+    contexts = contexts_of(record)
+    first = prompt = prompts.material(record.question or "", record.answer, contexts)
+    for _ in range(options.max_retries + 1):
+        said = await calls.text(step, prompt, system=instructions)
+        if said.cut_off:
+            raise _Refused(
+                f"the reply to `{step}` ended at the token limit: rag_evals does not ask again then"
+            )
+        try:
+            reply = reply_type.model_validate_json(said.text, strict=True)
+            _check_numbers(reply, len(contexts))
+        except (ValidationError, _Refused) as exc:
+            fault = _described(exc)
+            prompt = prompts.again(first, fault)
+        else:
+            return reply
+    raise _Refused(
+        f"the reply to `{step}` was refused {options.max_retries + 1} times, at last because {fault}"
+    )
+
+
+def _check_numbers(reply: BaseModel, chunks: int) -> None:
+    match reply:
+        case FaithfulnessResult():
+            named = [number for found in reply.statements for number in found.supporting_chunk_ids or ()]
+        case ChunkGradedBinary():
+            named = [graded.id_chunk for graded in reply.graded_chunks]
+        case _:
+            named = []
+    unknown = sorted({number for number in named if not 0 <= number < chunks})
+    if unknown:
+        raise _Refused(f"there is no chunk {', '.join(map(str, unknown))}")
+
+
+def _described(fault: ValidationError | _Refused) -> str:
+    if isinstance(fault, _Refused):
+        return str(fault)
+    first = fault.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}"
+
+
+def _verdict(index: int, found: StatementEvaluation, record: RagRecord) -> Verdict:
+    numbers = dict.fromkeys(found.supporting_chunk_ids or ())
+    return Verdict(
+        claim=Claim(index=index, text=found.statement),
+        label=VerdictLabel.SUPPORTED if found.is_supported else VerdictLabel.UNSUPPORTED,
+        reason=found.reasoning if isinstance(found.reasoning, str) else None,
+        chunk_ids=tuple(record.chunks[number].id for number in numbers),
+    )
+
+
+def _chunk_verdicts(chunks: tuple[Chunk, ...], graded: list[ChunkBinaryScore]) -> tuple[ChunkVerdict, ...]:
+    relevant = {found.id_chunk for found in graded if found.score}
+    known = {found.id_chunk for found in graded}
+    return tuple(
+        ChunkVerdict(
+            chunk_id=chunk.id,
+            rank=chunk.rank,
+            label=VerdictLabel.RELEVANT
+            if number in relevant
+            else VerdictLabel.IRRELEVANT
+            if number in known
+            else VerdictLabel.UNJUDGED,
+        )
+        for number, chunk in enumerate(chunks)
+    )
+
+
+def _error(explanation: str) -> PeerRun:
+    return PeerRun(status=CompatStatus.ERROR, score=None, explanation=explanation)
+
+
+METRICS: tuple[PeerMetric, ...] = (
+    RagEvalsMetric(
+        metric="faithfulness", measure=_faithfulness, needs=(Part.QUESTION, Part.ANSWER, Part.CONTEXT)
+    ),
+    RagEvalsMetric(metric="answer_relevance", measure=_answer_relevance, needs=(Part.QUESTION, Part.ANSWER)),
+    RagEvalsMetric(
+        metric="context_precision", measure=_context_precision, needs=(Part.QUESTION, Part.CONTEXT)
+    ),
+    RagEvalsMetric(metric="chunk_precision", measure=_context_precision, needs=(Part.QUESTION, Part.CONTEXT)),
+)
