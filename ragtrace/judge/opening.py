@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias, cast
+from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.judge.layers import limited, timed
@@ -22,6 +22,7 @@ _WHOLE_ASK = 5
 DEFAULT_MODEL = "gpt-4o-mini"
 _BUILT_IN = {
     "lexical": "ragtrace.judge.lexical:open_lexical",
+    "llama": "ragtrace.judge.llama:open_llama",
     "openai": "ragtrace.judge.openai_compatible:open_openai",
     "scripted": "ragtrace.judge.scripted:open_scripted",
 }
@@ -41,6 +42,15 @@ class JudgeSettings:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
 
+@runtime_checkable
+class Paced(Protocol):
+    """A judge that knows its own pace: it gets no less time, and no more requests at once."""
+
+    least_timeout_s: float
+    """For one request."""
+    most_at_once: int
+
+
 JudgeFactory: TypeAlias = Callable[[JudgeSettings], Judge]
 """What an entry point of the group gives."""
 
@@ -55,7 +65,8 @@ def open_judge(
     max_concurrency: int = 8,
     environ: Mapping[str, str] | None = None,
 ) -> Judge:
-    """Open the judge that ``lexical``, ``openai:MODEL``, ``scripted:PATH`` or ``PLUGIN:ARGUMENT`` names.
+    """Open the judge that ``lexical``, ``openai:MODEL``, ``llama:PATH.gguf``, ``scripted:PATH`` or
+    ``PLUGIN:ARGUMENT`` names.
 
     Raises:
         ConfigError: no such judge, or it lacks a setting; the message names what to set.
@@ -85,6 +96,9 @@ def layered(judge: Judge, *, timeout_s: float, backoff: Backoff, max_concurrency
         backoff: How to retry.
         max_concurrency: Requests at once; one that waits for its retry keeps its place.
     """
+    if isinstance(judge, Paced):
+        timeout_s = max(timeout_s, judge.least_timeout_s)
+        max_concurrency = min(max_concurrency, judge.most_at_once)
     judge = timed(judge, _WHOLE_ASK * timeout_s)
     judge = retrying(judge, backoff)
     return limited(judge, max_concurrency)
@@ -100,7 +114,7 @@ def _factory(spec: str) -> tuple[JudgeFactory, str]:
     if address and address.leads_somewhere:
         return cast(JudgeFactory, load_address(address)), address.argument
     raise ConfigError(
-        f"there is no judge {name!r}: choose `lexical`, `openai:MODEL` or `scripted:PATH`"
+        f"there is no judge {name!r}: choose `lexical`, `openai:MODEL`, `llama:PATH.gguf` or `scripted:PATH`"
         f" (installed: {', '.join(sorted(points))}), or name code: ./FILE.py:NAME"
     )
 

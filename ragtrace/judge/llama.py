@@ -1,0 +1,168 @@
+"""``llama:PATH.gguf``: a judge of one's own, without an endpoint, a key or a compiler (extra ``llama``)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel
+
+from ragtrace.errors import ConfigError, JudgeUnavailable
+from ragtrace.judge.dialect import Likelihoods, Rung
+from ragtrace.judge.llama_process import LlamaProcess, Serving
+from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
+from ragtrace.judge.opening import JudgeSettings
+from ragtrace.model import JudgeIdentity
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+
+__all__ = ["LlamaJudge", "open_llama"]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+_MAGIC: Final = b"GGUF"
+_LEAST_TIMEOUT_S: Final = 600.0
+"""A small model on two cores reads a hundred tokens a second, and writes ten."""
+_CRASH_S: Final = 1.0
+"""A crash is known a moment after the connection broke."""
+_SETTINGS: Final = ("n_ctx", "threads", "parallel")
+
+
+class LlamaJudge:
+    """Serves a GGUF file in a child process while it is needed, and asks it.
+
+    The child is started by the first request, and again by the next one after it crashed.
+    """
+
+    def __init__(self, serving: Serving, *, timeout_s: float = _LEAST_TIMEOUT_S) -> None:
+        self._serving = serving
+        self.least_timeout_s = timeout_s
+        """What a request needs: the layers around the judge give it no less."""
+        self.most_at_once = serving.parallel
+        """More requests would wait in the server while their time runs out."""
+        self._running: _Running | None = None
+        self._starting = asyncio.Lock()  # two first requests would both start a child
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Who judges."""
+        return JudgeIdentity(provider="llama", model=self._serving.path.name)
+
+    @property
+    def rung(self) -> Rung | None:
+        """How the server takes a schema; ``None`` until a request for JSON succeeded."""
+        return self._running.judge.rung if self._running else None
+
+    @property
+    def likelihoods(self) -> Likelihoods | None:
+        """How the server gives log-probabilities; ``None`` until a request for them succeeded."""
+        return self._running.judge.likelihoods if self._running else None
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        """Answer the request; the first one waits until the model is loaded.
+
+        Raises:
+            JudgeError: no usable answer; the subclass says whether asking later may help.
+        """
+        running = await self._up()
+        try:
+            return await running.judge.ask(request)
+        except JudgeUnavailable as exc:
+            if ended := await running.process.ended_within(_CRASH_S):
+                raise JudgeUnavailable(
+                    f"judge llama: {self.identity.model} crashed while it answered: {ended}", usage=exc.usage
+                ) from None
+            raise
+
+    async def aclose(self) -> None:
+        """End the child."""
+        async with self._starting:
+            await self._down()
+
+    async def _up(self) -> _Running:
+        async with self._starting:
+            if self._running is None or self._running.process.ended:
+                await self._down()
+                self._running = await self._start()
+            return self._running
+
+    async def _start(self) -> _Running:
+        process = await LlamaProcess.start(self._serving)
+        judge = OpenAICompatibleJudge(
+            model=self.identity.model,
+            api_key=process.api_key,
+            base_url=f"{process.url}/v1",
+            timeout_s=self.least_timeout_s,
+            provider="llama",
+            too_long_advice=f"it takes n_ctx={self._serving.n_ctx} tokens: raise it"
+            f" (llama:PATH?n_ctx={2 * self._serving.n_ctx}), which costs memory",
+        )
+        return _Running(process=process, judge=judge)
+
+    async def _down(self) -> None:
+        running, self._running = self._running, None
+        if running:
+            try:
+                await running.judge.aclose()
+            finally:
+                await running.process.stop()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    process: LlamaProcess
+    judge: OpenAICompatibleJudge
+
+
+def open_llama(settings: JudgeSettings) -> Judge:
+    """Open ``llama:PATH.gguf`` or ``llama:PATH.gguf?n_ctx=8192&threads=4&parallel=1``.
+
+    Raises:
+        ConfigError: the extra is missing, the file is, it is no GGUF file, or there is no such setting.
+    """
+    if find_spec("xllamacpp") is None:
+        raise ConfigError("the judge `llama` needs an extra: pip install 'ragtrace-otel[llama]'")
+    serving = _serving(settings.argument)
+    _check_file(serving.path)
+    return LlamaJudge(serving, timeout_s=max(_LEAST_TIMEOUT_S, settings.timeout_s))
+
+
+def _serving(argument: str) -> Serving:
+    path, _, query = argument.partition("?")
+    if not path:
+        raise ConfigError("the judge `llama` needs a model: write `llama:PATH.gguf`")
+    given = {name: _positive(name, value) for name, value in parse_qsl(query, keep_blank_values=True)}
+    return Serving(
+        path=Path(path).expanduser(),
+        n_ctx=given.get("n_ctx", 8192),
+        threads=given.get("threads", _cores()),
+        parallel=given.get("parallel", 1),
+    )
+
+
+def _positive(name: str, value: str) -> int:
+    if name not in _SETTINGS:
+        raise ConfigError(f"the judge `llama` has no setting {name!r}: choose among {', '.join(_SETTINGS)}")
+    if not (value.isascii() and value.isdigit() and 0 < int(value) <= 2**24):
+        raise ConfigError(f"the judge `llama`: {name}={value!r} is no whole number above 0")
+    return int(value)
+
+
+def _cores() -> int:
+    """Return the cores this process may use; of many, half: the others are mostly their twins."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if cores <= 4 else cores // 2
+
+
+def _check_file(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(_MAGIC))
+    except OSError as exc:
+        raise ConfigError(f"the judge's model {str(path)!r} cannot be read: {exc.strerror}") from exc
+    if magic != _MAGIC:
+        raise ConfigError(f"the judge's model {str(path)!r} is no GGUF file")
