@@ -1,13 +1,34 @@
 """Metrics: what is measured about a RAG answer, and the judge steps they share."""
 
+from ragtrace.metrics.answer_relevance import AnswerRelevance
+from ragtrace.metrics.chunk_precision import ChunkPrecision
+from ragtrace.metrics.context_precision import ContextPrecision
+from ragtrace.metrics.context_recall import ContextRecall
+from ragtrace.metrics.context_relevance import ContextRelevance
 from ragtrace.metrics.faithfulness import Faithfulness
+from ragtrace.metrics.groundedness import Groundedness
+from ragtrace.metrics.hallucination import Hallucination
+from ragtrace.metrics.own import Finding, OwnMetric
+from ragtrace.metrics.question_similarity import QuestionSimilarity
+from ragtrace.metrics.rag_score import RagScore
 from ragtrace.metrics.registry import MetricInfo, available_metrics, metric_named
 from ragtrace.metrics.steps import Prompts, StepLimits, Steps
 
 __all__ = [
+    "AnswerRelevance",
+    "ChunkPrecision",
+    "ContextPrecision",
+    "ContextRecall",
+    "ContextRelevance",
     "Faithfulness",
+    "Finding",
+    "Groundedness",
+    "Hallucination",
     "MetricInfo",
+    "OwnMetric",
     "Prompts",
+    "QuestionSimilarity",
+    "RagScore",
     "StepLimits",
     "Steps",
     "available_metrics",

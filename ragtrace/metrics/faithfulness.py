@@ -7,156 +7,48 @@ counted, and said. Whether a claim is *true* is another question, and not asked 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
-from ragtrace.metrics.steps import Extraction, Steps, Verification
-from ragtrace.model import (
-    Direction,
-    Gap,
-    MetricResult,
-    Part,
-    RagRecord,
-    SkipReason,
-    Verdict,
-    VerdictCounts,
-)
+from ragtrace.metrics.claims import explain_support, judged_claims
+from ragtrace.metrics.own import Finding, OwnMetric, readings
+from ragtrace.metrics.steps import Steps
+from ragtrace.model import Part, RagRecord
 from ragtrace.scoring import coverage, lenient_faithfulness, lower_bound, strict_faithfulness
 
 __all__ = ["Faithfulness"]
 
 
-class Faithfulness:
-    """Measures the share of an answer's claims that its context supports."""
+class Faithfulness(OwnMetric):
+    """Measures the share of an answer's claims that its context supports.
+
+    score = S / (n - U), with S supported, C contradicted, N not mentioned and U unjudged of n claims.
+
+    Details: ``lenient`` = (S + N) / (n - U), ``lower_bound`` = S / n, ``coverage`` = (n - U) / n,
+    ``sentence_coverage``: share of the answer's sentences that a statement was drawn from, and the numbers
+    ``claims_rejected``, ``verdicts_rejected``, ``quotes_unverified``.
+
+    Source: RAGAS' faithfulness (Es et al. 2023), with claims under ids that code gave out.
+    """
 
     name = "faithfulness"
-    profile = "ragtrace"
-    direction = Direction.HIGHER_IS_BETTER
     needs = (Part.CONTEXT, Part.ANSWER)
+    uses = ("extract", "verify")
 
-    def __init__(self, *, threshold: float = 0.5, judge_truncated: bool = False) -> None:
-        self.threshold = threshold
-        self.judge_truncated = judge_truncated
-        """Judge records whose context or answer was cut on its way, instead of skipping them."""
-
-    @property
-    def version(self) -> str:
-        """Changes whenever the same verdicts or prompts could give another score."""
-        return "1-truncated" if self.judge_truncated else "1"
-
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
-        """Score the answer, or skip it with a reason.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
-        if gap := self._gap(record):
-            return self._skip(steps, gap.reason, gap.detail)
-
-        extraction = await steps.extract()
-        if not extraction.claims:
-            reason = SkipReason.REFUSAL if extraction.refusal else SkipReason.NO_CLAIMS
-            return self._skip(steps, reason, _NOTHING_TO_JUDGE[reason])
-
-        verification = await steps.verify()
-        counts = VerdictCounts.of(verification.verdicts)
-        if not counts.judged:
-            return self._skip(steps, SkipReason.ALL_UNJUDGED, _explain(counts), verification.verdicts)
-        return self._result(
-            steps,
+    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+        """Count the supported claims."""
+        found = await judged_claims(steps)
+        if isinstance(found, Finding):
+            return found
+        counts = found.counts
+        return Finding(
             score=strict_faithfulness(counts),
-            explanation=_explain(counts) + _caution(extraction),
-            verdicts=verification.verdicts,
-            details=_details(counts, extraction, verification),
+            explanation=explain_support(counts) + found.caution,
+            verdicts=found.verification.verdicts,
+            details=readings(
+                lenient=lenient_faithfulness(counts),
+                lower_bound=lower_bound(counts),
+                coverage=coverage(counts),
+                sentence_coverage=found.extraction.sentence_coverage,
+                claims_rejected=found.extraction.rejected,
+                verdicts_rejected=found.verification.rejected,
+                quotes_unverified=found.verification.quotes_unverified,
+            ),
         )
-
-    def _gap(self, record: RagRecord) -> Gap | None:
-        gaps = (gap for gap in (*record.gaps, *_further_gaps(record)) if gap.part in self.needs)
-        forgiven = {SkipReason.TRUNCATED} if self.judge_truncated else set()
-        return next((gap for gap in gaps if gap.reason not in forgiven), None)
-
-    def _skip(
-        self, steps: Steps, reason: SkipReason, explanation: str, verdicts: tuple[Verdict, ...] = ()
-    ) -> MetricResult:
-        return self._result(
-            steps, score=None, skip_reason=reason, explanation=explanation, verdicts=verdicts, details={}
-        )
-
-    def _result(
-        self,
-        steps: Steps,
-        *,
-        score: float | None,
-        explanation: str,
-        verdicts: tuple[Verdict, ...],
-        details: Mapping[str, float],
-        skip_reason: SkipReason | None = None,
-    ) -> MetricResult:
-        return MetricResult(
-            metric=self.name,
-            profile=self.profile,
-            score=score,
-            threshold=self.threshold,
-            direction=self.direction,
-            evaluator_version=steps.version_of(self),
-            skip_reason=skip_reason,
-            explanation=explanation,
-            verdicts=verdicts,
-            details=details,
-            prompt_sha256=steps.prompts.sha256,
-            usage=steps.usage,
-        )
-
-
-_NOTHING_TO_JUDGE = {
-    SkipReason.REFUSAL: "the answer declines to answer",
-    SkipReason.NO_CLAIMS: "the answer states nothing that can be checked",
-}
-
-
-def _further_gaps(record: RagRecord) -> Iterator[Gap]:
-    """Find what a record that does not come from a trace may lack: nobody noted gaps for it."""
-    if not (record.answer or "").strip():
-        yield Gap(part=Part.ANSWER, reason=SkipReason.NO_CONTENT, detail="the record has no answer")
-    if not record.chunks:
-        yield Gap(part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail="the record has no chunks")
-    elif not any((chunk.text or "").strip() for chunk in record.chunks):
-        yield Gap(part=Part.CONTEXT, reason=SkipReason.NO_CONTENT, detail="no chunk of the record has text")
-    if any(chunk.truncated for chunk in record.chunks):
-        yield Gap(part=Part.CONTEXT, reason=SkipReason.TRUNCATED, detail="a chunk was cut on its way")
-
-
-def _explain(counts: VerdictCounts) -> str:
-    """Say in one line what keeps the answer from being faithful."""
-    found = {
-        "contradicted": counts.contradicted,
-        "not mentioned": counts.unsupported,
-        "unjudged": counts.unjudged,
-    }
-    wrong = [f"{number} {what}" for what, number in found.items() if number]
-    claims = "1 claim" if counts.total == 1 else f"{counts.total} claims"
-    if not wrong:
-        return f"{claims} supported" if counts.total == 1 else f"all {claims} supported"
-    first, *rest = wrong
-    number, what = first.split(" ", 1)
-    return ", ".join([f"{number} of {claims} {what}", *rest])
-
-
-def _caution(extraction: Extraction) -> str:
-    """Say where the judge passed over most of the answer: then the score is about little."""
-    share = extraction.sentence_coverage
-    return "" if share is None or share >= 0.5 else f", drawn from only {share:.0%} of the sentences"
-
-
-def _details(
-    counts: VerdictCounts, extraction: Extraction, verification: Verification
-) -> Mapping[str, float]:
-    readings = {
-        "lenient": lenient_faithfulness(counts),
-        "lower_bound": lower_bound(counts),
-        "coverage": coverage(counts),
-        "sentence_coverage": extraction.sentence_coverage,
-        "claims_rejected": extraction.rejected,
-        "verdicts_rejected": verification.rejected,
-        "quotes_unverified": verification.quotes_unverified,
-    }
-    return {name: float(value) for name, value in readings.items() if value is not None}

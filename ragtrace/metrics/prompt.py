@@ -33,6 +33,7 @@ __all__ = [
     "StepName",
     "built_in_prompt",
     "content_sha256",
+    "prompts_of",
     "read_prompts",
     "render_chunks",
     "render_extract",
@@ -83,16 +84,22 @@ PromptSource: TypeAlias = "Prompt | Path | str"
 """A prompt, the path of its file, or its text: a string of several lines is a text."""
 
 
-def read_prompts(sources: Mapping[str, PromptSource]) -> Mapping[PromptName, Prompt]:
+def prompts_of(steps: Iterable[StepName]) -> tuple[PromptName, ...]:
+    """Return the names of the prompts that these steps may use."""
+    return tuple(name for step in steps for name in _PROMPTS_OF.get(step, (step,)))
+
+
+def read_prompts(
+    sources: Mapping[str, PromptSource], *, known: Collection[PromptName] = PROMPTS
+) -> Mapping[PromptName, Prompt]:
     """Read a user's own prompts, by what they replace. A header is not asked of them.
 
     Raises:
-        ConfigError: there is no such prompt, a file cannot be read, or a text is empty.
+        ConfigError: none of the ``known`` is called so, a file cannot be read, or a text is empty.
     """
-    known: Mapping[str, PromptName] = {name: name for name in PROMPTS}
-    if strange := sources.keys() - known.keys():
-        raise ConfigError(f"there is no prompt {min(strange)!r}: choose from {', '.join(PROMPTS)}")
-    return {known[name]: _read(known[name], source) for name, source in sources.items()}
+    if strange := sources.keys() - set(known):
+        raise ConfigError(f"there is no prompt {min(strange)!r} here: choose from {', '.join(known)}")
+    return {name: _read(name, sources[name]) for name in known if name in sources}
 
 
 def _read(name: PromptName, source: PromptSource) -> Prompt:
@@ -148,7 +155,7 @@ class Prompts:
 
     def of(self, step: StepName) -> tuple[Prompt, ...]:
         """Return the prompts that a step may use."""
-        return tuple(getattr(self, name) for name in _PROMPTS_OF.get(step, (step,)))
+        return tuple(getattr(self, name) for name in prompts_of([step]))
 
     def sha256_of(self, steps: Collection[StepName]) -> str:
         """Digest the prompts of these steps; of a single one, the digest of its file."""

@@ -20,7 +20,28 @@ __all__ = ["MetricInfo", "available_metrics", "metric_named"]
 
 GROUP = "ragtrace.metrics"
 OWN_PROFILE = "ragtrace"
-_BUILT_IN = {"faithfulness": "ragtrace.metrics.faithfulness:Faithfulness"}
+_BUILT_IN = {
+    "answer_relevance": "ragtrace.metrics.answer_relevance:AnswerRelevance",
+    "chunk_precision": "ragtrace.metrics.chunk_precision:ChunkPrecision",
+    "context_precision": "ragtrace.metrics.context_precision:ContextPrecision",
+    "context_recall": "ragtrace.metrics.context_recall:ContextRecall",
+    "context_relevance": "ragtrace.metrics.context_relevance:ContextRelevance",
+    "faithfulness": "ragtrace.metrics.faithfulness:Faithfulness",
+    "groundedness": "ragtrace.metrics.groundedness:Groundedness",
+    "hallucination": "ragtrace.metrics.hallucination:Hallucination",
+    "question_similarity": "ragtrace.metrics.question_similarity:QuestionSimilarity",
+    "rag_score": "ragtrace.metrics.rag_score:RagScore",
+}
+"""Also in `pyproject.toml`, as what an installed package offers."""
+ALIASES = {
+    "answer_relevancy": "answer_relevance",
+    "context_utilization": "context_precision",
+    "contextual_precision": "context_precision",
+    "contextual_recall": "context_recall",
+    "contextual_relevancy": "context_relevance",
+    "response_groundedness": "groundedness",
+}
+"""What other tools call a metric: RAGAS, DeepEval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +53,36 @@ class MetricInfo:
     needs: tuple[Part, ...]
     """The parts of a record without which it is skipped."""
     direction: Direction
+    version: str
+    """Changes whenever the same verdicts could give another score."""
     threshold: float
     """Where ``pass`` begins by default."""
     description: str
     """One line for people."""
 
 
-def metric_named(name: str, *, profile: str = OWN_PROFILE, threshold: float | None = None) -> Metric:
-    """Make the metric of this name, or at this address.
+def metric_named(
+    name: str, *, profile: str = OWN_PROFILE, threshold: float | None = None, **options: Any
+) -> Metric:
+    """Make the metric of this name, or at this address; other tools' names of ours are understood.
+
+    Args:
+        name: ``faithfulness``, ``answer_relevancy``, ``./my_metric.py:Politeness``.
+        profile: Whose rules.
+        threshold: Where ``pass`` begins; the metric's own if none.
+        options: What else the metric takes; those of ours take ``judge_truncated`` and ``prompts``, a mapping
+            of a prompt's name to a path or a text that replaces it: ``prompts={"verify": Path("mine.md")}``.
 
     Raises:
         ConfigError: there is no such metric, or it is none; the message lists those there are.
     """
-    options = {} if threshold is None else {"threshold": threshold}
+    if threshold is not None:
+        options["threshold"] = threshold
     if address := Address.parse(name):
         return make_metric(load_address(address), named=name, **options)
     points = find_plugins(GROUP, _BUILT_IN)
-    key = name if profile == OWN_PROFILE else f"{name}.{profile}"
+    keys = [_key(each, profile) for each in (name, ALIASES.get(name, name))]
+    key = next((each for each in keys if each in points), keys[0])
     if key not in points:
         there = ", ".join(sorted(points))
         raise ConfigError(f"there is no metric {key!r}: choose from {there}, or name code: ./FILE.py:NAME")
@@ -61,6 +95,10 @@ def available_metrics() -> tuple[MetricInfo, ...]:
     return tuple(_describe(name, load_plugin(points[name])) for name in sorted(points))
 
 
+def _key(name: str, profile: str) -> str:
+    return name if profile == OWN_PROFILE else f"{name}.{profile}"
+
+
 def _describe(name: str, make: Any) -> MetricInfo:
     metric = make_metric(make, named=name)
     return MetricInfo(
@@ -68,6 +106,7 @@ def _describe(name: str, make: Any) -> MetricInfo:
         profile=metric.profile,
         needs=tuple(getattr(metric, "needs", ())),
         direction=metric.direction,
+        version=metric.version,
         threshold=metric.threshold,
         description=(type(metric).__doc__ or "").strip().partition("\n")[0],
     )

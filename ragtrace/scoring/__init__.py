@@ -10,6 +10,7 @@ from ragtrace.scoring.readings import (
     lower_bound,
     mean_relevance,
     relevant_share,
+    serving_share,
     strict_faithfulness,
 )
 
@@ -26,5 +27,6 @@ __all__ = [
     "relevant_share",
     "score",
     "scored_metrics",
+    "serving_share",
     "strict_faithfulness",
 ]

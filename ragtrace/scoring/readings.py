@@ -19,6 +19,7 @@ and the rest no, as TREC's deep learning track reads its grades.
 reading            formula                         answers
 =================  ==============================  ======================================================
 relevant share     R / (R + P + I)                 what share of the chunks is of use?
+serving share      (R + P) / (R + P + I)           what share is of use, or background to it?
 mean relevance     (2 R + P) / (2 (R + P + I))     how relevant are the chunks on average?
 average precision  sum(P@k for useful k) / useful  do the useful chunks stand first? (order counts)
 =================  ==============================  ======================================================
@@ -41,6 +42,7 @@ __all__ = [
     "lower_bound",
     "mean_relevance",
     "relevant_share",
+    "serving_share",
     "strict_faithfulness",
 ]
 
@@ -73,6 +75,11 @@ def contradicted_share(counts: VerdictCounts) -> float | None:
 def relevant_share(counts: VerdictCounts) -> float | None:
     """Return the share of judged chunks that are relevant."""
     return _share(counts.relevant, counts.judged)
+
+
+def serving_share(counts: VerdictCounts) -> float | None:
+    """Return the share of judged statements or chunks that are relevant, or background to what is."""
+    return _share(counts.relevant + counts.partly_relevant, counts.judged)
 
 
 def mean_relevance(counts: VerdictCounts) -> float | None:

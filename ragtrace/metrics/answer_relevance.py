@@ -1,0 +1,60 @@
+"""Answer relevance: what share of the answer's statements serves the question."""
+
+from __future__ import annotations
+
+from ragtrace.metrics.claims import nothing_stated
+from ragtrace.metrics.own import Finding, OwnMetric, readings, tally
+from ragtrace.metrics.steps import Statement, Steps
+from ragtrace.model import Part, RagRecord, SkipReason, Verdict, VerdictCounts
+from ragtrace.scoring import coverage, relevant_share, serving_share
+
+__all__ = ["AnswerRelevance"]
+
+
+class AnswerRelevance(OwnMetric):
+    """Measures the share of an answer's statements that answer the question, or help to.
+
+    score = (D + B) / (n - U): of n statements of every kind, D answer the question directly, B support what
+    does, I are irrelevant and U unjudged. Whether they are true does not matter.
+
+    Details: ``direct`` = D / (n - U), ``coverage`` = (n - U) / n, ``sentence_coverage``: share of the
+    answer's sentences that a statement was drawn from.
+
+    Source: DeepEval's answer relevancy, (yes + borderline) / verdicts, without its 1 for an answer that
+    states nothing. RAGAS' metric of this name is ``question_similarity``.
+    """
+
+    name = "answer_relevance"
+    needs = (Part.QUESTION, Part.ANSWER)
+    uses = ("extract", "relevance")
+
+    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+        """Count the statements that serve the question."""
+        extraction = await steps.extract()
+        if extraction.refusal or not extraction.statements:
+            return nothing_stated(extraction)
+        verdicts = tuple(map(_verdict, await steps.statements()))
+        counts = VerdictCounts.of(verdicts)
+        if not counts.judged:
+            return Finding(
+                skip_reason=SkipReason.ALL_UNJUDGED, explanation=_explain(counts), verdicts=verdicts
+            )
+        return Finding(
+            score=serving_share(counts),
+            explanation=_explain(counts),
+            verdicts=verdicts,
+            details=readings(
+                direct=relevant_share(counts),
+                coverage=coverage(counts),
+                sentence_coverage=extraction.sentence_coverage,
+            ),
+        )
+
+
+def _verdict(statement: Statement) -> Verdict:
+    return Verdict(claim=statement.claim, label=statement.relevance, reason=statement.reason)
+
+
+def _explain(counts: VerdictCounts) -> str:
+    wrong = {"irrelevant": counts.irrelevant, "unjudged": counts.unjudged}
+    return tally(counts.total, "statement", "relevant", wrong)

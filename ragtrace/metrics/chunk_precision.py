@@ -1,0 +1,35 @@
+"""Chunk precision: what share of the retrieved chunks is relevant, whatever their order."""
+
+from __future__ import annotations
+
+from ragtrace.metrics.grades import graded_chunks
+from ragtrace.metrics.own import Finding, OwnMetric
+from ragtrace.metrics.steps import Steps
+from ragtrace.model import Part, RagRecord
+from ragtrace.scoring import relevant_share, serving_share
+
+__all__ = ["ChunkPrecision"]
+
+
+class ChunkPrecision(OwnMetric):
+    """Measures the share of the retrieved chunks that are relevant to the question, whatever their order.
+
+    score = R / (k - U): of k chunks, R hold a part of what the answer needs (grade 2), P are background
+    (grade 1), I are of no use (grade 0) and U unjudged.
+
+    Details: ``lenient`` = (R + P) / (k - U), ``coverage`` = (k - U) / k, ``grades_rejected``,
+    ``with_reference``: whether the judge saw a reference answer.
+
+    Source: rag_evals' chunk precision; grade 1 counts as no, as in TREC's deep learning track.
+    """
+
+    name = "chunk_precision"
+    needs = (Part.QUESTION, Part.CONTEXT)
+    uses = ("chunks",)
+
+    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+        """Count the relevant chunks."""
+        found = await graded_chunks(steps)
+        if isinstance(found, Finding):
+            return found
+        return found.finding(relevant_share(found.counts), lenient=serving_share(found.counts))

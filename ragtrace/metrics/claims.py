@@ -1,0 +1,65 @@
+"""The claims of an answer with their verdicts: what several metrics count in their own ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ragtrace.metrics.own import Finding, tally
+from ragtrace.metrics.steps import Extraction, Steps, Verification
+from ragtrace.model import SkipReason, VerdictCounts
+
+__all__ = ["JudgedClaims", "explain_support", "judged_claims", "nothing_stated"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedClaims:
+    """Steps A and B, with at least one claim that the judge decided."""
+
+    extraction: Extraction
+    verification: Verification
+    counts: VerdictCounts
+
+    @property
+    def caution(self) -> str:
+        """Say where the judge passed over most of the answer: then the score is about little."""
+        share = self.extraction.sentence_coverage
+        return "" if share is None or share >= 0.5 else f", drawn from only {share:.0%} of the sentences"
+
+
+async def judged_claims(steps: Steps) -> JudgedClaims | Finding:
+    """Get the claims of the answer with their verdicts, or the finding that there is nothing to count.
+
+    Raises:
+        JudgeError: the judge gave no usable answer.
+    """
+    extraction = await steps.extract()
+    if not extraction.claims:
+        return nothing_stated(extraction)
+    verification = await steps.verify()
+    counts = VerdictCounts.of(verification.verdicts)
+    if not counts.judged:
+        return Finding(
+            skip_reason=SkipReason.ALL_UNJUDGED,
+            explanation=explain_support(counts),
+            verdicts=verification.verdicts,
+        )
+    return JudgedClaims(extraction=extraction, verification=verification, counts=counts)
+
+
+def nothing_stated(extraction: Extraction) -> Finding:
+    """Say why an answer has nothing to judge."""
+    if extraction.refusal:
+        return Finding(skip_reason=SkipReason.REFUSAL, explanation="the answer declines to answer")
+    return Finding(
+        skip_reason=SkipReason.NO_CLAIMS, explanation="the answer states nothing that can be checked"
+    )
+
+
+def explain_support(counts: VerdictCounts, unit: str = "claim") -> str:
+    """Say in one line what is not supported."""
+    wrong = {
+        "contradicted": counts.contradicted,
+        "not mentioned": counts.unsupported,
+        "unjudged": counts.unjudged,
+    }
+    return tally(counts.total, unit, "supported", wrong)

@@ -1,0 +1,37 @@
+"""Context precision: do the relevant chunks stand first?"""
+
+from __future__ import annotations
+
+from ragtrace.metrics.grades import graded_chunks
+from ragtrace.metrics.own import Finding, OwnMetric
+from ragtrace.metrics.steps import Steps
+from ragtrace.model import Part, RagRecord
+from ragtrace.scoring import average_precision, relevant_share
+
+__all__ = ["ContextPrecision"]
+
+
+class ContextPrecision(OwnMetric):
+    """Measures whether the relevant chunks stand before the others: average precision over the ranks.
+
+    score = (sum of P@k over the ranks k of relevant chunks) / (number of relevant chunks), where P@k is the
+    share of relevant chunks among the first k; 0 where chunks were judged and none is relevant. Relevant
+    means grade 2 of 0, 1, 2. Unjudged chunks are left out of the ranking, and said. Where the record has a
+    reference answer the judge sees it, and grades what the reference needs (``with_reference`` = 1).
+
+    Details: ``precision``: the plain share of relevant chunks, ``coverage``: share of chunks that were
+    judged, ``grades_rejected``, ``with_reference``.
+
+    Source: average precision as in TREC; RAGAS' and DeepEval's context precision, without the 1e-10.
+    """
+
+    name = "context_precision"
+    needs = (Part.QUESTION, Part.CONTEXT)
+    uses = ("chunks",)
+
+    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+        """Rank the relevant chunks."""
+        found = await graded_chunks(steps)
+        if isinstance(found, Finding):
+            return found
+        return found.finding(average_precision(found.useful), precision=relevant_share(found.counts))

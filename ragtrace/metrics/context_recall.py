@@ -1,0 +1,48 @@
+"""Context recall: what share of a reference answer can be drawn from the retrieved chunks."""
+
+from __future__ import annotations
+
+from ragtrace.metrics.claims import explain_support
+from ragtrace.metrics.own import Finding, OwnMetric, readings
+from ragtrace.metrics.steps import Steps
+from ragtrace.model import Part, RagRecord, SkipReason, VerdictCounts
+from ragtrace.scoring import coverage, lower_bound, strict_faithfulness
+
+__all__ = ["ContextRecall"]
+
+
+class ContextRecall(OwnMetric):
+    """Measures the share of a reference answer's sentences that can be drawn from the chunks.
+
+    score = S / (n - U): of the n sentences of the reference, S are supported and U unjudged. The sentences
+    are split and numbered by code: a judge cannot add some of its own to the denominator.
+
+    Details: ``lower_bound`` = S / n, ``coverage`` = (n - U) / n, ``contradicted_share`` = C / (n - U),
+    ``verdicts_rejected``.
+
+    Source: RAGAS' context recall, in which the judge splits and judges in one step.
+    """
+
+    name = "context_recall"
+    needs = (Part.CONTEXT, Part.REFERENCE)
+    uses = ("recall",)
+
+    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+        """Count the supported sentences of the reference."""
+        found = await steps.recall()
+        counts = VerdictCounts.of(found.verdicts)
+        if not counts.judged:
+            reason = SkipReason.ALL_UNJUDGED if counts.total else SkipReason.NO_CLAIMS
+            said = explain_support(counts, "sentence") if counts.total else "the reference holds no sentence"
+            return Finding(skip_reason=reason, explanation=said, verdicts=found.verdicts)
+        return Finding(
+            score=strict_faithfulness(counts),
+            explanation=f"of the reference: {explain_support(counts, 'sentence')}",
+            verdicts=found.verdicts,
+            details=readings(
+                lower_bound=lower_bound(counts),
+                coverage=coverage(counts),
+                contradicted_share=counts.contradicted / counts.judged,
+                verdicts_rejected=found.rejected,
+            ),
+        )

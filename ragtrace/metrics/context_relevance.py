@@ -1,0 +1,35 @@
+"""Context relevance: how relevant the retrieved chunks are on average."""
+
+from __future__ import annotations
+
+from ragtrace.metrics.grades import graded_chunks
+from ragtrace.metrics.own import Finding, OwnMetric
+from ragtrace.metrics.steps import Steps
+from ragtrace.model import Part, RagRecord
+from ragtrace.scoring import mean_relevance
+
+__all__ = ["ContextRelevance"]
+
+
+class ContextRelevance(OwnMetric):
+    """Measures how relevant the retrieved chunks are to the question on average.
+
+    score = (mean grade of the judged chunks) / 2, with the grades 2 (holds a part of what the answer needs),
+    1 (background) and 0 (of no use): (2 R + P) / (2 (k - U)). Every chunk weighs the same, long or short.
+
+    Details: ``coverage`` = (k - U) / k, ``grades_rejected``, ``with_reference``: whether the judge saw a
+    reference answer.
+
+    Source: the 0, 1, 2 scale of RAGAS' context relevance (NVIDIA), a grade a chunk instead of one for all.
+    """
+
+    name = "context_relevance"
+    needs = (Part.QUESTION, Part.CONTEXT)
+    uses = ("chunks",)
+
+    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+        """Average the grades."""
+        found = await graded_chunks(steps)
+        if isinstance(found, Finding):
+            return found
+        return found.finding(mean_relevance(found.counts))

@@ -1,0 +1,71 @@
+"""The chunks of a record with their grades: what several metrics count in their own ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ragtrace.metrics.own import Finding, readings, tally
+from ragtrace.metrics.steps import Grading, Steps
+from ragtrace.model import SkipReason, VerdictCounts, VerdictLabel
+from ragtrace.scoring import coverage
+
+__all__ = ["GradedChunks", "graded_chunks"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradedChunks:
+    """Step C, with at least one chunk that the judge decided."""
+
+    grading: Grading
+    counts: VerdictCounts
+
+    @property
+    def useful(self) -> tuple[bool, ...]:
+        """Whether each judged chunk is relevant, in the order of the ranks."""
+        judged = (each.label for each in self.grading.verdicts if each.label is not VerdictLabel.UNJUDGED)
+        return tuple(label is VerdictLabel.RELEVANT for label in judged)
+
+    @property
+    def details(self) -> Mapping[str, float]:
+        """What stands beside every score of these metrics."""
+        return readings(
+            coverage=coverage(self.counts),
+            grades_rejected=self.grading.rejected,
+            with_reference=self.grading.with_reference,
+        )
+
+    def finding(self, score: float | None, **more: float | None) -> Finding:
+        """Make the finding of a score, with further readings."""
+        return Finding(
+            score=score,
+            explanation=_explain(self.counts),
+            chunk_verdicts=self.grading.verdicts,
+            details={**readings(**more), **self.details},
+        )
+
+
+async def graded_chunks(steps: Steps) -> GradedChunks | Finding:
+    """Get the chunks with their grades, or the finding that there is nothing to count.
+
+    Raises:
+        JudgeError: the judge gave no usable answer.
+    """
+    grading = await steps.chunks()
+    counts = VerdictCounts.of(grading.verdicts)
+    if counts.judged:
+        return GradedChunks(grading=grading, counts=counts)
+    return Finding(
+        skip_reason=SkipReason.ALL_UNJUDGED,
+        explanation=_explain(counts),
+        chunk_verdicts=grading.verdicts,
+    )
+
+
+def _explain(counts: VerdictCounts) -> str:
+    wrong = {
+        "irrelevant": counts.irrelevant,
+        "partly relevant": counts.partly_relevant,
+        "unjudged": counts.unjudged,
+    }
+    return tally(counts.total, "chunk", "relevant", wrong)

@@ -1,0 +1,72 @@
+"""Groundedness: what share of the answer's sentences stands on the retrieved chunks throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ragtrace.metrics.claims import JudgedClaims, explain_support, judged_claims
+from ragtrace.metrics.own import Finding, OwnMetric, readings
+from ragtrace.metrics.sentences import Sentence, split_sentences
+from ragtrace.metrics.steps import Steps
+from ragtrace.model import Claim, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
+from ragtrace.scoring import coverage, lower_bound, strict_faithfulness
+
+__all__ = ["Groundedness"]
+
+_WORST_FIRST = (
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.UNJUDGED,
+    VerdictLabel.SUPPORTED,
+)
+
+
+class Groundedness(OwnMetric):
+    """Measures the share of an answer's sentences all of whose claims are supported.
+
+    score = G / (m - U): of the m sentences with at least one factual claim, G have supported claims only, and
+    U have no wrong claim but an unjudged one. Sentences without a claim (headings, courtesies) do not count.
+    A claim that was drawn from several sentences counts in each.
+
+    Details: ``lower_bound`` = G / m, ``coverage`` = (m - U) / m.
+
+    Source: TruLens' groundedness and RAGTruth's labels go by the sentence; the verdicts are faithfulness'.
+    """
+
+    name = "groundedness"
+    needs = (Part.CONTEXT, Part.ANSWER)
+    uses = ("extract", "verify")
+
+    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+        """Count the sentences whose claims are all supported."""
+        found = await judged_claims(steps)
+        if isinstance(found, Finding):
+            return found
+        verdicts = tuple(_by_sentence(split_sentences(record.answer or ""), found))
+        counts = VerdictCounts.of(verdicts)
+        score = strict_faithfulness(counts)
+        return Finding(
+            score=score,
+            skip_reason=SkipReason.ALL_UNJUDGED if score is None else None,
+            explanation=explain_support(counts, "sentence") + found.caution,
+            verdicts=verdicts,
+            details=readings(lower_bound=lower_bound(counts), coverage=coverage(counts)),
+        )
+
+
+def _by_sentence(sentences: Sequence[Sentence], found: JudgedClaims) -> Iterator[Verdict]:
+    sources = list(zip(found.extraction.sources, found.verification.verdicts, strict=True))
+    index = 0
+    for sentence in sentences:
+        stated = [verdict for numbers, verdict in sources if sentence.number in numbers]
+        if stated:
+            yield _worst(sentence, index, stated)
+            index += 1
+
+
+def _worst(sentence: Sentence, index: int, stated: Sequence[Verdict]) -> Verdict:
+    """Return the verdict that decides a sentence, with its evidence, about the sentence."""
+    worst = min(stated, key=lambda verdict: _WORST_FIRST.index(verdict.label))
+    claim = Claim(index=index, text=sentence.text, start=sentence.start, end=sentence.end, kind="sentence")
+    return replace(worst, claim=claim)

@@ -1,0 +1,54 @@
+"""Hallucination: what share of the answer's claims the retrieved chunks contradict."""
+
+from __future__ import annotations
+
+from ragtrace.metrics.claims import judged_claims
+from ragtrace.metrics.own import Finding, OwnMetric, readings, tally
+from ragtrace.metrics.steps import Steps
+from ragtrace.model import Direction, Part, RagRecord, VerdictCounts
+from ragtrace.scoring import contradicted_share, coverage, strict_faithfulness
+
+__all__ = ["Hallucination"]
+
+
+class Hallucination(OwnMetric):
+    """Measures the share of an answer's claims that its context contradicts: lower is better.
+
+    score = C / (n - U), with S supported, C contradicted, N not mentioned and U unjudged of n claims: the
+    rest of lenient faithfulness to 1, from the same verdicts. What the context does not mention is not
+    counted here but in the details; faithfulness counts it.
+
+    Details: ``unsupported_share`` = N / (n - U), ``ungrounded_share`` = (C + N) / (n - U), ``upper_bound`` =
+    (C + U) / n: if every unjudged claim were contradicted, ``coverage`` = (n - U) / n.
+
+    Source: RAGTruth (Niu et al. 2024) tells evident conflict from baseless information: the score is the
+    first, ``unsupported_share`` the second. DeepEval's metric of this name counts chunks, not claims.
+    """
+
+    name = "hallucination"
+    direction = Direction.LOWER_IS_BETTER
+    needs = (Part.CONTEXT, Part.ANSWER)
+    uses = ("extract", "verify")
+
+    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+        """Count the contradicted claims."""
+        found = await judged_claims(steps)
+        if isinstance(found, Finding):
+            return found
+        counts = found.counts
+        return Finding(
+            score=contradicted_share(counts),
+            explanation=_explain(counts) + found.caution,
+            verdicts=found.verification.verdicts,
+            details=readings(
+                unsupported_share=counts.unsupported / counts.judged,
+                ungrounded_share=1 - (strict_faithfulness(counts) or 0.0),
+                upper_bound=(counts.contradicted + counts.unjudged) / counts.total,
+                coverage=coverage(counts),
+            ),
+        )
+
+
+def _explain(counts: VerdictCounts) -> str:
+    wrong = {"contradicted": counts.contradicted, "unjudged": counts.unjudged}
+    return tally(counts.total, "claim", "free of contradiction", wrong)

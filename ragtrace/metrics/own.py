@@ -1,0 +1,141 @@
+"""What our own metrics have in common: what they need, what they skip, and what stands on their results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ragtrace.metrics.prompt import PromptSource, StepName, prompts_of, read_prompts
+from ragtrace.metrics.steps import Steps
+from ragtrace.model import (
+    ChunkVerdict,
+    Diagnosis,
+    Direction,
+    Gap,
+    MetricResult,
+    Part,
+    RagRecord,
+    SkipReason,
+    Verdict,
+)
+
+__all__ = ["Finding", "OwnMetric", "readings", "tally"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a metric found out about a record: a score, or why there is none."""
+
+    score: float | None = None
+    skip_reason: SkipReason | None = None
+    explanation: str = ""
+    verdicts: tuple[Verdict, ...] = ()
+    chunk_verdicts: tuple[ChunkVerdict, ...] = ()
+    details: Mapping[str, float] = field(default_factory=dict)
+    diagnosis: Diagnosis | None = None
+
+
+class OwnMetric(ABC):
+    """A metric of ragtrace's own. Stateless: one instance serves many records at once."""
+
+    name: str
+    profile = "ragtrace"
+    direction = Direction.HIGHER_IS_BETTER
+    needs: tuple[Part, ...]
+    """The parts of a record without which it is skipped."""
+    uses: tuple[StepName, ...]
+    """The judge steps it asks for."""
+    rules = "1"
+    """Changes whenever the same verdicts could give another score."""
+
+    def __init__(
+        self,
+        *,
+        threshold: float = 0.5,
+        judge_truncated: bool = False,
+        prompts: Mapping[str, PromptSource] | None = None,
+    ) -> None:
+        self.threshold = threshold
+        self.judge_truncated = judge_truncated
+        """Judge records whose texts were cut on their way, instead of skipping them."""
+        self.prompts = read_prompts(prompts or {}, known=prompts_of(self.uses))
+        """Prompts of the user's own, by the name of the prompt that each replaces."""
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same verdicts or prompts could give another score."""
+        return f"{self.rules}-truncated" if self.judge_truncated else self.rules
+
+    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+        """Score the record, or skip it with a reason.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        if gap := self._gap(record):
+            finding = Finding(skip_reason=gap.reason, explanation=gap.detail)
+        else:
+            finding = await self.find(record, steps.using(self.prompts))
+        return MetricResult(
+            metric=self.name,
+            profile=self.profile,
+            score=finding.score,
+            threshold=self.threshold,
+            direction=self.direction,
+            evaluator_version=steps.version_of(self),
+            skip_reason=finding.skip_reason,
+            explanation=finding.explanation,
+            verdicts=finding.verdicts,
+            chunk_verdicts=finding.chunk_verdicts,
+            details=finding.details,
+            prompt_sha256=steps.prompt_sha256_of(self),
+            usage=steps.spent_here,
+            diagnosis=finding.diagnosis,
+        )
+
+    @abstractmethod
+    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+        """Judge a record that has all that the metric needs.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+
+    def _gap(self, record: RagRecord) -> Gap | None:
+        gaps = (gap for gap in (*record.gaps, *_further_gaps(record)) if gap.part in self.needs)
+        forgiven = {SkipReason.TRUNCATED} if self.judge_truncated else set()
+        return next((gap for gap in gaps if gap.reason not in forgiven), None)
+
+
+def readings(**values: float | None) -> Mapping[str, float]:
+    """Keep the readings that exist, as numbers."""
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def tally(total: int, unit: str, good: str, found: Mapping[str, int]) -> str:
+    """Say in a line what keeps a score from being perfect: ``1 of 4 claims contradicted, 2 unjudged``."""
+    wrong = [(number, what) for what, number in found.items() if number]
+    units = f"1 {unit}" if total == 1 else f"{total} {unit}s"
+    if not wrong:
+        return f"{units} {good}" if total == 1 else f"all {units} {good}"
+    (number, what), *rest = wrong
+    return ", ".join([f"{number} of {units} {what}", *(f"{number} {what}" for number, what in rest)])
+
+
+def _further_gaps(record: RagRecord) -> Iterator[Gap]:
+    """Find what a record that does not come from a trace may lack: nobody noted gaps for it."""
+    if not (record.question or "").strip():
+        yield Gap(part=Part.QUESTION, reason=SkipReason.NO_CONTENT, detail="the record has no question")
+    if not (record.answer or "").strip():
+        yield Gap(part=Part.ANSWER, reason=SkipReason.NO_CONTENT, detail="the record has no answer")
+    if not (record.reference or "").strip():
+        yield Gap(
+            part=Part.REFERENCE, reason=SkipReason.NO_REFERENCE, detail="the record has no reference answer"
+        )
+    if not record.chunks:
+        yield Gap(part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail="the record has no chunks")
+    elif not any((chunk.text or "").strip() for chunk in record.chunks):
+        yield Gap(part=Part.CONTEXT, reason=SkipReason.NO_CONTENT, detail="no chunk of the record has text")
+    if any(chunk.truncated for chunk in record.chunks):
+        yield Gap(part=Part.CONTEXT, reason=SkipReason.TRUNCATED, detail="a chunk was cut on its way")

@@ -1,0 +1,52 @@
+"""Question similarity: how near the question lies to those that the answer would answer."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from ragtrace.metrics.own import Finding, OwnMetric, readings
+from ragtrace.metrics.questions import cosine
+from ragtrace.metrics.steps import Steps
+from ragtrace.model import Part, RagRecord, SkipReason
+
+__all__ = ["QuestionSimilarity"]
+
+
+class QuestionSimilarity(OwnMetric):
+    """Measures how near the question lies to questions that a judge makes from the answer alone.
+
+    score = mean over the questions q_i of cos(q, q_i), by the embedder's vectors. A cosine lies in [-1, 1]: a
+    mean below 0 is no score (``out_of_range``). An answer that declines is none either (``refusal``).
+
+    Details: ``cosine``: the mean as it is, ``questions``: how many were compared, ``min_cosine``.
+
+    Source: RAGAS' answer relevancy (Es et al. 2023). There, three calls at a temperature near 0 give the same
+    question three times, and noncommittal answers are 0; here one call asks for three wordings.
+    """
+
+    name = "question_similarity"
+    needs = (Part.QUESTION, Part.ANSWER)
+    uses = ("questions",)
+
+    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+        """Compare the question with those made from the answer."""
+        made = await steps.questions()
+        if made.noncommittal:
+            return Finding(skip_reason=SkipReason.REFUSAL, explanation="the answer declines to answer")
+        if not made.questions:
+            return Finding(
+                skip_reason=SkipReason.ALL_UNJUDGED, explanation="the judge made no question from the answer"
+            )
+        asked, *others = await steps.embed((record.question or "", *made.questions))
+        cosines = [cosine(asked, other) for other in others]
+        return _finding(cosines)
+
+
+def _finding(cosines: list[float]) -> Finding:
+    mean = fmean(cosines)
+    details = readings(cosine=mean, questions=len(cosines), min_cosine=min(cosines))
+    if mean < 0:
+        explanation = f"the mean cosine is {mean:.3f}: below 0 it is no share"
+        return Finding(skip_reason=SkipReason.OUT_OF_RANGE, explanation=explanation, details=details)
+    explanation = f"mean cosine of {len(cosines)} questions that the answer would answer: {mean:.3f}"
+    return Finding(score=mean, explanation=explanation, details=details)

@@ -1,0 +1,116 @@
+"""The RAG score: one number of three, and a word for where a call fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import fsum, isclose
+
+from ragtrace.errors import ConfigError
+from ragtrace.metrics.answer_relevance import AnswerRelevance
+from ragtrace.metrics.asking import together
+from ragtrace.metrics.chunk_precision import ChunkPrecision
+from ragtrace.metrics.faithfulness import Faithfulness
+from ragtrace.metrics.own import Finding, OwnMetric, readings
+from ragtrace.metrics.prompt import PromptSource
+from ragtrace.metrics.steps import Steps
+from ragtrace.model import Diagnosis, Part, RagRecord, SkipReason
+
+__all__ = ["DEFAULT_WEIGHTS", "RagScore", "diagnose"]
+
+DEFAULT_WEIGHTS: Mapping[str, float] = {
+    "faithfulness": 0.4,
+    "answer_relevance": 0.3,
+    "chunk_precision": 0.3,
+}
+HIGH = 0.5
+"""Where chunk precision and faithfulness begin to be high."""
+
+_SAID = {
+    Diagnosis.HEALTHY: "healthy",
+    Diagnosis.GENERATION_PROBLEM: "generation problem: the chunks are relevant, and the answer leaves them",
+    Diagnosis.RETRIEVAL_NOISE: "retrieval noise: most chunks are irrelevant, and the model copes",
+    Diagnosis.RETRIEVAL_FAILURE: "retrieval failure: most chunks are irrelevant, and the model invents",
+}
+
+
+class RagScore(OwnMetric):
+    """Measures a RAG call as a whole: faithfulness, answer relevance and chunk precision in one number.
+
+    score = 0.4 faithfulness + 0.3 answer relevance + 0.3 chunk precision; the weights are configurable, and
+    add up to 1. If one part with a weight has no score, there is none (``missing_part``).
+
+    Diagnosis, with *high* from 0.5 on: chunk precision and faithfulness high: ``healthy``; only chunk
+    precision high: ``generation_problem``; only faithfulness high: ``retrieval_noise``; neither:
+    ``retrieval_failure``. It is there whenever these two have a score.
+
+    Details: the three scores under their names. The verdicts are those of faithfulness, and the chunks'.
+
+    Source: a convention of ours; look at the parts before you act on the sum.
+    """
+
+    name = "rag_score"
+    needs = (Part.QUESTION, Part.CONTEXT, Part.ANSWER)
+    uses = ("extract", "relevance", "verify", "chunks")
+
+    def __init__(
+        self,
+        *,
+        threshold: float = 0.5,
+        judge_truncated: bool = False,
+        prompts: Mapping[str, PromptSource] | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__(threshold=threshold, judge_truncated=judge_truncated, prompts=prompts)
+        self.weights = _checked(weights or DEFAULT_WEIGHTS)
+        self._parts: tuple[OwnMetric, ...] = (Faithfulness(), AnswerRelevance(), ChunkPrecision())
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same verdicts or prompts could give another score."""
+        if self.weights == DEFAULT_WEIGHTS:
+            return super().version
+        weights = "-".join(f"{self.weights.get(name, 0.0):g}" for name in DEFAULT_WEIGHTS)
+        return f"{super().version}-{weights}"
+
+    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+        """Measure the parts side by side, and weigh them."""
+        found = await together(part.find(record, steps) for part in self._parts)
+        parts = {part.name: finding for part, finding in zip(self._parts, found, strict=True)}
+        scores = {name: part.score for name, part in parts.items()}
+        diagnosis = diagnose(scores["chunk_precision"], scores["faithfulness"])
+        missing = [name for name in self.weights if scores[name] is None]
+        return Finding(
+            score=None if missing else _weighed(scores, self.weights),
+            skip_reason=SkipReason.MISSING_PART if missing else None,
+            explanation="; ".join([*_absences(missing, parts), *([_SAID[diagnosis]] if diagnosis else [])]),
+            verdicts=parts["faithfulness"].verdicts,
+            chunk_verdicts=parts["chunk_precision"].chunk_verdicts,
+            details=readings(**scores),
+            diagnosis=diagnosis,
+        )
+
+
+def diagnose(chunk_precision: float | None, faithfulness: float | None) -> Diagnosis | None:
+    """Tell where a RAG call fails, if both scores are there."""
+    if chunk_precision is None or faithfulness is None:
+        return None
+    if chunk_precision >= HIGH:
+        return Diagnosis.HEALTHY if faithfulness >= HIGH else Diagnosis.GENERATION_PROBLEM
+    return Diagnosis.RETRIEVAL_NOISE if faithfulness >= HIGH else Diagnosis.RETRIEVAL_FAILURE
+
+
+def _weighed(scores: Mapping[str, float | None], weights: Mapping[str, float]) -> float:
+    weighed = fsum((scores[name] or 0.0) * weight for name, weight in weights.items())
+    return min(1.0, weighed)  # shares may add up to a rounding error more than 1
+
+
+def _absences(missing: list[str], parts: Mapping[str, Finding]) -> list[str]:
+    return [f"no {name} ({parts[name].skip_reason}: {parts[name].explanation})" for name in missing]
+
+
+def _checked(weights: Mapping[str, float]) -> Mapping[str, float]:
+    if strange := weights.keys() - DEFAULT_WEIGHTS.keys():
+        raise ConfigError(f"rag_score has no part {min(strange)!r}: weigh {', '.join(DEFAULT_WEIGHTS)}")
+    if not all(0 <= weight <= 1 for weight in weights.values()) or not isclose(fsum(weights.values()), 1):
+        raise ConfigError(f"the weights of rag_score are {dict(weights)!r}: give shares that add up to 1")
+    return {name: weight for name, weight in weights.items() if weight}
