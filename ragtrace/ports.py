@@ -90,7 +90,7 @@ class JudgeRequest(Generic[ReplyT]):
     about: Callable[[Collection[int]], JudgeRequest[ReplyT]] | None = None
     """Returns the same request about some of the ``items`` alone."""
     check: Callable[[ReplyT], None] | None = None
-    """Raises ``JudgeCompromised`` if a reply is not to be believed: caches call it before they keep it."""
+    """Raises ``JudgeCompromised`` if a reply is not to be believed: a cache hands such a reply on, unkept."""
     sampling: SamplingParameters | None = None
 
 

@@ -13,7 +13,9 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-__all__ = ["fence_code", "fenced"]
+from ragtrace.metrics.forms import NumberedText
+
+__all__ = ["fence_code", "fenced", "fenced_chunks"]
 
 CODE_DIGITS = 16
 """64 bits: to foresee the code is to find a text that holds its own digest."""
@@ -31,6 +33,11 @@ _LOOKALIKE = re.compile(rf"{_OPENING}(?={_GAP}(?:[/\\⁄∕／⧸]|{_NAMES}))", 
 def fenced(name: str, code: str, lines: Iterable[str]) -> list[str]:
     """Put the fence's lines around texts, and make sure that no text holds one."""
     return [f"<<{name} {code}>>", *(_harmless(line, code) for line in lines), f"<</{name} {code}>>"]
+
+
+def fenced_chunks(chunks: Iterable[NumberedText], code: str) -> list[str]:
+    """Fence each chunk under its number."""
+    return [line for chunk in chunks for line in fenced(f"chunk {chunk.number}", code, [chunk.text])]
 
 
 def fence_code(input_sha256: str) -> str:

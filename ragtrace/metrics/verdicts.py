@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ragtrace.metrics.forms import GivenVerdict, VerdictWord, VerifyReply
 from ragtrace.model import VerdictLabel
 
-__all__ = ["CheckedReply", "FindQuote", "Ruling", "check_reply", "combine", "undecided"]
+__all__ = ["CheckedReply", "FindQuote", "Ruling", "Rulings", "check_reply", "combine", "undecided"]
 
 FindQuote: TypeAlias = Callable[[int, str], str | None]
 """Looks a quote up in the chunk of this number; returns the chunk's own text."""
@@ -32,6 +32,29 @@ class Ruling:
     """Numbers of chunks that were shown; the one that holds the quote stands first."""
     quote: str | None = None
     """Verbatim text of the first chunk."""
+    confidence: float | None = None
+    """Probability in [0, 1] that the label is right, where the judge gives one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rulings:
+    """What was ruled on the claims of a record, by number."""
+
+    rulings: Mapping[int, Ruling]
+    rejected: int = 0
+    """Verdicts under ids that nobody asked for."""
+    sentinels_passed: int = 0
+    sentinels_silent: int = 0
+
+    def corrected_by(self, second: Rulings) -> Rulings:
+        """Add a second look: it finds a claim supported only where it can quote the chunks for it."""
+        found = {number: ruling for number, ruling in second.rulings.items() if _is_proven(ruling)}
+        return Rulings(
+            rulings={**self.rulings, **found},
+            rejected=self.rejected + second.rejected,
+            sentinels_passed=self.sentinels_passed + second.sentinels_passed,
+            sentinels_silent=self.sentinels_silent + second.sentinels_silent,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +66,8 @@ class CheckedReply:
     """Ids that were asked for and came not at all, or more than once."""
     rejected: int
     """Verdicts under ids that nobody asked for."""
+    sentinels_passed: int = 0
+    sentinels_silent: int = 0
 
     def joined(self, other: CheckedReply) -> CheckedReply:
         """Add a further reply, about other claims or about the unanswered ones."""
@@ -52,12 +77,14 @@ class CheckedReply:
             rulings=rulings,
             unanswered=tuple(number for number in unanswered if number not in rulings),
             rejected=self.rejected + other.rejected,
+            sentinels_passed=self.sentinels_passed + other.sentinels_passed,
+            sentinels_silent=self.sentinels_silent + other.sentinels_silent,
         )
 
     def settled(self, reason: str) -> CheckedReply:
         """Leave the unanswered claims unjudged for this reason."""
         given_up = dict.fromkeys(self.unanswered, undecided(reason))
-        return CheckedReply(rulings={**self.rulings, **given_up}, unanswered=(), rejected=self.rejected)
+        return replace(self, rulings={**self.rulings, **given_up}, unanswered=())
 
 
 def undecided(reason: str) -> Ruling:
@@ -69,6 +96,7 @@ def check_reply(
     reply: VerifyReply,
     *,
     asked: Collection[int],
+    planted: Collection[int] = (),
     abstained: Mapping[int, str],
     shown: Collection[int],
     find_quote: FindQuote,
@@ -76,6 +104,7 @@ def check_reply(
     """Keep the verdicts whose ids were asked for and came once, with the evidence that exists.
 
     ``abstained`` gives reasons for ids that the judge knows it cannot decide: they are settled as unjudged.
+    Verdicts on ``planted`` ids are nobody's business here.
     """
     times = Counter(given.id for given in reply.verdicts)
     rulings = {
@@ -87,21 +116,31 @@ def check_reply(
     return CheckedReply(
         rulings=rulings,
         unanswered=tuple(number for number in asked if number not in rulings),
-        rejected=sum(count for number, count in times.items() if number not in asked),
+        rejected=sum(
+            count for number, count in times.items() if number not in asked and number not in planted
+        ),
     )
 
 
 def combine(rulings: Sequence[Ruling]) -> Ruling:
     """Join what was ruled on one claim from several packs of chunks.
 
-    One pack that supports is enough; silence needs all of them. Evidence with a quote goes before evidence
-    without.
+    One pack that supports is enough; silence needs all of them, and is as sure as the least sure. Evidence
+    with a quote goes before evidence without, then the surer one.
     """
     for label in (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED, VerdictLabel.UNJUDGED):
         alike = [ruling for ruling in rulings if ruling.label is label]
         if alike:
-            return next((ruling for ruling in alike if ruling.quote), alike[0])
-    return rulings[0] if rulings else undecided("no chunk with text was shown")
+            return max(alike, key=lambda ruling: (ruling.quote is not None, _confidence(ruling)))
+    return min(rulings, key=_confidence, default=undecided("no chunk with text was shown"))
+
+
+def _confidence(ruling: Ruling) -> float:
+    return ruling.confidence or 0.0
+
+
+def _is_proven(ruling: Ruling) -> bool:
+    return ruling.label is VerdictLabel.SUPPORTED and ruling.quote is not None
 
 
 def _ruling(given: GivenVerdict, shown: Collection[int], find_quote: FindQuote) -> Ruling:

@@ -1,0 +1,186 @@
+"""Verdicts as probabilities: one claim a call, the chunks first so that a server reads them once.
+
+P(yes, the chunks support the claim) decides whether it is supported; for the others, P(yes, the chunks
+contradict it) decides which of the two it is. The confidence of a label follows: with p and q for the two,
+p is for supported, (1 - p)·q for contradicted, (1 - p)·(1 - q) for neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+from ragtrace.errors import JudgeNonsense
+from ragtrace.metrics.asking import together
+from ragtrace.metrics.context import Material
+from ragtrace.metrics.fence import fenced, fenced_chunks
+from ragtrace.metrics.forms import NumberedText
+from ragtrace.metrics.prompt import Prompt
+from ragtrace.metrics.sentinels import Sentinel, check_sentinels
+from ragtrace.metrics.verdicts import Ruling, Rulings, combine, undecided
+from ragtrace.metrics.verify_settings import VerifySettings
+from ragtrace.model import Usage, VerdictLabel
+from ragtrace.ports import JudgeRequest, YesProbability
+
+__all__ = ["YesNoAsking", "YesNoInput"]
+
+Pack: TypeAlias = tuple[NumberedText, ...]
+Question: TypeAlias = Literal["support", "contradict"]
+
+_EVEN = 0.5
+_OUTPUT_TOKENS = 8
+
+
+class YesNoInput(BaseModel):
+    """Step B, one claim a call: the chunks, the claim, and what is asked about the two."""
+
+    model_config = ConfigDict(frozen=True)
+
+    chunks: Pack
+    claim: str
+    question: Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YesNoAsking:
+    """Asks for the probability of a yes, claim by claim."""
+
+    material: Material
+    prompt: Prompt
+    settings: VerifySettings
+
+    async def rule(self, claims: Sequence[NumberedText]) -> Rulings:
+        """Rule on every claim.
+
+        Raises:
+            JudgeUnable: the judge gives no log-probabilities.
+            JudgeError: it gave no usable answer to any question.
+            JudgeCompromised: it got a planted claim wrong.
+        """
+        heard = await together(self._hear(pack, claims) for pack in self.material.context.packs)
+        if claims and heard and not any(pack.support for pack in heard):
+            raise JudgeNonsense("the judge answered neither yes nor no, whatever it was asked", usage=Usage())
+        if self.settings.second_look:
+            doubtful = self._doubtful(claims, heard)
+            heard = await together(self._hear_again(pack, doubtful) for pack in heard)
+        doubtful = self._doubtful(claims, heard)
+        heard = await together(self._hear_against(pack, doubtful) for pack in heard)
+        return Rulings(
+            rulings={
+                claim.number: combine([self._ruling(pack, claim) for pack in heard]) for claim in claims
+            },
+            sentinels_passed=sum(pack.sentinels_passed for pack in heard),
+            sentinels_silent=sum(pack.sentinels_silent for pack in heard),
+        )
+
+    def _doubtful(self, claims: Sequence[NumberedText], heard: Sequence[_Heard]) -> list[NumberedText]:
+        threshold = self.settings.threshold
+        return [c for c in claims if all(pack.support.get(c.number, 0.0) < threshold for pack in heard)]
+
+    async def _hear(self, pack: Pack, claims: Sequence[NumberedText]) -> _Heard:
+        planted = self.material.sentinels.among(pack) if claims else ()
+        woven = self.material.sentinels.weave(claims, planted)
+        said = await self._ask_each(pack, woven, "support", planted)
+        passed = sum(sentinel.number in said for sentinel in planted)
+        return _Heard(
+            pack=pack, support=said, sentinels_passed=passed, sentinels_silent=len(planted) - passed
+        )
+
+    async def _hear_again(self, heard: _Heard, doubtful: Sequence[NumberedText]) -> _Heard:
+        """Show the chunks the other way round, and take the mean: which stands first should not matter."""
+        if len(heard.pack) < 2:
+            return heard
+        again = await self._ask_each(heard.pack[::-1], doubtful, "support")
+        mean = {number: (p + heard.support.get(number, p)) / 2 for number, p in again.items()}
+        return replace(heard, support={**heard.support, **mean})
+
+    async def _hear_against(self, heard: _Heard, doubtful: Sequence[NumberedText]) -> _Heard:
+        answered = [claim for claim in doubtful if claim.number in heard.support]
+        return replace(heard, against=await self._ask_each(heard.pack, answered, "contradict"))
+
+    async def _ask_each(
+        self,
+        pack: Pack,
+        items: Sequence[NumberedText],
+        question: Question,
+        planted: Sequence[Sentinel] = (),
+    ) -> Mapping[int, float]:
+        """Return P(yes) by number; an item that the judge said neither yes nor no to is left out."""
+        if not items:
+            return {}
+        # the first alone: then the server has read the chunks once, and not once for each claim at once
+        first = await self._ask(pack, items[0], question, planted)
+        others = await together(self._ask(pack, item, question, planted) for item in items[1:])
+        answers = zip(items, [first, *others], strict=True)
+        return {item.number: p for item, p in answers if p is not None}
+
+    async def _ask(
+        self, pack: Pack, item: NumberedText, question: Question, planted: Sequence[Sentinel]
+    ) -> float | None:
+        def check(reply: YesProbability) -> None:
+            check_sentinels(planted, [(item.number, reply.p_yes >= self.settings.threshold)])
+
+        try:
+            reply = await self.material.judge.ask(self._request(pack, item, question, check))
+        except JudgeNonsense:
+            return None
+        check(reply.value)
+        return reply.value.p_yes
+
+    def _request(
+        self, pack: Pack, item: NumberedText, question: Question, check: Callable[[YesProbability], None]
+    ) -> JudgeRequest[YesProbability]:
+        return JudgeRequest(
+            step=self.material.step,
+            system=self.prompt.text,
+            user=_render(pack, item.text, question, self.material.fence_code),
+            reply_type=YesProbability,
+            inputs=YesNoInput(chunks=pack, claim=item.text, question=question),
+            max_output_tokens=_OUTPUT_TOKENS,
+            check=check,
+        )
+
+    def _ruling(self, heard: _Heard, claim: NumberedText) -> Ruling:
+        p, q = heard.support.get(claim.number), heard.against.get(claim.number)
+        if p is None:
+            return undecided("the judge answered neither yes nor no")
+        alone = {chunk.number for chunk in heard.pack}
+        chunks = tuple(alone) if len(alone) == 1 else ()
+        if p >= self.settings.threshold:
+            return self._supported(heard, claim, p, chunks)
+        if q is None:
+            # either it was not asked, as another pack supports the claim, or it got no answer
+            return undecided(
+                "the judge said neither that the chunks contradict the claim nor that they do not"
+            )
+        if q >= _EVEN:
+            return Ruling(label=VerdictLabel.CONTRADICTED, chunks=chunks, confidence=(1 - p) * q)
+        return Ruling(label=VerdictLabel.UNSUPPORTED, confidence=(1 - p) * (1 - q))
+
+    def _supported(self, heard: _Heard, claim: NumberedText, p: float, chunks: tuple[int, ...]) -> Ruling:
+        """Cite the chunk that says it word for word, if one does: no quote was asked for."""
+        label = VerdictLabel.SUPPORTED
+        for chunk in heard.pack:
+            if quote := self.material.context.find_quote(chunk.number, claim.text.rstrip(" .")):
+                return Ruling(label=label, chunks=(chunk.number,), quote=quote, confidence=p)
+        return Ruling(label=label, chunks=chunks, confidence=p)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heard:
+    """What the judge said about one pack of chunks, by the number of the claim."""
+
+    pack: Pack
+    support: Mapping[int, float]
+    against: Mapping[int, float] = field(default_factory=dict)
+    sentinels_passed: int
+    sentinels_silent: int
+
+
+def _render(pack: Pack, claim: str, question: Question, code: str) -> str:
+    """Put the chunks first, the same for all claims, so that servers and providers keep what they read."""
+    asked = f"Do the chunks {question} the claim? Answer Yes or No."
+    return "\n".join([*fenced_chunks(pack, code), *fenced("claim", code, [" ".join(claim.split())]), asked])
