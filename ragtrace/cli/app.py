@@ -31,6 +31,7 @@ _COMMANDS = {
     "evaluate": "Judge records of a JSON-lines file.",
     "explain": "Say what is read from a trace, from where, and why.",
     "backfill": "Judge the answers in stored traces.",
+    "calibrate": "Measure a judge against human labels.",
     "metrics": "List the metrics.",
     "doctor": "Check judge, endpoints and store.",
 }

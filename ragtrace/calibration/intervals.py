@@ -1,0 +1,73 @@
+"""Intervals by drawing again: the bootstrap over answers (Efron 1979), stratified as the sample was."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ragtrace.calibration.agreement import Weights
+
+__all__ = ["Estimate", "Resampling", "Statistic", "fold_of"]
+
+Statistic: TypeAlias = Callable[[Weights], float | None]
+"""A number that follows from how much each cluster counts; ``None`` where it is not defined."""
+
+_FEWEST_CLUSTERS: Final = 5
+"""With fewer, draws are too much alike to say anything."""
+_TAIL: Final = 0.025
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A number, and its 95 % interval where the sample allows one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+class Resampling:
+    """Draws clusters with replacement, within their strata, always in the same way for a seed."""
+
+    def __init__(
+        self, weights: Weights, strata: Sequence[Hashable], *, resamples: int = 1000, seed: int = 0
+    ) -> None:
+        self.weights = weights
+        members: dict[Hashable, list[int]] = {}
+        for cluster, stratum in enumerate(strata):
+            members.setdefault(stratum, []).append(cluster)
+        drawn = random.Random(seed)
+        enough = len(weights) >= _FEWEST_CLUSTERS
+        self._draws = [self._draw(members.values(), drawn) for _ in range(resamples if enough else 0)]
+
+    def _draw(self, strata: Iterable[list[int]], drawn: random.Random) -> Weights:
+        weights = array("d", bytes(8 * len(self.weights)))
+        for members in strata:
+            for cluster in drawn.choices(members, k=len(members)):
+                weights[cluster] += self.weights[cluster]
+        return weights
+
+    def estimate(self, statistic: Statistic) -> Estimate | None:
+        """Return the statistic with its percentile interval; ``None`` where it is not defined.
+
+        There is no interval where most of the draws do not define it.
+        """
+        value = statistic(self.weights)
+        if value is None:
+            return None
+        found = sorted(each for draw in self._draws if (each := statistic(draw)) is not None)
+        if len(found) * 2 <= len(self._draws):
+            return Estimate(value=value)
+        at_low = int(_TAIL * len(found))
+        return Estimate(value=value, low=found[at_low], high=found[len(found) - 1 - at_low])
+
+
+def fold_of(strata: Sequence[Hashable], *, folds: int, seed: int) -> tuple[int, ...]:
+    """Deal the clusters of each stratum out to folds, as evenly as can be."""
+    shuffled = random.Random(seed).sample(range(len(strata)), k=len(strata))
+    order = sorted(shuffled, key=lambda cluster: str(strata[cluster]))
+    place = {cluster: position % folds for position, cluster in enumerate(order)}
+    return tuple(place[cluster] for cluster in range(len(strata)))

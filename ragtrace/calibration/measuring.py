@@ -1,0 +1,217 @@
+"""Judge labelled claims as `evaluate` would judge them, without the step that words them.
+
+Each claim goes through the verify step with its label kept back, so that every verdict has a human label
+beside it. Further runs lay chunks and claims in another order: a verdict should not hang on that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ragtrace.calibration.labelled import LabelledAnswer
+from ragtrace.evaluation import evaluate
+from ragtrace.metrics import metric_named
+from ragtrace.metrics.steps import StepLimits, Steps
+from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.model import (
+    Claim,
+    MetricFailure,
+    MetricOutcome,
+    MetricResult,
+    RagRecord,
+    Usage,
+    Verdict,
+    VerdictLabel,
+)
+from ragtrace.ports import Judge, Metric
+
+__all__ = [
+    "Candidate",
+    "EndToEnd",
+    "Measured",
+    "Run",
+    "judged_supported",
+    "measure_all",
+    "probability_of_support",
+]
+
+
+_NO_USAGE = Usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A judge, the form it is asked in, and how often."""
+
+    judge: Judge
+    form: VerifyForm
+    runs: int = 1
+    """In the first the order is that of the data."""
+    end_to_end: bool = False
+    """Whether the answers are also judged as a whole, their claims worded by the judge."""
+    is_floor: bool = False
+
+    @property
+    def name(self) -> str:
+        """Who judges, and in which form."""
+        identity = self.judge.identity
+        form = "" if identity.computes else f", {self.form}"
+        return f"{identity.provider}:{identity.model}{form}"
+
+    @property
+    def limits(self) -> StepLimits:
+        """How the steps ask: without planted claims, since every claim here has a known verdict."""
+        return StepLimits(verify=VerifySettings(form=self.form, sentinel_rate=0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one run of a candidate made of one answer."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    """One for each labelled claim, in their order; none where it failed."""
+    failure: str | None = None
+    """The type of the error."""
+    skipped: str | None = None
+    """Why there was nothing to judge."""
+    usage: Usage = _NO_USAGE
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndToEnd:
+    """What the whole metric made of the answer."""
+
+    score: float | None = None
+    skipped: str | None = None
+    failure: str | None = None
+    usage: Usage = _NO_USAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """All that was measured of one answer."""
+
+    answer: LabelledAnswer
+    position: int
+    """In the sample."""
+    runs: tuple[tuple[Run, ...], ...]
+    """By candidate."""
+    end_to_end: tuple[EndToEnd | None, ...] = ()
+    """By candidate."""
+
+
+async def measure_all(
+    answers: Sequence[LabelledAnswer],
+    candidates: Sequence[Candidate],
+    *,
+    concurrency: int,
+    seed: int,
+    done: Callable[[Measured], None],
+) -> None:
+    """Measure each answer with each candidate, and hand over each answer when it is done.
+
+    An answer is handed over whole or not at all, so that candidates can be compared wherever a run stops.
+    """
+    waiting = iter(enumerate(answers))
+
+    async def work() -> None:
+        for position, answer in waiting:
+            done(await _measure(answer, position, candidates, seed))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(concurrency, len(answers))):
+            group.create_task(work())
+
+
+async def _measure(
+    answer: LabelledAnswer, position: int, candidates: Sequence[Candidate], seed: int
+) -> Measured:
+    runs: list[tuple[Run, ...]] = []
+    whole: list[EndToEnd | None] = []
+    for candidate in candidates:
+        of_candidate = [
+            await _run(answer, candidate, order=_order(answer, number, seed))
+            for number in range(candidate.runs)
+        ]
+        runs.append(tuple(of_candidate))
+        whole.append(await _whole(answer, candidate) if candidate.end_to_end else None)
+    return Measured(answer=answer, position=position, runs=tuple(runs), end_to_end=tuple(whole))
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    chunks: Sequence[int]
+    claims: Sequence[int]
+
+
+def _order(answer: LabelledAnswer, number: int, seed: int) -> _Order:
+    """Return the order of the chunks and claims of a run; they have it from the data in the first."""
+    chunks, claims = len(answer.record.chunks), len(answer.claims)
+    if number == 0:
+        return _Order(range(chunks), range(claims))
+    drawn = random.Random(f"{seed}:{number}:{answer.record.id}")
+    return _Order(drawn.sample(range(chunks), chunks), drawn.sample(range(claims), claims))
+
+
+async def _run(answer: LabelledAnswer, candidate: Candidate, *, order: _Order) -> Run:
+    chunks = tuple(answer.record.chunks[at] for at in order.chunks)
+    claims = tuple(replace(answer.claims[at], index=place) for place, at in enumerate(order.claims))
+    metric = _GivenClaims(claims)
+    started = time.perf_counter()
+    outcome, usage = await _outcome(replace(answer.record, chunks=chunks), metric, candidate)
+    seconds = time.perf_counter() - started
+    if isinstance(outcome, MetricFailure):
+        return Run(failure=outcome.error_type, usage=usage, seconds=seconds)
+    if not outcome.verdicts:
+        return Run(skipped=str(outcome.skip_reason), usage=usage, seconds=seconds)
+    in_order = sorted(zip(order.claims, outcome.verdicts, strict=True), key=lambda pair: pair[0])
+    return Run(verdicts=tuple(verdict for _, verdict in in_order), usage=usage, seconds=seconds)
+
+
+async def _whole(answer: LabelledAnswer, candidate: Candidate) -> EndToEnd:
+    outcome, usage = await _outcome(answer.record, metric_named("faithfulness"), candidate)
+    if isinstance(outcome, MetricFailure):
+        return EndToEnd(failure=outcome.error_type, usage=usage)
+    skipped = str(outcome.skip_reason) if outcome.skip_reason else None
+    return EndToEnd(score=outcome.score, skipped=skipped, usage=usage)
+
+
+async def _outcome(record: RagRecord, metric: Metric, candidate: Candidate) -> tuple[MetricOutcome, Usage]:
+    evaluation = await evaluate(record, metrics=[metric], judge=candidate.judge, limits=candidate.limits)
+    return evaluation.outcomes[0], evaluation.usage
+
+
+class _GivenClaims:
+    """Faithfulness of claims that people worded: the judge is not asked for any."""
+
+    def __init__(self, claims: tuple[Claim, ...]) -> None:
+        self._claims = claims
+        self._metric = metric_named("faithfulness")
+        self.name = self._metric.name
+        self.profile = self._metric.profile
+        self.version = self._metric.version
+        self.threshold = self._metric.threshold
+        self.direction = self._metric.direction
+
+    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+        await steps.take_claims(self._claims)
+        return await self._metric.measure(record, steps)
+
+
+def judged_supported(verdict: Verdict) -> bool | None:
+    """Read a verdict two-way; ``None`` where the judge left it open."""
+    if verdict.label is VerdictLabel.UNJUDGED:
+        return None
+    return verdict.label is VerdictLabel.SUPPORTED
+
+
+def probability_of_support(verdict: Verdict) -> float | None:
+    """Return the judge's confidence that the claim is supported, where it gave one."""
+    if verdict.confidence is None or verdict.label is VerdictLabel.UNJUDGED:
+        return None
+    return verdict.confidence if verdict.label is VerdictLabel.SUPPORTED else 1 - verdict.confidence

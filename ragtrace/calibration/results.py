@@ -1,0 +1,161 @@
+"""What a measurement says: figures with intervals, by data file and together.
+
+Where a sample took the answers with an unsupported claim at another rate than the others, each answer is
+weighted by how many it stands for; counts are the plain ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ragtrace.calibration.agreement import DEFAULT_THRESHOLD, Bin
+from ragtrace.calibration.intervals import Estimate
+from ragtrace.metrics.verify_settings import VerifyForm
+from ragtrace.model import Usage
+
+__all__ = ["CandidateResult", "Cut", "GroupResult", "Lead", "Level", "Results"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """How well verdicts agree with people: on claims, or on whole answers."""
+
+    things: int
+    """With a label of people and a run of the judge."""
+    unsupported: int
+    """As people say."""
+    confusion: Mapping[str, Mapping[str, int]]
+    """What people say → what the judge says → how often, unweighted."""
+    decided: Estimate | None
+    """The share that the judge did not leave open."""
+    balanced_accuracy: Estimate | None
+    """Of what was decided."""
+    two_way: Estimate | None
+    """Balanced accuracy over everything, what was left open read as unsupported."""
+    kappa: Estimate | None
+    precision: Estimate | None
+    """Of the verdict *unsupported*."""
+    recall: Estimate | None
+    """Of the verdict *unsupported*, over what was decided."""
+    auc: Estimate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Where to cut a score in two."""
+
+    recommended: float
+    """The best, if held-out data bears it out; else the default."""
+    best: Estimate
+    """The highest balanced accuracy on the very data it was looked for in."""
+    at_best: float
+    """That balanced accuracy: too high, since it was picked."""
+    at_default: Estimate
+    """Balanced accuracy at 0.5."""
+    held_out: Estimate | None
+    """Balanced accuracy of thresholds on answers that they were not looked for in."""
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether another threshold than the default is recommended."""
+        return self.recommended != DEFAULT_THRESHOLD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateResult:
+    """What came out of one judge in one form."""
+
+    name: str
+    form: VerifyForm
+    is_floor: bool
+    claims: Level
+    answers: Level
+    """An answer is judged supported where each of its claims is."""
+    end_to_end: Level | None
+    """The same where the judge words the claims itself."""
+    claim_cut: Cut | None
+    """Of the probability that a claim is supported, where the judge gives one."""
+    answer_cut: Cut | None
+    """Of the share of supported claims."""
+    flips: Estimate | None
+    """Share of claims whose verdict was not the same in all runs."""
+    runs: int
+    failures: Mapping[str, int]
+    """Runs that failed, by type: they stand in no figure."""
+    skipped: Mapping[str, int]
+    usage: Usage
+    cost: float | None
+    """US dollars; ``None`` where the price is not known."""
+    seconds: float
+    """Summed over answers, as waited for."""
+    answer_runs: int
+    """Answers judged, over all runs."""
+    reliability: tuple[Bin, ...] = ()
+    roc: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def seconds_an_answer(self) -> float:
+        """How long one run took for an answer, in the mean."""
+        return self.seconds / self.answer_runs if self.answer_runs else 0.0
+
+    @property
+    def two_way(self) -> Estimate | None:
+        """Balanced accuracy on all claims, at the recommended threshold where there is one of its own."""
+        if self.claim_cut is not None and self.claim_cut.is_moved:
+            return self.claim_cut.held_out
+        return self.claims.two_way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lead:
+    """How much higher the two-way balanced accuracy of the first is, over the claims that both judged."""
+
+    first: str
+    second: str
+    difference: Estimate
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves 0 out."""
+        low, high = self.difference.low, self.difference.high
+        return low is not None and high is not None and (low > 0 or high < 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupResult:
+    """What came out on one file, or on all of them."""
+
+    name: str
+    answers: int
+    """Measured."""
+    of_answers: int
+    """That could have been measured."""
+    candidates: tuple[CandidateResult, ...]
+    leads: tuple[Lead, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """All that came out; the last group is the one that recommendations rest on."""
+
+    groups: tuple[GroupResult, ...]
+    sampled: bool
+    left_out: Mapping[str, int]
+    resamples: int
+    seed: int
+
+    @property
+    def overall(self) -> GroupResult:
+        """Everything together."""
+        return self.groups[-1]
+
+    @property
+    def recommended(self) -> CandidateResult | None:
+        """What has the highest two-way balanced accuracy on claims; ``None`` where nothing was measured."""
+        rated = [
+            (each.two_way.value, each)
+            for each in self.overall.candidates
+            if not each.is_floor and each.two_way is not None
+        ]
+        return max(rated, key=lambda pair: pair[0])[1] if rated else None

@@ -1,0 +1,112 @@
+"""What a measurement recommends, kept in a small file that `evaluate` and the collector take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ragtrace.calibration.results import CandidateResult, Results
+from ragtrace.errors import ConfigError
+from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.model import JudgeIdentity
+
+__all__ = ["Calibration", "read_calibration"]
+
+
+class _Saved(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MeasuredOn(_Saved):
+    """What a recommendation rests on: for people."""
+
+    files: list[str]
+    answers: int
+    claims: int
+    balanced_accuracy: float
+    low: float | None = None
+    high: float | None = None
+
+
+class Calibration(_Saved):
+    """How a judge is best asked, and where its numbers are best cut."""
+
+    version: int = Field(1, ge=1, le=1)
+    provider: str
+    model: str
+    form: VerifyForm
+    threshold: float = Field(ge=0, le=1)
+    """P(yes) from which a claim counts as supported."""
+    answer_threshold: float = Field(ge=0, le=1)
+    """Faithfulness from which an answer passes."""
+    measured_on: MeasuredOn
+
+    @classmethod
+    def of(cls, results: Results, identity: JudgeIdentity) -> Calibration | None:
+        """Take what the results recommend; ``None`` where nothing follows from them."""
+        chosen = results.recommended
+        if chosen is None or chosen.two_way is None:
+            return None
+        return cls(
+            provider=identity.provider,
+            model=identity.model,
+            form=VerifyForm(chosen.form),
+            threshold=chosen.claim_cut.recommended if chosen.claim_cut else 0.5,
+            answer_threshold=chosen.answer_cut.recommended if chosen.answer_cut else 0.5,
+            measured_on=_measured_on(results, chosen),
+        )
+
+    def settings(self, judge: JudgeIdentity) -> VerifySettings:
+        """Return how to ask this judge.
+
+        Raises:
+            ConfigError: it is not the judge that was measured.
+        """
+        if (judge.provider, judge.model) != (self.provider, self.model):
+            raise ConfigError(
+                f"the calibration is of {self.provider}:{self.model}, and {judge.provider}:{judge.model}"
+                " judges: measure that one with `ragtrace calibrate`"
+            )
+        return VerifySettings(calibrated=self.form, threshold=self.threshold)
+
+    def write(self, path: str | Path) -> None:
+        """Write the file.
+
+        Raises:
+            ConfigError: it cannot be written.
+        """
+        try:
+            Path(path).write_text(self.model_dump_json(indent=2) + "\n", "utf-8")
+        except OSError as exc:
+            raise ConfigError(f"{str(path)!r} cannot be written: {exc.strerror}") from exc
+
+
+def read_calibration(path: str | Path) -> Calibration:
+    """Read what `Calibration.write` wrote.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no calibration; names the field.
+    """
+    try:
+        return Calibration.model_validate_json(Path(path).read_bytes())
+    except OSError as exc:
+        raise ConfigError(f"the calibration {str(path)!r} cannot be read: {exc.strerror}") from exc
+    except ValidationError as exc:
+        fault = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+        where = ".".join(map(str, fault["loc"])) or "the top"
+        raise ConfigError(f"the calibration {str(path)!r} is wrong at {where}: {fault['msg']}") from None
+
+
+def _measured_on(results: Results, chosen: CandidateResult) -> MeasuredOn:
+    found = chosen.two_way
+    assert found is not None
+    files = results.groups[:-1] or results.groups
+    return MeasuredOn(
+        files=[group.name for group in files],
+        answers=results.overall.answers,
+        claims=chosen.claims.things,
+        balanced_accuracy=found.value,
+        low=found.low,
+        high=found.high,
+    )

@@ -1,0 +1,422 @@
+"""From verdicts beside human labels to figures, and to what is recommended.
+
+Figures are worked out by answer: each is a cluster, because its claims are not independent. Thresholds are
+looked for in four fifths of the answers and tried on the last, in turns: what is reported for them is not
+what they were picked by.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from operator import mul
+from typing import Final, TypeAlias
+
+from ragtrace.calibration.agreement import (
+    DEFAULT_THRESHOLD,
+    Counts,
+    Ranking,
+    Scored,
+    Weights,
+    balanced_accuracy,
+    cohen_kappa,
+    precision_of_unsupported,
+    recall_of_unsupported,
+    share_decided,
+)
+from ragtrace.calibration.intervals import Estimate, Resampling, fold_of
+from ragtrace.calibration.labelled import HumanLabel, LabelledAnswer
+from ragtrace.calibration.measuring import (
+    Candidate,
+    Measured,
+    Run,
+    judged_supported,
+    probability_of_support,
+)
+from ragtrace.calibration.results import CandidateResult, Cut, GroupResult, Lead, Level, Results
+from ragtrace.model import JudgeIdentity, Usage, Verdict
+
+__all__ = ["TOGETHER", "Plan", "Price", "Stratum", "stratum_of", "summarize"]
+
+TOGETHER: Final = "all files together"
+_FOLDS: Final = 5
+
+Stratum: TypeAlias = tuple[str, bool]
+"""The file, and whether the answer has an unsupported claim."""
+Price: TypeAlias = Callable[[JudgeIdentity, Usage], float | None]
+"""What a judge's work costs in US dollars; ``None`` where nobody knows."""
+_ByCluster: TypeAlias = Sequence[Counts | None]
+"""What was counted in each answer; ``None`` where a run failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What there was to measure, and how intervals are drawn."""
+
+    population: Mapping[Stratum, int]
+    """Answers that could have been measured."""
+    sampled: bool
+    """Whether only a part was, with the strata at rates of their own."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Claims and answers that could not be measured, by reason."""
+    resamples: int = 1000
+    seed: int = 0
+
+
+def stratum_of(answer: LabelledAnswer) -> Stratum:
+    """Name the part of the population that the answer was drawn from."""
+    return answer.file, answer.has_unsupported
+
+
+def summarize(
+    measured: Sequence[Measured], candidates: Sequence[Candidate], plan: Plan, price: Price
+) -> Results:
+    """Work the figures out, for each file and for all together."""
+    in_order = sorted(measured, key=lambda each: (each.answer.file, each.position))
+    files = dict.fromkeys(file for file, _ in plan.population)
+    groups = [(file, [each for each in in_order if each.answer.file == file]) for file in files]
+    if len(groups) != 1:
+        groups.append((TOGETHER, in_order))
+    return Results(
+        groups=tuple(_group(name, members, candidates, plan, price) for name, members in groups),
+        sampled=plan.sampled,
+        left_out=plan.left_out,
+        resamples=plan.resamples,
+        seed=plan.seed,
+    )
+
+
+def _group(
+    name: str, members: Sequence[Measured], candidates: Sequence[Candidate], plan: Plan, price: Price
+) -> GroupResult:
+    population = {
+        stratum: size for stratum, size in plan.population.items() if name in (stratum[0], TOGETHER)
+    }
+    drawing = _drawing(members, population, plan)
+    sides = [_Side(members, at, drawing) for at in range(len(candidates))]
+    names = [candidate.name for candidate in candidates]
+    return GroupResult(
+        name=name,
+        answers=len(members),
+        of_answers=sum(population.values()),
+        candidates=tuple(
+            _result(side, candidate, price) for side, candidate in zip(sides, candidates, strict=True)
+        ),
+        leads=tuple(
+            Lead(first=names[first], second=names[second], difference=found)
+            for first, second in combinations(range(len(sides)), 2)
+            if (found := _difference(sides[first], sides[second], drawing.resampling))
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawing:
+    """How the answers of a group are weighted, drawn again and dealt out."""
+
+    resampling: Resampling
+    fold_of: Sequence[int]
+    """By cluster."""
+
+    @property
+    def weights(self) -> Weights:
+        return self.resampling.weights
+
+    def without(self, fold: int) -> Weights:
+        """Return the weights of all folds but one."""
+        return [0.0 if at == fold else weight for at, weight in zip(self.fold_of, self.weights, strict=True)]
+
+
+def _drawing(members: Sequence[Measured], population: Mapping[Stratum, int], plan: Plan) -> _Drawing:
+    drawn_from = [stratum_of(each.answer) for each in members]
+    sizes = Counter(drawn_from)
+    weights = [population[stratum] / sizes[stratum] for stratum in drawn_from]
+    strata = drawn_from if plan.sampled else [stratum[0] for stratum in drawn_from]
+    return _Drawing(
+        resampling=Resampling(weights, strata, resamples=plan.resamples, seed=plan.seed),
+        fold_of=fold_of(drawn_from, folds=_FOLDS, seed=plan.seed),
+    )
+
+
+class _Side:
+    """What one candidate made of the answers of a group."""
+
+    def __init__(self, members: Sequence[Measured], at: int, drawing: _Drawing) -> None:
+        self.answers = [member.answer for member in members]
+        self.runs = [member.runs[at] for member in members]
+        self.whole = [member.end_to_end[at] for member in members]
+        self.drawing = drawing
+
+    @cached_property
+    def pairs(self) -> list[list[tuple[HumanLabel, Verdict]] | None]:
+        """By answer: what people and the judge say about each claim, in the first run."""
+        return [
+            list(zip(answer.labels, runs[0].verdicts, strict=True)) if runs[0].verdicts else None
+            for answer, runs in zip(self.answers, self.runs, strict=True)
+        ]
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        """The claims by the probability that they are supported."""
+        return Ranking(
+            Scored(score, label is HumanLabel.SUPPORTED, cluster)
+            for cluster, pairs in enumerate(self.pairs)
+            for label, verdict in pairs or ()
+            if (score := probability_of_support(verdict)) is not None
+        )
+
+    @cached_property
+    def claim_cut(self) -> Cut | None:
+        """Where to cut the probability."""
+        return _cut(self.ranking, self.drawing, lambda of_fold: self.claim_counts(self._spread(of_fold)))
+
+    @cached_property
+    def held_out_thresholds(self) -> Sequence[float] | None:
+        """By answer: the threshold that was found without it, where one is recommended at all."""
+        if self.claim_cut is None or not self.claim_cut.is_moved:
+            return None
+        return self._spread(_thresholds_of_folds(self.ranking, self.drawing))
+
+    def claim_counts(self, thresholds: Sequence[float] | None = None) -> list[Counts | None]:
+        """Count the claims, cut at the judge's own threshold or at others."""
+        return [
+            None
+            if pairs is None
+            else Counts.total(
+                Counts.of(label is HumanLabel.SUPPORTED, _said(verdict, thresholds and thresholds[cluster]))
+                for label, verdict in pairs
+            )
+            for cluster, pairs in enumerate(self.pairs)
+        ]
+
+    def answer_scores(self, thresholds: Sequence[float] | None = None) -> list[float | None]:
+        """Return the share of supported claims of each answer: strict faithfulness."""
+        return [
+            _faithfulness([_said(verdict, thresholds and thresholds[cluster]) for _, verdict in pairs or ()])
+            for cluster, pairs in enumerate(self.pairs)
+        ]
+
+    def answer_counts(
+        self, scores: Sequence[float | None], thresholds: Sequence[float]
+    ) -> list[Counts | None]:
+        """Count the answers that people labelled and the judge did not fail on."""
+        return [
+            None
+            if answer.supported is None or pairs is None
+            else Counts.of(answer.supported, None if score is None else score >= threshold)
+            for answer, pairs, score, threshold in zip(
+                self.answers, self.pairs, scores, thresholds, strict=True
+            )
+        ]
+
+    def _spread(self, of_fold: Sequence[float]) -> list[float]:
+        return [of_fold[fold] for fold in self.drawing.fold_of]
+
+
+def _said(verdict: Verdict, threshold: float | None) -> bool | None:
+    score = probability_of_support(verdict)
+    if threshold is None or score is None:
+        return judged_supported(verdict)
+    return score >= threshold
+
+
+def _faithfulness(said: Sequence[bool | None]) -> float | None:
+    judged = [each for each in said if each is not None]
+    return sum(judged) / len(judged) if judged else None
+
+
+def _result(side: _Side, candidate: Candidate, price: Price) -> CandidateResult:
+    runs = [run for runs in side.runs for run in runs]
+    usage = sum((run.usage for run in runs), Usage())
+    usage = sum((whole.usage for whole in side.whole if whole), usage)
+    weights = side.drawing.weights
+    return CandidateResult(
+        name=candidate.name,
+        form=candidate.form,
+        is_floor=candidate.is_floor,
+        claims=_claims(side),
+        answers=_answers(side, side.answer_scores()),
+        end_to_end=_end_to_end(side),
+        claim_cut=side.claim_cut,
+        answer_cut=_answer_cut(side),
+        flips=_flips(side, candidate),
+        runs=candidate.runs,
+        failures=dict(Counter(run.failure for run in runs if run.failure)),
+        skipped=dict(Counter(run.skipped for run in runs if run.skipped)),
+        usage=usage,
+        cost=price(candidate.judge.identity, usage),
+        seconds=sum(run.seconds for run in runs),
+        answer_runs=len(runs),
+        reliability=side.ranking.reliability(weights),
+        roc=side.ranking.curve(weights),
+    )
+
+
+def _claims(side: _Side) -> Level:
+    pairs = [pair for pairs in side.pairs for pair in pairs or ()]
+    confusion = Counter((str(label), str(verdict.label)) for label, verdict in pairs)
+    ranking = side.ranking
+    auc = side.drawing.resampling.estimate(ranking.auc) if ranking else None
+    return _level(side.claim_counts(), confusion, side.drawing.resampling, auc)
+
+
+def _answers(side: _Side, scores: Sequence[float | None]) -> Level:
+    counts = side.answer_counts(scores, [1.0] * len(scores))
+    auc = side.drawing.resampling.estimate(_answer_ranking(side, scores).auc)
+    return _level(counts, _answer_confusion(counts), side.drawing.resampling, auc)
+
+
+def _end_to_end(side: _Side) -> Level | None:
+    counts = [
+        None
+        if whole is None or whole.failure or answer.supported is None
+        else Counts.of(answer.supported, None if whole.score is None else whole.score == 1)
+        for answer, whole in zip(side.answers, side.whole, strict=True)
+    ]
+    if all(whole is None for whole in side.whole):
+        return None
+    return _level(counts, _answer_confusion(counts), side.drawing.resampling, None)
+
+
+def _answer_confusion(by_cluster: _ByCluster) -> Mapping[tuple[str, str], int]:
+    total = Counts.total(counts for counts in by_cluster if counts)
+    places = [(human, judge) for human in ("supported", "unsupported") for judge in _ANSWER_WORDS]
+    in_order = (total.passed, total.false_alarms, total.open_supported, total.missed, total.caught, total[5])
+    return {place: int(number) for place, number in zip(places, in_order, strict=True) if number}
+
+
+_ANSWER_WORDS = ("supported", "unsupported", "unjudged")
+
+
+def _level(
+    by_cluster: _ByCluster,
+    confusion: Mapping[tuple[str, str], int],
+    resampling: Resampling,
+    auc: Estimate | None,
+) -> Level:
+    total = Counts.total(counts for counts in by_cluster if counts)
+    weigh = _weighing(by_cluster)
+
+    def estimate(measure: Callable[[Counts], float | None]) -> Estimate | None:
+        return resampling.estimate(lambda weights: measure(weigh(weights)))
+
+    table: dict[str, dict[str, int]] = {}
+    for (human, judge), number in sorted(confusion.items()):
+        table.setdefault(human, {})[judge] = number
+    return Level(
+        things=int(sum(total)),
+        unsupported=int(total.missed + total.caught + total.open_unsupported),
+        confusion=table,
+        decided=estimate(share_decided),
+        balanced_accuracy=estimate(balanced_accuracy),
+        two_way=estimate(_two_way),
+        kappa=estimate(cohen_kappa),
+        precision=estimate(precision_of_unsupported),
+        recall=estimate(recall_of_unsupported),
+        auc=auc,
+    )
+
+
+def _two_way(counts: Counts) -> float | None:
+    return balanced_accuracy(counts.with_open_as_unsupported)
+
+
+def _weighing(by_cluster: _ByCluster) -> Callable[[Weights], Counts]:
+    columns = list(zip(*(counts or Counts() for counts in by_cluster), strict=True))
+
+    def weigh(weights: Weights) -> Counts:
+        return Counts(*(sum(map(mul, weights, column)) for column in columns))
+
+    return weigh
+
+
+def _cut(
+    ranking: Ranking, drawing: _Drawing, counts_at: Callable[[Sequence[float]], _ByCluster]
+) -> Cut | None:
+    """Look for the best threshold, and try the search on answers that it did not see."""
+    if not ranking:
+        return None
+    resampling = drawing.resampling
+    best = resampling.estimate(ranking.best_threshold)
+    at_default = resampling.estimate(lambda weights: ranking.accuracy_at(DEFAULT_THRESHOLD, weights))
+    if best is None or at_default is None:
+        return None
+    weigh = _weighing(counts_at(_thresholds_of_folds(ranking, drawing)))
+    held_out = resampling.estimate(lambda weights: balanced_accuracy(weigh(weights)))
+    bears_out = held_out is not None and held_out.value > at_default.value
+    return Cut(
+        recommended=best.value if bears_out else DEFAULT_THRESHOLD,
+        best=best,
+        at_best=ranking.accuracy_at(best.value, drawing.weights) or 0.0,
+        at_default=at_default,
+        held_out=held_out,
+    )
+
+
+def _thresholds_of_folds(ranking: Ranking, drawing: _Drawing) -> list[float]:
+    """Return for each fold the best threshold of the others; the default where those have only one side."""
+    found = (ranking.best_threshold(drawing.without(fold)) for fold in range(_FOLDS))
+    return [DEFAULT_THRESHOLD if threshold is None else threshold for threshold in found]
+
+
+def _answer_ranking(side: _Side, scores: Sequence[float | None]) -> Ranking:
+    return Ranking(
+        Scored(score, answer.supported, cluster)
+        for cluster, (answer, score) in enumerate(zip(side.answers, scores, strict=True))
+        if score is not None and answer.supported is not None
+    )
+
+
+def _answer_cut(side: _Side) -> Cut | None:
+    scores = side.answer_scores(side.held_out_thresholds)
+    return _cut(
+        _answer_ranking(side, scores),
+        side.drawing,
+        lambda of_fold: side.answer_counts(scores, [of_fold[fold] for fold in side.drawing.fold_of]),
+    )
+
+
+def _difference(first: _Side, second: _Side, resampling: Resampling) -> Estimate | None:
+    """Return how much more of the claims the first gets right, on the answers that both judged."""
+    of_first, of_second = (side.claim_counts(side.held_out_thresholds) for side in (first, second))
+    both = [a is not None and b is not None for a, b in zip(of_first, of_second, strict=True)]
+    sides = [
+        _weighing([each if shared else None for each, shared in zip(counts, both, strict=True)])
+        for counts in (of_first, of_second)
+    ]
+
+    def lead(weights: Weights) -> float | None:
+        ahead, behind = (_two_way(weigh(weights)) for weigh in sides)
+        return None if ahead is None or behind is None else ahead - behind
+
+    return resampling.estimate(lead)
+
+
+def _flips(side: _Side, candidate: Candidate) -> Estimate | None:
+    """Return the share of claims whose verdict hangs on the order of chunks and claims."""
+    if candidate.runs < 2:
+        return None
+    counted = [
+        _flipped(runs) if _can_be_reordered(answer) and all(run.verdicts for run in runs) else (0, 0)
+        for answer, runs in zip(side.answers, side.runs, strict=True)
+    ]
+    flipped, compared = zip(*counted, strict=True) if counted else ((), ())
+
+    def share(weights: Weights) -> float | None:
+        whole = sum(map(mul, weights, compared))
+        return sum(map(mul, weights, flipped)) / whole if whole else None
+
+    return side.drawing.resampling.estimate(share)
+
+
+def _flipped(runs: Sequence[Run]) -> tuple[int, int]:
+    by_claim = list(zip(*(run.verdicts for run in runs), strict=True))
+    flipped = sum(len({judged_supported(verdict) for verdict in verdicts}) > 1 for verdicts in by_claim)
+    return flipped, len(by_claim)
+
+
+def _can_be_reordered(answer: LabelledAnswer) -> bool:
+    return len(answer.record.chunks) > 1 or len(answer.claims) > 1

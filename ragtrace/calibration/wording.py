@@ -1,0 +1,73 @@
+"""Figures in words, the same on the terminal and in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ragtrace.calibration.intervals import Estimate
+from ragtrace.calibration.results import CandidateResult, Cut, Lead, Results
+
+__all__ = ["counted", "interval", "money", "percent", "recommendations"]
+
+
+def interval(estimate: Estimate | None) -> str:
+    """Write an estimate: ``0.76 [0.74, 0.78]``."""
+    if estimate is None:
+        return "-"
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.2f}"
+    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+
+
+def percent(estimate: Estimate | None) -> str:
+    """Write a share: ``54 %``."""
+    return "-" if estimate is None else f"{100 * estimate.value:.0f} %"
+
+
+def money(dollars: float | None) -> str:
+    """Write a sum in US dollars, or that nobody knows it."""
+    if dollars is None:
+        return "unknown"
+    return f"${dollars:.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun: ``1 answer``, ``2,000 answers``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def recommendations(results: Results) -> Iterator[str]:
+    """Say what follows from the figures, and how sure that is."""
+    chosen = results.recommended
+    if chosen is None:
+        yield "Nothing follows: too little was measured of both supported and unsupported claims."
+        return
+    yield f"{chosen.name}: balanced accuracy {interval(chosen.two_way)} on claims."
+    yield from (
+        _lead(lead, chosen) for lead in results.overall.leads if chosen.name in (lead.first, lead.second)
+    )
+    if chosen.claim_cut is not None:
+        yield _cut("Call a claim supported from P(Yes)", chosen.claim_cut)
+    if chosen.answer_cut is not None:
+        yield _cut("Pass an answer from faithfulness", chosen.answer_cut)
+
+
+def _lead(lead: Lead, chosen: CandidateResult) -> str:
+    first = lead.first == chosen.name
+    other = lead.second if first else lead.first
+    sign = 1 if first else -1
+    low, high = sorted(sign * (each or 0.0) for each in (lead.difference.low, lead.difference.high))
+    shown = f"{sign * lead.difference.value:+.2f} [{low:+.2f}, {high:+.2f}]"
+    if lead.difference.low is None:
+        return f"Against {other}: {sign * lead.difference.value:+.2f}; too few answers for an interval."
+    return f"Against {other}: {shown}{'' if lead.is_clear else ', which may be chance'}."
+
+
+def _cut(what: str, cut: Cut) -> str:
+    if not cut.is_moved:
+        return f"{what} {cut.recommended:.2f} on, the default: no other does better on held-out answers."
+    spread = interval(cut.best).partition(" ")[2]
+    return (
+        f"{what} {cut.recommended:.2f} on (95 % of bootstrap samples: {spread}):"
+        f" {interval(cut.held_out)} on held-out answers, {interval(cut.at_default)} at 0.5."
+    )

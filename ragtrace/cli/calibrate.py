@@ -1,0 +1,265 @@
+"""``ragtrace calibrate``: measure a judge against human labels."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ragtrace.calibration.labelled import LabelledAnswer, read_labelled
+from ragtrace.calibration.measuring import Candidate, Measured, measure_all
+from ragtrace.calibration.results import Results
+from ragtrace.calibration.sampling import draw
+from ragtrace.calibration.saved import Calibration
+from ragtrace.calibration.summary import Plan, stratum_of, summarize
+from ragtrace.calibration.wording import counted
+from ragtrace.cli.extras import needs_extra
+from ragtrace.cli.figures import print_results
+from ragtrace.cli.options import JudgeChoice, concurrency_option, introduce, judge_options
+from ragtrace.cli.script import INTERRUPTED
+from ragtrace.cli.terminal import print_json, talk
+from ragtrace.errors import ConfigError, InputError
+from ragtrace.judge import open_judge
+from ragtrace.judge.lexical import claim_kind
+from ragtrace.metrics.verify_settings import VerifyForm
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.ports import Judge
+
+__all__ = ["calibrate"]
+
+_FORMS: Final = (VerifyForm.JSON, VerifyForm.LOGPROBS)
+_EXAMPLES: Final = 50
+_PROGRESS_STEPS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sample:
+    answers: Sequence[LabelledAnswer]
+    plan: Plan
+
+
+def _forms(context: click.Context, parameter: click.Parameter, value: str) -> tuple[VerifyForm, ...]:
+    names = dict.fromkeys(name.strip() for name in value.split(",") if name.strip())
+    if not names or not names.keys() <= set(_FORMS):
+        raise click.BadParameter(f"choose from {', '.join(_FORMS)}, separated by commas")
+    return tuple(VerifyForm(name) for name in names)
+
+
+@click.command()
+@click.argument("paths", metavar="DATA...", nargs=-1, required=True)
+@judge_options
+@click.option(
+    "--forms",
+    default="json",
+    show_default=True,
+    metavar="FORMS",
+    callback=_forms,
+    help="How claims are asked about: json (batches), logprobs (P(Yes), one claim a call), or json,logprobs"
+    " to measure both.",
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="Measure N answers of each file at most."
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(1, 20),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Judge N times, chunks and claims in another order each time: how often do verdicts flip?",
+)
+@click.option("--end-to-end", is_flag=True, help="Also judge whole answers, the claims worded by the judge.")
+@click.option("--statements-only", is_flag=True, help="Leave out headings and remarks on sources.")
+@click.option(
+    "--floor/--no-floor", default=True, show_default=True, help="Measure the lexical judge beside it."
+)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of samples and orders.")
+@click.option(
+    "--resamples",
+    type=click.IntRange(100, 100_000),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Bootstrap samples that intervals are drawn from.",
+)
+@concurrency_option
+@click.option("--save", type=click.Path(dir_okay=False), metavar="FILE", help="Write what is recommended.")
+@click.option(
+    "--report", type=click.Path(dir_okay=False), metavar="FILE.html", help="Write a page with a plot."
+)
+@click.option("--with-examples", is_flag=True, help="Put claims that people see differently into the page.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def calibrate(
+    paths: tuple[str, ...],
+    judge: JudgeChoice,
+    forms: tuple[VerifyForm, ...],
+    limit: int | None,
+    runs: int,
+    end_to_end: bool,
+    statements_only: bool,
+    floor: bool,
+    seed: int,
+    resamples: int,
+    concurrency: int,
+    save: str | None,
+    report: str | None,
+    with_examples: bool,
+    as_json: bool,
+) -> None:
+    """Measure a judge against human labels.
+
+    A row of DATA is {"contexts": [...], "claims": [{"text", "label"}]} with the labels supported,
+    contradicted, neutral or null (left out), and as far as there are: "id", "question", "answer",
+    "answer_label". The judge is shown contexts and claims, not the labels.
+
+    Ctrl-C ends the run early and reports what was measured so far.
+
+    \b
+    Examples:
+      ragtrace calibrate labelled.jsonl --judge openai:gpt-4o-mini \\
+          --report report.html --save judge.json
+      ragtrace calibrate labelled.jsonl --limit 50 --forms json,logprobs \\
+          --judge openai:qwen2.5 --base-url http://localhost:11434/v1
+      ragtrace calibrate labelled.jsonl --judge lexical
+    """
+    if report:
+        with needs_extra("report"):
+            import matplotlib as _  # noqa: F401  before hours of judging, not after
+    sample = _sample(paths, statements_only=statements_only, limit=limit, seed=seed, resamples=resamples)
+    opened = judge.open(max_concurrency=concurrency)
+    introduce(opened)
+    candidates = _candidates(opened, forms, runs=runs, end_to_end=end_to_end, floor=floor)
+    measured, interrupted = _measure(sample, candidates, opened, concurrency=concurrency, seed=seed)
+    results = summarize(measured, candidates, sample.plan, _price)
+    if as_json:
+        print_json(asdict(results))
+    else:
+        print_results(results)
+    if report:
+        _write_page(Path(report), results, measured if with_examples else (), candidates)
+    if save:
+        _save(save, results, opened.identity)
+    click.get_current_context().exit(INTERRUPTED if interrupted else _exit_code(results))
+
+
+def _sample(
+    paths: Sequence[str], *, statements_only: bool, limit: int | None, seed: int, resamples: int
+) -> _Sample:
+    names = Counter(Path(path).name for path in paths)
+    left_out: Counter[str] = Counter()
+    able: list[LabelledAnswer] = []
+    chosen: list[LabelledAnswer] = []
+    for path in paths:
+        of_file: list[LabelledAnswer] = []
+        for read in read_labelled(path):
+            answer = replace(read, file=path) if names[read.file] > 1 else read
+            left_out["claims without a label"] += answer.left_out
+            if statements_only:
+                answer, dropped = _statements(answer)
+                left_out["claims that state nothing"] += dropped
+            if answer.claims:
+                of_file.append(answer)
+            else:
+                left_out["answers without labelled claims"] += 1
+        able += of_file
+        chosen += draw(of_file, limit, seed=seed)
+    if not able:
+        raise InputError(f"there is no labelled claim in {', '.join(paths)}")
+    return _Sample(
+        answers=chosen,
+        plan=Plan(
+            population=Counter(map(stratum_of, able)),
+            sampled=len(chosen) < len(able),
+            left_out=dict(+left_out),
+            resamples=resamples,
+            seed=seed,
+        ),
+    )
+
+
+def _statements(answer: LabelledAnswer) -> tuple[LabelledAnswer, int]:
+    kept = [
+        pair
+        for pair in zip(answer.claims, answer.labels, strict=True)
+        if claim_kind(pair[0].text) == "factual"
+    ]
+    claims = tuple(replace(claim, index=index) for index, (claim, _) in enumerate(kept))
+    labels = tuple(label for _, label in kept)
+    return replace(answer, claims=claims, labels=labels), len(answer.claims) - len(kept)
+
+
+def _candidates(
+    judge: Judge, forms: Sequence[VerifyForm], *, runs: int, end_to_end: bool, floor: bool
+) -> list[Candidate]:
+    is_floor = judge.identity.provider == "lexical"
+    found = [Candidate(judge=judge, form=form, runs=runs, end_to_end=end_to_end) for form in forms]
+    if floor and not is_floor:
+        lexical = open_judge("lexical")
+        found.append(Candidate(judge=lexical, form=VerifyForm.JSON, end_to_end=end_to_end, is_floor=True))
+    return found
+
+
+def _measure(
+    sample: _Sample, candidates: Sequence[Candidate], judge: Judge, *, concurrency: int, seed: int
+) -> tuple[list[Measured], bool]:
+    """Return what was measured, and whether somebody stopped it."""
+    measured: list[Measured] = []
+    whole = len(sample.answers)
+    claims = sum(len(answer.claims) for answer in sample.answers)
+    talk(f"measuring {counted(whole, 'answer')} with {counted(claims, 'labelled claim')}")
+
+    def done(each: Measured) -> None:
+        measured.append(each)
+        if len(measured) * _PROGRESS_STEPS // whole > (len(measured) - 1) * _PROGRESS_STEPS // whole:
+            talk(f"  {len(measured):,} of {counted(whole, 'answer')}")
+
+    async def measure() -> None:
+        async with AsyncExitStack() as stack:
+            for candidate in candidates:
+                await stack.enter_async_context(aclosing(candidate.judge))
+            await measure_all(sample.answers, candidates, concurrency=concurrency, seed=seed, done=done)
+
+    try:
+        asyncio.run(measure())
+    except KeyboardInterrupt:
+        talk(f"interrupted: the figures are about the {len(measured):,} of {counted(whole, 'answer')} so far")
+        return measured, True
+    return measured, False
+
+
+def _price(identity: JudgeIdentity, usage: Usage) -> float | None:
+    return 0.0 if identity.computes else None
+
+
+def _write_page(
+    path: Path, results: Results, measured: Sequence[Measured], candidates: Sequence[Candidate]
+) -> None:
+    from ragtrace.calibration.page import disagreements, render_page
+    from ragtrace.calibration.plot import draw_plot
+
+    page = render_page(results, draw_plot(results), disagreements(measured, candidates, at_most=_EXAMPLES))
+    try:
+        path.write_text(page, "utf-8")
+    except OSError as exc:
+        raise ConfigError(f"{str(path)!r} cannot be written: {exc.strerror}") from exc
+    talk(f"report: {path}")
+
+
+def _save(path: str, results: Results, identity: JudgeIdentity) -> None:
+    calibration = Calibration.of(results, identity)
+    if calibration is None:
+        talk("nothing is saved: nothing follows from what was measured")
+        return
+    calibration.write(path)
+    talk(f"saved: {path}")
+
+
+def _exit_code(results: Results) -> int:
+    """Return 1 where runs failed: the figures leave them out."""
+    return int(any(candidate.failures for candidate in results.overall.candidates))

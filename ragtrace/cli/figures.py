@@ -1,0 +1,83 @@
+"""The figures of ``ragtrace calibrate`` on the terminal, in 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ragtrace.calibration.results import CandidateResult, GroupResult, Level, Results
+from ragtrace.calibration.wording import counted, interval, money, percent, recommendations
+from ragtrace.cli.terminal import by_kind, one_line, open_console, print_indented
+
+__all__ = ["print_results"]
+
+_WIDTHS = (16, 9, 19, 19, 8, 9)
+_HEAD = ("", "decided", "balanced accuracy", "of the decided", "kappa", "AUC")
+
+
+def print_results(results: Results) -> None:
+    """Print what was found out, by file and together, and what follows."""
+    console = open_console()
+    for group in results.groups:
+        console.print(one_line(_title(group)), style="bold", soft_wrap=True)
+        for candidate in group.candidates:
+            console.print(f"  {one_line(candidate.name)}{' (the floor)' if candidate.is_floor else ''}")
+            for line in _lines(candidate):
+                console.print(line, soft_wrap=True)
+        console.print()
+    for reason, number in results.left_out.items():
+        print_indented(console, 0, f"left out: {number} {reason}")
+    console.print("What follows", style="bold")
+    for line in recommendations(results):
+        print_indented(console, 2, line)
+
+
+def _title(group: GroupResult) -> str:
+    return f"{group.name}: {group.answers:,} of {counted(group.of_answers, 'answer')}"
+
+
+def _lines(candidate: CandidateResult) -> Iterator[str]:
+    yield _columns(*_HEAD)
+    yield from _level("claims", candidate.claims)
+    yield from _level("answers", candidate.answers)
+    if candidate.end_to_end is not None:
+        yield from _level("end to end", candidate.end_to_end)
+    yield f"    {_effort(candidate)}"
+    if candidate.runs > 1:
+        yield f"    {percent(candidate.flips)} of the verdicts are not the same in {candidate.runs} runs"
+    for what, counts in (("failed", candidate.failures), ("skipped", candidate.skipped)):
+        if counts:
+            yield f"    {what}  {by_kind(counts)}"
+
+
+def _level(name: str, level: Level) -> Iterator[str]:
+    yield _columns(
+        f"{level.things:,} {name}",
+        percent(level.decided),
+        interval(level.two_way),
+        interval(level.balanced_accuracy),
+        _short(level.kappa and level.kappa.value),
+        _short(level.auc and level.auc.value),
+    )
+    if level.unsupported:
+        precision, recall = (
+            _short(level.precision and level.precision.value),
+            _short(level.recall and level.recall.value),
+        )
+        yield f"      {level.unsupported:,} unsupported: precision {precision}, recall {recall}"
+
+
+def _effort(candidate: CandidateResult) -> str:
+    usage = candidate.usage
+    tokens = usage.input_tokens + usage.output_tokens
+    return (
+        f"{counted(usage.calls, 'call')}, {counted(tokens, 'token')}, cost {money(candidate.cost)},"
+        f" {candidate.seconds_an_answer:.3g} s an answer"
+    )
+
+
+def _columns(*cells: str) -> str:
+    return ("    " + "".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True))).rstrip()
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

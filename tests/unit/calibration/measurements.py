@@ -1,0 +1,61 @@
+"""Measurements made up for tests: answers with labels, and what a judge said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ragtrace.calibration.labelled import HumanLabel, LabelledAnswer
+from ragtrace.calibration.measuring import Candidate, Measured, Run
+from ragtrace.judge import ScriptedJudge
+from ragtrace.metrics.verify_settings import VerifyForm
+from ragtrace.model import Chunk, Claim, RagRecord, Usage, Verdict, VerdictLabel
+
+S, C, N, U = (
+    VerdictLabel.SUPPORTED,
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.UNJUDGED,
+)
+
+
+def labelled(human: str, *, id_: str = "a", file: str = "data.jsonl") -> LabelledAnswer:
+    """Return an answer; each letter of ``human`` is a claim: ``s``, ``c`` or ``n``."""
+    names = {"s": HumanLabel.SUPPORTED, "c": HumanLabel.CONTRADICTED, "n": HumanLabel.NEUTRAL}
+    chunks = tuple(Chunk(id=str(at), text=f"Chunk {at}.", rank=at) for at in range(2))
+    return LabelledAnswer(
+        record=RagRecord(id=id_, question="Q?", chunks=chunks, answer="An answer."),
+        claims=tuple(Claim(index=at, text=f"Claim {at} of {id_}.") for at in range(len(human))),
+        labels=tuple(names[letter] for letter in human),
+        supported=set(human) <= {"s"},
+        file=file,
+    )
+
+
+def run(*said: VerdictLabel | float) -> Run:
+    """Return a run; a number is P(yes)."""
+    verdicts = [
+        Verdict(claim=Claim(index=at, text="?"), label=each)
+        if isinstance(each, VerdictLabel)
+        else Verdict(
+            claim=Claim(index=at, text="?"),
+            label=S if each >= 0.5 else N,
+            confidence=each if each >= 0.5 else 1 - each,
+        )
+        for at, each in enumerate(said)
+    ]
+    return Run(verdicts=tuple(verdicts), usage=Usage(calls=1, input_tokens=10), seconds=0.5)
+
+
+def measured(position: int, human: str, *runs: Run | Sequence[Run], file: str = "data.jsonl") -> Measured:
+    """Return what each candidate made of an answer."""
+    return Measured(
+        answer=labelled(human, id_=f"a{position}", file=file),
+        position=position,
+        runs=tuple((each,) if isinstance(each, Run) else tuple(each) for each in runs),
+        end_to_end=(None,) * len(runs),
+    )
+
+
+def candidate(form: VerifyForm = VerifyForm.JSON, *, runs: int = 1) -> Candidate:
+    """Return a candidate that nothing is asked of."""
+    return Candidate(judge=ScriptedJudge(), form=form, runs=runs)

@@ -1,0 +1,132 @@
+"""Agreement with people: each figure against its definition, counted out by hand."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from statistics import mean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragtrace.calibration.agreement import (
+    Counts,
+    Ranking,
+    Scored,
+    balanced_accuracy,
+    cohen_kappa,
+    precision_of_unsupported,
+    recall_of_unsupported,
+    share_decided,
+)
+
+Pairs = list[tuple[bool, bool | None]]
+
+PAIRS = st.lists(st.tuples(st.booleans(), st.sampled_from([True, False, None])), max_size=30)
+SCORED = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0]), st.booleans()), min_size=1, max_size=20
+)
+
+
+def counted(pairs: Pairs) -> Counts:
+    return Counts.total(Counts.of(human, judge) for human, judge in pairs)
+
+
+def decided(pairs: Pairs) -> list[tuple[bool, bool]]:
+    return [(human, judge) for human, judge in pairs if judge is not None]
+
+
+@given(PAIRS)
+def test_balanced_accuracy_is_the_mean_over_the_two_sides(pairs: Pairs) -> None:
+    sides = [[human == judge for human, judge in decided(pairs) if human is side] for side in (True, False)]
+    expected = mean(map(mean, sides)) if all(sides) else None
+    assert balanced_accuracy(counted(pairs)) == (None if expected is None else pytest.approx(expected))
+
+
+@given(PAIRS)
+def test_read_two_way_nothing_is_open(pairs: Pairs) -> None:
+    read = counted(pairs).with_open_as_unsupported
+    assert read == counted([(human, bool(judge)) for human, judge in pairs])
+    assert share_decided(read) == (1 if pairs else None)
+
+
+@given(PAIRS)
+def test_kappa_is_the_agreement_beyond_chance(pairs: Pairs) -> None:
+    both = decided(pairs)
+    found = cohen_kappa(counted(pairs))
+    if not both:
+        assert found is None
+        return
+    seen = mean(human == judge for human, judge in both)
+    chance = mean(one[0] == other[1] for one in both for other in both)  # pairs drawn apart
+    assert found == (None if chance == 1 else pytest.approx((seen - chance) / (1 - chance)))
+
+
+def test_precision_and_recall_are_about_the_verdict_unsupported() -> None:
+    counts = counted([(False, False), (False, False), (False, True), (True, False), (False, None)])
+    assert precision_of_unsupported(counts) == pytest.approx(2 / 3)
+    assert recall_of_unsupported(counts) == pytest.approx(2 / 3)
+    assert share_decided(counts) == pytest.approx(4 / 5)
+
+
+@given(SCORED)
+def test_auc_is_the_chance_that_a_supported_claim_scores_higher(scored: list[tuple[float, bool]]) -> None:
+    above = [score for score, supported in scored if supported]
+    below = [score for score, supported in scored if not supported]
+    found = ranking(scored).auc([1.0] * len(scored))
+    if not above or not below:
+        assert found is None
+    else:
+        assert found == pytest.approx(mean((a > b) + (a == b) / 2 for a in above for b in below))
+
+
+@given(SCORED, st.lists(st.integers(0, 3), min_size=20, max_size=20))
+def test_a_weight_counts_like_so_many_copies(scored: list[tuple[float, bool]], weights: list[int]) -> None:
+    copies = [each for each, weight in zip(scored, weights, strict=False) for _ in range(weight)]
+    weighted, copied = ranking(scored), ranking(copies)
+    once = [1.0] * len(copies)
+    assert weighted.auc(weights) == pytest.approx(copied.auc(once))
+    assert weighted.best_threshold(weights) == copied.best_threshold(once)
+
+
+@given(SCORED)
+def test_no_threshold_is_better_than_the_best(scored: list[tuple[float, bool]]) -> None:
+    ranked, weights = ranking(scored), [1.0] * len(scored)
+    best = ranked.best_threshold(weights)
+    if best is None:
+        assert len({supported for _, supported in scored}) == 1
+        return
+    highest = max(accuracy(scored, threshold / 100) for threshold in range(101))
+    if highest > 0.5:  # else guessing is as good, and nothing is worth a threshold
+        assert ranked.accuracy_at(best, weights) == pytest.approx(highest)
+    assert ranked.accuracy_at(best, weights) == pytest.approx(accuracy(scored, best))
+
+
+def test_the_default_threshold_stays_where_no_other_is_better() -> None:
+    assert ranking([(0.4, False), (0.9, True)]).best_threshold([1.0, 1.0]) == 0.5
+    assert ranking([(0.1, False), (0.3, True)]).best_threshold([1.0, 1.0]) == pytest.approx(0.2)
+
+
+@given(SCORED)
+def test_the_roc_curve_holds_the_area(scored: list[tuple[float, bool]]) -> None:
+    ranked, weights = ranking(scored), [1.0] * len(scored)
+    curve = ranked.curve(weights)
+    area = sum((right - left) * (low + high) / 2 for (left, low), (right, high) in pairwise(curve))
+    auc = ranked.auc(weights)
+    assert area == pytest.approx(auc or 0)
+    assert bool(curve) == (auc is not None)
+
+
+def test_reliability_is_the_share_of_supported_among_alike_scores() -> None:
+    low, high = ranking([(0.05, False), (0.07, True), (1.0, True)]).reliability([1.0] * 3)
+    assert (low.mean_score, low.share_supported, low.weight) == (pytest.approx(0.06), 0.5, 2)
+    assert (high.mean_score, high.share_supported, high.weight) == (1.0, 1.0, 1)
+
+
+def ranking(scored: list[tuple[float, bool]]) -> Ranking:
+    return Ranking(Scored(score, supported, at) for at, (score, supported) in enumerate(scored))
+
+
+def accuracy(scored: list[tuple[float, bool]], threshold: float) -> float:
+    sides = [[(score >= threshold) == side for score, is_ in scored if is_ is side] for side in (True, False)]
+    return mean(map(mean, sides))

@@ -1,0 +1,82 @@
+"""Intervals by drawing again: they hold the truth as often as they say, and repeat."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragtrace.calibration.agreement import Weights
+from ragtrace.calibration.intervals import Estimate, Resampling, fold_of
+
+
+def mean_of(values: list[float], weights: Weights) -> float | None:
+    whole = sum(weights)
+    return sum(map(float.__mul__, values, weights)) / whole if whole else None
+
+
+def estimate(values: list[float], *, strata: list[str] | None = None, seed: int = 0) -> Estimate:
+    drawn = Resampling([1.0] * len(values), strata or ["all"] * len(values), resamples=200, seed=seed)
+    found = drawn.estimate(lambda weights: mean_of(values, weights))
+    assert found is not None
+    return found
+
+
+def test_nineteen_of_twenty_intervals_hold_the_truth() -> None:
+    world = random.Random(1)
+    held = 0
+    for trial in range(200):
+        rates = [world.betavariate(4, 2) for _ in range(60)]  # each answer has its own
+        found = estimate([float(world.random() < rate) for rate in rates], seed=trial)
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 2 / 3 <= found.high
+    assert 180 <= held <= 198
+
+
+def test_claims_of_one_answer_widen_the_interval() -> None:
+    # 40 answers whose 5 claims are all right or all wrong, drawn by answer and as if by claim
+    answers = [float(at % 2) for at in range(40)]
+    by_claim = estimate([right for right in answers for _ in range(5)])
+    by_answer = estimate(answers)
+    assert width(by_answer) > 1.8 * width(by_claim)
+
+
+def test_a_stratum_keeps_its_size_in_every_draw() -> None:
+    found = estimate([0.0] * 10 + [1.0] * 30, strata=["a"] * 10 + ["b"] * 30)
+    assert found == Estimate(value=0.75, low=0.75, high=0.75)
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    values = [float(at % 3) for at in range(30)]
+    assert estimate(values, seed=7) == estimate(values, seed=7)
+    assert estimate(values, seed=7) != estimate(values, seed=8)
+
+
+def test_few_answers_have_no_interval() -> None:
+    assert estimate([0.0, 1.0, 1.0]) == Estimate(value=pytest.approx(2 / 3))
+
+
+def test_what_is_not_defined_is_no_number() -> None:
+    assert Resampling([], []).estimate(lambda weights: None) is None
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=40), st.integers(2, 6), st.integers())
+def test_folds_are_even_in_every_stratum(strata: list[str], folds: int, seed: int) -> None:
+    dealt = fold_of(strata, folds=folds, seed=seed)
+    assert len(dealt) == len(strata)
+    for stratum in set(strata):
+        sizes = sorted(
+            sum(fold == at and of == stratum for fold, of in zip(dealt, strata, strict=True))
+            for at in range(folds)
+        )
+        assert all(high - low <= 1 for low, high in pairwise(sizes))
+
+
+def width(found: Estimate) -> float:
+    assert found.low is not None
+    assert found.high is not None
+    return found.high - found.low

@@ -1,0 +1,69 @@
+"""Labelled claims before a judge: it sees contexts and claims, in every order asked for, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ragtrace.calibration.labelled import LabelledAnswer
+from ragtrace.calibration.measuring import Candidate, Measured, measure_all
+from ragtrace.errors import JudgeTimeout
+from ragtrace.judge import Script, ScriptedJudge
+from ragtrace.metrics.verify_settings import VerifyForm
+from ragtrace.ports import JudgeRequest
+from tests.unit.calibration.measurements import C, N, S, labelled
+
+JUDGE_SAYS = Script(
+    claims={"Claim 0 of a.": "supported", "Claim 1 of a.": "contradicted", "Claim 2 of a.": "not_mentioned"}
+)
+
+
+async def measure(
+    judge: ScriptedJudge, *answers: LabelledAnswer, runs: int = 1, end_to_end: bool = False
+) -> list[Measured]:
+    found: list[Measured] = []
+    candidate = Candidate(judge=judge, form=VerifyForm.JSON, runs=runs, end_to_end=end_to_end)
+    await measure_all(answers, [candidate], concurrency=2, seed=0, done=found.append)
+    return sorted(found, key=lambda each: each.position)
+
+
+async def test_each_labelled_claim_gets_its_verdict_without_extraction() -> None:
+    judge = ScriptedJudge(JUDGE_SAYS)
+    [found] = await measure(judge, labelled("snc"))
+    [[run]] = found.runs
+    assert [verdict.label for verdict in run.verdicts] == [S, C, N]
+    assert judge.calls == {"verify": 1}
+    assert run.usage.calls == 1
+
+
+async def test_further_runs_shuffle_and_verdicts_come_back_in_the_order_of_the_data() -> None:
+    judge = ScriptedJudge(JUDGE_SAYS)
+    [found] = await measure(judge, labelled("snc"), runs=6)
+    assert {tuple(verdict.label for verdict in run.verdicts) for run in found.runs[0]} == {(S, C, N)}
+    orders = [[claim.text for claim in request.inputs.claims] for request in judge.requests]  # type: ignore[attr-defined]
+    assert orders[0] == ["Claim 0 of a.", "Claim 1 of a.", "Claim 2 of a."]
+    assert len(set(map(tuple, orders))) > 2
+    chunks = {tuple(chunk.text for chunk in request.inputs.chunks) for request in judge.requests}  # type: ignore[attr-defined]
+    assert len(chunks) == 2
+
+
+async def test_a_failure_is_named_and_the_others_are_measured() -> None:
+    def respond(request: JudgeRequest[Any]) -> Any:
+        if "of bad" in request.user:
+            raise JudgeTimeout("too slow")
+        return ScriptedJudge(JUDGE_SAYS).reply_to(request)
+
+    bad, good = await measure(ScriptedJudge(respond), labelled("s", id_="bad"), labelled("s"))
+    assert (bad.runs[0][0].failure, bad.runs[0][0].verdicts) == ("judge_timeout", ())
+    assert good.runs[0][0].failure is None
+
+
+async def test_end_to_end_the_judge_words_the_claims_itself() -> None:
+    judge = ScriptedJudge(
+        Script(
+            answers={"An answer": {"claims": ["Claim 0 of a."]}}, **JUDGE_SAYS.model_dump(include={"claims"})
+        )
+    )
+    [found] = await measure(judge, labelled("s"), end_to_end=True)
+    assert judge.calls == {"verify": 2, "extract": 1}
+    assert found.end_to_end[0] is not None
+    assert found.end_to_end[0].score == 1.0

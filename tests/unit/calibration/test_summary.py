@@ -1,0 +1,163 @@
+"""From verdicts beside labels to figures and recommendations."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from statistics import mean
+
+import pytest
+
+from ragtrace.calibration.measuring import Candidate, Measured, Run
+from ragtrace.calibration.results import CandidateResult, Results
+from ragtrace.calibration.sampling import draw
+from ragtrace.calibration.summary import Plan, stratum_of, summarize
+from ragtrace.metrics.verify_settings import VerifyForm
+from tests.unit.calibration.measurements import C, N, S, U, candidate, measured, run
+
+
+def plan(members: Sequence[Measured], *, resamples: int = 100) -> Plan:
+    population = Counter(stratum_of(each.answer) for each in members)
+    return Plan(population=population, sampled=False, resamples=resamples)
+
+
+def results(members: Sequence[Measured], *candidates: Candidate, resamples: int = 100) -> Results:
+    asked = candidates or (candidate(),)
+    return summarize(members, asked, plan(members, resamples=resamples), lambda identity, usage: None)
+
+
+def only(members: Sequence[Measured], *candidates: Candidate, resamples: int = 100) -> CandidateResult:
+    [found, *_] = results(members, *candidates, resamples=resamples).overall.candidates
+    return found
+
+
+def test_claims_are_counted_two_way_and_what_is_open_stands_apart() -> None:
+    claims = only([measured(0, "sscn", run(S, U, C, S)), measured(1, "sn", run(N, U))]).claims
+    assert (claims.things, claims.unsupported) == (6, 3)
+    assert claims.decided is not None
+    assert claims.decided.value == pytest.approx(4 / 6)
+    assert claims.balanced_accuracy is not None
+    assert claims.balanced_accuracy.value == pytest.approx((1 / 2 + 1 / 2) / 2)
+    assert claims.two_way is not None
+    assert claims.two_way.value == pytest.approx((1 / 3 + 2 / 3) / 2)
+    assert claims.confusion["contradicted"] == {"contradicted": 1}
+    assert claims.confusion["supported"] == {"supported": 1, "unjudged": 1, "unsupported": 1}
+
+
+def test_an_answer_is_supported_where_each_of_its_claims_is() -> None:
+    members = [measured(0, "ss", run(S, S)), measured(1, "sn", run(S, N)), measured(2, "ss", run(S, N))]
+    answers = only([*members, measured(3, "n", run(U))]).answers
+    assert answers.confusion == {
+        "supported": {"supported": 1, "unsupported": 1},
+        "unsupported": {"unjudged": 1, "unsupported": 1},
+    }
+
+
+def test_a_run_that_failed_stands_in_no_figure() -> None:
+    found = only([measured(0, "sn", run(S, N)), measured(1, "nn", Run(failure="judge_timeout"))])
+    assert (found.claims.things, found.answers.things) == (2, 1)
+    assert found.failures == {"judge_timeout": 1}
+
+
+def test_figures_are_by_file_and_together() -> None:
+    members = [
+        measured(0, "sn", run(S, N), file="one"),
+        measured(0, "sn", run(S, S), file="two"),
+        measured(1, "s", run(S), file="two"),
+    ]
+    groups = results(members).groups
+    assert [(group.name, group.answers) for group in groups] == [
+        ("one", 1),
+        ("two", 2),
+        ("all files together", 3),
+    ]
+    together = groups[-1].candidates[0]
+    assert together.claims.things == 5
+    assert together.usage.calls == 3
+    assert together.seconds_an_answer == 0.5
+
+
+def test_a_sample_with_more_flawed_answers_is_weighted_back() -> None:
+    drawn = random.Random(0)
+    world = [
+        measured(at, human := "n" if at % 10 == 0 else "s", run(said(human, drawn))) for at in range(300)
+    ]
+    truth = only(world).claims.precision
+    by_id = {each.answer.record.id: each for each in world}
+    found = []
+    for seed in range(60):
+        sample = draw([each.answer for each in world], 40, seed=seed)
+        of_world = Plan(population=plan(world).population, sampled=True, resamples=0)
+        members = [by_id[answer.record.id] for answer in sample]
+        [of_judge] = summarize(members, [candidate()], of_world, lambda *_: None).overall.candidates
+        found.append(of_judge.claims.precision.value)  # type: ignore[union-attr]
+    assert truth is not None
+    assert mean(found) == pytest.approx(truth.value, abs=0.05)
+    assert truth.value < 0.5  # where every second answer is flawed, it would be 0.8
+
+
+def said(human: str, drawn: random.Random) -> float:
+    return 0.9 if (human == "s") == (drawn.random() < 0.8) else 0.1
+
+
+def test_a_threshold_that_separates_is_recommended() -> None:
+    drawn = random.Random(1)
+    members = [
+        measured(at, "s" if at % 2 else "n", run(drawn.uniform(*((0.2, 0.4) if at % 2 else (0.0, 0.18)))))
+        for at in range(60)
+    ]
+    cut = only(members, candidate(VerifyForm.LOGPROBS)).claim_cut
+    assert cut is not None
+    assert 0.17 < cut.recommended < 0.21
+    assert cut.at_default.value == 0.5
+    assert cut.held_out is not None
+    assert cut.held_out.value > 0.95
+    assert cut.best.low is not None
+    assert cut.best.low <= cut.best.value
+
+
+def test_a_threshold_found_in_noise_is_not_believed() -> None:
+    cuts = []
+    for seed in range(20):
+        drawn = random.Random(seed)
+        members = [measured(at, drawn.choice("sn"), run(drawn.random())) for at in range(60)]
+        cuts.append(only(members, resamples=0).claim_cut)
+    in_sample = mean(cut.at_best for cut in cuts if cut)
+    held_out = mean(cut.held_out.value for cut in cuts if cut and cut.held_out)
+    assert in_sample > 0.57
+    assert abs(held_out - 0.5) < 0.04
+    assert all(not cut.is_moved for cut in cuts if cut and cut.held_out.value <= cut.at_default.value)  # type: ignore[union-attr]
+
+
+def test_the_better_form_is_recommended_and_its_lead_is_on_the_same_answers() -> None:
+    members = [
+        measured(at, human, run(*(S for _ in human)), run(*(0.9 if each == "s" else 0.2 for each in human)))
+        for at, human in enumerate(["ssn", "sn", "s", "nn", "sss"] * 4)
+    ]
+    forms = candidate(VerifyForm.JSON), candidate(VerifyForm.LOGPROBS)
+    found = results(members, *forms)
+    assert found.recommended is not None
+    assert found.recommended.form is VerifyForm.LOGPROBS
+    [lead] = found.overall.leads
+    assert lead.difference.value == pytest.approx(-0.5)
+    assert lead.is_clear
+
+
+def test_flips_are_claims_whose_verdict_changes_between_runs() -> None:
+    members = [
+        measured(0, "ssn", [run(S, S, N), run(S, N, N), run(S, S, C)]),
+        measured(1, "s", [run(U), run(U), run(U)]),
+        measured(2, "s", [run(S), Run(failure="judge_timeout"), run(S)]),
+    ]
+    found = only(members, candidate(runs=3))
+    assert found.flips is not None
+    assert found.flips.value == pytest.approx(1 / 4)
+    assert found.claims.things == 5  # the first run counts
+
+
+def test_nothing_measured_is_nothing_said() -> None:
+    none = Plan(population={("data.jsonl", True): 3}, sampled=True)
+    found = summarize([], [candidate()], none, lambda *_: None)
+    assert (found.overall.answers, found.overall.of_answers) == (0, 3)
+    assert found.recommended is None
