@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -52,8 +53,11 @@ def parse_reply(text: str, reply_type: type[ReplyT]) -> ReplyT:
     raise InvalidReply(_describe(fault))
 
 
+@cache
 def reply_schema(reply_type: type[BaseModel], *, bounded: bool = True) -> JsonSchema:
     """Return the JSON schema of a reply in the strict dialect: closed objects, every property required.
+
+    It takes milliseconds to make and is asked for with each request: all get the same one, to read.
 
     Args:
         reply_type: The form.
