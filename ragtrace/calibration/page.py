@@ -197,7 +197,7 @@ def _examples(examples: Sequence[Example]) -> str:
         return ""
     rows = [[e.file, e.answer_id, e.claim, e.human, e.judge, e.said, e.reason] for e in examples]
     head = ("file", "answer", "claim", "people", "judge", "says", "its reason")
-    return "<h2>Where people and judge differ</h2>" + _table(head, rows)
+    return f"<h2>Where people and judge differ</h2><div class=examples>{_table(head, rows)}</div>"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

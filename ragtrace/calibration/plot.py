@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ragtrace.calibration.results import CandidateResult, Results
 
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["draw_plot"]
+
+_Ordered: TypeAlias = Sequence[tuple[int, CandidateResult]]
+"""Candidates with their places in the group: each has the same colour everywhere."""
 
 _COLOURS: Final = ("#1d4ed8", "#b45309", "#7c3aed", "#0f766e")
 _FLOOR: Final = "#6b7280"
@@ -35,7 +39,7 @@ def draw_plot(results: Results) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    scored = [each for each in results.overall.candidates if each.roc]
+    scored = [each for each in enumerate(results.overall.candidates) if each[1].roc]
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # its stubs list every key there is
         height = 1.2 + 0.28 * sum(len(group.candidates) + 1 for group in results.groups)
         figure = Figure(figsize=(8.2, height + (3.4 if scored else 0)), layout="constrained")
@@ -63,7 +67,7 @@ def _draw_accuracies(axes: Axes, results: Results) -> None:
             _draw_bar(axes, at, candidate, _colour(candidate, order), labelled=group is results.groups[0])
         at += 1
     axes.axvline(0.5, color="#9ca3af", linewidth=1, linestyle=":")
-    axes.text(0.5, at - 0.4, " guessing", color="#6b7280", va="bottom")
+    axes.text(0.5, -0.6, " guessing", color="#6b7280", va="top")
     axes.set_yticks([place for place, _ in ticks], [name for _, name in ticks], va="center")
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(at, -0.7)
@@ -89,9 +93,9 @@ def _draw_bar(axes: Axes, at: float, candidate: CandidateResult, colour: str, *,
     axes.text(right + 0.008, at, f"{found.value:.2f}", va="center", color=colour)
 
 
-def _draw_roc(axes: Axes, scored: list[CandidateResult]) -> None:
+def _draw_roc(axes: Axes, scored: _Ordered) -> None:
     axes.plot([0, 1], [0, 1], color="#9ca3af", linewidth=1, linestyle=":")
-    for order, candidate in enumerate(scored):
+    for order, candidate in scored:
         auc = candidate.claims.auc
         label = f"AUC {auc.value:.2f}" if auc else None
         axes.plot(*zip(*candidate.roc, strict=True), color=_colour(candidate, order), label=label)
@@ -102,13 +106,13 @@ def _draw_roc(axes: Axes, scored: list[CandidateResult]) -> None:
     axes.set_aspect("equal")
 
 
-def _draw_reliability(axes: Axes, scored: list[CandidateResult]) -> None:
+def _draw_reliability(axes: Axes, scored: _Ordered) -> None:
     axes.plot([0, 1], [0, 1], color="#9ca3af", linewidth=1, linestyle=":")
-    for order, candidate in enumerate(scored):
+    for order, candidate in scored:
         whole = sum(each.weight for each in candidate.reliability)
         means = [each.mean_score for each in candidate.reliability]
         shares = [each.share_supported for each in candidate.reliability]
-        sizes = [12 + 160 * each.weight / whole for each in candidate.reliability]
+        sizes = [14 + 300 * each.weight / whole for each in candidate.reliability]
         colour = _colour(candidate, order)
         axes.plot(means, shares, color=colour, linewidth=1)
         axes.scatter(means, shares, s=sizes, color=colour, alpha=0.6)

@@ -19,6 +19,7 @@ def print_results(results: Results) -> None:
     console = open_console()
     for group in results.groups:
         console.print(one_line(_title(group)), style="bold", soft_wrap=True)
+        console.print(_columns(*_HEAD), style="dim", soft_wrap=True)
         for candidate in group.candidates:
             console.print(f"  {one_line(candidate.name)}{' (the floor)' if candidate.is_floor else ''}")
             for line in _lines(candidate):
@@ -36,7 +37,6 @@ def _title(group: GroupResult) -> str:
 
 
 def _lines(candidate: CandidateResult) -> Iterator[str]:
-    yield _columns(*_HEAD)
     yield from _level("claims", candidate.claims)
     yield from _level("answers", candidate.answers)
     if candidate.end_to_end is not None:
