@@ -1,23 +1,36 @@
 """Judges: who decides what a context says about a claim."""
 
+from ragtrace.judge.cache import cached
+from ragtrace.judge.cache_file import CacheFile, CacheSettings, default_cache_path
 from ragtrace.judge.embedding import EmbedderFactory, open_embedder
 from ragtrace.judge.layers import limited, timed, unwrapped
+from ragtrace.judge.metering import metered, spent_by
 from ragtrace.judge.opening import JudgeFactory, JudgeSettings, judge_named_by, open_judge
+from ragtrace.judge.prices import Price, Prices, load_prices
 from ragtrace.judge.retrying import Backoff, retrying
 from ragtrace.judge.scripted import Script, ScriptedJudge
 
 __all__ = [
     "Backoff",
+    "CacheFile",
+    "CacheSettings",
     "EmbedderFactory",
     "JudgeFactory",
     "JudgeSettings",
+    "Price",
+    "Prices",
     "Script",
     "ScriptedJudge",
+    "cached",
+    "default_cache_path",
     "judge_named_by",
     "limited",
+    "load_prices",
+    "metered",
     "open_embedder",
     "open_judge",
     "retrying",
+    "spent_by",
     "timed",
     "unwrapped",
 ]

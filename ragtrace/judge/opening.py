@@ -7,14 +7,18 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, cast, runtime_checkable
+from urllib.parse import urlsplit
 
 from ragtrace.errors import ConfigError, RagtraceError
+from ragtrace.judge.cache import cached
+from ragtrace.judge.cache_file import CacheFile, CacheSettings
 from ragtrace.judge.layers import limited, timed
+from ragtrace.judge.metering import metered
 from ragtrace.judge.retrying import Backoff, retrying
 from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
 from ragtrace.ports import Judge
 
-__all__ = ["JudgeFactory", "JudgeSettings", "judge_named_by", "open_judge"]
+__all__ = ["JudgeFactory", "JudgeLayers", "JudgeSettings", "judge_named_by", "layered", "open_judge"]
 
 GROUP = "ragtrace.judges"
 _WHOLE_ASK = 5
@@ -63,10 +67,21 @@ def open_judge(
     timeout_s: float = 60.0,
     max_retries: int = 2,
     max_concurrency: int = 8,
+    cache: CacheSettings | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Judge:
     """Open the judge that ``lexical``, ``openai:MODEL``, ``llama:PATH.gguf``, ``scripted:PATH`` or
     ``PLUGIN:ARGUMENT`` names.
+
+    Args:
+        spec: Who.
+        base_url: The endpoint, for judges that have one.
+        api_key_env: The environment variable that holds the key.
+        timeout_s: For one request; the whole of an answer may take several.
+        max_retries: After ``JudgeUnavailable`` alone, with growing pauses.
+        max_concurrency: Requests at once.
+        cache: Where replies are kept, if they are to be.
+        environ: Instead of the process's own environment.
 
     Raises:
         ConfigError: no such judge, or it lacks a setting; the message names what to set.
@@ -79,29 +94,50 @@ def open_judge(
         timeout_s=timeout_s,
         environ=os.environ if environ is None else environ,
     )
-    return layered(
-        _made(make, settings, spec),
+    layers = JudgeLayers(
         timeout_s=timeout_s,
         backoff=Backoff(max_retries=max_retries),
         max_concurrency=max_concurrency,
+        cache=cache,
+        place=f"{spec} {_endpoint(settings)}",
     )
+    return layered(_made(make, settings, spec), layers)
 
 
-def layered(judge: Judge, *, timeout_s: float, backoff: Backoff, max_concurrency: int) -> Judge:
-    """Put the layers around a judge, the outermost last.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeLayers:
+    """What stands around a judge."""
 
-    Args:
-        judge: What to wrap.
-        timeout_s: For one request of the judge; it may need several of them for one answer.
-        backoff: How to retry.
-        max_concurrency: Requests at once; one that waits for its retry keeps its place.
-    """
+    timeout_s: float
+    """For one request of the judge; it may need several of them for one answer."""
+    backoff: Backoff
+    max_concurrency: int
+    """Requests at once; one that waits for its retry keeps its place."""
+    cache: CacheSettings | None = None
+    """Where its replies are kept: content, on disk. A judge that computes needs none and gets none."""
+    place: str = ""
+    """Where the judge is, for the cache: the same model name means another model elsewhere."""
+
+
+def layered(judge: Judge, layers: JudgeLayers) -> Judge:
+    """Put the layers around a judge: cache ← usage ← limit ← retry ← time-out ← judge."""
+    timeout_s, max_concurrency = layers.timeout_s, layers.max_concurrency
     if isinstance(judge, Paced):
         timeout_s = max(timeout_s, judge.least_timeout_s)
         max_concurrency = min(max_concurrency, judge.most_at_once)
     judge = timed(judge, _WHOLE_ASK * timeout_s)
-    judge = retrying(judge, backoff)
-    return limited(judge, max_concurrency)
+    judge = retrying(judge, layers.backoff)
+    judge = limited(judge, max_concurrency)
+    judge = metered(judge)
+    if layers.cache and not judge.identity.computes:
+        judge = cached(judge, CacheFile(layers.cache), place=layers.place)
+    return judge
+
+
+def _endpoint(settings: JudgeSettings) -> str:
+    """Return host, port and path of the endpoint, without the user and password that a URL may carry."""
+    url = urlsplit(settings.base_url or settings.environ.get("OPENAI_BASE_URL") or "")
+    return f"{url.netloc.rpartition('@')[2]}{url.path.rstrip('/')}"
 
 
 def _factory(spec: str) -> tuple[JudgeFactory, str]:

@@ -1,0 +1,236 @@
+"""A file of keys and values that several processes share: bounded, forgetful, and never in the way.
+
+The values are replies of a judge: content. The file is for its owner's eyes only (mode 0600).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from ragtrace.clock import SystemClock
+from ragtrace.ports import Clock
+
+__all__ = ["CacheFile", "CacheSettings", "default_cache_path"]
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_OURS: Final = 0x72616774  # "ragt": marks the file, so that no other program's database is written to
+_FORM: Final = 1
+_PAGE_BYTES: Final = 4096
+_LARGEST_SHARE: Final = 16
+"""A value may take one such part of the file."""
+_KEYS_A_QUERY: Final = 500
+_BUSY_S: Final = 2.0
+_TABLE: Final = """\
+CREATE TABLE IF NOT EXISTS entries (
+    key BLOB PRIMARY KEY, value BLOB NOT NULL, used INTEGER NOT NULL
+) WITHOUT ROWID"""
+_INDEX: Final = "CREATE INDEX IF NOT EXISTS entries_used ON entries (used)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSettings:
+    """Where replies are kept, and how many."""
+
+    path: str | Path
+    max_bytes: int = 256 * 1024 * 1024
+    """Of the database file; beside it stands a log of a few megabytes while it is in use."""
+
+
+def default_cache_path() -> Path:
+    """Return ``judge.db`` in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``)."""
+    folder = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(folder).expanduser() / "ragtrace" / "judge.db"
+
+
+class CacheFile:
+    """Keeps values by key on disk; when it is full, those go that were not asked for the longest.
+
+    A file that cannot be used is warned of once. From then on nothing is found and nothing is kept.
+    """
+
+    def __init__(self, settings: CacheSettings, *, clock: Clock | None = None) -> None:
+        self._path = Path(settings.path).expanduser()
+        self._max_bytes = max(settings.max_bytes, 16 * _PAGE_BYTES)
+        self._clock = clock or SystemClock()
+        # a thread of its own: a lock that another process holds must not stop the event loop
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ragtrace-cache")
+        self._database: sqlite3.Connection | None = None
+        self._touched: dict[bytes, int] = {}
+        self._broken = False
+
+    async def get(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """Return the values of the keys that are there."""
+        return await self._in_thread(lambda: self._tried(lambda database: self._find(database, keys), {}))
+
+    async def put(self, entries: Mapping[bytes, bytes]) -> None:
+        """Keep values."""
+        small = {k: v for k, v in entries.items() if len(v) <= self._max_bytes // _LARGEST_SHARE}
+        if small:
+            await self._in_thread(lambda: self._tried(lambda database: self._keep(database, small), None))
+
+    async def aclose(self) -> None:
+        """Close the file."""
+        await self._in_thread(self._close)
+        self._thread.shutdown(wait=False)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _tried(self, work: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+        if self._broken:
+            return otherwise
+        try:
+            if self._database is None:
+                self._database = _opened(self._path, self._max_bytes)
+            return work(self._database)
+        except (sqlite3.Error, OSError) as exc:
+            if not _is_busy(exc):
+                self._give_up(exc)
+            return otherwise
+
+    def _find(self, database: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        for start in range(0, len(keys), _KEYS_A_QUERY):
+            some = keys[start : start + _KEYS_A_QUERY]
+            marks = ",".join("?" * len(some))
+            found.update(database.execute(f"SELECT key, value FROM entries WHERE key IN ({marks})", some))
+        self._touched.update(dict.fromkeys(found, self._clock.now_ns()))
+        return found
+
+    def _keep(self, database: sqlite3.Connection, entries: Mapping[bytes, bytes]) -> None:
+        while True:
+            try:
+                self._write(database, entries)
+            except sqlite3.OperationalError as exc:
+                if exc.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                    raise
+                if not _forget_some(database):
+                    return  # more at once than the file may hold
+            else:
+                return
+
+    def _write(self, database: sqlite3.Connection, entries: Mapping[bytes, bytes]) -> None:
+        now = self._clock.now_ns()
+        with _Transaction(database):
+            # when they were used is written along with the next value: a hit by itself writes nothing
+            touched = [(used, key) for key, used in self._touched.items()]
+            database.executemany("UPDATE entries SET used = ? WHERE key = ?", touched)
+            rows = [(key, value, now) for key, value in entries.items()]
+            database.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", rows)
+        self._touched.clear()
+
+    def _close(self) -> None:
+        if self._touched:
+            self._tried(lambda database: self._write(database, {}), None)
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _give_up(self, exc: Exception) -> None:
+        self._broken = True
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+        _log.warning(
+            "the judge's cache %s cannot be used (%s): judging goes on without it;"
+            " delete the file or name another",
+            self._path,
+            exc,
+        )
+
+
+class _Transaction:
+    """All of it, or nothing; whoever writes waits here for the others."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def __enter__(self) -> None:
+        self._database.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._database.execute("COMMIT")
+        elif self._database.in_transaction:  # a full file has ended it already
+            self._database.execute("ROLLBACK")
+
+
+def _opened(path: Path, max_bytes: int) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+    try:
+        _prepare(database, max_bytes)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _prepare(database: sqlite3.Connection, max_bytes: int) -> None:
+    _check_owner(database)
+    database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    with _Transaction(database):
+        if _number(database, "PRAGMA user_version") != _FORM:
+            database.execute("DROP TABLE IF EXISTS entries")
+        database.execute(_TABLE)
+        database.execute(_INDEX)
+        database.execute(f"PRAGMA application_id = {_OURS}")
+        database.execute(f"PRAGMA user_version = {_FORM}")
+    _shrink(database, max_bytes)
+    database.execute(f"PRAGMA max_page_count = {max_bytes // _PAGE_BYTES}")
+
+
+def _check_owner(database: sqlite3.Connection) -> None:
+    tables = _number(database, "SELECT count(*) FROM sqlite_master")
+    if tables and _number(database, "PRAGMA application_id") != _OURS:
+        raise OSError("it is another program's database")
+
+
+def _shrink(database: sqlite3.Connection, max_bytes: int) -> None:
+    """Bring a file that was allowed more before under its limit."""
+    if _number(database, "PRAGMA page_count") * _PAGE_BYTES <= max_bytes:
+        return
+    while _pages_in_use(database) * _PAGE_BYTES > max_bytes and _forget_some(database):
+        pass
+    database.execute("VACUUM")
+
+
+def _pages_in_use(database: sqlite3.Connection) -> int:
+    return _number(database, "PRAGMA page_count") - _number(database, "PRAGMA freelist_count")
+
+
+def _forget_some(database: sqlite3.Connection) -> bool:
+    """Delete the tenth that was not used for the longest; tell whether there was any."""
+    with _Transaction(database):
+        some = _number(database, "SELECT count(*) FROM entries") // 10 + 1
+        gone = database.execute(
+            "DELETE FROM entries WHERE key IN (SELECT key FROM entries ORDER BY used LIMIT ?)", (some,)
+        )
+    return gone.rowcount > 0
+
+
+def _number(database: sqlite3.Connection, query: str) -> int:
+    value = database.execute(query).fetchone()[0]
+    assert isinstance(value, int)
+    return value
+
+
+def _is_busy(exc: Exception) -> bool:
+    # extended codes carry the primary one in their low byte
+    return isinstance(exc, sqlite3.OperationalError) and (exc.sqlite_errorcode & 0xFF) in (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+    )

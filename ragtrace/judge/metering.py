@@ -1,0 +1,45 @@
+"""Adding up what a judge was asked."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeError
+from ragtrace.judge.layers import Layer
+from ragtrace.model import Usage
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+
+__all__ = ["metered", "spent_by"]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+
+def metered(judge: Judge) -> Judge:
+    """Add up what the judge is asked, failed requests included; `spent_by` tells."""
+    return _Metered(judge)
+
+
+def spent_by(judge: Judge) -> Usage:
+    """Return what a judge was asked so far, whoever asked; nothing if no layer of it counts."""
+    while isinstance(judge, Layer):
+        if isinstance(judge, _Metered):
+            return judge.spent
+        judge = judge.inner
+    return Usage()
+
+
+class _Metered(Layer):
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self.spent = Usage()
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        try:
+            reply = await self.inner.ask(request)
+        except JudgeError as failed:
+            self.spent += failed.usage
+            raise
+        self.spent += reply.usage
+        return reply

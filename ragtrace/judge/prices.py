@@ -1,0 +1,106 @@
+"""What a judge's tokens cost, under a table of prices that its user can extend."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ragtrace.errors import ConfigError
+from ragtrace.model import JudgeIdentity, Usage
+
+__all__ = ["Price", "Prices", "load_prices"]
+
+_SUFFIX: Final = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
+_MILLION: Final = 1_000_000
+
+
+class Price(BaseModel):
+    """US dollars per million tokens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cached_input: float | None = Field(default=None, ge=0)
+    """Of tokens that the provider had in its cache; absent: as the others."""
+
+    def cost_usd(self, usage: Usage) -> float:
+        """Return what the tokens cost, in US dollars."""
+        cached = min(usage.cached_tokens, usage.input_tokens)
+        cached_input = self.input if self.cached_input is None else self.cached_input
+        dollars = (usage.input_tokens - cached) * self.input + cached * cached_input
+        return (dollars + usage.output_tokens * self.output) / _MILLION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Prices by provider and model."""
+
+    as_of: str
+    """When they were looked up."""
+    models: Mapping[str, Mapping[str, Price]]
+
+    def price_of(self, identity: JudgeIdentity) -> Price | None:
+        """Return the price of a model, whatever date its name ends with; ``None`` if it is not known."""
+        known = self.models.get(identity.provider, {})
+        return known.get(identity.model) or known.get(_SUFFIX.sub("", identity.model))
+
+    def cost_usd(self, usage: Usage, identity: JudgeIdentity) -> float | None:
+        """Return what the usage cost in US dollars, or ``None`` where that is not known: never a guess.
+
+        It is not known where the model has no price, or the endpoint did not say how many tokens it took.
+        """
+        if identity.computes or not usage.calls:
+            return 0.0
+        price = self.price_of(identity)
+        return price.cost_usd(usage) if price and usage.input_tokens else None
+
+
+def load_prices(path: str | Path | None = None) -> Prices:
+    """Read the prices that come with ragtrace, and those of a file over them.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no table of prices.
+    """
+    ours = _parse(files("ragtrace.judge").joinpath("prices.toml").read_text(encoding="utf-8"), "prices.toml")
+    if path is None:
+        return ours
+    try:
+        theirs = _parse(Path(path).read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"the prices {str(path)!r} cannot be read: {exc}") from exc
+    providers = {**ours.models, **theirs.models}
+    merged = {name: {**ours.models.get(name, {}), **theirs.models.get(name, {})} for name in providers}
+    return Prices(as_of=theirs.as_of or ours.as_of, models=merged)
+
+
+class _Table(BaseModel):
+    """A file of prices: besides these two, its sections are providers."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, dict[str, Price]]
+
+    as_of: str = ""
+    source: str = ""
+
+
+def _parse(text: str, name: str) -> Prices:
+    try:
+        table = _Table.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigError(f"the prices {name!r} are no TOML: {exc}") from exc
+    except ValidationError as exc:
+        fault = exc.errors(include_input=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise ConfigError(
+            f"the prices {name!r} are wrong at {where}: {fault['msg']}"
+            ' (write [openai] "MODEL" = {input = 0.15, output = 0.60}, in USD per million tokens)'
+        ) from exc
+    return Prices(as_of=table.as_of, models=table.__pydantic_extra__ or {})

@@ -1,0 +1,368 @@
+from __future__ import annotations
+
+import sqlite3
+import stat
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeTimeout
+from ragtrace.evaluation import evaluate
+from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
+from ragtrace.metrics.forms import GivenVerdict, NumberedText, VerifyInput, VerifyReply
+from ragtrace.model import Chunk, RagRecord, Usage
+from ragtrace.ports import FreeText, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
+
+CHUNKS = (NumberedText(number=1, text="Refunds take 14 days."),)
+WORDS = ("supported", "contradicted", "not_mentioned")
+
+
+def verify_request(
+    claims: Mapping[int, str], *, chunks: Any = CHUNKS, fence: str = "x"
+) -> JudgeRequest[VerifyReply]:
+    def about(numbers: Collection[int]) -> JudgeRequest[VerifyReply]:
+        some = {number: text for number, text in claims.items() if number in numbers}
+        return verify_request(some, chunks=chunks, fence=fence)
+
+    inputs = VerifyInput(
+        chunks=chunks, claims=tuple(NumberedText(number=n, text=t) for n, t in claims.items())
+    )
+    return JudgeRequest(
+        step="verify",
+        system="Check.",
+        user=f"{fence} {inputs} {fence}",
+        reply_type=VerifyReply,
+        inputs=inputs,
+        max_output_tokens=100,
+        items=dict(claims),
+        about=about,
+    )
+
+
+def text_request(
+    user: str, reply_type: type[BaseModel] = FreeText, sampling: SamplingParameters | None = None
+) -> JudgeRequest[Any]:
+    return JudgeRequest(
+        step="text",
+        system="Talk.",
+        user=user,
+        reply_type=reply_type,
+        inputs=FreeText(text=user),
+        max_output_tokens=100,
+        sampling=sampling,
+    )
+
+
+def given_verdict(number: int, text: str) -> GivenVerdict:
+    label = WORDS[len(text) % 3]
+    return GivenVerdict(id=number, chunks=[1], quote=text[:9].replace("\ud800", "?"), label=label, reason="r")  # type: ignore[arg-type]
+
+
+def verdicts(request: JudgeRequest[Any]) -> BaseModel:
+    given: VerifyInput = request.inputs
+    return VerifyReply(verdicts=[given_verdict(claim.number, claim.text) for claim in given.claims])
+
+
+def claims_asked(judge: ScriptedJudge) -> list[list[str]]:
+    return [[claim.text for claim in request.inputs.claims] for request in judge.requests]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "made" / "judge.db"
+
+
+@pytest.fixture
+def file_of(path: Path) -> Callable[..., CacheFile]:
+    return lambda **settings: CacheFile(CacheSettings(path=path, **settings))
+
+
+async def test_what_was_said_is_not_asked_again_and_costs_nothing(file_of: Any) -> None:
+    for calls in (1, 0):
+        inner = ScriptedJudge(lambda request: FreeText(text="hm"))
+        judge = cached(inner, file_of())
+        reply = await judge.ask(text_request("Say hm."))
+        await judge.aclose()
+        assert (reply.value, reply.usage.calls, len(inner.requests)) == (FreeText(text="hm"), calls, calls)
+    assert reply.usage == Usage()
+
+
+async def test_only_claims_that_are_not_known_are_asked_about(file_of: Any) -> None:
+    inner = ScriptedJudge(verdicts)
+    judge = cached(inner, file_of())
+    await judge.ask(verify_request({1: "one", 2: "three"}))
+    reply = await judge.ask(verify_request({1: "three", 2: "four", 3: "one"}, fence="another record's"))
+    await judge.aclose()
+    assert claims_asked(inner) == [["one", "three"], ["four"]]
+    assert reply.value.verdicts == [
+        given_verdict(1, "three"),
+        given_verdict(2, "four"),
+        given_verdict(3, "one"),
+    ]
+
+
+async def test_other_chunks_make_another_question(file_of: Any) -> None:
+    inner = ScriptedJudge(verdicts)
+    judge = cached(inner, file_of())
+    await judge.ask(verify_request({1: "one"}))
+    await judge.ask(verify_request({1: "one"}, chunks=(NumberedText(number=1, text="Refunds take a year."),)))
+    await judge.aclose()
+    assert claims_asked(inner) == [["one"], ["one"]]
+
+
+async def test_claims_without_a_verdict_or_with_two_are_asked_about_again(file_of: Any) -> None:
+    def careless(request: JudgeRequest[Any]) -> BaseModel:
+        return VerifyReply(verdicts=[given_verdict(2, "b"), given_verdict(2, "bb"), given_verdict(9, "x")])
+
+    inner = ScriptedJudge(careless)
+    judge = cached(inner, file_of())
+    replies = [await judge.ask(verify_request({1: "a", 2: "b"})) for _ in range(2)]
+    await judge.aclose()
+    assert len(inner.requests) == 2
+    assert [verdict.id for verdict in replies[1].value.verdicts] == [2, 2, 9]
+
+
+async def test_an_abstention_is_kept_with_its_reason(file_of: Any) -> None:
+    def unsure(request: JudgeRequest[Any]) -> JudgeReply[Any]:
+        return JudgeReply(
+            value=VerifyReply(verdicts=[given_verdict(2, "b")]),
+            usage=Usage(calls=1),
+            abstained=frozenset({1}),
+            notes={1: "too vague"},
+        )
+
+    judge = cached(ScriptedJudge(unsure), file_of())
+    await judge.ask(verify_request({1: "a", 2: "b"}))
+    reply = await judge.ask(verify_request({5: "a"}))
+    await judge.aclose()
+    assert (reply.abstained, reply.notes, reply.usage) == ({5}, {5: "too vague"}, Usage())
+
+
+async def test_errors_are_not_kept(file_of: Any) -> None:
+    def failing(request: JudgeRequest[Any]) -> BaseModel:
+        if len(inner.requests) == 1:
+            raise JudgeTimeout("slow")
+        return YesProbability(p_yes=0.25)
+
+    inner = ScriptedJudge(failing)
+    judge = cached(inner, file_of())
+    with pytest.raises(JudgeTimeout):
+        await judge.ask(text_request("?", YesProbability))
+    reply = await judge.ask(text_request("?", YesProbability))
+    again = await judge.ask(text_request("?", YesProbability))
+    await judge.aclose()
+    assert (reply.value.p_yes, again.value.p_yes, len(inner.requests)) == (0.25, 0.25, 2)
+
+
+async def test_text_that_was_cut_off_is_not_kept(file_of: Any) -> None:
+    inner = ScriptedJudge(lambda request: FreeText(text="and th", cut_off=True))
+    judge = cached(inner, file_of())
+    for _ in range(2):
+        await judge.ask(text_request("Go on."))
+    await judge.aclose()
+    assert len(inner.requests) == 2
+
+
+async def test_requests_that_want_a_draw_are_always_asked(file_of: Any) -> None:
+    inner = ScriptedJudge(lambda request: FreeText(text="hm"))
+    judge = cached(inner, file_of())
+    for temperature in (0.7, 0.7, 0.0, 0.0):
+        await judge.ask(text_request("?", sampling=SamplingParameters(temperature=temperature)))
+    await judge.aclose()
+    assert len(inner.requests) == 3
+
+
+async def test_the_same_model_elsewhere_is_another_judge(file_of: Any) -> None:
+    inner = ScriptedJudge(lambda request: FreeText(text="hm"))
+    for place in ("here:1/v1", "there:2/v1"):
+        await cached(inner, file_of(), place=place).ask(text_request("?"))
+    assert len(inner.requests) == 2
+
+
+async def test_an_evaluation_repeated_is_the_same_without_a_call(file_of: Any) -> None:
+    record = RagRecord(
+        id="r",
+        question="How long? \ud800",
+        chunks=(Chunk(id="faq", text="Refunds take 14 days."),),
+        answer="Refunds take 30 days. Shipping is free.",
+    )
+    judge = cached(ScriptedJudge(Script(claims={"Shipping is free.": "supported"})), file_of())
+    first, second = [await evaluate(record, judge=judge) for _ in range(2)]
+    await judge.aclose()
+    assert first.results[0].verdicts == second.results[0].verdicts
+    assert (first.usage.calls, second.usage.calls) == (2, 0)
+
+
+async def test_only_its_owner_can_read_the_file(file_of: Any, path: Path) -> None:
+    file = file_of()
+    await file.put({b"k": b"v"})
+    modes = {stat.S_IMODE(found.stat().st_mode) for found in path.parent.iterdir()}
+    await file.aclose()
+    assert modes == {0o600}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"no database " * 1000)
+
+
+def damaged(path: Path) -> None:
+    database = sqlite3.connect(path)
+    database.executescript(
+        "PRAGMA application_id = 1918986100; CREATE TABLE entries (x); INSERT INTO entries VALUES (1)"
+    )
+    database.close()
+    path.write_bytes(path.read_bytes()[:4096] + b"\xff" * 4096)
+
+
+def foreign(path: Path) -> None:
+    database = sqlite3.connect(path)
+    database.executescript("CREATE TABLE entries (mine); INSERT INTO entries VALUES ('precious')")
+    database.close()
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+def content(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
+
+
+@pytest.mark.parametrize("spoil", [garbage, damaged, foreign, folder])
+async def test_a_file_that_cannot_be_used_is_warned_of_and_done_without(
+    spoil: Callable[[Path], None], file_of: Any, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.parent.mkdir()
+    spoil(path)
+    before = content(path)
+    inner = ScriptedJudge(lambda request: FreeText(text="hm"))
+    judge = cached(inner, file_of())
+    replies = [await judge.ask(text_request("?")) for _ in range(2)]
+    await judge.aclose()
+    assert [reply.value.text for reply in replies] == ["hm", "hm"]
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert str(path) in warning
+    assert spoil is damaged or content(path) == before  # what is another's stays as it is
+
+
+async def test_what_cannot_be_read_in_the_file_is_asked_again(file_of: Any, path: Path) -> None:
+    inner = ScriptedJudge(lambda r: FreeText(text="hm") if r.step == "text" else verdicts(r))
+    for _ in range(2):
+        judge = cached(inner, file_of())
+        await judge.ask(text_request("?"))
+        await judge.ask(verify_request({1: "a"}))
+        await judge.aclose()
+        database = sqlite3.connect(path, isolation_level=None)
+        database.execute('UPDATE entries SET value = \'{"entry": {"quote": 3}, "value": []}\'')
+        database.close()
+    assert len(inner.requests) == 4
+
+
+async def test_a_file_that_another_process_has_locked_is_done_without_for_now(
+    file_of: Any, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragtrace.judge.cache_file._BUSY_S", 0.01)
+    file = file_of()
+    await file.put({b"a": b"1"})
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    await file.put({b"b": b"2"})
+    found = await file.get([b"a", b"b"])
+    other.close()
+    await file.put({b"c": b"3"})
+    assert found == {b"a": b"1"}
+    assert await file.get([b"a", b"b", b"c"]) == {b"a": b"1", b"c": b"3"}
+    await file.aclose()
+
+
+async def test_the_least_recently_used_go_first(file_of: Any) -> None:
+    file = file_of(max_bytes=200_000)
+    await file.put({b"wanted": b"w" * 1000})
+    for number in range(400):
+        await file.put({b"%d" % number: b"x" * 1000})
+        await file.get([b"wanted"])
+    found = await file.get([b"wanted", b"0", b"399"])
+    await file.aclose()
+    assert sorted(found) == [b"399", b"wanted"]
+
+
+async def test_a_value_too_large_for_the_file_is_not_kept(file_of: Any) -> None:
+    file = file_of(max_bytes=100_000)
+    await file.put({b"small": b"s"})
+    await file.put({b"large": b"l" * 90_000})
+    assert list(await file.get([b"small", b"large"])) == [b"small"]
+    await file.aclose()
+
+
+async def test_a_file_that_may_hold_less_than_before_shrinks(file_of: Any, path: Path) -> None:
+    for max_bytes in (2_000_000, 300_000):
+        file = file_of(max_bytes=max_bytes)
+        for number in range(10):
+            await file.put({b"%d %d" % (number, part): b"x" * 1000 for part in range(100)})
+        await file.aclose()
+    assert 100_000 < len(content(path)) <= 300_000
+
+
+async def test_two_processes_share_a_file(file_of: Any) -> None:
+    one, other = file_of(), file_of()
+    for number in range(50):
+        await (one if number % 2 else other).put({b"%d" % number: b"v"})
+    found = await one.get([b"%d" % number for number in range(50)])
+    await one.aclose()
+    await other.aclose()
+    assert len(found) == 50
+
+
+Ask = tuple[tuple[str, ...], int]
+claims = st.lists(st.sampled_from(["a", "bb", "ccc", "dddd", "a b", "\ud800"]), max_size=5).map(tuple)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(asks=st.lists(st.tuples(claims, st.integers(0, 2)), max_size=8), missed=st.integers(0, 6))
+async def test_a_cache_says_what_the_judge_would_have_said(
+    asks: list[Ask], missed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def answer(request: JudgeRequest[Any]) -> JudgeReply[Any]:
+        found = [given_verdict(c.number, f"{c.text} {request.inputs.chunks}") for c in request.inputs.claims]
+        unsure = frozenset(v.id for v in found if len(v.quote) == missed)
+        return JudgeReply(
+            value=VerifyReply(verdicts=[v for v in found if v.id not in unsure]),
+            usage=Usage(calls=1),
+            abstained=unsure,
+            notes=dict.fromkeys(unsure, "vague"),
+        )
+
+    path = tmp_path_factory.mktemp("cache") / "judge.db"
+    plain = ScriptedJudge(answer)
+    judge = cached(ScriptedJudge(answer), CacheFile(CacheSettings(path=path)))
+    for texts, chunk in asks:
+        shown = (NumberedText(number=1, text=f"chunk {chunk}"),)
+        request = verify_request(dict(enumerate(texts, start=1)), chunks=shown, fence=f"{len(texts)}")
+        expected, got = await plain.ask(request), await judge.ask(request)
+        assert (got.value, got.abstained, got.notes) == (expected.value, expected.abstained, expected.notes)
+    await judge.aclose()
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    sizes=st.lists(st.integers(1, 6000), min_size=1, max_size=60),
+    max_bytes=st.integers(70_000, 140_000),
+)
+async def test_the_file_never_outgrows_its_limit(
+    sizes: list[int], max_bytes: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("cache") / "judge.db"
+    file = CacheFile(CacheSettings(path=path, max_bytes=max_bytes))
+    for number, size in enumerate(sizes):
+        await file.put({b"%d" % number: b"x" * size})
+    newest = b"%d" % (len(sizes) - 1)
+    kept = sizes[-1] <= max_bytes // 16
+    assert list(await file.get([newest])) == ([newest] if kept else [])
+    await file.aclose()
+    assert len(content(path)) <= max_bytes
