@@ -7,6 +7,8 @@ import hashlib
 import logging
 import traceback
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from uuid import uuid4
 
 from ragtrace.clock import SystemClock
@@ -32,39 +34,33 @@ async def evaluate(
     prompts: Prompts | None = None,
     limits: StepLimits | None = None,
     embedder: Embedder | None = None,
+    second_judge: Judge | str | None = None,
 ) -> Evaluation:
-    """Measure the record with each metric; a judge given by name is opened and closed here.
+    """Measure the record with each metric; judges given by name are opened and closed here.
 
-    Whatever goes wrong while measuring comes back as a ``MetricFailure``, never as a score.
+    Whatever goes wrong while measuring comes back as a ``MetricFailure``, never as a score. The second judge
+    is asked a whole step again where the judge got a planted claim wrong; its results name it.
 
     Raises:
         ConfigError: there is no metric or judge of that name, or the judge lacks a setting.
     """
     chosen = [metric_named(metric) if isinstance(metric, str) else metric for metric in metrics]
-    if isinstance(judge, str):
-        opened = open_judge(judge)
-        try:
-            return await evaluate(
-                record,
-                metrics=chosen,
-                judge=opened,
-                run_id=run_id,
-                clock=clock,
-                prompts=prompts,
-                limits=limits,
-                embedder=embedder,
-            )
-        finally:
-            await opened.aclose()
-
     clock = clock or SystemClock()
     started_at_ns = clock.now_ns()
-    steps = Steps(record, judge, prompts=prompts, limits=limits, embedder=embedder)
-    outcomes = await _measure_all(chosen, record, steps)
+    async with AsyncExitStack() as opened:
+        steps = Steps(
+            record,
+            await _opened(judge, opened),
+            prompts=prompts,
+            limits=limits,
+            embedder=embedder,
+            second_judge=await _opened(second_judge, opened) if second_judge is not None else None,
+        )
+        outcomes = await _measure_all(chosen, record, steps)
     return Evaluation(
         record_id=record.id,
         outcomes=outcomes,
-        judge=judge.identity,
+        judge=steps.judge,
         evaluator_set=evaluator_set(chosen),
         evaluator_version=_version_of_set([outcome.evaluator_version for outcome in outcomes]),
         run_id=run_id or uuid4().hex,
@@ -73,6 +69,7 @@ async def evaluate(
         input_sha256=steps.input_sha256,
         input_truncated=_judged(outcomes) and (steps.cut or _is_truncated(record)),
         usage=steps.usage,
+        compromised=steps.compromised,
     )
 
 
@@ -87,22 +84,27 @@ def evaluator_version(
     *,
     prompts: Prompts | None = None,
     limits: StepLimits | None = None,
+    second_judge: Judge | None = None,
 ) -> str:
     """Name what gives an evaluation, before any record is judged.
 
-    Another metric, threshold, prompt, judge or limit gives another name; otherwise it is stable, so that a
-    second evaluation of the same target can be told from a repeated one.
+    Another metric, threshold, prompt, judge, second judge or limit gives another name; otherwise it is
+    stable, so that a second evaluation of the same target can be told from a repeated one.
     """
     nothing = RagRecord(id="", question=None, chunks=(), answer=None)
-    steps = Steps(nothing, judge, prompts=prompts, limits=limits)
+    steps = Steps(nothing, judge, prompts=prompts, limits=limits, second_judge=second_judge)
     return _version_of_set([steps.version_of(metric) for metric in metrics])
+
+
+async def _opened(judge: Judge | str, opened: AsyncExitStack) -> Judge:
+    return await opened.enter_async_context(aclosing(open_judge(judge))) if isinstance(judge, str) else judge
 
 
 async def _measure_all(
     metrics: Sequence[Metric], record: RagRecord, steps: Steps
 ) -> tuple[MetricOutcome, ...]:
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_measure(metric, record, steps)) for metric in metrics]
+        tasks = [group.create_task(_measure(metric, record, steps.for_one_metric())) for metric in metrics]
     return tuple(task.result() for task in tasks)
 
 
@@ -114,7 +116,9 @@ async def _measure(metric: Metric, record: RagRecord, steps: Steps) -> MetricOut
     except Exception as exc:  # noqa: BLE001 the wall around one metric's run
         return _failure(metric, steps, type(exc).__name__, _whereabouts(metric, exc))
     fault = fault_in(result, metric)
-    return _failure(metric, steps, "metric_invalid", fault) if fault else result
+    if fault:
+        return _failure(metric, steps, "metric_invalid", fault)
+    return replace(result, judge=steps.stand_in) if isinstance(result, MetricResult) else result
 
 
 def _whereabouts(metric: Metric, exc: Exception) -> str:
@@ -135,7 +139,7 @@ def _failure(
         message=message,
         evaluator_version=steps.version_of(metric),
         retryable=retryable,
-        usage=steps.usage,
+        usage=steps.spent_here,
     )
 
 

@@ -356,6 +356,8 @@ class JudgeIdentity:
     model: str
     computes: bool = False
     """Whether its verdicts come from code, not from a language model: then no text can talk it round."""
+    contradicts: bool = True
+    """Whether it can tell a contradiction from silence: without that, none found means nothing."""
 
 
 class Label(StrEnum):
@@ -432,6 +434,8 @@ class MetricResult:
     """Set by profiles that follow another tool."""
     diagnosis: Diagnosis | None = None
     """Set by composites that can tell where the call fails."""
+    judge: JudgeIdentity | None = None
+    """Who judged instead of the evaluation's judge, which got a planted claim wrong: the second judge."""
 
     @property
     def counts(self) -> VerdictCounts:
@@ -486,6 +490,8 @@ class Evaluation:
     """Digest of what the judge saw."""
     input_truncated: bool = False
     usage: Usage = Usage()
+    compromised: bool = False
+    """The judge got a planted claim wrong: results name the second judge they rest on, or are failures."""
 
     @property
     def results(self) -> tuple[MetricResult, ...]:
