@@ -8,6 +8,10 @@ the words speak clearly, and abstains from the rest:
   name is missing;
 - never *contradicted*: that takes understanding.
 
+What a statement or a chunk is worth to the question takes understanding too: words that are shared with the
+question are why a chunk was retrieved, not what it is worth. It abstains from all of these, so that there is
+no score; and it makes no questions.
+
 Its rules are for English. It has no learnt weights.
 """
 
@@ -22,6 +26,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
+from ragtrace.errors import JudgeUnable
 from ragtrace.judge.layers import limited
 from ragtrace.judge.opening import JudgeSettings
 from ragtrace.judge.phrases import is_meta, is_refusal, without_source
@@ -35,12 +40,16 @@ from ragtrace.judge.words import (
     word_count,
 )
 from ragtrace.metrics.forms import (
+    ChunksInput,
+    ChunksReply,
     ClaimKind,
     ExtractedClaim,
     ExtractInput,
     ExtractReply,
     GivenVerdict,
     NumberedText,
+    RelevanceInput,
+    RelevanceReply,
     VerifyInput,
     VerifyReply,
 )
@@ -55,20 +64,34 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 SUPPORT_COVERAGE = 0.8
 WINDOW_SENTENCES = 3
 MIN_CONTENT_WORDS = 2
+_NO_WORTH = "comparing words does not tell what it is worth to the question"
 SENTENCES_A_TURN = 50
 
 
 class LexicalJudge:
     """Decides by comparing words, names and numbers; abstains where they do not speak clearly."""
 
-    identity = JudgeIdentity(provider="lexical", model="lexical-v2", computes=True)
+    identity = JudgeIdentity(provider="lexical", model="lexical-v2", computes=True, contradicts=False)
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        """Answer the request by computing."""
-        if request.step == "extract":
-            reply: JudgeReply[Any] = _extract(cast(ExtractInput, request.inputs))
-        else:
-            reply = await _verify(cast(VerifyInput, request.inputs))
+        """Answer the request by computing.
+
+        Raises:
+            JudgeUnable: no comparison of words can answer it.
+        """
+        reply: JudgeReply[Any]
+        match request.inputs:
+            case ExtractInput() as given if request.reply_type is ExtractReply:
+                reply = _extract(given)
+            case VerifyInput() as given if request.reply_type is VerifyReply:
+                reply = await _verify(given)
+            case ChunksInput() as given:
+                reply = _abstaining(ChunksReply(chunks=[]), (chunk.number for chunk in given.chunks))
+            case RelevanceInput() as given:
+                reply = _abstaining(RelevanceReply(statements=[]), (each.number for each in given.statements))
+            case _:
+                what = f"the lexical judge cannot answer the step {request.step!r} in this form"
+                raise JudgeUnable(what, usage=Usage())
         return cast("JudgeReply[ReplyT]", reply)
 
     async def aclose(self) -> None:
@@ -80,7 +103,7 @@ def open_lexical(settings: JudgeSettings) -> Judge:
     return limited(LexicalJudge(), 1)  # side by side it is no faster, and the loop's turns grow longer
 
 
-def _extract(given: ExtractInput) -> JudgeReply[ExtractReply]:
+def _extract(given: ExtractInput) -> JudgeReply[Any]:
     claims = [
         ExtractedClaim(
             id=number,
@@ -93,7 +116,14 @@ def _extract(given: ExtractInput) -> JudgeReply[ExtractReply]:
     ]
     kinds = {claim.kind for claim in claims}
     reply = ExtractReply(claims=claims, refusal="refusal" in kinds and "factual" not in kinds)
-    return JudgeReply(value=reply, usage=Usage(calls=1))
+    return _abstaining(reply, (claim.id for claim in claims))
+
+
+def _abstaining(value: BaseModel, items: Iterable[int]) -> JudgeReply[Any]:
+    """Reply without a word on what these items are worth to the question."""
+    abstained = frozenset(items)
+    notes = dict.fromkeys(abstained, _NO_WORTH)
+    return JudgeReply(value=value, usage=Usage(calls=1), abstained=abstained, notes=notes)
 
 
 def claim_kind(sentence: str) -> ClaimKind:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -19,18 +19,28 @@ from ragtrace.errors import (
     JudgeNonsense,
     JudgeRefused,
     JudgeTimeout,
+    JudgeUnable,
     JudgeUnavailable,
 )
 from ragtrace.judge.opening import JudgeSettings
 from ragtrace.judge.phrases import is_meta, is_refusal
 from ragtrace.metrics.forms import (
+    ChunkRelevance,
+    ChunksInput,
+    ChunksReply,
     ClaimKind,
     ExtractedClaim,
     ExtractInput,
     ExtractReply,
+    GivenGrade,
+    GivenRelevance,
     GivenVerdict,
     NumberedText,
+    QuestionsInput,
+    QuestionsReply,
     Relevance,
+    RelevanceInput,
+    RelevanceReply,
     VerdictWord,
     VerifyInput,
     VerifyReply,
@@ -44,6 +54,7 @@ __all__ = [
     "Script",
     "ScriptedAnswer",
     "ScriptedClaim",
+    "ScriptedGrade",
     "ScriptedJudge",
     "ScriptedVerdict",
     "open_scripted",
@@ -53,6 +64,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 Responder: TypeAlias = "Callable[[JudgeRequest[Any]], BaseModel | JudgeReply[Any]]"
 """Answers a request, or raises a ``JudgeError``."""
 
+_LONG_WORD = 4
 _ERRORS = {
     error.error_type: error
     for error in (JudgeError, JudgeUnavailable, JudgeTimeout, JudgeRefused, JudgeNonsense, JudgeCutOff)
@@ -90,17 +102,31 @@ class ScriptedVerdict(_Scripted):
     error: str | None = None
 
 
+class ScriptedGrade(_Scripted):
+    """What the judge says a chunk is worth, or the error it raises."""
+
+    relevance: ChunkRelevance = 0
+    reason: str = ""
+    error: str | None = None
+
+
 class Script(_Scripted):
     """What a scripted judge says. What the script does not mention is answered by looking at the words.
 
-    Without a script, each sentence is a claim. A claim is supported where a chunk contains it word for word,
-    contradicted where a sentence of a chunk differs from it in nothing but numbers, else not mentioned.
+    Without a script, each sentence is a claim and answers the question. A claim, or a sentence of a
+    reference, is supported where a chunk contains it word for word, contradicted where a sentence of a chunk
+    differs from it in nothing but numbers, else not mentioned. A chunk is relevant with half of the
+    question's longer words in it, partly with some, else irrelevant. An answer asks for its first sentence.
     """
 
     answers: dict[str, ScriptedAnswer] = {}
     """By a text that the answer contains; case, punctuation and white space do not matter."""
     claims: dict[str, VerdictWord | ScriptedVerdict] = {}
     """By the text of the claim, compared in the same way."""
+    chunks: dict[str, ChunkRelevance | ScriptedGrade] = {}
+    """By a text that the chunk contains, compared in the same way."""
+    questions: dict[str, list[str]] = {}
+    """What is made of an answer, by a text that the answer contains."""
     error: str | None = None
     """Raised on every request."""
     usage: dict[str, int] = Field(default={}, description="input_tokens, output_tokens, … of every request")
@@ -181,10 +207,20 @@ class ScriptedJudge:
     def reply_to(self, request: JudgeRequest[Any]) -> BaseModel:
         """Return what the script says, for functions that change some of it."""
         _raise(self._script.error)
-        if request.step == "extract":
-            return self._extract(cast(ExtractInput, request.inputs))
-        given = cast(VerifyInput, request.inputs)
-        return VerifyReply(verdicts=[self._verdict(claim, given.chunks) for claim in given.claims])
+        match request.inputs:
+            case ExtractInput() as given if request.reply_type is ExtractReply:
+                return self._extract(given)
+            case VerifyInput() as given if request.reply_type is VerifyReply:
+                return VerifyReply(verdicts=[self._verdict(claim, given.chunks) for claim in given.claims])
+            case ChunksInput() as given:
+                return ChunksReply(chunks=[self._grade(chunk, given.question) for chunk in given.chunks])
+            case RelevanceInput() as given:
+                return RelevanceReply(statements=[self._relevance(each) for each in given.statements])
+            case QuestionsInput() as given:
+                return self._questions(given)
+        raise JudgeUnable(
+            f"a scripted judge cannot answer the step {request.step!r} in this form", usage=Usage()
+        )
 
     def _extract(self, given: ExtractInput) -> ExtractReply:
         shown = sorted((*given.sentences, *given.surroundings), key=lambda sentence: sentence.number)
@@ -203,6 +239,29 @@ class ScriptedJudge:
                 _raise(scripted.error)
                 return GivenVerdict(id=claim.number, **scripted.model_dump(exclude={"error"}))
         return _by_words(claim, chunks)
+
+    def _grade(self, chunk: NumberedText, question: str) -> GivenGrade:
+        for text, scripted in self._script.chunks.items():
+            if _words(text) in _words(chunk.text):
+                if isinstance(scripted, int):
+                    scripted = ScriptedGrade(relevance=scripted)
+                _raise(scripted.error)
+                return GivenGrade(id=chunk.number, **scripted.model_dump(exclude={"error"}))
+        return GivenGrade(id=chunk.number, reason="", relevance=_shared_words(question, chunk.text))
+
+    def _relevance(self, statement: NumberedText) -> GivenRelevance:
+        scripted = (claim for answer in self._script.answers.values() for claim in answer.claims)
+        said: Mapping[str, Relevance] = {
+            _words(claim.text): claim.relevance for claim in scripted if isinstance(claim, ScriptedClaim)
+        }
+        return GivenRelevance(id=statement.number, relevance=said.get(_words(statement.text), "direct"))
+
+    def _questions(self, given: QuestionsInput) -> QuestionsReply:
+        for text, questions in self._script.questions.items():
+            if _words(text) in _words(given.answer):
+                return QuestionsReply(questions=questions, noncommittal=False)
+        first = next((sentence.text for sentence in split_sentences(given.answer)), "")
+        return QuestionsReply(questions=[first.rstrip(".!") + "?"], noncommittal=is_refusal(first))
 
 
 def open_scripted(settings: JudgeSettings) -> Judge:
@@ -279,6 +338,12 @@ def _given(
 @lru_cache(maxsize=256)
 def _by_masked(text: str) -> Mapping[str, str]:
     return {_masked(sentence.text): sentence.text for sentence in split_sentences(text)}
+
+
+def _shared_words(question: str, text: str) -> ChunkRelevance:
+    wanted = {word for word in _words(question).split() if len(word) >= _LONG_WORD}
+    there = wanted.intersection(_words(text).split())
+    return 0 if not there else 2 if 2 * len(there) >= len(wanted) else 1
 
 
 def _words(text: str) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from ragtrace.metrics.claims import judged_claims
 from ragtrace.metrics.own import Finding, OwnMetric, readings, tally
 from ragtrace.metrics.steps import Steps
-from ragtrace.model import Direction, Part, RagRecord, VerdictCounts
+from ragtrace.model import Direction, Part, RagRecord, SkipReason, VerdictCounts
 from ragtrace.scoring import contradicted_share, coverage, strict_faithfulness
 
 __all__ = ["Hallucination"]
+
+_BLIND = "this judge cannot tell a contradiction from what the context does not mention"
 
 
 class Hallucination(OwnMetric):
@@ -16,7 +18,8 @@ class Hallucination(OwnMetric):
 
     score = C / (n - U), with S supported, C contradicted, N not mentioned and U unjudged of n claims: the
     rest of lenient faithfulness to 1, from the same verdicts. What the context does not mention is not
-    counted here but in the details; faithfulness counts it.
+    counted here but in the details; faithfulness counts it. A judge that cannot tell the two apart (the
+    lexical one) gives no score.
 
     Details: ``unsupported_share`` = N / (n - U), ``ungrounded_share`` = (C + N) / (n - U), ``upper_bound`` =
     (C + U) / n: if every unjudged claim were contradicted, ``coverage`` = (n - U) / n.
@@ -32,6 +35,8 @@ class Hallucination(OwnMetric):
 
     async def find(self, record: RagRecord, steps: Steps) -> Finding:
         """Count the contradicted claims."""
+        if not steps.judge.contradicts:
+            return Finding(skip_reason=SkipReason.ALL_UNJUDGED, explanation=_BLIND)
         found = await judged_claims(steps)
         if isinstance(found, Finding):
             return found

@@ -30,6 +30,7 @@ class QuestionSimilarity(OwnMetric):
 
     async def find(self, record: RagRecord, steps: Steps) -> Finding:
         """Compare the question with those made from the answer."""
+        steps.checked_embedder()  # before the judge is asked in vain
         made = await steps.questions()
         if made.noncommittal:
             return Finding(skip_reason=SkipReason.REFUSAL, explanation="the answer declines to answer")

@@ -228,6 +228,19 @@ class Steps:
         digest = hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()
         return await self.shared(f"embed {digest}", lambda judge: self._embed(texts, judge))
 
+    def checked_embedder(self) -> Embedder:
+        """Return the embedder.
+
+        Raises:
+            JudgeUnable: there is none.
+        """
+        if self.embedder is None:
+            what = (
+                "this metric compares embeddings: give an embedder, such as `wordllama` of the extra `local`"
+            )
+            raise JudgeUnable(what, usage=Usage())
+        return self.embedder
+
     def using(self, prompts: Mapping[PromptName, Prompt]) -> Steps:
         """Return the same steps with other prompts. A step whose prompts stay the same is still shared."""
         view = copy.copy(self)
@@ -335,9 +348,7 @@ class Steps:
         )
 
     async def _embed(self, texts: Sequence[str], judge: Judge) -> tuple[tuple[float, ...], ...]:
-        if self.embedder is None:
-            raise JudgeUnable("this metric compares embeddings, and there is no embedder", usage=Usage())
-        embeddings = await self.embedder.embed(texts)
+        embeddings = await self.checked_embedder().embed(texts)
         if isinstance(judge, Metered):
             judge.spent += embeddings.usage
         return embeddings.vectors
