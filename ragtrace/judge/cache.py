@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel
 
+from ragtrace.errors import JudgeCompromised
 from ragtrace.judge.cache_file import CacheFile
 from ragtrace.judge.layers import Layer
 from ragtrace.model import Usage
@@ -68,7 +69,7 @@ class _Cached(Layer):
         if key in found and (known := _read_reply(found[key], request.reply_type)):
             return known
         reply = await self.inner.ask(request)
-        if not (isinstance(reply.value, FreeText) and reply.value.cut_off):
+        if not (isinstance(reply.value, FreeText) and reply.value.cut_off) and _is_believed(reply, request):
             await self._file.put({key: _write_reply(reply)})
         return reply
 
@@ -79,7 +80,8 @@ class _Cached(Layer):
         if not unknown:
             return asking.joined(known, None)
         reply = await self.inner.ask(asking.request if not known else asking.about(unknown))
-        await self._file.put(asking.kept(reply, unknown))
+        if _is_believed(reply, asking.request):
+            await self._file.put(asking.kept(reply, unknown))
         return asking.joined(known, reply)
 
 
@@ -150,6 +152,16 @@ class _ByItem(Generic[ReplyT]):
 
     def _given(self, reply: JudgeReply[ReplyT]) -> list[BaseModel]:
         return [*getattr(reply.value, self._entries.field)]
+
+
+def _is_believed(reply: JudgeReply[ReplyT], request: JudgeRequest[ReplyT]) -> bool:
+    """Tell whether the planted claims of the request came out right: else nothing in the reply counts."""
+    try:
+        if request.check:
+            request.check(reply.value)
+    except JudgeCompromised:
+        return False
+    return True
 
 
 def _asked(request: JudgeRequest[Any], who: list[Any]) -> list[Any]:
