@@ -1,52 +1,57 @@
-"""The carrier's events: one a metric first, then the claims, failing ones first.
+"""The carrier's events: one a metric first, then the claims, then the chunks, failing ones first.
 
 Jaeger's page shows the first three events of a span: the order is what people see.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
 
 from ragtrace import semconv
 from ragtrace.model import (
     AttributeValue,
+    ChunkVerdict,
     Evaluation,
     MetricFailure,
     MetricOutcome,
-    MetricResult,
     RagRecord,
     Verdict,
+    VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.traces._carrier_outcomes import annotator_kind, explain, keyed
+from ragtrace.traces._carrier_outcomes import judge_of, keyed
+from ragtrace.traces._carrier_verdicts import Shown, choose
+from ragtrace.traces._carrier_words import explain
 from ragtrace.traces.text import cut_utf8
 from ragtrace.traces.trace import SpanEvent
 
 __all__ = ["Interval", "bounded", "events_of"]
 
-MAX_CLAIM_EVENTS: Final = 90
 MAX_EVENTS: Final = 128
 """What readers and collectors keep of a span's events by default."""
 _MAX_CHUNK_IDS: Final = 32
-_MAX_CHUNK_ID_BYTES: Final = 256
+_MAX_ID_BYTES: Final = 256
+_MAX_DETAILS: Final = 16
 _STEP_NS: Final = 1_000  # Jaeger keeps microseconds
-_ORDER: Final = {
-    VerdictLabel.CONTRADICTED: 0,
-    VerdictLabel.UNSUPPORTED: 1,
-    VerdictLabel.IRRELEVANT: 2,
-    VerdictLabel.UNJUDGED: 3,
-    VerdictLabel.PARTLY_RELEVANT: 4,
-    VerdictLabel.SUPPORTED: 5,
-    VerdictLabel.RELEVANT: 6,
-}
-_ABOUT_CLAIMS: Final = (
+_SUPPORT: Final = (
+    VerdictLabel.SUPPORTED,
     VerdictLabel.CONTRADICTED,
     VerdictLabel.UNSUPPORTED,
     VerdictLabel.UNJUDGED,
-    VerdictLabel.SUPPORTED,
 )
+_RELEVANCE: Final = (
+    VerdictLabel.RELEVANT,
+    VerdictLabel.PARTLY_RELEVANT,
+    VerdictLabel.IRRELEVANT,
+    VerdictLabel.UNJUDGED,
+)
+_OF_REFERENCE: Final = "reference"
+_ORDINARY_KIND: Final = "factual"
+
+Attributes: TypeAlias = dict[str, AttributeValue]
 
 
 class Interval(NamedTuple):
@@ -56,33 +61,28 @@ class Interval(NamedTuple):
     end_ns: int
 
 
-class _Entry(NamedTuple):
-    """A claim of a metric."""
+class _Emitted(NamedTuple):
+    """How many verdicts of a metric stand on the carrier."""
 
-    key: str
-    verdict: Verdict
+    claims: int
+    chunks: int
 
 
 def events_of(
     evaluation: Evaluation, record: RagRecord, *, max_claims: int, content: bool, within: Interval
 ) -> tuple[SpanEvent, ...]:
     """Build the events of a carrier, with time stamps inside its interval."""
-    outcomes = list(keyed(evaluation))[:MAX_EVENTS]
-    room = min(max_claims, MAX_CLAIM_EVENTS, MAX_EVENTS - len(outcomes))
-    shown = _failing_first(outcomes)[: max(0, room)]
-    emitted = Counter(entry.key for entry in shown)
+    outcomes = list(islice(keyed(evaluation), MAX_EVENTS))
+    chosen = choose(outcomes, max_claims=max_claims, room=MAX_EVENTS - len(outcomes))
+    claims_of, chunks_of = chosen.claims_of, chosen.chunks_of
+    results = (
+        _result(key, each, evaluation, record, _Emitted(claims_of[key], chunks_of[key]), content=content)
+        for key, each in outcomes
+    )
     drafts = [
-        *(
-            (
-                semconv.EVALUATION_RESULT,
-                _result(key, outcome, evaluation, record, emitted[key], content=content),
-            )
-            for key, outcome in outcomes
-        ),
-        *(
-            (f"{semconv.CLAIM_EVENT_PREFIX}{entry.verdict.label.value}", _claim(entry, content=content))
-            for entry in shown
-        ),
+        *((semconv.EVALUATION_RESULT, attributes) for attributes in results),
+        *((_claim_name(each.verdict), _claim(each, content=content)) for each in chosen.claims),
+        *(_chunks(chosen.chunks, record, content=content)),
     ]
     return tuple(
         SpanEvent(
@@ -94,7 +94,7 @@ def events_of(
     )
 
 
-def bounded(attributes: dict[str, AttributeValue]) -> dict[str, AttributeValue]:
+def bounded(attributes: Attributes) -> Attributes:
     """Keep strings below the length at which Tempo cuts them without a mark."""
     return {
         key: cut_utf8(value, semconv.SAFE_STRING_BYTES) if isinstance(value, str) else value
@@ -103,26 +103,16 @@ def bounded(attributes: dict[str, AttributeValue]) -> dict[str, AttributeValue]:
     }
 
 
-def _failing_first(outcomes: Sequence[tuple[str, MetricOutcome]]) -> list[_Entry]:
-    entries = [
-        _Entry(key, verdict)
-        for key, outcome in outcomes
-        if isinstance(outcome, MetricResult)
-        for verdict in outcome.verdicts
-    ]
-    return sorted(entries, key=lambda entry: _ORDER[entry.verdict.label])
-
-
 def _result(
     key: str,
     outcome: MetricOutcome,
     evaluation: Evaluation,
     record: RagRecord,
-    emitted: int,
+    emitted: _Emitted,
     *,
     content: bool,
-) -> dict[str, AttributeValue]:
-    judged_by = "deterministic" if annotator_kind(evaluation) == "CODE" else "llm_judge"
+) -> Attributes:
+    judge = judge_of(outcome, evaluation)
     return {
         semconv.EVALUATION_NAME: key,
         **_score(outcome),
@@ -130,53 +120,77 @@ def _result(
         semconv.RESPONSE_ID: record.response_id,
         semconv.EVALUATOR_ID: f"{outcome.profile}/{outcome.metric}",
         semconv.EVALUATOR_VERSION: outcome.evaluator_version,
-        semconv.EVALUATOR_TYPE: judged_by,
-        semconv.JUDGE_MODEL: evaluation.judge.model,
+        semconv.EVALUATOR_TYPE: "deterministic" if judge.computes else "llm_judge",
+        semconv.JUDGE_PROVIDER: judge.provider,
+        semconv.JUDGE_MODEL: judge.model,
         semconv.JUDGE_INPUT_TOKENS: outcome.usage.input_tokens,
         semconv.JUDGE_OUTPUT_TOKENS: outcome.usage.output_tokens,
-        **_claim_counts(outcome, emitted),
+        **_counts(outcome, emitted),
     }
 
 
-def _score(outcome: MetricOutcome) -> dict[str, AttributeValue]:
+def _score(outcome: MetricOutcome) -> Attributes:
     if isinstance(outcome, MetricFailure):
         return {semconv.ERROR_TYPE: outcome.error_type}
+    details = [(name, value) for name, value in outcome.details.items() if math.isfinite(value)]
     return {
         semconv.EVALUATION_SCORE: None if outcome.score is None else float(outcome.score),
         semconv.EVALUATION_LABEL: outcome.label.value,
         semconv.THRESHOLD: float(outcome.threshold),
+        semconv.DIRECTION: outcome.direction.value,
         semconv.PROMPT_SHA256: outcome.prompt_sha256,
+        **{f"{semconv.DETAIL_PREFIX}{name}": float(value) for name, value in details[:_MAX_DETAILS]},
     }
 
 
-def _claim_counts(outcome: MetricOutcome, emitted: int) -> dict[str, AttributeValue]:
+def _counts(outcome: MetricOutcome, emitted: _Emitted) -> Attributes:
     if isinstance(outcome, MetricFailure):
         return {}
-    counts = outcome.counts
     return {
-        f"{semconv.CLAIMS_PREFIX}total": counts.total,
-        **{f"{semconv.CLAIMS_PREFIX}{label.value}": getattr(counts, label.value) for label in _ABOUT_CLAIMS},
-        f"{semconv.CLAIMS_PREFIX}emitted": emitted,
+        **_counted(semconv.CLAIMS_PREFIX, outcome.verdicts, emitted.claims),
+        **_counted(semconv.CHUNKS_PREFIX, outcome.chunk_verdicts, emitted.chunks),
     }
 
 
-def _claim(entry: _Entry, *, content: bool) -> dict[str, AttributeValue]:
-    verdict = entry.verdict
-    ids = tuple(cut_utf8(chunk_id, _MAX_CHUNK_ID_BYTES) for chunk_id in verdict.chunk_ids[:_MAX_CHUNK_IDS])
+def _counted(prefix: str, verdicts: Sequence[Verdict | ChunkVerdict], emitted: int) -> Attributes:
+    """Count verdicts by the words they are made of, also those that nothing got."""
+    if not verdicts:
+        return {}
+    given = {verdict.label for verdict in verdicts}
+    words = [words for words in (_SUPPORT, _RELEVANCE) if given.intersection(words[:-1])] or [_SUPPORT]
+    counts = VerdictCounts.of(verdicts)
+    return {
+        f"{prefix}total": counts.total,
+        **{f"{prefix}{label.value}": getattr(counts, label.value) for each in words for label in each},
+        f"{prefix}emitted": emitted,
+    }
+
+
+def _claim_name(verdict: Verdict) -> str:
+    is_of_reference = verdict.claim.kind == _OF_REFERENCE
+    prefix = semconv.REFERENCE_EVENT_PREFIX if is_of_reference else semconv.CLAIM_EVENT_PREFIX
+    return f"{prefix}{verdict.label.value}"
+
+
+def _claim(shown: Shown[Verdict], *, content: bool) -> Attributes:
+    verdict, claim = shown.verdict, shown.verdict.claim
+    is_of_reference = claim.kind == _OF_REFERENCE
     return {
         **(_claim_texts(verdict) if content else {}),
-        semconv.CLAIM_CHUNK_IDS: ids,
-        semconv.CLAIM_INDEX: verdict.claim.index,
-        semconv.CLAIM_METRIC: entry.key,
+        semconv.CLAIM_CHUNK_IDS: tuple(_short_id(each) for each in verdict.chunk_ids[:_MAX_CHUNK_IDS]),
+        semconv.CLAIM_INDEX: claim.index,
+        semconv.CLAIM_KIND: None if claim.kind == _ORDINARY_KIND else claim.kind,
+        semconv.CLAIM_METRIC: shown.metrics[0],
+        semconv.CLAIM_METRICS: _several(shown.metrics),
         semconv.CLAIM_QUOTE_VERIFIED: verdict.quote_verified,
-        semconv.CLAIM_VERDICT: verdict.label.value,
-        semconv.CLAIM_ANSWER_START: verdict.claim.start,
-        semconv.CLAIM_ANSWER_END: verdict.claim.end,
+        semconv.REFERENCE_VERDICT if is_of_reference else semconv.CLAIM_VERDICT: verdict.label.value,
+        semconv.CLAIM_ANSWER_START: None if is_of_reference else claim.start,
+        semconv.CLAIM_ANSWER_END: None if is_of_reference else claim.end,
         semconv.CLAIM_CONFIDENCE: verdict.confidence,
     }
 
 
-def _claim_texts(verdict: Verdict) -> dict[str, AttributeValue]:
+def _claim_texts(verdict: Verdict) -> Attributes:
     quote = verdict.quote
     return {
         semconv.CLAIM_ASSERTION: verdict.claim.text,
@@ -184,3 +198,32 @@ def _claim_texts(verdict: Verdict) -> dict[str, AttributeValue]:
         semconv.CLAIM_QUOTE: None if quote is None else cut_utf8(quote, semconv.SAFE_STRING_BYTES, mark=""),
         semconv.CLAIM_REASON: verdict.reason,
     }
+
+
+def _chunks(
+    chosen: Iterable[Shown[ChunkVerdict]], record: RagRecord, *, content: bool
+) -> Iterator[tuple[str, Attributes]]:
+    scores = {chunk.id: chunk.score for chunk in record.chunks}
+    for shown in chosen:
+        verdict = shown.verdict
+        yield (
+            f"{semconv.CHUNK_EVENT_PREFIX}{verdict.label.value}",
+            {
+                semconv.CHUNK_ID: _short_id(verdict.chunk_id),
+                semconv.CHUNK_RANK: verdict.rank,
+                semconv.CHUNK_LABEL: verdict.label.value,
+                semconv.CHUNK_METRIC: shown.metrics[0],
+                semconv.CHUNK_METRICS: _several(shown.metrics),
+                semconv.CHUNK_REASON: verdict.reason if content else None,
+                semconv.CHUNK_CONFIDENCE: verdict.confidence,
+                semconv.CHUNK_SCORE: scores.get(verdict.chunk_id),
+            },
+        )
+
+
+def _several(metrics: tuple[str, ...]) -> tuple[str, ...] | None:
+    return metrics if len(metrics) > 1 else None
+
+
+def _short_id(chunk_id: str) -> str:
+    return cut_utf8(chunk_id, _MAX_ID_BYTES)

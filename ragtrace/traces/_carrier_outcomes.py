@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from itertools import chain, count
 from typing import Final, Literal
 
 from ragtrace import semconv
 from ragtrace.model import (
     AttributeValue,
+    Diagnosis,
     Evaluation,
+    JudgeIdentity,
     Label,
-    MetricFailure,
     MetricOutcome,
     MetricResult,
-    VerdictLabel,
 )
 
 __all__ = [
-    "annotator_kind",
-    "brief",
     "evaluation_objects",
-    "explain",
+    "judge_of",
     "keyed",
     "outcome_attributes",
     "overall_label",
@@ -31,10 +30,8 @@ __all__ = [
 
 Status = Literal["ok", "partial", "error", "skipped"]
 
-_BRIEF_CHARS: Final = 200
-_BRIEF_CHUNK_IDS: Final = 3
 _OWN_PROFILE: Final = "ragtrace"
-_WORDS: Final = {VerdictLabel.UNSUPPORTED: "not mentioned"}
+_COMPOSITE: Final = "rag_score"
 
 
 def keyed(evaluation: Evaluation) -> Iterator[tuple[str, MetricOutcome]]:
@@ -73,19 +70,39 @@ def outcome_attributes(evaluation: Evaluation) -> dict[str, AttributeValue]:
     skipped = next((result.skip_reason for result in evaluation.results if result.skip_reason), None)
     if status == "skipped" and skipped:
         attributes[semconv.EVAL_SKIP_REASON] = skipped.value
-    for key, outcome in keyed(evaluation):
-        attributes[f"{semconv.LABEL_PREFIX}{key}"] = outcome.label.value
-        if isinstance(outcome, MetricResult):
-            attributes[f"{semconv.THRESHOLD_PREFIX}{key}"] = float(outcome.threshold)
-            if outcome.score is not None:
-                attributes[f"{semconv.SCORE_PREFIX}{key}"] = float(outcome.score)
+    if evaluation.compromised:
+        attributes[semconv.EVAL_COMPROMISED] = True
     overall = overall_label(evaluation)
     if overall in (Label.PASS, Label.FAIL):
         attributes[semconv.PASS] = overall is Label.PASS
+    for key, outcome in keyed(evaluation):
+        attributes |= _of_metric(key, outcome)
+    return {**attributes, **_of_composite(evaluation)}
+
+
+def _of_metric(key: str, outcome: MetricOutcome) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {f"{semconv.LABEL_PREFIX}{key}": outcome.label.value}
+    if isinstance(outcome, MetricResult):
+        attributes[f"{semconv.THRESHOLD_PREFIX}{key}"] = float(outcome.threshold)
+        if outcome.score is not None:
+            attributes[f"{semconv.SCORE_PREFIX}{key}"] = float(outcome.score)
+    if compat := outcome.compat:
+        attributes[f"{semconv.COMPAT_STATUS_PREFIX}{key}"] = compat.status.value
+        if compat.score is not None and math.isfinite(compat.score):
+            attributes[f"{semconv.COMPAT_SCORE_PREFIX}{key}"] = float(compat.score)
     return attributes
 
 
-def evaluation_objects(evaluation: Evaluation, *, content: bool) -> Iterator[dict[str, AttributeValue]]:
+def _of_composite(evaluation: Evaluation) -> dict[str, AttributeValue]:
+    diagnoses = (result.diagnosis for result in evaluation.results if result.diagnosis)
+    composites = (result.score for result in evaluation.results if result.metric == _COMPOSITE)
+    found = {semconv.DIAGNOSIS: next(diagnoses, None), semconv.COMPOSITE: next(composites, None)}
+    return {key: value.value if isinstance(value, Diagnosis) else value for key, value in found.items()}
+
+
+def evaluation_objects(
+    evaluation: Evaluation, explain: Callable[[MetricOutcome], str]
+) -> Iterator[dict[str, AttributeValue]]:
     """Yield OpenInference's ``evaluations.<i>.evaluation.*``, one object a metric, flat and zero-based."""
     for index, (key, outcome) in enumerate(keyed(evaluation)):
         prefix = f"{semconv.OI_EVALUATIONS}.{index}.evaluation."
@@ -95,71 +112,19 @@ def evaluation_objects(evaluation: Evaluation, *, content: bool) -> Iterator[dic
             f"{prefix}name": key,
             **({f"{prefix}score": float(score)} if score is not None else {}),
             f"{prefix}label": outcome.label.value,
-            f"{prefix}explanation": explain(outcome, content=content),
-            f"{prefix}annotator_kind": annotator_kind(evaluation),
+            f"{prefix}explanation": explain(outcome),
+            f"{prefix}annotator_kind": _annotator_kind(judge_of(outcome, evaluation)),
             f"{prefix}identifier": f"{_OWN_PROFILE}/{key}",
             f"{prefix}metadata": json.dumps(metadata, sort_keys=True),
         }
 
 
-def annotator_kind(evaluation: Evaluation) -> Literal["LLM", "CODE"]:
+def judge_of(outcome: MetricOutcome, evaluation: Evaluation) -> JudgeIdentity:
+    """Say who judged: the evaluation's judge, or the second one where that failed a planted claim."""
+    stand_in = outcome.judge if isinstance(outcome, MetricResult) else None
+    return stand_in or evaluation.judge
+
+
+def _annotator_kind(judge: JudgeIdentity) -> Literal["LLM", "CODE"]:
     """Say honestly whether a language model judged, in OpenInference's words."""
-    return "CODE" if evaluation.judge.computes else "LLM"
-
-
-def explain(outcome: MetricOutcome, *, content: bool) -> str:
-    """Explain an outcome in one sentence; without content, by its counts alone."""
-    if isinstance(outcome, MetricFailure):
-        return outcome.message or outcome.error_type
-    return (outcome.explanation if content else "") or _summary(outcome)
-
-
-def brief(evaluation: Evaluation) -> str:
-    """Return one line for people: ``faithfulness 0.50 fail: 1 of 2 claims contradicted (faq-12)``."""
-    line = "; ".join(_line(key, outcome) for key, outcome in keyed(evaluation)) or "nothing was measured"
-    return line if len(line) <= _BRIEF_CHARS else line[: _BRIEF_CHARS - 1] + "…"
-
-
-def _line(key: str, outcome: MetricOutcome) -> str:
-    if isinstance(outcome, MetricFailure):
-        return f"{key} error: {outcome.error_type}"
-    if outcome.score is None:
-        return f"{key} skipped: {_summary(outcome)}"
-    chunk_ids = _chunk_ids(outcome)
-    where = f" ({', '.join(chunk_ids)})" if chunk_ids else ""
-    return f"{key} {outcome.score:.2f} {outcome.label.value}: {_summary(outcome)}{where}"
-
-
-def _summary(result: MetricResult) -> str:
-    if result.skip_reason:
-        return result.skip_reason.value
-    counts = result.counts
-    if not counts.total:
-        return f"score {result.score:.2f}, threshold {result.threshold:.2f}"
-    if counts.supported == counts.total:
-        return f"all {counts.total} claims supported" if counts.total > 1 else "its one claim is supported"
-    numbers = {label: getattr(counts, label.value) for label in _WORST_FIRST}
-    (first, number), *rest = [(label, number) for label, number in numbers.items() if number]
-    more = "".join(f", {number} {_WORDS.get(label, label.value)}" for label, number in rest)
-    return f"{number} of {_claims(counts.total)} {_WORDS.get(first, first.value)}{more}"
-
-
-_WORST_FIRST = (
-    VerdictLabel.CONTRADICTED,
-    VerdictLabel.UNSUPPORTED,
-    VerdictLabel.IRRELEVANT,
-    VerdictLabel.UNJUDGED,
-    VerdictLabel.PARTLY_RELEVANT,
-    VerdictLabel.RELEVANT,
-)
-
-
-def _claims(number: int) -> str:
-    return "1 claim" if number == 1 else f"{number} claims"
-
-
-def _chunk_ids(result: MetricResult) -> list[str]:
-    """Return the first chunks that contradict a claim."""
-    contradicted = [each for each in result.verdicts if each.label is VerdictLabel.CONTRADICTED]
-    ids = dict.fromkeys(chunk_id for verdict in contradicted for chunk_id in verdict.chunk_ids)
-    return list(ids)[:_BRIEF_CHUNK_IDS]
+    return "CODE" if judge.computes else "LLM"

@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import islice
 from typing import Final, Literal
 
 from ragtrace import __version__, semconv
@@ -17,12 +19,12 @@ from ragtrace.errors import InputError
 from ragtrace.model import AttributeValue, Evaluation, Label, RagRecord, SkipReason, Target
 from ragtrace.traces._carrier_events import Interval, bounded, events_of
 from ragtrace.traces._carrier_outcomes import (
-    brief,
     evaluation_objects,
     outcome_attributes,
     overall_label,
     status_of,
 )
+from ragtrace.traces._carrier_words import brief, explain
 from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink, StatusCode
 
 __all__ = ["AttachOptions", "CarrierTime", "Mode", "Sample", "carrier", "carrier_span_id", "deserves_carrier"]
@@ -60,7 +62,7 @@ class AttachOptions:
     tempo_slack_s: float = 120
     """Tempo's ``ingestion_time_range_slack``, in seconds."""
     max_claims: int = 30
-    """Claims shown as events, failing ones first. At most 90."""
+    """Claims shown as events, failing ones first. At most 90. Chunks have room of their own."""
     content: bool = True
     """``False`` writes scores, counts, chunk ids and offsets only, no text."""
     mark_failed_as_error: bool = False
@@ -94,10 +96,12 @@ def carrier(
     options: AttachOptions,
     now_ns: int,
     supersedes: str | None = None,
+    cost_usd: float | None = None,
 ) -> Span:
     """Build the carrier span of an evaluation.
 
-    ``now_ns`` is Unix time in nanoseconds; ``supersedes`` the span id of the carrier this one replaces.
+    ``now_ns`` is Unix time in nanoseconds; ``supersedes`` the span id of the carrier this one replaces;
+    ``cost_usd`` what the judge's tokens cost, where that is known.
 
     Raises:
         InputError: the record does not come from a trace, so there is nothing to attach to.
@@ -114,7 +118,9 @@ def carrier(
         kind=SpanKind.INTERNAL,
         start_ns=interval.start_ns,
         end_ns=interval.end_ns,
-        attributes=_attributes(evaluation, record, target, sample, mode, supersedes, content=options.content),
+        attributes=_attributes(
+            evaluation, record, target, sample, mode, supersedes, cost_usd, content=options.content
+        ),
         events=events_of(
             evaluation, record, max_claims=options.max_claims, content=options.content, within=interval
         ),
@@ -171,6 +177,7 @@ def _attributes(
     sample: Sample,
     mode: Mode,
     supersedes: str | None,
+    cost_usd: float | None,
     *,
     content: bool,
 ) -> dict[str, AttributeValue]:
@@ -185,11 +192,12 @@ def _attributes(
             semconv.SAMPLE_RULE: sample.rule,
             semconv.SAMPLE_RATE: float(sample.rate),
             semconv.SAMPLE_PROBABILITY: float(sample.probability),
-            **outcome_attributes(evaluation),
-            **_about_judge(evaluation),
+            **_about_judge(evaluation, cost_usd),
+            **outcome_attributes(evaluation),  # last: what does not fit is left out
         }
     )
-    for each in evaluation_objects(evaluation, content=content):
+    attributes = dict(islice(attributes.items(), MAX_ATTRIBUTES))
+    for each in evaluation_objects(evaluation, partial(explain, content=content)):
         if len(attributes) + len(each) > MAX_ATTRIBUTES:
             break  # OpenInference: where limits prevent a complete object, omit it
         attributes |= bounded(each)
@@ -231,7 +239,7 @@ def _about_run(evaluation: Evaluation, mode: Mode, supersedes: str | None) -> di
     }
 
 
-def _about_judge(evaluation: Evaluation) -> dict[str, AttributeValue]:
+def _about_judge(evaluation: Evaluation, cost_usd: float | None) -> dict[str, AttributeValue]:
     return {
         semconv.JUDGE_PROVIDER: evaluation.judge.provider,
         semconv.JUDGE_MODEL: evaluation.judge.model,
@@ -240,6 +248,7 @@ def _about_judge(evaluation: Evaluation) -> dict[str, AttributeValue]:
         semconv.JUDGE_OUTPUT_TOKENS: evaluation.usage.output_tokens,
         semconv.JUDGE_CACHED_TOKENS: evaluation.usage.cached_tokens,
         semconv.JUDGE_REASONING_TOKENS: evaluation.usage.reasoning_tokens,
+        semconv.JUDGE_COST_USD: cost_usd,
     }
 
 

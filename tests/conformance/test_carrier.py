@@ -17,6 +17,7 @@ from tests.unit.traces.builders import (
     MS,
     START_NS,
     TRACE_ID,
+    a_chunk_verdict,
     a_claim,
     a_failure,
     a_record,
@@ -41,6 +42,16 @@ EVALUATIONS = [
     pytest.param(an_evaluation(a_failure()), id="error"),
     pytest.param(an_evaluation(a_result(score=None, skip_reason=SkipReason.NO_CONTENT)), id="skipped"),
     pytest.param(an_evaluation(a_result(), a_failure("relevance"), a_result(metric="recall")), id="several"),
+    pytest.param(
+        an_evaluation(
+            a_result(a_claim(0, VerdictLabel.RELEVANT), metric="answer_relevance"),
+            a_result(a_claim(0, VerdictLabel.UNSUPPORTED, kind="reference"), metric="context_recall"),
+            a_result(
+                metric="context_precision", chunk_verdicts=(a_chunk_verdict(0, VerdictLabel.IRRELEVANT),)
+            ),
+        ),
+        id="statements, reference and chunks",
+    ),
 ]
 
 

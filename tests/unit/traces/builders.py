@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from ragtrace.model import (
     AttributeValue,
     Chunk,
+    ChunkVerdict,
     Claim,
     Direction,
     Evaluation,
@@ -76,8 +77,16 @@ def documents(**texts: str) -> str:
     return json.dumps([{"id": key, "score": 0.5, "content": text} for key, text in texts.items()])
 
 
-def a_claim(index: int, label: VerdictLabel, *, text: str = "", chunk_ids: tuple[str, ...] = ()) -> Verdict:
-    claim = Claim(index=index, text=text or f"Claim {index}.", start=index * 10, end=index * 10 + 9)
+def a_claim(
+    index: int,
+    label: VerdictLabel,
+    *,
+    text: str = "",
+    chunk_ids: tuple[str, ...] = (),
+    kind: str = "factual",
+) -> Verdict:
+    text = text or f"Claim {index}."
+    claim = Claim(index=index, text=text, start=index * 10, end=index * 10 + 9, kind=kind)
     is_quoted = bool(chunk_ids)
     return Verdict(
         claim=claim,
@@ -89,6 +98,10 @@ def a_claim(index: int, label: VerdictLabel, *, text: str = "", chunk_ids: tuple
     )
 
 
+def a_chunk_verdict(rank: int, label: VerdictLabel, *, reason: str | None = None) -> ChunkVerdict:
+    return ChunkVerdict(chunk_id=f"faq-{rank}", rank=rank, label=label, reason=reason, confidence=0.9)
+
+
 def a_result(
     *verdicts: Verdict,
     score: float | None = 0.5,
@@ -97,6 +110,7 @@ def a_result(
     profile: str = "ragtrace",
     skip_reason: SkipReason | None = None,
     explanation: str = "",
+    chunk_verdicts: tuple[ChunkVerdict, ...] = (),
 ) -> MetricResult:
     return MetricResult(
         metric=metric,
@@ -108,6 +122,7 @@ def a_result(
         skip_reason=skip_reason,
         explanation=explanation,
         verdicts=verdicts,
+        chunk_verdicts=chunk_verdicts,
         prompt_sha256="ab" * 32,
         usage=Usage(calls=2, input_tokens=900, output_tokens=80),
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
@@ -11,14 +13,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.errors import InputError
-from ragtrace.model import Evaluation, RagRecord, SkipReason, VerdictLabel
+from ragtrace.model import (
+    AttributeValue,
+    Compat,
+    CompatStatus,
+    Diagnosis,
+    Evaluation,
+    JudgeIdentity,
+    MetricResult,
+    RagRecord,
+    SkipReason,
+    VerdictLabel,
+)
 from ragtrace.traces.attach import AttachOptions, Sample, carrier, carrier_span_id
 from ragtrace.traces.otlp import decode, encode
-from ragtrace.traces.trace import Span, StatusCode
+from ragtrace.traces.trace import Span, SpanEvent, StatusCode
 from tests.unit.traces.builders import (
     MS,
     START_NS,
     TRACE_ID,
+    a_chunk_verdict,
     a_claim,
     a_failure,
     a_record,
@@ -122,7 +136,7 @@ def test_brief_says_in_one_line_what_is_wrong_and_where() -> None:
             an_evaluation(a_result(score=0.9), a_failure("relevance")),
             "evaluation pass",
             "partial",
-            "faithfulness 0.90 pass: score 0.90, threshold 0.60; relevance error: judge_timeout",
+            "relevance error: judge_timeout; faithfulness 0.90 pass",
             id="partial",
         ),
     ],
@@ -293,17 +307,174 @@ def test_old_targets_get_a_carrier_dated_now_where_auto_says_so(
     assert span.end_ns > span.start_ns
 
 
+OF_CLAIMS = (
+    a_claim(0, VerdictLabel.SUPPORTED),
+    a_claim(1, VerdictLabel.CONTRADICTED, chunk_ids=("faq-12",)),
+)
+OF_STATEMENTS = (a_claim(0, VerdictLabel.RELEVANT), a_claim(1, VerdictLabel.IRRELEVANT, kind="opinion"))
+OF_REFERENCE = (a_claim(0, VerdictLabel.CONTRADICTED, text="Within 14 days.", kind="reference"),)
+OF_CHUNKS = (
+    a_chunk_verdict(0, VerdictLabel.RELEVANT),
+    a_chunk_verdict(1, VerdictLabel.IRRELEVANT, reason="it is about opening hours"),
+)
+SEVERAL = an_evaluation(
+    a_result(*OF_CLAIMS),
+    a_result(*OF_CLAIMS, metric="hallucination"),
+    a_result(*OF_STATEMENTS, metric="answer_relevance", score=0.5),
+    a_result(*OF_REFERENCE, metric="context_recall", score=0.0),
+    a_result(metric="context_precision", score=1.0, chunk_verdicts=OF_CHUNKS),
+    a_result(metric="chunk_precision", score=0.5, chunk_verdicts=OF_CHUNKS),
+)
+
+
+def test_each_verdict_stands_once_whichever_metrics_rest_on_it() -> None:
+    assert [event.name for event in a_carrier(SEVERAL).events[6:]] == [
+        "ragtrace.claim.contradicted",
+        "ragtrace.reference.contradicted",
+        "ragtrace.claim.irrelevant",
+        "ragtrace.claim.supported",
+        "ragtrace.claim.relevant",
+        "ragtrace.chunk.irrelevant",
+        "ragtrace.chunk.relevant",
+    ]
+
+
+def test_a_shared_verdict_names_all_its_metrics_and_counts_for_each() -> None:
+    events = a_carrier(SEVERAL).events
+    assert events[6].attributes["ragtrace.claim.metric"] == "faithfulness"
+    assert events[6].attributes["ragtrace.claim.metrics"] == ("faithfulness", "hallucination")
+    assert [event.attributes.get("ragtrace.claims.emitted") for event in events[:6]] == [
+        2,
+        2,
+        2,
+        1,
+        None,
+        None,
+    ]
+    assert [event.attributes.get("ragtrace.chunks.emitted") for event in events[:6]] == [*[None] * 4, 2, 2]
+
+
+def test_chunk_event_carries_id_rank_verdict_and_reason() -> None:
+    assert a_carrier(SEVERAL).events[11].attributes == {
+        "ragtrace.chunk.id": "faq-1",
+        "ragtrace.chunk.rank": 1,
+        "ragtrace.chunk.label": "irrelevant",
+        "ragtrace.chunk.metric": "context_precision",
+        "ragtrace.chunk.metrics": ("context_precision", "chunk_precision"),
+        "ragtrace.chunk.reason": "it is about opening hours",
+        "ragtrace.chunk.confidence": 0.9,
+    }
+
+
+def test_sentence_of_the_reference_is_no_claim_of_the_answer() -> None:
+    attributes = a_carrier(SEVERAL).events[7].attributes
+    assert attributes["ragtrace.reference.verdict"] == "contradicted"
+    assert attributes["ragtrace.claim.assertion"] == "Within 14 days."
+    assert not {key for key in attributes if "verdict" in key or "answer" in key} - {
+        "ragtrace.reference.verdict"
+    }
+
+
+def test_result_events_count_in_the_words_of_their_metric() -> None:
+    claims, _, statements, _, chunks, _, *_ = (event.attributes for event in a_carrier(SEVERAL).events)
+    assert claims["ragtrace.claims.contradicted"] == 1
+    assert claims["ragtrace.claims.unsupported"] == 0
+    assert "ragtrace.claims.irrelevant" not in claims
+    assert (statements["ragtrace.claims.total"], statements["ragtrace.claims.irrelevant"]) == (2, 1)
+    assert "ragtrace.claims.supported" not in statements
+    assert (chunks["ragtrace.chunks.total"], chunks["ragtrace.chunks.relevant"]) == (2, 1)
+    assert not [key for key in chunks if key.startswith("ragtrace.claims.")]
+
+
+def test_without_content_chunks_have_no_reason() -> None:
+    span = a_carrier(SEVERAL, options=AttachOptions(content=False))
+    assert "opening hours" not in repr(span)
+    assert span.events[11].attributes["ragtrace.chunk.id"] == "faq-1"
+
+
+def test_chunks_have_room_beside_the_claims() -> None:
+    span = a_carrier(SEVERAL, options=AttachOptions(max_claims=1))
+    assert [event.name for event in span.events[6:]] == [
+        "ragtrace.claim.contradicted",
+        "ragtrace.chunk.irrelevant",
+        "ragtrace.chunk.relevant",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (a_result(*OF_STATEMENTS), "1 of 2 statements irrelevant"),
+        (a_result(*OF_REFERENCE), "1 of 1 reference sentence contradicted"),
+        (a_result(a_claim(0, VerdictLabel.UNSUPPORTED, kind="sentence")), "1 of 1 sentence not mentioned"),
+        (a_result(chunk_verdicts=OF_CHUNKS), "1 of 2 chunks irrelevant"),
+        (a_result(chunk_verdicts=OF_CHUNKS[:1]), "its one chunk is relevant"),
+        (a_result(*OF_STATEMENTS[:1] * 2), "all 2 statements relevant"),
+        (replace(a_result(*OF_CLAIMS), diagnosis=Diagnosis.GENERATION_PROBLEM), "generation problem"),
+    ],
+)
+def test_brief_counts_in_the_words_of_its_metric(result: MetricResult, told: str) -> None:
+    brief = str(a_carrier(an_evaluation(result)).attributes["ragtrace.brief"])
+    assert brief.partition(": ")[2].partition(" (")[0] == told
+
+
+def test_brief_of_many_metrics_says_first_what_failed_and_how_many_it_leaves_out() -> None:
+    passing = [a_result(metric=f"a_metric_with_a_long_name_{number}", score=1.0) for number in range(9)]
+    brief = str(a_carrier(an_evaluation(*passing, a_result(*OF_CLAIMS))).attributes["ragtrace.brief"])
+    assert brief.startswith("faithfulness 0.50 fail: 1 of 2 claims contradicted (faq-12); a_metric_with_a_")
+    assert brief.endswith("pass; 6 more")
+
+
+def test_composite_diagnosis_and_another_tools_number_are_searchable() -> None:
+    compat = Compat(status=CompatStatus.OK, score=2.0)
+    attributes = a_carrier(
+        an_evaluation(
+            replace(a_result(metric="rag_score"), diagnosis=Diagnosis.RETRIEVAL_NOISE),
+            replace(
+                a_result(metric="context_precision", score=None, skip_reason=SkipReason.OUT_OF_RANGE),
+                compat=compat,
+            ),
+            replace(a_failure(), compat=Compat(status=CompatStatus.NAN)),
+        )
+    ).attributes
+    assert attributes["ragtrace.composite"] == 0.5
+    assert attributes["ragtrace.diagnosis"] == "retrieval_noise"
+    assert attributes["ragtrace.compat.score.context_precision"] == 2.0
+    assert attributes["ragtrace.compat.status.context_precision"] == "ok"
+    assert attributes["ragtrace.compat.status.faithfulness"] == "nan"
+    assert "ragtrace.compat.score.faithfulness" not in attributes
+    assert "ragtrace.score.context_precision" not in attributes
+
+
+def test_result_of_a_second_judge_names_it_and_the_carrier_says_why() -> None:
+    second = JudgeIdentity(provider="lexical", model="lexical-v2", computes=True)
+    evaluation = replace(
+        an_evaluation(replace(a_result(), judge=second), a_failure("relevance")), compromised=True
+    )
+    span = a_carrier(evaluation)
+    assert span.attributes["ragtrace.eval.compromised"] is True
+    assert span.attributes["evaluations.0.evaluation.annotator_kind"] == "CODE"
+    assert span.events[0].attributes["ragtrace.judge.model"] == "lexical-v2"
+    assert span.events[0].attributes["ragtrace.evaluator.type"] == "deterministic"
+    assert span.events[1].attributes["ragtrace.judge.model"] == "gpt-4o-mini"
+
+
 claim_labels = st.lists(st.sampled_from(VerdictLabel), max_size=40)
+chunk_verdicts = st.lists(st.builds(a_chunk_verdict, st.integers(0, 60), st.sampled_from(VerdictLabel)))
 outcomes = st.one_of(
     st.builds(a_failure, st.sampled_from(["a", "b"])),
     st.builds(
-        lambda labels, times, score, metric: a_result(
-            *(a_claim(index, label) for index, label in enumerate(labels * times)), score=score, metric=metric
+        lambda labels, times, score, metric, chunks: a_result(
+            *(a_claim(index, label) for index, label in enumerate(labels * times)),
+            score=score,
+            metric=metric,
+            chunk_verdicts=tuple(chunks),
         ),
         claim_labels,
         st.integers(1, 4),
         st.floats(0, 1),
         st.sampled_from(["a", "b"]),
+        chunk_verdicts,
     ),
 )
 
@@ -321,9 +492,22 @@ def test_caps_hold_for_any_evaluation(chosen: list[object], max_claims: int) -> 
     assert len(span.attributes) <= 128
     assert all(len(text.encode(errors="replace")) <= 1_800 for text in strings)
     assert len(str(span.attributes["ragtrace.brief"])) <= 200
-    emitted = sum(event.attributes.get("ragtrace.claims.emitted", 0) for event in span.events)  # type: ignore[misc]
-    assert (
-        emitted
-        == sum(event.name.startswith("ragtrace.claim.") for event in span.events)
-        <= max(0, max_claims)
-    )
+    claims = [event for event in span.events if event.name.startswith("ragtrace.claim.")]
+    assert len(claims) <= max(0, max_claims)
+
+
+@LAW
+@given(st.lists(outcomes, max_size=4), st.integers(-5, 500))
+def test_emitted_says_for_each_metric_how_many_events_name_it(chosen: list[object], max_claims: int) -> None:
+    events = a_carrier(an_evaluation(*chosen), options=AttachOptions(max_claims=max_claims)).events  # type: ignore[arg-type]
+    for what in ("claim", "chunk"):
+        naming = Counter(name for event in events for name in _named_by(event, what))
+        for event in events[: len(chosen)]:
+            said = event.attributes.get(f"ragtrace.{what}s.emitted", 0)
+            assert said == naming[event.attributes["gen_ai.evaluation.name"]]
+
+
+def _named_by(event: SpanEvent, what: str) -> Iterable[AttributeValue]:
+    alone = event.attributes.get(f"ragtrace.{what}.metric")
+    several = event.attributes.get(f"ragtrace.{what}.metrics")
+    return several if isinstance(several, tuple) else [alone] if alone else []

@@ -1,0 +1,71 @@
+"""Which verdicts a carrier shows: each once, whichever metrics rest on it, failing ones first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from ragtrace.model import ChunkVerdict, MetricOutcome, MetricResult, Verdict, VerdictLabel
+
+__all__ = ["Chosen", "Shown", "choose"]
+
+MAX_CLAIM_EVENTS: Final = 90
+MAX_CHUNK_EVENTS: Final = 32
+_ORDER: Final = {
+    VerdictLabel.CONTRADICTED: 0,
+    VerdictLabel.UNSUPPORTED: 1,
+    VerdictLabel.IRRELEVANT: 2,
+    VerdictLabel.UNJUDGED: 3,
+    VerdictLabel.PARTLY_RELEVANT: 4,
+    VerdictLabel.SUPPORTED: 5,
+    VerdictLabel.RELEVANT: 6,
+}
+
+VerdictT = TypeVar("VerdictT", Verdict, ChunkVerdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown(Generic[VerdictT]):
+    """A verdict, and the metrics that rest on it."""
+
+    verdict: VerdictT
+    metrics: tuple[str, ...]
+    """Their names in attribute keys, in the order in which they ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The verdicts a carrier has room for."""
+
+    claims: tuple[Shown[Verdict], ...]
+    chunks: tuple[Shown[ChunkVerdict], ...]
+
+    @property
+    def claims_of(self) -> Counter[str]:
+        """How many claims stand there for each metric."""
+        return Counter(name for shown in self.claims for name in shown.metrics)
+
+    @property
+    def chunks_of(self) -> Counter[str]:
+        """How many chunks stand there for each metric."""
+        return Counter(name for shown in self.chunks for name in shown.metrics)
+
+
+def choose(outcomes: Sequence[tuple[str, MetricOutcome]], *, max_claims: int, room: int) -> Chosen:
+    """Choose what is shown of several metrics' verdicts in ``room`` events, some of them about claims."""
+    results = [(key, outcome) for key, outcome in outcomes if isinstance(outcome, MetricResult)]
+    claims = _once([(key, verdict) for key, result in results for verdict in result.verdicts])
+    claims = claims[: max(0, min(max_claims, MAX_CLAIM_EVENTS, room))]
+    chunks = _once([(key, verdict) for key, result in results for verdict in result.chunk_verdicts])
+    return Chosen(tuple(claims), tuple(chunks[: max(0, min(MAX_CHUNK_EVENTS, room - len(claims)))]))
+
+
+def _once(verdicts: Iterable[tuple[str, VerdictT]]) -> list[Shown[VerdictT]]:
+    """Put equal verdicts together: three metrics that count the same claim need it once."""
+    metrics: dict[VerdictT, dict[str, None]] = {}
+    for key, verdict in verdicts:
+        metrics.setdefault(verdict, {})[key] = None
+    shown = [Shown(verdict, tuple(names)) for verdict, names in metrics.items()]
+    return sorted(shown, key=lambda each: _ORDER[each.verdict.label])
