@@ -38,7 +38,6 @@ from ragtrace.compat.deepeval_replies import (
     read_object,
     read_verdicts_3,
     read_verdicts_4,
-    size_of,
 )
 from ragtrace.compat.material import contexts_of, missing_parts
 from ragtrace.compat.peer import PeerCalls, PeerMetric, PeerOptions, PeerRun
@@ -148,6 +147,12 @@ class _Asking:
         except Unreadable as exc:
             raise Unreadable(f"the reply to `{step}`: {exc}") from exc
 
+    def size(self, step: str, listed: JsonValue) -> int:
+        """Count what is listed: deepeval looks at no more, so that a text or an object passes for a list."""
+        if isinstance(listed, (list, dict, str)):
+            return len(listed)
+        raise Unreadable(f"the reply to `{step}`: its field `{step}` is no list")
+
     def strict(self, score: float) -> float:
         """In strict mode the threshold is 1, and a score below it is 0."""
         return 0.0 if self.options.strict_mode and score < 1 else score
@@ -163,7 +168,8 @@ async def _faithfulness(record: RagRecord, asking: _Asking) -> _Reading:
     claims_reply = await asking.text("claims", prompts.claims(record.answer or ""))
     truths = asking.read("truths", truths_reply, partial(field_of, name="truths"))
     claims = asking.read("claims", claims_reply, partial(field_of, name="claims"))
-    if not size_of(claims, "claims"):
+    claimed, _ = asking.size("claims", claims), asking.size("truths", truths)
+    if not claimed:
         return _Reading(score=1.0, explanation="the answer claims nothing: deepeval scores that 1")
     prompt = prompts.claim_verdicts(claims, _joined(truths), unsure=asking.version.unsure)
     items = await asking.items(prompt, VerdictForm(words=TERNARY))

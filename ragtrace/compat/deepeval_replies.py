@@ -25,8 +25,9 @@ __all__ = [
     "Word",
     "field_of",
     "read_object",
+    "read_verdicts_3",
+    "read_verdicts_4",
 ]
-__all__ += ["read_verdicts_3", "read_verdicts_4", "size_of"]
 
 JsonObject: TypeAlias = dict[str, JsonValue]
 
@@ -103,17 +104,6 @@ def field_of(found: JsonObject, name: str) -> JsonValue:
     if name not in found:
         raise Unreadable(f"it has no field `{name}`")
     return found[name]
-
-
-def size_of(value: JsonValue, name: str) -> int:
-    """Return how many entries a value has: deepeval does not check that it is a list.
-
-    Raises:
-        Unreadable: it has none.
-    """
-    if isinstance(value, (list, dict, str)):
-        return len(value)
-    raise Unreadable(f"its field `{name}` is no list")
 
 
 def read_verdicts_4(form: VerdictForm, found: JsonObject) -> tuple[Item, ...]:
