@@ -29,6 +29,7 @@ def evaluate_sync(
     prompts: Prompts | None = None,
     limits: StepLimits | None = None,
     embedder: Embedder | None = None,
+    second_judge: Judge | str | None = None,
 ) -> Evaluation:
     """Do what `evaluate` does, and wait for it; also where an event loop runs already, as in Jupyter.
 
@@ -51,6 +52,7 @@ def evaluate_sync(
             prompts=prompts,
             limits=limits,
             embedder=embedder,
+            second_judge=second_judge,
         )
     )
 

@@ -46,6 +46,10 @@ def fault_in(result: object, metric: Metric) -> str | None:
         return f"it returned a {type(result).__name__} instead of a MetricResult"
     if (result.metric, result.profile) != (metric.name, metric.profile):
         return f"its result is called {result.metric!r} ({result.profile})"
+    try:
+        hash((result.verdicts, result.chunk_verdicts))
+    except TypeError as exc:
+        return f"its verdicts are no frozen values (tuples, not lists): {exc}"
     if result.score is None:
         return None if result.skip_reason else "its result has neither a score nor a `skip_reason`"
     if not math.isfinite(result.score) or not 0 <= result.score <= 1:

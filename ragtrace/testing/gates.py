@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from ragtrace.evaluation import evaluate
 from ragtrace.metrics import metric_named
 from ragtrace.model import (
     ChunkVerdict,
@@ -21,7 +20,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.ports import Embedder, Judge, Metric
-from ragtrace.waiting import wait_for
+from ragtrace.waiting import evaluate_sync
 
 __all__ = ["assert_faithful", "assert_metrics"]
 
@@ -37,6 +36,7 @@ def assert_metrics(
     metrics: Sequence[Metric | str] = (),
     allow_skipped: bool = False,
     embedder: Embedder | None = None,
+    second_judge: Judge | str | None = None,
     **thresholds: float,
 ) -> Evaluation:
     """Assert that an answer reaches the threshold of each metric, and return what was found.
@@ -58,7 +58,13 @@ def assert_metrics(
     named = [metric_named(name, threshold=threshold) for name, threshold in thresholds.items()]
     if not (metrics or named):
         raise TypeError("no metric is named: write faithfulness=0.8, say")
-    evaluation = wait_for(evaluate(record, metrics=[*metrics, *named], judge=judge, embedder=embedder))
+    evaluation = evaluate_sync(
+        record,
+        metrics=[*metrics, *named],
+        judge=judge,
+        embedder=embedder,
+        second_judge=second_judge,
+    )
     bad = [outcome for outcome in evaluation.outcomes if not _is_good(outcome, allow_skipped)]
     if bad:
         raise AssertionError("\n".join(_report(bad, evaluation, record)))

@@ -42,6 +42,15 @@ class Forgetful(Faithfulness):
         await super().measure(record, steps)
 
 
+class Mutable(Faithfulness):
+    name = "mutable"
+
+    async def measure(self, record, steps):
+        result = await super().measure(record, steps)
+        object.__setattr__(result, "verdicts", list(result.verdicts))
+        return result
+
+
 def open_mine(settings):
     assert settings.argument == "tiny"
     return ScriptedJudge()
@@ -147,7 +156,11 @@ def test_what_is_wrong_with_a_judge_is_said(spec: str, told: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("Unnatural", r"its score is nan, outside \[0, 1\]"), ("Forgetful", "it returned a NoneType")],
+    [
+        ("Unnatural", r"its score is nan, outside \[0, 1\]"),
+        ("Forgetful", "it returned a NoneType"),
+        ("Mutable", "its verdicts are no frozen values"),
+    ],
 )
 async def test_what_is_no_result_becomes_a_failure_that_names_its_metric(name: str, told: str) -> None:
     metric = metric_named(f"my_ragtrace_plugin:{name}")

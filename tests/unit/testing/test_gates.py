@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
-from ragtrace import RagRecord, evaluate_sync
+from ragtrace import RagRecord, evaluate, evaluate_sync
 from ragtrace.testing import Script, ScriptedJudge, assert_faithful, assert_metrics
 
 RECORD = RagRecord.of(
@@ -52,6 +54,10 @@ def test_text_under_judgment_cannot_steer_the_terminal() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_faithful(steering, judge="scripted")
     assert "\x1b" not in str(caught.value)
+
+
+def test_waiting_takes_what_evaluate_takes() -> None:
+    assert inspect.signature(evaluate_sync).parameters == inspect.signature(evaluate).parameters
 
 
 async def test_it_can_be_waited_for_inside_a_running_event_loop() -> None:
