@@ -10,11 +10,12 @@ from pydantic import BaseModel
 
 from ragtrace.errors import JudgeError
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest
 
-__all__ = ["Metered", "batches", "halves", "output_tokens", "together"]
+__all__ = ["Metered", "batches", "both", "halves", "output_tokens", "together"]
 
 T = TypeVar("T")
+S = TypeVar("S")
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _TOKENS_A_REPLY = 256
@@ -44,6 +45,16 @@ class Metered:
         self.spent += reply.usage
         return reply
 
+    async def embed(self, embedder: Embedder, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
+        """Turn texts into vectors, and book that here too."""
+        try:
+            embeddings = await embedder.embed(texts)
+        except JudgeError as failed:
+            self.spent += failed.usage
+            raise
+        self.spent += embeddings.usage
+        return embeddings.vectors
+
     async def aclose(self) -> None:
         """Release sockets."""
         await self._judge.aclose()
@@ -61,6 +72,17 @@ async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
     return [task.result() for task in tasks]
+
+
+async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, S]) -> tuple[T, S]:
+    """Run two calls side by side.
+
+    Raises:
+        Exception: the first failure, bare; the other call is cancelled.
+    """
+    calls: list[Coroutine[Any, Any, Any]] = [first, second]
+    one, other = await together(calls)
+    return one, other
 
 
 def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:

@@ -24,12 +24,13 @@ import asyncio
 import copy
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
-from ragtrace.metrics.asking import Metered
+from ragtrace.metrics.asking import Metered, both
+from ragtrace.metrics.bundle import Bundle
 from ragtrace.metrics.chunks import Grading, grade_chunks
 from ragtrace.metrics.extract import Extraction, Statement, extract_claims
 from ragtrace.metrics.fence import fence_code
@@ -68,11 +69,13 @@ class StepLimits:
     context_chars: int = 60_000
     """Characters of chunks in one call; longer contexts are packed into several."""
     max_sentences: int = 300
-    """Sentences of an answer beyond this are not judged, and the evaluation says so."""
+    """Sentences of an answer or a reference beyond this are not judged, and the evaluation says so."""
     max_packs: int = 8
     """Chunks beyond this many packs are not shown; claims that need them are unjudged."""
     relevance: Literal["merged", "separate"] = "merged"
     """Whether step A says what statements are worth to the question, or a call of its own (step R)."""
+    retrieval: Literal["merged", "separate"] = "merged"
+    """Whether chunks are graded and a reference looked up in one call, where both are wanted."""
     verify: VerifySettings = field(default_factory=VerifySettings)
     """In which form claims are asked about, and what is planted among them."""
 
@@ -92,6 +95,7 @@ class Steps:
         limits: StepLimits | None = None,
         embedder: Embedder | None = None,
         second_judge: Judge | None = None,
+        wanted: Collection[StepName] = (),
     ) -> None:
         self.prompts = prompts or Prompts.built_in()
         self.limits = limits or StepLimits()
@@ -99,10 +103,13 @@ class Steps:
         self.second_judge: JudgeIdentity | None = second_judge.identity if second_judge else None
         """Who is asked a whole step again where the judge got a planted claim wrong."""
         self.embedder = embedder
+        self.wanted = frozenset(wanted)
+        """Steps that metrics are known to ask for: steps that show the same chunks can be asked in one call."""
         self.input_sha256 = content_sha256(record)
         """Digest of what the judge can see."""
         self._record = record
         self._sentences = split_sentences(record.answer or "")
+        self._reference = split_sentences(record.reference or "")
         self._context = Context(
             record.chunks, pack_chars=self.limits.context_chars, max_packs=self.limits.max_packs
         )
@@ -116,7 +123,7 @@ class Steps:
         """What the judge was asked so far, by whichever metric."""
         return sum((step.spent for step in self._shared.values()), Usage())
 
-    async def shared(self, key: str, run: Callable[[Judge], Awaitable[T]]) -> T:
+    async def shared(self, key: str, run: Callable[[Metered], Awaitable[T]]) -> T:
         """Run a step once a record: whoever asks for the same key gets the same value, or the same error.
 
         Raises:
@@ -153,7 +160,8 @@ class Steps:
     @property
     def cut(self) -> bool:
         """Whether the limits keep a part of the record from the judge."""
-        return self._context.cut or len(self._sentences) > self.limits.max_sentences
+        longest = max(len(self._sentences), len(self._reference))
+        return self._context.cut or longest > self.limits.max_sentences
 
     async def extract(self) -> Extraction:
         """Return the statements of the answer, and the claims among them.
@@ -200,6 +208,8 @@ class Steps:
         Raises:
             JudgeError: the judge gave no usable answer.
         """
+        if self._is_bundled:
+            return (await self.shared(self._key("chunks", "recall"), self._retrieval))[0]
         return await self.shared(self._key("chunks"), self._chunks)
 
     async def recall(self) -> Verification:
@@ -208,6 +218,8 @@ class Steps:
         Raises:
             JudgeError: the judge gave no usable answer.
         """
+        if self._is_bundled:
+            return (await self.shared(self._key("chunks", "recall"), self._retrieval))[1]
         return await self.shared(self._key("recall"), self._recall)
 
     async def questions(self) -> Regeneration:
@@ -225,8 +237,9 @@ class Steps:
             JudgeUnable: there is no embedder.
             JudgeError: the embedder gave no usable answer.
         """
+        embedder = self.checked_embedder()
         digest = hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()
-        return await self.shared(f"embed {digest}", lambda judge: self._embed(texts, judge))
+        return await self.shared(f"embed {digest}", lambda judge: judge.embed(embedder, texts))
 
     def checked_embedder(self) -> Embedder:
         """Return the embedder.
@@ -260,6 +273,7 @@ class Steps:
             self.prompt_sha256_of(metric),
             repr(self.limits),
             *self._embedder_of(metric),
+            *(["retrieval"] if self._may_bundle and _BUNDLED & set(self._steps_of(metric)) else []),
         ]
         return f"{metric.version}+{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]}"
 
@@ -276,10 +290,10 @@ class Steps:
         if self.embedder and "questions" in getattr(metric, "uses", ()):
             yield [self.embedder.identity.provider, self.embedder.identity.model]
 
-    def _key(self, step: StepName) -> str:
+    def _key(self, *steps: StepName) -> str:
         # what comes out of these rests on what step A gave them
-        rests_on: tuple[StepName, ...] = ("extract", step) if step in ("verify", "relevance") else (step,)
-        return f"{step} {self.prompts.sha256_of(rests_on)}"
+        given: tuple[StepName, ...] = ("extract",) if {"verify", "relevance"} & set(steps) else ()
+        return f"{'+'.join(steps)} {self.prompts.sha256_of((*given, *steps))}"
 
     async def _extract(self, judge: Judge) -> Extraction:
         return await extract_claims(
@@ -327,8 +341,34 @@ class Steps:
             chunks_per_call=self.limits.chunks_per_call,
         )
 
+    @property
+    def _is_bundled(self) -> bool:
+        """Whether the two steps that look at the retrieval alone fit into one call."""
+        limits = self.limits
+        return (
+            self._may_bundle
+            and len(self._context.packs) == 1
+            and len(self._context.packs[0]) <= limits.chunks_per_call
+            and 0 < len(self._reference) <= limits.claims_per_call
+            and bool((self._record.question or "").strip())
+        )
+
+    @property
+    def _may_bundle(self) -> bool:
+        """Whether both are wanted, from a judge that is paid by the token, without prompts of the user's own."""
+        return (
+            self.limits.retrieval == "merged"
+            and self.wanted >= _BUNDLED
+            and not self.judge.computes
+            and self.prompts.is_built_in("chunks", "recall")
+        )
+
+    async def _retrieval(self, judge: Judge) -> tuple[Grading, Verification]:
+        bundle = Bundle(judge, prompt=self.prompts.retrieval, fence_code=self._fence_code)
+        return await both(self._chunks(bundle), self._recall(bundle))
+
     async def _recall(self, judge: Judge) -> Verification:
-        sentences = split_sentences(self._record.reference or "")[: self.limits.max_sentences]
+        sentences = self._reference[: self.limits.max_sentences]
         return await verify_claims(
             [Claim(index=i, text=each.text, kind="reference") for i, each in enumerate(sentences)],
             self._context,
@@ -347,21 +387,18 @@ class Steps:
             fence_code=self._fence_code,
         )
 
-    async def _embed(self, texts: Sequence[str], judge: Judge) -> tuple[tuple[float, ...], ...]:
-        embeddings = await self.checked_embedder().embed(texts)
-        if isinstance(judge, Metered):
-            judge.spent += embeddings.usage
-        return embeddings.vectors
-
     @property
     def _fence_code(self) -> str:
         return fence_code(self.input_sha256)
 
 
+_BUNDLED: frozenset[StepName] = frozenset({"chunks", "recall"})
+
+
 class _Once(Generic[T]):
     """Runs a step for whoever asks first; everyone gets its value, or its error."""
 
-    def __init__(self, judges: Sequence[Judge], run: Callable[[Judge], Awaitable[T]]) -> None:
+    def __init__(self, judges: Sequence[Judge], run: Callable[[Metered], Awaitable[T]]) -> None:
         self._judges = [Metered(judge) for judge in judges]
         self._run = run
         self._lock = asyncio.Lock()  # two metrics that need the same step would both ask the judge
@@ -381,7 +418,7 @@ class _Once(Generic[T]):
             raise self._outcome
         return self._outcome
 
-    async def _attempt(self, judge: Judge, *others: Judge) -> T | JudgeError:
+    async def _attempt(self, judge: Metered, *others: Metered) -> T | JudgeError:
         try:
             return await self._run(judge)
         except JudgeCompromised as failed:
