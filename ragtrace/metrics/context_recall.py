@@ -18,7 +18,7 @@ class ContextRecall(OwnMetric):
     are split and numbered by code: a judge cannot add some of its own to the denominator.
 
     Details: ``lower_bound`` = S / n, ``coverage`` = (n - U) / n, ``contradicted_share`` = C / (n - U),
-    ``verdicts_rejected``.
+    ``verdicts_rejected`` and, where claims were planted, ``sentinels_passed``.
 
     Source: RAGAS' context recall, in which the judge splits and judges in one step.
     """
@@ -44,5 +44,6 @@ class ContextRecall(OwnMetric):
                 coverage=coverage(counts),
                 contradicted_share=counts.contradicted / counts.judged,
                 verdicts_rejected=found.rejected,
+                sentinels_passed=found.sentinels_passed or None,
             ),
         )

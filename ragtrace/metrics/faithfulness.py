@@ -23,7 +23,8 @@ class Faithfulness(OwnMetric):
 
     Details: ``lenient`` = (S + N) / (n - U), ``lower_bound`` = S / n, ``coverage`` = (n - U) / n,
     ``sentence_coverage``: share of the answer's sentences that a statement was drawn from, and the numbers
-    ``claims_rejected``, ``verdicts_rejected``, ``quotes_unverified``.
+    ``claims_rejected``, ``verdicts_rejected``, ``quotes_unverified`` and, where claims were planted,
+    ``sentinels_passed``.
 
     Source: RAGAS' faithfulness (Es et al. 2023), with claims under ids that code gave out.
     """
@@ -50,5 +51,6 @@ class Faithfulness(OwnMetric):
                 claims_rejected=found.extraction.rejected,
                 verdicts_rejected=found.verification.rejected,
                 quotes_unverified=found.verification.quotes_unverified,
+                sentinels_passed=found.verification.sentinels_passed or None,
             ),
         )

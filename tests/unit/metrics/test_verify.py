@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from ragtrace.errors import ConfigError, JudgeCompromised, JudgeNonsense, JudgeUnable, JudgeUnavailable
+from ragtrace.evaluation import evaluate
+from ragtrace.judge import ScriptedJudge
+from ragtrace.metrics import StepLimits, Steps
+from ragtrace.metrics.forms import GivenVerdict, VerifyInput, VerifyReply
+from ragtrace.metrics.verify import Verification
+from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.metrics.verify_yes_no import YesNoInput
+from ragtrace.model import Chunk, JudgeIdentity, RagRecord, VerdictLabel
+from ragtrace.ports import JudgeRequest, YesProbability
+
+CHUNKS = ("Refunds take 14 days. The shop sends them to your card.", "Shipping is free in Europe.")
+RIGHT, WRONG, ELSEWHERE = "Refunds take 14 days.", "Refunds take 30 days.", "The shop sells hats."
+ODDS = {(RIGHT, "support"): 0.9, (WRONG, "support"): 0.1, (WRONG, "contradict"): 0.8}
+"""What the model says of claims and questions; of others, that no is nearly certain."""
+
+LOGPROBS = VerifySettings(form=VerifyForm.LOGPROBS, sentinel_rate=0)
+Probability = Callable[[YesNoInput], float]
+
+
+class Model(ScriptedJudge):
+    """Says yes with a probability, and counts as a language model; the rest it answers by script."""
+
+    def __init__(self, p_yes: Probability | Exception) -> None:
+        self._honest = ScriptedJudge()
+        self._p_yes = p_yes
+        super().__init__(self._answer)
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        return JudgeIdentity(provider="model", model="m")
+
+    def _answer(self, request: JudgeRequest[Any]) -> Any:
+        if not isinstance(request.inputs, YesNoInput):
+            return self._honest.reply_to(request)
+        if isinstance(self._p_yes, Exception):
+            raise self._p_yes
+        return YesProbability(p_yes=self._p_yes(request.inputs))
+
+    @property
+    def questions(self) -> list[YesNoInput]:
+        return [request.inputs for request in self.requests if isinstance(request.inputs, YesNoInput)]
+
+
+def by_odds(asked: YesNoInput) -> float:
+    return ODDS.get((asked.claim, asked.question), 0.02)
+
+
+def record(*claims: str, chunks: tuple[str, ...] = CHUNKS) -> RagRecord:
+    return RagRecord(
+        id="r",
+        question="How long?",
+        chunks=tuple(Chunk(id=f"c{n}", text=text, rank=n) for n, text in enumerate(chunks)),
+        answer=" ".join(claims),
+    )
+
+
+async def verified(
+    judge: ScriptedJudge, given: RagRecord, settings: VerifySettings = LOGPROBS, **limits: Any
+) -> Verification:
+    return await Steps(given, judge, limits=StepLimits(verify=settings, **limits)).verify()
+
+
+async def test_p_yes_gives_three_labels_with_their_probability() -> None:
+    found = await verified(Model(by_odds), record(RIGHT, WRONG, ELSEWHERE))
+    assert [verdict.label for verdict in found.verdicts] == ["supported", "contradicted", "unsupported"]
+    assert [verdict.confidence for verdict in found.verdicts] == pytest.approx([0.9, 0.9 * 0.8, 0.98 * 0.98])
+    assert found.form == "logprobs"
+
+
+async def test_only_claims_that_are_not_supported_are_asked_about_twice() -> None:
+    judge = Model(by_odds)
+    await verified(judge, record(RIGHT, WRONG))
+    assert [(asked.claim, asked.question) for asked in judge.questions] == [
+        (RIGHT, "support"),
+        (WRONG, "support"),
+        (WRONG, "contradict"),
+    ]
+
+
+async def test_questions_about_the_same_chunks_share_their_prefix_and_the_claim_stands_last() -> None:
+    judge = Model(by_odds)
+    await verified(judge, record(RIGHT, WRONG, ELSEWHERE))
+    users = [request.user for request in judge.requests if request.reply_type is YesProbability]
+    start = users[0].index("<<claim ")
+    assert len(users) == 5
+    assert {user[:start] for user in users} == {users[0][:start]}
+    assert all(chunk in users[0][:start] for chunk in CHUNKS)
+    assert len({request.system for request in judge.requests[1:]}) == 1
+
+
+async def test_the_first_claim_is_asked_about_alone_so_that_the_server_reads_the_chunks_once() -> None:
+    gate, held = asyncio.Event(), asyncio.Event()
+    under_way: list[str] = []
+
+    class Held(Model):
+        async def ask(self, request: JudgeRequest[Any]) -> Any:
+            if isinstance(request.inputs, YesNoInput):
+                under_way.append(request.inputs.claim)
+                held.set()
+                await gate.wait()
+            return await super().ask(request)
+
+    judge = Held(by_odds)
+    task = asyncio.create_task(verified(judge, record(RIGHT, WRONG, ELSEWHERE)))
+    await held.wait()
+    for _ in range(20):  # whatever could be asked beside it would have been
+        await asyncio.sleep(0)
+    assert under_way == [RIGHT]
+    gate.set()
+    assert len((await task).verdicts) == 3
+
+
+async def test_the_threshold_moves_what_counts_as_supported() -> None:
+    settings = VerifySettings(form=VerifyForm.LOGPROBS, sentinel_rate=0, threshold=0.95)
+    found = await verified(Model(by_odds), record(RIGHT), settings)
+    assert found.verdicts[0].label is VerdictLabel.UNSUPPORTED
+
+
+async def test_a_claim_that_a_chunk_says_word_for_word_is_quoted() -> None:
+    [verdict] = (await verified(Model(by_odds), record(RIGHT))).verdicts
+    assert (verdict.quote, verdict.chunk_ids, verdict.quote_verified) == (
+        "Refunds take 14 days",
+        ("c0",),
+        True,
+    )
+
+
+async def test_a_verdict_about_a_single_chunk_names_it() -> None:
+    found = await verified(Model(by_odds), record(WRONG, chunks=CHUNKS[:1]))
+    assert found.verdicts[0].chunk_ids == ("c0",)
+    assert found.quotes_unverified == 0
+
+
+async def test_one_pack_that_supports_is_enough() -> None:
+    def by_pack(asked: YesNoInput) -> float:
+        return 0.9 if asked.chunks[0].number == 2 else 0.1
+
+    judge = Model(by_pack)
+    found = await verified(judge, record(ELSEWHERE), context_chars=60)
+    assert (found.verdicts[0].label, found.verdicts[0].confidence) == ("supported", 0.9)
+    assert {asked.question for asked in judge.questions} == {"support"}
+
+
+async def test_silence_is_as_sure_as_the_least_sure_pack() -> None:
+    def by_pack(asked: YesNoInput) -> float:
+        return (0.3 if asked.chunks[0].number == 2 else 0.1) if asked.question == "support" else 0.0
+
+    found = await verified(Model(by_pack), record(ELSEWHERE), context_chars=60)
+    assert (found.verdicts[0].label, found.verdicts[0].confidence) == ("unsupported", 0.7)
+
+
+async def test_without_log_probabilities_auto_asks_for_json() -> None:
+    settings = VerifySettings(calibrated=VerifyForm.LOGPROBS)
+    judge = Model(JudgeUnable("judge m: it gives no log-probabilities"))
+    found = await verified(judge, record(RIGHT), settings)
+    assert (found.form, found.verdicts[0].label) == ("json", "supported")
+
+
+async def test_without_log_probabilities_what_was_asked_for_is_a_failure_that_says_so() -> None:
+    judge = Model(JudgeUnable("judge m: it gives no log-probabilities"))
+    evaluation = await evaluate(record(RIGHT), judge=judge, limits=StepLimits(verify=LOGPROBS))
+    [failure] = evaluation.failures
+    assert failure.error_type == "judge_unable"
+    assert "`json`, or `auto`" in failure.message
+
+
+async def test_auto_asks_for_json_unless_a_calibration_found_the_other_better() -> None:
+    assert (await verified(Model(by_odds), record(RIGHT), VerifySettings())).form == "json"
+    calibrated = VerifySettings(calibrated=VerifyForm.LOGPROBS, sentinel_rate=0)
+    assert (await verified(Model(by_odds), record(RIGHT), calibrated)).form == "logprobs"
+
+
+async def test_a_claim_without_a_yes_or_no_is_unjudged_and_the_others_stand() -> None:
+    def stumbles(asked: YesNoInput) -> float:
+        if asked.claim == WRONG:
+            raise JudgeNonsense("neither")
+        return by_odds(asked)
+
+    found = await verified(Model(stumbles), record(RIGHT, WRONG))
+    assert [verdict.label for verdict in found.verdicts] == ["supported", "unjudged"]
+
+
+async def test_a_judge_that_never_says_yes_or_no_is_a_failure() -> None:
+    with pytest.raises(JudgeNonsense):
+        await verified(Model(JudgeNonsense("neither")), record(RIGHT, WRONG))
+
+
+async def test_a_judge_that_is_down_is_a_failure_whatever_it_was_asked() -> None:
+    with pytest.raises(JudgeUnavailable):
+        await verified(Model(JudgeUnavailable("down")), record(RIGHT))
+
+
+@pytest.mark.parametrize("p_yes", [0.0, 1.0])
+async def test_a_judge_that_says_the_same_to_every_question_is_compromised(p_yes: float) -> None:
+    settings = VerifySettings(form=VerifyForm.LOGPROBS)
+    with pytest.raises(JudgeCompromised):
+        await verified(Model(lambda asked: p_yes), record(RIGHT), settings)
+
+
+async def test_planted_claims_are_asked_about_in_the_same_form() -> None:
+    def knows_what_it_reads(asked: YesNoInput) -> float:
+        return 0.9 if any(asked.claim in chunk.text for chunk in asked.chunks) else 0.1
+
+    found = await verified(
+        Model(knows_what_it_reads), record(RIGHT), VerifySettings(form=VerifyForm.LOGPROBS)
+    )
+    assert (found.sentinels_passed, len(found.verdicts)) == (2, 1)
+
+
+async def test_a_second_look_at_probabilities_takes_the_mean_over_both_orders() -> None:
+    def by_order(asked: YesNoInput) -> float:
+        return (0.9 if asked.chunks[0].number == 2 else 0.4) if asked.question == "support" else 0.0
+
+    judge = Model(by_order)
+    settings = VerifySettings(form=VerifyForm.LOGPROBS, sentinel_rate=0, second_look=True)
+    [verdict] = (await verified(judge, record(ELSEWHERE), settings)).verdicts
+    assert (verdict.label, verdict.confidence) == ("supported", pytest.approx(0.65))
+    assert [[chunk.number for chunk in asked.chunks] for asked in judge.questions] == [[1, 2], [2, 1]]
+
+
+def second_look(*, quote: str) -> ScriptedJudge:
+    """Find nothing at first, and everything at a second look, with this quote."""
+
+    def respond(request: JudgeRequest[Any]) -> Any:
+        if request.step != "verify":
+            return ScriptedJudge().reply_to(request)
+        given = cast(VerifyInput, request.inputs)
+        again = "second time" in request.system
+        label: Any = "supported" if again else "not_mentioned"
+        return VerifyReply(
+            verdicts=[
+                GivenVerdict(id=c.number, chunks=[2] if again else [], quote=quote, label=label, reason="")
+                for c in given.claims
+            ]
+        )
+
+    return ScriptedJudge(respond)
+
+
+@pytest.mark.parametrize(
+    ("quote", "label"),
+    [("free in Europe", "supported"), ("invented", "unsupported")],
+    ids=["found", "not found"],
+)
+async def test_a_second_look_finds_support_only_with_a_quote(quote: str, label: str) -> None:
+    judge = second_look(quote=quote)
+    settings = VerifySettings(second_look=True)
+    [verdict] = (await verified(judge, record("Nobody pays for parcels."), settings)).verdicts
+    assert verdict.label == label
+    shown = [[c.number for c in request.inputs.chunks] for request in judge.requests[1:]]
+    assert shown == [[1, 2], [2, 1]]
+
+
+async def test_there_is_no_second_look_at_supported_claims_nor_unless_asked_for() -> None:
+    judge = ScriptedJudge()
+    await verified(judge, record(RIGHT), VerifySettings(second_look=True))
+    await verified(judge, record(ELSEWHERE), VerifySettings())
+    assert judge.calls["verify"] == 2
+
+
+@pytest.mark.parametrize("wrong", [{"threshold": 1.2}, {"sentinel_rate": -0.1}])
+def test_settings_outside_their_range_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="give 0 to 1"):
+        VerifySettings(**wrong)  # type: ignore[arg-type]
