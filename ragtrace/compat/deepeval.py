@@ -52,7 +52,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.ports import SamplingParameters
-from ragtrace.scoring.readings import average_precision
+from ragtrace.scoring import Judged, score
 
 __all__ = ["METRICS", "DeepEvalMetric"]
 
@@ -153,9 +153,17 @@ class _Asking:
             return len(listed)
         raise Unreadable(f"the reply to `{step}`: its field `{step}` is no list")
 
-    def strict(self, score: float) -> float:
-        """In strict mode the threshold is 1, and a score below it is 0."""
-        return 0.0 if self.options.strict_mode and score < 1 else score
+    def score(self, metric: str, words: Sequence[Judged]) -> float:
+        """Score the words under the version's rule, which always gives a number."""
+        found = score(
+            metric,
+            self.version.profile,
+            words,
+            strict_mode=self.options.strict_mode,
+            penalize_ambiguous_claims=self.options.penalize_ambiguous_claims,
+        )
+        assert found.raw is not None
+        return found.raw
 
 
 async def _faithfulness(record: RagRecord, asking: _Asking) -> _Reading:
@@ -170,14 +178,15 @@ async def _faithfulness(record: RagRecord, asking: _Asking) -> _Reading:
     claims = asking.read("claims", claims_reply, partial(field_of, name="claims"))
     claimed, _ = asking.size("claims", claims), asking.size("truths", truths)
     if not claimed:
-        return _Reading(score=1.0, explanation="the answer claims nothing: deepeval scores that 1")
+        nothing = asking.score("faithfulness", [])
+        return _Reading(score=nothing, explanation="the answer claims nothing, and nothing is all faithful")
     prompt = prompts.claim_verdicts(claims, _joined(truths), unsure=asking.version.unsure)
     items = await asking.items(prompt, VerdictForm(words=TERNARY))
-    strict_words = {Word.YES} if asking.options.penalize_ambiguous_claims else {Word.YES, Word.BORDERLINE}
+    passing = {Word.YES} if asking.options.penalize_ambiguous_claims else {Word.YES, Word.BORDERLINE}
     return _Reading(
-        score=asking.strict(share_of(items, strict_words, empty=1.0)),
-        explanation=_summary(items, strict_words, "verdicts agree with the context"),
-        findings=_reasons(items, set(Word) - strict_words),
+        score=asking.score("faithfulness", _words(items)),
+        explanation=_summary(items, passing, "verdicts agree with the context"),
+        findings=_reasons(items, set(Word) - passing),
         verdicts=_verdicts(claims, items, _CLAIM_LABELS),
     )
 
@@ -186,12 +195,13 @@ async def _answer_relevance(record: RagRecord, asking: _Asking) -> _Reading:
     reply = await asking.text("statements", prompts.statements(record.answer or ""))
     stated = asking.read("statements", reply, _list_of_statements)
     if not stated:
-        return _Reading(score=1.0, explanation="the answer states nothing: deepeval scores that 1")
+        nothing = asking.score("answer_relevance", [])
+        return _Reading(score=nothing, explanation="the answer states nothing, and nothing is all relevant")
     prompt = prompts.answer_verdicts(record.question or "", stated, unsure=asking.version.unsure)
     items = await asking.items(prompt, VerdictForm(words=TERNARY))
     passing = {Word.YES, Word.BORDERLINE}
     return _Reading(
-        score=asking.strict(share_of(items, passing, empty=1.0)),
+        score=asking.score("answer_relevance", _words(items)),
         explanation=_summary(items, passing, "statements are relevant to the question"),
         findings=_reasons(items, {Word.NO}),
         verdicts=_verdicts(stated, items, _RELEVANCE_LABELS),
@@ -203,7 +213,7 @@ async def _context_precision(record: RagRecord, asking: _Asking) -> _Reading:
     form = VerdictForm(words=BINARY, reason_required=True, free_word=lambda said: said.strip().lower())
     items = await asking.items(prompt, form)
     return _Reading(
-        score=asking.strict(average_precision([item.word is Word.YES for item in items if item.word]) or 0.0),
+        score=asking.score("context_precision", _words(items)),
         explanation=_summary(items, {Word.YES}, "verdicts find the chunk useful"),
         findings=_reasons(items, BINARY),
         chunk_verdicts=tuple(
@@ -219,7 +229,7 @@ async def _context_recall(record: RagRecord, asking: _Asking) -> _Reading:
     prompt = prompts.recall_verdicts(record.reference or "", contexts_of(record))
     items = await asking.items(prompt, VerdictForm(words=BINARY, reason_required=True, free_word=str.lower))
     return _Reading(
-        score=asking.strict(share_of(items, {Word.YES}, empty=0.0)),
+        score=asking.score("context_recall", _words(items)),
         explanation=_summary(items, {Word.YES}, "sentences of the reference are in the context"),
         findings=_reasons(items, BINARY),
     )
@@ -236,7 +246,7 @@ async def _context_relevance(record: RagRecord, asking: _Asking) -> _Reading:
     by_chunk = [asking.read("ctx_verdicts", reply, reader) for reply in replies]
     items = tuple(item for of_chunk in by_chunk for item in of_chunk)
     return _Reading(
-        score=asking.strict(share_of(items, {Word.YES}, empty=0.0)),
+        score=asking.score("context_relevance", [_words(of_chunk) for of_chunk in by_chunk]),
         explanation=_summary(items, {Word.YES}, "statements of the context are relevant to the question"),
         findings=_reasons(items, {Word.NO}),
         chunk_verdicts=tuple(
@@ -246,37 +256,15 @@ async def _context_relevance(record: RagRecord, asking: _Asking) -> _Reading:
     )
 
 
-async def _hallucination_3(record: RagRecord, asking: _Asking) -> _Reading:
-    items = await _items_of_contexts(record, asking)
-    score = share_of(items, {Word.NO}, empty=0.0)
+async def _hallucination(record: RagRecord, asking: _Asking) -> _Reading:
+    prompt = prompts.context_verdicts(record.answer or "", contexts_of(record))
+    items = await asking.items(prompt, VerdictForm(words=BINARY, reason_required=True))
     return _Reading(
-        # here the threshold of strict mode is 0, and a score above it is 1
-        score=1.0 if asking.options.strict_mode and score > 0 else score,
+        score=asking.score("hallucination", _words(items)),
         explanation=_summary(items, {Word.NO}, "chunks are contradicted by the answer"),
         findings=_reasons(items, BINARY),
         verdicts=_verdicts_on_answer(record, items),
     )
-
-
-async def _hallucination_4(record: RagRecord, asking: _Asking) -> _Reading:
-    items = await _items_of_contexts(record, asking)
-    return _Reading(
-        score=asking.strict(share_of(items, {Word.YES}, empty=1.0)),
-        explanation=_summary(items, {Word.YES}, "chunks are not contradicted by the answer"),
-        findings=_reasons(items, BINARY),
-        verdicts=_verdicts_on_answer(record, items),
-    )
-
-
-async def _items_of_contexts(record: RagRecord, asking: _Asking) -> tuple[Item, ...]:
-    prompt = prompts.context_verdicts(record.answer or "", contexts_of(record))
-    return await asking.items(prompt, VerdictForm(words=BINARY, reason_required=True))
-
-
-def share_of(items: Sequence[Item], passing: Collection[Word], *, empty: float) -> float:
-    """Return the share of the entries in the vocabulary that pass, ``empty`` where there is none."""
-    words = [item.word for item in items if item.word]
-    return sum(word in passing for word in words) / len(words) if words else empty
 
 
 _CLAIM_LABELS = {
@@ -324,14 +312,19 @@ def _label(item: Item, labels: dict[Word, VerdictLabel]) -> VerdictLabel:
 
 
 def _label_of_all(items: Sequence[Item]) -> VerdictLabel:
-    words = {item.word for item in items if item.word}
+    words = set(_words(items))
     if not words:
         return VerdictLabel.UNJUDGED
     return VerdictLabel.PARTLY_RELEVANT if len(words) > 1 else _RELEVANCE_LABELS[words.pop()]
 
 
+def _words(items: Sequence[Item]) -> list[Word]:
+    """Return the words that deepeval counts: one it drops leaves no gap, so that later ranks move up."""
+    return [item.word for item in items if item.word]
+
+
 def _summary(items: Sequence[Item], passing: Collection[Word], what: str) -> str:
-    words = [item.word for item in items if item.word]
+    words = _words(items)
     dropped = len(items) - len(words)
     counted = f"{sum(word in passing for word in words)} of {len(words)} {what}"
     return f"{counted}; {dropped} outside the vocabulary dropped" if dropped else counted
@@ -381,11 +374,11 @@ METRICS: tuple[PeerMetric, ...] = (
     *_of_both(_3),
     DeepEvalMetric(
         metric="hallucination",
-        measure=_hallucination_3,
+        measure=_hallucination,
         needs=_ON_ANSWER,
         version=_3,
         direction=Direction.LOWER_IS_BETTER,
     ),
     *_of_both(_4),
-    DeepEvalMetric(metric="hallucination", measure=_hallucination_4, needs=_ON_ANSWER, version=_4),
+    DeepEvalMetric(metric="hallucination", measure=_hallucination, needs=_ON_ANSWER, version=_4),
 )

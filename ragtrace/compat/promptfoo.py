@@ -25,6 +25,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.ports import SamplingParameters
+from ragtrace.scoring import ProfileScore, score
 
 __all__ = ["METRICS", "PromptfooMetric"]
 
@@ -62,11 +63,9 @@ async def _faithfulness(record: RagRecord, calls: PeerCalls, options: PeerOption
         raise _GraderError("the grader's list of statements is empty")
     reply = await _said(calls, "nli", prompts.nli(_joined(record), statements))
     tally = _tally(reply.lower().strip(_SPACE), text_fallback=options.text_fallback)
-    missing = max(0, len(statements) - len(tally))
-    failed = sum(not supported for supported in tally) + missing
-    return _ok(
-        min(1.0, max(0.0, 1 - failed / len(statements))),
-        f"{failed} of {len(statements)} statements unsupported, {missing} of them without a verdict",
+    return _run(
+        score("faithfulness", "promptfoo", tally, n_claims=len(statements)),
+        f"{sum(tally)} of {len(tally)} verdicts are a yes, on {len(statements)} statements",
         verdicts=_claims(statements, tally),
     )
 
@@ -79,8 +78,9 @@ async def _answer_relevance(record: RagRecord, calls: PeerCalls, options: PeerOp
     vectors = [(await calls.embed([question]))[0] for question in made]
     if any(len(vector) != len(asked) for vector in vectors):
         return _error("the vectors of the questions are of different length: promptfoo raises here")
-    score = sum(_cosine(asked, vector) for vector in vectors) / len(vectors)
-    return _ok(score, f"mean cosine of the question and {len(vectors)} questions made from the answer")
+    cosines = [_cosine(asked, vector) for vector in vectors]
+    found = score("answer_relevance", "promptfoo", cosines)
+    return _run(found, f"mean cosine of the question and {len(vectors)} questions made from the answer")
 
 
 async def _context_recall(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
@@ -89,8 +89,8 @@ async def _context_recall(record: RagRecord, calls: PeerCalls, options: PeerOpti
     if not lines:
         raise _GraderError("the grader's reply marks no line [Attributed] or [Not Attributed]")
     found = [_NOT_ATTRIBUTED not in line.lower() for line in lines]
-    return _ok(
-        sum(found) / len(found),
+    return _run(
+        score("context_recall", "promptfoo", found),
         f"{sum(found)} of {len(found)} lines of the grader attributed to the context",
         verdicts=_claims([_without_mark(line) for line in lines], found),
     )
@@ -104,9 +104,10 @@ async def _context_relevance(record: RagRecord, calls: PeerCalls, options: PeerO
     quoted = [_normalised(_ENUMERATION.sub("", line, count=1)) for line in echoed]
     if quoted and not any(line in context for line in quoted):
         raise _GraderError("the grader's reply does not quote the context")
-    relevant = min(len(echoed), len(chunks))
-    return _ok(
-        relevant / len(chunks) if chunks else 0.0,
+    # a chunk is a unit, and so is a line of the reply, whichever chunk it quotes
+    units = [[number < len(echoed)] for number in range(len(chunks))]
+    return _run(
+        score("context_relevance", "promptfoo", units),
         f"{len(echoed)} relevant units quoted of {len(chunks)} chunks",
         chunk_verdicts=tuple(
             ChunkVerdict(chunk_id=chunk.id, rank=chunk.rank, label=_label_of(chunk.text or "", quoted))
@@ -188,16 +189,16 @@ def _joined(record: RagRecord) -> str:
     return "\n\n".join(contexts_of(record))
 
 
-def _ok(
-    score: float,
+def _run(
+    found: ProfileScore,
     explanation: str,
     *,
     verdicts: tuple[Verdict, ...] = (),
     chunk_verdicts: tuple[ChunkVerdict, ...] = (),
 ) -> PeerRun:
     return PeerRun(
-        status=CompatStatus.OK,
-        score=score,
+        status=found.status,
+        score=found.raw,
         explanation=explanation,
         verdicts=verdicts,
         chunk_verdicts=chunk_verdicts,

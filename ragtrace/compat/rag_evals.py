@@ -27,6 +27,7 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
+from ragtrace.scoring import score
 
 __all__ = ["METRICS", "RagEvalsMetric"]
 
@@ -113,11 +114,12 @@ class _Refused(Exception):
 
 async def _faithfulness(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
     reply = await _asked(record, calls, options, "statements", prompts.FAITHFULNESS, FaithfulnessResult)
-    supported = sum(statement.is_supported for statement in reply.statements)
+    supported = [statement.is_supported for statement in reply.statements]
+    found = score("faithfulness", "rag_evals", supported)
     return PeerRun(
-        status=CompatStatus.OK,
-        score=supported / len(reply.statements) if reply.statements else 0.0,
-        explanation=f"{supported} of {len(reply.statements)} statements supported",
+        status=found.status,
+        score=found.raw,
+        explanation=f"{sum(supported)} of {len(supported)} statements supported",
         verdicts=tuple(_verdict(index, found, record) for index, found in enumerate(reply.statements)),
     )
 
@@ -128,9 +130,10 @@ async def _context_precision(record: RagRecord, calls: PeerCalls, options: PeerO
         return _error("the judge graded no chunk: rag_evals divides by zero here")
     grades = [graded.score for graded in reply.graded_chunks]
     ungraded = set(range(len(record.chunks))) - {graded.id_chunk for graded in reply.graded_chunks}
+    found = score("context_precision", "rag_evals", [*grades, *[False] * len(ungraded)])
     return PeerRun(
-        status=CompatStatus.OK,
-        score=sum(grades) / (len(grades) + len(ungraded)),
+        status=found.status,
+        score=found.raw,
         explanation=f"{sum(grades)} of {len(grades)} grades are relevant; {len(ungraded)} chunks ungraded",
         chunk_verdicts=_chunk_verdicts(record.chunks, reply.graded_chunks),
     )
@@ -139,9 +142,10 @@ async def _context_precision(record: RagRecord, calls: PeerCalls, options: PeerO
 async def _answer_relevance(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
     reply = await _asked(record, calls, options, "relevance", prompts.RELEVANCE, RelevanceScore)
     parts = f"{reply.topical_match:.2f}, {reply.completeness:.2f} and {reply.conciseness:.2f}"
+    found = score("answer_relevance", "rag_evals", reply.overall_score)
     return PeerRun(
-        status=CompatStatus.OK,
-        score=reply.overall_score,
+        status=found.status,
+        score=found.raw,
         explanation=f"the judge's own number; topical match, completeness and conciseness: {parts}",
     )
 

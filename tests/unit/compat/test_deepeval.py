@@ -323,7 +323,8 @@ async def test_context_relevance_demands_the_statement(profile: str) -> None:
 )
 async def test_context_precision_is_rank_aware(profile: str, words: tuple[str, ...], score: float) -> None:
     status, got = await measured("context_precision", profile, canned(verdicts=said(*words)))
-    assert (status, got) == (OK, pytest.approx(score, abs=1e-12))
+    assert status == OK
+    assert got == pytest.approx(score, abs=1e-12)
 
 
 @BOTH
@@ -397,7 +398,7 @@ def test_hallucination_says_which_way_is_good() -> None:
     ],
 )
 async def test_a_missing_part_is_an_error_without_a_call(
-    profile: str, metric: str, parts: dict[str, str | None]
+    profile: str, metric: str, parts: dict[str, Any]
 ) -> None:
     calls = canned()
     assert await measured(metric, profile, calls, **parts) == ERROR

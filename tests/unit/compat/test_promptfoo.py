@@ -119,7 +119,8 @@ async def test_without_statements_no_verdict_is_asked_for(longform: str, asked: 
 async def test_answer_relevance_is_the_mean_cosine(questions: list[str], score: float) -> None:
     calls = CannedCalls({"question": questions}, VECTORS)
     status, got = await measured("answer_relevance", calls, question="asked")
-    assert (status, got) == (OK, pytest.approx(score, abs=1e-12))
+    assert status == OK
+    assert got == pytest.approx(score, abs=1e-12)
     assert (calls.asked, len(calls.embedded)) == (["question"] * 3, 4)
     assert calls.embedded[0] == "asked"
 
