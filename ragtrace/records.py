@@ -32,6 +32,8 @@ from ragtrace.errors import InputError
 from ragtrace.model import (
     AttributeValue,
     Chunk,
+    Compat,
+    CompatStatus,
     JudgeIdentity,
     MetricFailure,
     MetricOutcome,
@@ -73,10 +75,13 @@ def to_json_line(outcome: MetricOutcome, *, record_id: str, judge: JudgeIdentity
     """Write what a metric found out about a record as one line of JSON, without the line break.
 
     ``status`` is ``ok``, ``skipped`` (with ``skip_reason``) or ``error`` (with ``error_type``); only ``ok``
-    has a score. ``tokens`` counts input and output; ``usage`` has the parts.
+    has a score. ``tokens`` counts input and output; ``usage`` has the parts. Under a profile of another tool,
+    ``compat_status`` (``ok``, ``nan``, ``error``, ``grader_error``) and ``compat_score`` say what the tool
+    itself reports.
     """
     line: dict[str, Any] = {"id": record_id, "metric": outcome.metric, "profile": outcome.profile}
     line |= _failed(outcome) if isinstance(outcome, MetricFailure) else _found(outcome)
+    line |= _compat(outcome)
     line |= {
         "calls": outcome.usage.calls,
         "tokens": outcome.usage.input_tokens + outcome.usage.output_tokens,
@@ -118,6 +123,13 @@ def _found(result: MetricResult) -> dict[str, Any]:
     }
 
 
+def _compat(outcome: MetricOutcome) -> dict[str, Any]:
+    if outcome.compat is None and outcome.profile == _OWN_PROFILE:
+        return {}
+    compat = outcome.compat or Compat(status=CompatStatus.ERROR)
+    return {"compat_status": compat.status.value, "compat_score": compat.score}
+
+
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {
         "claim": verdict.claim.text,
@@ -131,6 +143,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+_OWN_PROFILE = "ragtrace"
 _TRACES_HINT = "; for OTLP traces there are `ragtrace explain` and `ragtrace backfill`"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

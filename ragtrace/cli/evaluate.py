@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -16,16 +16,16 @@ from ragtrace.cli.options import (
     introduce,
     json_option,
     judge_options,
-    metric_options,
 )
 from ragtrace.cli.outcomes import OutcomeTable, Tally
+from ragtrace.cli.profiles import EmbedderChoice, embedder_option, profile_options
 from ragtrace.cli.reading import in_background
 from ragtrace.cli.terminal import open_console, print_line, talk
 from ragtrace.errors import InputError
 from ragtrace.evaluation import evaluate as evaluate_record
 from ragtrace.in_order import map_in_order
 from ragtrace.model import Evaluation, RagRecord
-from ragtrace.ports import Judge, Metric
+from ragtrace.ports import Embedder, Judge, Metric
 from ragtrace.records import read_records, to_json_line
 
 __all__ = ["evaluate"]
@@ -37,8 +37,9 @@ _STDIN: Final = "-"
 
 @click.command()
 @click.argument("path", metavar="RECORDS")
-@metric_options
+@profile_options
 @judge_options
+@embedder_option
 @concurrency_option
 @click.option(
     "--fail-under",
@@ -51,6 +52,7 @@ def evaluate(
     path: str,
     metrics: tuple[Metric, ...],
     judge: JudgeChoice,
+    embedder: EmbedderChoice,
     concurrency: int,
     fail_under: float | None,
     as_json: bool,
@@ -61,6 +63,9 @@ def evaluate(
     and DeepEval are understood. With --json: one line a record and metric, in the order of the file, as soon
     as it is there.
 
+    With --profile, scores follow another tool's rules, and the lines add compat_status (ok, nan, error,
+    grader_error) and compat_score (the tool's raw number).
+
     Exit code 0 if every record was judged or had nothing to judge, 1 if the judge failed on one, 2 if the
     file cannot be read.
 
@@ -70,11 +75,12 @@ def evaluate(
       ragtrace evaluate records.jsonl --judge openai:gpt-4o-mini --json
       ragtrace evaluate records.jsonl --judge openai:qwen2.5 \\
           --base-url http://localhost:11434/v1
+      ragtrace evaluate records.jsonl --judge openai:gpt-4o-mini --profile deepeval-4 --peer-prompts
       jq -c .record log.jsonl | ragtrace evaluate - --fail-under 0.8
     """
     if path != _STDIN and not Path(path).is_file():
         raise InputError(f"{path!r} is no file: name a file of JSON lines, or - for standard input")
-    opened = judge.open(max_concurrency=concurrency)
+    opened, embeds = judge.open(max_concurrency=concurrency), embedder.open(judge)
     introduce(opened)
     tallies = {(metric.name, metric.profile): Tally(metric=_named(metric)) for metric in metrics}
     show = _show_json if as_json else _table(metrics)
@@ -84,22 +90,31 @@ def evaluate(
             tallies[outcome.metric, outcome.profile].add(outcome)
         show(record, evaluation)
 
-    asyncio.run(_evaluate_all(path, metrics, opened, concurrency, count_and_show))
+    asyncio.run(_evaluate_all(path, metrics, opened, embeds, concurrency, count_and_show))
     if not as_json:
         _print_summary(tallies.values())
     click.get_current_context().exit(_exit_code(tallies.values(), fail_under))
 
 
 async def _evaluate_all(
-    path: str, metrics: Sequence[Metric], judge: Judge, concurrency: int, show: Show
+    path: str,
+    metrics: Sequence[Metric],
+    judge: Judge,
+    embedder: Embedder | None,
+    concurrency: int,
+    show: Show,
 ) -> None:
     async def work(record: RagRecord) -> tuple[RagRecord, Evaluation]:
-        return record, await evaluate_record(record, metrics=metrics, judge=judge)
+        return record, await evaluate_record(record, metrics=metrics, judge=judge, embedder=embedder)
 
     async def emit(pair: tuple[RagRecord, Evaluation]) -> None:
         show(*pair)
 
-    async with aclosing(judge), aclosing(in_background(lambda: read_records(path))) as records:
+    async with AsyncExitStack() as opened:
+        for model in (judge, embedder):
+            if model is not None:
+                await opened.enter_async_context(aclosing(model))
+        records = await opened.enter_async_context(aclosing(in_background(lambda: read_records(path))))
         await map_in_order(records, work, emit, concurrency=concurrency)
 
 

@@ -13,9 +13,19 @@ import click
 from ragtrace.cli.terminal import talk
 from ragtrace.judge import judge_named_by, open_judge
 from ragtrace.metrics import metric_named
+from ragtrace.plugins import Address
 from ragtrace.ports import Judge, Metric
 
-__all__ = ["JudgeChoice", "concurrency_option", "introduce", "json_option", "judge_options", "metric_options"]
+__all__ = [
+    "JudgeChoice",
+    "concurrency_option",
+    "introduce",
+    "json_option",
+    "judge_options",
+    "make_metric",
+    "metric_options",
+    "split_names",
+]
 
 Callback: TypeAlias = Callable[..., Any]
 
@@ -115,7 +125,8 @@ def metric_options(callback: Callback) -> Callback:
     )
     @wraps(callback)
     def with_metrics(names: str, threshold: float | None, **others: Any) -> Any:
-        return callback(metrics=_metrics(names, threshold), **others)
+        metrics = tuple(make_metric(name, threshold=threshold) for name in split_names(names))
+        return callback(metrics=metrics, **others)
 
     return with_metrics
 
@@ -130,15 +141,25 @@ def introduce(judge: Judge) -> None:
         )
 
 
-def _metrics(names: str, threshold: float | None) -> tuple[Metric, ...]:
-    chosen = dict.fromkeys(name.strip() for name in names.split(",") if name.strip())
+def split_names(names: str) -> tuple[str, ...]:
+    """Part what ``--metrics`` was given, each name once.
+
+    Raises:
+        UsageError: there is none.
+    """
+    chosen = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not chosen:
         raise click.UsageError("--metrics names none: `ragtrace metrics` lists them")
-    return tuple(_metric(name, threshold) for name in chosen)
+    return chosen
 
 
-def _metric(name: str, threshold: float | None) -> Metric:
-    plain, _, profile = name.partition(".")
-    if profile:
-        return metric_named(plain, profile=profile, threshold=threshold)
-    return metric_named(plain, threshold=threshold)
+def make_metric(name: str, *, profile: str = "ragtrace", threshold: float | None = None) -> Metric:
+    """Make the metric that ``faithfulness``, ``faithfulness.deepeval-4`` or an address of code names.
+
+    Raises:
+        ConfigError: there is no such metric.
+    """
+    if Address.parse(name):
+        return metric_named(name, threshold=threshold)
+    plain, _, named = name.partition(".")
+    return metric_named(plain, profile=named or profile, threshold=threshold)

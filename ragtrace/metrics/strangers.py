@@ -8,7 +8,7 @@ import re
 from typing import Any, Final, cast
 
 from ragtrace.errors import ConfigError, RagtraceError
-from ragtrace.model import Direction, MetricResult
+from ragtrace.model import Direction, MetricFailure, MetricResult
 from ragtrace.ports import Metric
 
 __all__ = ["fault_in", "make_metric"]
@@ -42,10 +42,12 @@ def fault_in(result: object, metric: Metric) -> str | None:
 
     A number that is no score, or none without a reason, must not reach a trace.
     """
-    if not isinstance(result, MetricResult):
+    if not isinstance(result, MetricResult | MetricFailure):
         return f"it returned a {type(result).__name__} instead of a MetricResult"
     if (result.metric, result.profile) != (metric.name, metric.profile):
         return f"its result is called {result.metric!r} ({result.profile})"
+    if isinstance(result, MetricFailure):
+        return None
     try:
         hash((result.verdicts, result.chunk_verdicts))
     except TypeError as exc:

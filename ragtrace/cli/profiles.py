@@ -1,0 +1,185 @@
+"""Options of `ragtrace evaluate` that choose whose rules and whose prompts measure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeAlias
+
+import click
+
+from ragtrace.cli.options import JudgeChoice, make_metric, split_names
+from ragtrace.compat.peer import PeerOptions
+from ragtrace.compat.peers import PROFILES, peer_named
+from ragtrace.compat.running import PeerPrompted
+from ragtrace.judge import judge_named_by, open_embedder
+from ragtrace.ports import Embedder, Metric
+
+__all__ = ["EmbedderChoice", "embedder_option", "profile_options"]
+
+Callback: TypeAlias = Callable[..., Any]
+
+_OWN = "ragtrace"
+_EMBEDDING_MODEL = "text-embedding-3-small"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedderChoice:
+    """The embedder that an option names, or else the judge's endpoint."""
+
+    spec: str | None
+
+    def open(self, judge: JudgeChoice) -> Embedder | None:
+        """Open the embedder; ``None`` where none is named and the judge's endpoint has none.
+
+        Raises:
+            ConfigError: there is no such embedder, or it lacks a setting.
+        """
+        spec = self.spec or self._beside(judge.spec or judge_named_by(os.environ))
+        if spec is None:
+            return None
+        return open_embedder(
+            spec, base_url=judge.base_url, api_key_env=judge.api_key_env, timeout_s=judge.timeout_s
+        )
+
+    def _beside(self, judge: str) -> str | None:
+        return f"openai:{_EMBEDDING_MODEL}" if judge.startswith("openai:") else None
+
+
+def embedder_option(callback: Callback) -> Callback:
+    """Add ``--embedder``; the callback gets ``embedder``, an `EmbedderChoice`."""
+
+    @click.option(
+        "--embedder",
+        "embedder_spec",
+        metavar="EMBEDDER",
+        help="For metrics that compare meanings: wordllama or openai:MODEL. Without it:"
+        f" {_EMBEDDING_MODEL} at the endpoint of --judge openai:MODEL.",
+    )
+    @wraps(callback)
+    def with_embedder(embedder_spec: str | None, **others: Any) -> Any:
+        return callback(embedder=EmbedderChoice(spec=embedder_spec), **others)
+
+    return with_embedder
+
+
+def profile_options(callback: Callback) -> Callback:
+    """Add ``--metrics``, ``--profile``, ``--peer-prompts`` and what goes with them; the callback gets
+    ``metrics``, a tuple of `Metric`."""
+
+    @click.option(
+        "--metrics",
+        "names",
+        metavar="NAMES",
+        default="faithfulness",
+        show_default=True,
+        help="Separated by commas; `ragtrace metrics` lists them.",
+    )
+    @click.option(
+        "--threshold",
+        type=click.FloatRange(0, 1),
+        metavar="SCORE",
+        help="Where `pass` begins. Without it: the metric's own.",
+    )
+    @click.option(
+        "--profile",
+        type=click.Choice((_OWN, *PROFILES)),
+        default=_OWN,
+        show_default=True,
+        help="Whose rules turn verdicts into scores.",
+    )
+    @click.option(
+        "--peer-prompts",
+        is_flag=True,
+        help="Ask as the tool of --profile asks: its calls in its order, its JSON fields and text formats.",
+    )
+    @_peer_options
+    @wraps(callback)
+    def with_metrics(
+        names: str,
+        threshold: float | None,
+        profile: str,
+        peer_prompts: bool,
+        options: PeerOptions,
+        **others: Any,
+    ) -> Any:
+        if peer_prompts and profile == _OWN:
+            raise click.UsageError("--peer-prompts needs --profile: whose prompts?")
+        metrics = tuple(
+            _prompted(name, profile, options, threshold)
+            if peer_prompts
+            else make_metric(name, profile=profile, threshold=threshold)
+            for name in split_names(names)
+        )
+        return callback(metrics=metrics, **others)
+
+    return with_metrics
+
+
+def _peer_options(callback: Callback) -> Callback:
+    defaults = PeerOptions()
+
+    @click.option("--include-reason", is_flag=True, help="deepeval: ask for a reason too, one more call.")
+    @click.option("--strict-mode", is_flag=True, help="deepeval: what is not perfect scores 0.")
+    @click.option(
+        "--penalize-ambiguous-claims",
+        is_flag=True,
+        help="deepeval: what the context does not mention does not pass.",
+    )
+    @click.option(
+        "--truths-extraction-limit",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="deepeval: how many truths to ask for, a document.",
+    )
+    @click.option(
+        "--strictness",
+        type=click.IntRange(min=1),
+        default=defaults.strictness,
+        show_default=True,
+        metavar="N",
+        help="ragas, promptfoo: how many questions are made from the answer.",
+    )
+    @click.option(
+        "--max-retries",
+        type=click.IntRange(min=0),
+        default=defaults.max_retries,
+        show_default=True,
+        metavar="N",
+        help="ragas: how often an unreadable reply is asked for again.",
+    )
+    @click.option(
+        "--text-fallback/--no-text-fallback",
+        default=defaults.text_fallback,
+        show_default=True,
+        help="promptfoo: count `verdict: yes` where the final line is missing.",
+    )
+    @wraps(callback)
+    def with_options(
+        include_reason: bool,
+        strict_mode: bool,
+        penalize_ambiguous_claims: bool,
+        truths_extraction_limit: int | None,
+        strictness: int,
+        max_retries: int,
+        text_fallback: bool,
+        **others: Any,
+    ) -> Any:
+        options = PeerOptions(
+            include_reason=include_reason,
+            strict_mode=strict_mode,
+            penalize_ambiguous_claims=penalize_ambiguous_claims,
+            truths_extraction_limit=truths_extraction_limit,
+            strictness=strictness,
+            max_retries=max_retries,
+            text_fallback=text_fallback,
+        )
+        return callback(options=options, **others)
+
+    return with_options
+
+
+def _prompted(name: str, profile: str, options: PeerOptions, threshold: float | None) -> Metric:
+    return PeerPrompted(peer_named(name, profile), options=options, threshold=threshold)
