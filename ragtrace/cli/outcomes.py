@@ -1,21 +1,23 @@
-"""Outcomes for people: a row a record and metric, the failing claims below it, and a summary that adds up."""
+"""Outcomes for people: a row a record and metric, failing verdicts below it, and a summary that adds up."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ragtrace.cli.failing import print_failing
 from ragtrace.cli.terminal import by_kind, many, one_line
 from ragtrace.model import (
+    CompatStatus,
+    Direction,
     Evaluation,
     Label,
     MetricFailure,
     MetricOutcome,
     MetricResult,
     RagRecord,
-    Verdict,
     VerdictLabel,
 )
 from ragtrace.ports import Metric
@@ -27,66 +29,74 @@ if TYPE_CHECKING:
 __all__ = ["OutcomeTable", "Tally"]
 
 _LABEL_STYLE = {Label.PASS: "green", Label.FAIL: "bold red", Label.ERROR: "bold yellow", Label.SKIPPED: "dim"}
-_FAILING = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
-_SCORE_WIDTH, _LABEL_WIDTH, _INDENT = 5, 7, 2
-_NARROWEST_ID, _OTHERS_WIDTH = 8, 38
+_SCORE_WIDTH, _LABEL_WIDTH = 5, 7
+_NARROWEST_ID, _OTHERS_WIDTH, _WIDEST = 8, 38, 32
+_OWN_PROFILE: Final = "ragtrace"
 
 
 class OutcomeTable:
-    """A table that is printed row by row, so that it needs no more memory than one row."""
+    """A table that is printed row by row, so that it needs no more memory than one row.
+
+    With one metric, a row is a record; with several, the records are headings and the rows are metrics.
+    """
 
     def __init__(
         self, console: Console, *, metrics: Sequence[Metric], id_title: str = "id", id_width: int = 26
     ) -> None:
         self._console = console
-        self._names_metrics = len(metrics) > 1
+        self._has_several = len(metrics) > 1
         self._id_title = id_title
-        self._id_width = min(id_width, max(_NARROWEST_ID, console.width - _OTHERS_WIDTH))
+        wanted = 2 + max(map(len, map(_name, metrics)), default=0) if self._has_several else id_width
+        room = max(_NARROWEST_ID, console.width - _OTHERS_WIDTH)
+        self._first_width = min(wanted, _WIDEST, room)
         self._has_header = False
 
     def print_evaluation(self, record: RagRecord, evaluation: Evaluation) -> None:
         """Print what each metric found about the record; above the first, the names of the columns."""
         if not self._has_header:
             self._print_header()
+        shown_id = one_line(record.target.trace_id if record.target else record.id)
+        if self._has_several:
+            self._console.print(shown_id, style="bold")
+        already: set[object] = set()
         for outcome in evaluation.outcomes:
-            shown_id = record.target.trace_id if record.target else record.id
             self._console.print(self._outcome(shown_id, outcome))
-            for verdict in _failing(outcome):
-                self._console.print(_claim(verdict))
+            if isinstance(outcome, MetricResult):
+                print_failing(self._console, outcome, record, already)
 
     def _print_header(self) -> None:
-        self._console.print(self._row(self._id_title, "score", "label", "", "explanation"), style="bold")
+        first = f"{self._id_title}, metric" if self._has_several else self._id_title
+        self._console.print(self._row(first, "score", "label", "", "explanation"), style="bold")
         self._has_header = True
 
     def _outcome(self, record_id: str, outcome: MetricOutcome) -> Table:
-        named = f"{outcome.metric}: " if self._names_metrics else ""
         return self._row(
-            one_line(record_id),
+            f"  {_name(outcome)}" if self._has_several else record_id,
             _score(outcome),
             str(outcome.label),
             _LABEL_STYLE[outcome.label],
-            one_line(named + _explanation(outcome)),
+            one_line(_explanation(outcome) + _what_the_peer_says(outcome)),
         )
 
-    def _row(self, record_id: str, score: str, label: str, style: str, explanation: str) -> Table:
+    def _row(self, first: str, score: str, label: str, style: str, explanation: str) -> Table:
         from rich.table import Table
         from rich.text import Text
 
         grid = Table.grid(padding=(0, 2), expand=True)
-        grid.add_column(width=self._id_width, overflow="fold")
+        grid.add_column(width=self._first_width, overflow="fold")
         grid.add_column(width=_SCORE_WIDTH, justify="right")
         grid.add_column(width=_LABEL_WIDTH)
         grid.add_column(ratio=1, overflow="fold")
-        grid.add_row(Text(record_id), score, Text(label, style=style), Text(explanation))
+        grid.add_row(Text(first), score, Text(label, style=style), Text(explanation))
         return grid
 
 
-_CLAIM_LABELS = (
+_SUPPORT = (
     VerdictLabel.SUPPORTED,
     VerdictLabel.CONTRADICTED,
     VerdictLabel.UNSUPPORTED,
-    VerdictLabel.UNJUDGED,
 )
+_RELEVANCE = (VerdictLabel.RELEVANT, VerdictLabel.PARTLY_RELEVANT, VerdictLabel.IRRELEVANT)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,7 +110,10 @@ class Tally:
     skipped: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     claims: Counter[VerdictLabel] = field(default_factory=Counter)
+    chunks: Counter[VerdictLabel] = field(default_factory=Counter)
     calls: int = 0
+    """Of the steps this metric rests on: metrics share steps."""
+    direction: Direction = Direction.HIGHER_IS_BETTER
 
     @property
     def scored(self) -> int:
@@ -120,7 +133,9 @@ class Tally:
         if isinstance(outcome, MetricFailure):
             self.errors[outcome.error_type] += 1
             return
+        self.direction = outcome.direction
         self.claims.update(verdict.label for verdict in outcome.verdicts)
+        self.chunks.update(verdict.label for verdict in outcome.chunk_verdicts)
         if outcome.score is None:
             self.skipped[str(outcome.skip_reason)] += 1
         else:
@@ -129,18 +144,38 @@ class Tally:
     def lines(self) -> Iterator[str]:
         """Say it in words, every number with what it is a part of."""
         yield f"{self.metric}: {many(self.records, 'record')}"
+        better = ", lower is better" if self.direction is Direction.LOWER_IS_BETTER else ""
         yield (
             f"  scored   {self.scored} (pass {self.labels[Label.PASS]}, fail {self.labels[Label.FAIL]})"
             + (f", mean score {self.mean:.2f} over these {self.scored}" if self.mean is not None else "")
+            + better
         )
         yield f"  skipped  {by_kind(self.skipped)}"
         yield f"  errors   {by_kind(self.errors)}"
-        if total := self.claims.total():
-            parts = ", ".join(f"{label} {self.claims[label]}" for label in _CLAIM_LABELS)
-            yield f"  claims   {total} ({parts})"
-        if unjudged := self.claims[VerdictLabel.UNJUDGED]:
-            yield f"           {many(unjudged, 'unjudged claim')} stand in no score"
+        yield from _counted("claims", "claim", self.claims)
+        yield from _counted("chunks", "chunk", self.chunks)
         yield f"  calls    {self.calls} to the judge"
+
+
+def _counted(title: str, unit: str, verdicts: Mapping[VerdictLabel, int]) -> Iterator[str]:
+    counts = Counter(verdicts)
+    if not (total := counts.total()):
+        return
+    families = [family for family in (_SUPPORT, _RELEVANCE) if any(counts[label] for label in family)]
+    labels = [label for family in families or [_SUPPORT] for label in family]
+    parts = ", ".join(f"{_word(label)} {counts[label]}" for label in (*labels, VerdictLabel.UNJUDGED))
+    yield f"  {title:<8} {total} ({parts})"
+    if unjudged := counts[VerdictLabel.UNJUDGED]:
+        yield f"           {many(unjudged, f'unjudged {unit}')} stand in no score"
+
+
+def _word(label: VerdictLabel) -> str:
+    return label.replace("_", " ")
+
+
+def _name(measured: Metric | MetricOutcome) -> str:
+    name = measured.name if not isinstance(measured, MetricResult | MetricFailure) else measured.metric
+    return name if measured.profile == _OWN_PROFILE else f"{name}.{measured.profile}"
 
 
 def _score(outcome: MetricOutcome) -> str:
@@ -157,31 +192,12 @@ def _explanation(outcome: MetricOutcome) -> str:
     return outcome.explanation
 
 
-def _failing(outcome: MetricOutcome) -> list[Verdict]:
-    if isinstance(outcome, MetricFailure):
-        return []
-    return [verdict for label in _FAILING for verdict in outcome.verdicts if verdict.label is label]
-
-
-def _claim(verdict: Verdict) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 2), expand=True)
-    grid.add_column(width=_INDENT)
-    grid.add_column(width=len(VerdictLabel.CONTRADICTED))
-    grid.add_column(ratio=1, overflow="fold")
-    grid.add_row("", Text(str(verdict.label), style="red"), Text(one_line(verdict.claim.text)))
-    for line in _evidence(verdict):
-        grid.add_row("", "", Text(line, style="dim"))
-    return grid
-
-
-def _evidence(verdict: Verdict) -> Iterator[str]:
-    chunks = ", ".join(one_line(each) for each in verdict.chunk_ids)
-    if verdict.quote is not None:
-        yield f"{chunks}: “{one_line(verdict.quote)}”"
-    elif chunks:
-        yield f"{chunks} (without a quote that could be found there)"
-    if verdict.reason:
-        yield one_line(verdict.reason)
+def _what_the_peer_says(outcome: MetricOutcome) -> str:
+    """Say what the tool whose rules were followed reports, where it is not the score beside it."""
+    if outcome.compat is None:
+        return ""
+    status, number = outcome.compat.status, outcome.compat.score
+    if status is CompatStatus.OK and number == getattr(outcome, "score", None):
+        return ""
+    said = status.value if number is None else f"{number:.3g}"
+    return f" ({outcome.profile} itself: {said})"
