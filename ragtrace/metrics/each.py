@@ -99,14 +99,15 @@ async def _in_halves_if_cut(items: Sequence[NumberedText], ask: AskAbout[T]) -> 
     except JudgeCutOff:
         if len(items) == 1:
             raise
-    whole: Answers[T] = Answers(found={})
+    nothing: Answers[T] = Answers(found={})
+    whole = nothing
     cut_off: list[JudgeCutOff] = []
     for half in halves(items):
         try:
             part = await _in_halves_if_cut(half, ask)
         except JudgeCutOff as exc:
             cut_off.append(exc)
-            part = Answers[T](found={}).settled(half, "the judge's reply was cut off")
+            part = nothing.settled(half, "the judge's reply was cut off")
         whole = whole.joined(part)
     if len(cut_off) == 2:
         raise cut_off[0]
