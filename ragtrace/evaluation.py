@@ -15,6 +15,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError
 from ragtrace.judge import open_judge
 from ragtrace.metrics import Prompts, StepLimits, Steps, metric_named
+from ragtrace.metrics.prompt import StepName
 from ragtrace.metrics.strangers import fault_in
 from ragtrace.model import Evaluation, MetricFailure, MetricOutcome, MetricResult, RagRecord, SkipReason
 from ragtrace.ports import Clock, Embedder, Judge, Metric
@@ -55,6 +56,7 @@ async def evaluate(
             limits=limits,
             embedder=embedder,
             second_judge=await _opened(second_judge, opened) if second_judge is not None else None,
+            wanted=_wanted(chosen),
         )
         outcomes = await _measure_all(chosen, record, steps)
     return Evaluation(
@@ -92,8 +94,14 @@ def evaluator_version(
     stable, so that a second evaluation of the same target can be told from a repeated one.
     """
     nothing = RagRecord(id="", question=None, chunks=(), answer=None)
-    steps = Steps(nothing, judge, prompts=prompts, limits=limits, second_judge=second_judge)
+    steps = Steps(
+        nothing, judge, prompts=prompts, limits=limits, second_judge=second_judge, wanted=_wanted(metrics)
+    )
     return _version_of_set([steps.version_of(metric) for metric in metrics])
+
+
+def _wanted(metrics: Sequence[Metric]) -> set[StepName]:
+    return {step for metric in metrics for step in getattr(metric, "uses", ())}
 
 
 async def _opened(judge: Judge | str, opened: AsyncExitStack) -> Judge:

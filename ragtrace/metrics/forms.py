@@ -27,6 +27,8 @@ __all__ = [
     "Relevance",
     "RelevanceInput",
     "RelevanceReply",
+    "RetrievalInput",
+    "RetrievalReply",
     "VerdictWord",
     "VerifyInput",
     "VerifyReply",
@@ -120,6 +122,21 @@ class ChunksReply(_Form):
     """Step C: one grade a chunk."""
 
     chunks: list[GivenGrade] = Field(max_length=400)
+
+
+class RetrievalInput(_Form):
+    """Steps C and D in one: the chunks, and the sentences of a reference to look up in them."""
+
+    question: str
+    chunks: tuple[NumberedText, ...]
+    claims: tuple[NumberedText, ...]
+
+
+class RetrievalReply(_Form):
+    """Steps C and D in one: one grade a chunk, one verdict a sentence."""
+
+    chunks: list[GivenGrade] = Field(max_length=400)
+    verdicts: list[GivenVerdict] = Field(max_length=200)
 
 
 class RelevanceInput(_Form):

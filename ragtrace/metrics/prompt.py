@@ -19,6 +19,7 @@ from ragtrace.metrics.forms import (
     NumberedText,
     QuestionsInput,
     RelevanceInput,
+    RetrievalInput,
     VerifyInput,
 )
 from ragtrace.model import RagRecord
@@ -39,17 +40,28 @@ __all__ = [
     "render_extract",
     "render_questions",
     "render_relevance",
+    "render_retrieval",
     "render_verify",
 ]
 
 StepName: TypeAlias = Literal["extract", "relevance", "verify", "chunks", "recall", "questions"]
 STEPS: tuple[StepName, ...] = get_args(StepName)
 PromptName: TypeAlias = Literal[
-    "extract", "relevance", "verify", "verify_yes_no", "verify_again", "chunks", "recall", "questions"
+    "extract",
+    "relevance",
+    "verify",
+    "verify_yes_no",
+    "verify_again",
+    "chunks",
+    "recall",
+    "retrieval",
+    "questions",
 ]
 PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
 _PROMPTS_OF: Mapping[StepName, tuple[PromptName, ...]] = {
-    "verify": ("verify", "verify_yes_no", "verify_again")
+    "verify": ("verify", "verify_yes_no", "verify_again"),
+    "chunks": ("chunks", "retrieval"),
+    "recall": ("recall", "retrieval", "verify_yes_no"),
 }
 
 _HEADER_FENCE = "---\n"
@@ -86,7 +98,7 @@ PromptSource: TypeAlias = "Prompt | Path | str"
 
 def prompts_of(steps: Iterable[StepName]) -> tuple[PromptName, ...]:
     """Return the names of the prompts that these steps may use."""
-    return tuple(name for step in steps for name in _PROMPTS_OF.get(step, (step,)))
+    return tuple(dict.fromkeys(name for step in steps for name in _PROMPTS_OF.get(step, (step,))))
 
 
 def read_prompts(
@@ -141,6 +153,8 @@ class Prompts:
     """Instead of ``verify`` for a second look."""
     chunks: Prompt = field(default_factory=partial(built_in_prompt, "chunks.v1.md"))
     recall: Prompt = field(default_factory=partial(built_in_prompt, "recall.v1.md"))
+    retrieval: Prompt = field(default_factory=partial(built_in_prompt, "retrieval.v1.md"))
+    """Instead of ``chunks`` and ``recall`` where both are asked in one request."""
     questions: Prompt = field(default_factory=partial(built_in_prompt, "questions.v1.md"))
 
     @classmethod
@@ -159,8 +173,13 @@ class Prompts:
 
     def sha256_of(self, steps: Collection[StepName]) -> str:
         """Digest the prompts of these steps; of a single one, the digest of its file."""
-        digests = [prompt.sha256 for step in STEPS if step in steps for prompt in self.of(step)]
+        names = prompts_of([step for step in STEPS if step in steps])
+        digests = [getattr(self, name).sha256 for name in names]
         return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+    def is_built_in(self, *names: PromptName) -> bool:
+        """Whether these prompts are the ones that come with ragtrace."""
+        return all(getattr(self, name) == getattr(Prompts(), name) for name in names)
 
     def replaced(self, own: Mapping[PromptName, Prompt]) -> Prompts:
         """Return these prompts with others in some places."""
@@ -187,15 +206,25 @@ def render_extract(given: ExtractInput, code: str) -> str:
 
 def render_verify(given: VerifyInput, code: str) -> str:
     """Render the material of step B: chunks first, so that calls about the same chunks share a prefix."""
-    chunks = [line for chunk in given.chunks for line in fenced(f"chunk {chunk.number}", code, [chunk.text])]
-    return "\n".join([*chunks, *fenced("claims", code, _lines(given.claims))])
+    return "\n".join([*_chunks(given.chunks, code), *fenced("claims", code, _lines(given.claims))])
 
 
 def render_chunks(given: ChunksInput, code: str) -> str:
     """Render the material of step C: what stays the same from call to call stands first."""
     reference = fenced("reference", code, [given.reference]) if given.reference else []
-    chunks = [line for chunk in given.chunks for line in fenced(f"chunk {chunk.number}", code, [chunk.text])]
-    return "\n".join([*fenced("question", code, [given.question]), *reference, *chunks])
+    question = fenced("question", code, [given.question])
+    return "\n".join([*question, *reference, *_chunks(given.chunks, code)])
+
+
+def render_retrieval(given: RetrievalInput, code: str) -> str:
+    """Render the material of steps C and D in one."""
+    question = fenced("question", code, [given.question])
+    claims = fenced("claims", code, _lines(given.claims))
+    return "\n".join([*question, *_chunks(given.chunks, code), *claims])
+
+
+def _chunks(chunks: Iterable[NumberedText], code: str) -> list[str]:
+    return [line for chunk in chunks for line in fenced(f"chunk {chunk.number}", code, [chunk.text])]
 
 
 def render_relevance(given: RelevanceInput, code: str) -> str:

@@ -39,7 +39,7 @@ from ragtrace.metrics.questions import Regeneration, regenerate_questions
 from ragtrace.metrics.relevance import grade_statements
 from ragtrace.metrics.sentences import split_sentences
 from ragtrace.metrics.verify import Context, Verification, verify_claims
-from ragtrace.metrics.verify_settings import VerifySettings
+from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Claim, JudgeIdentity, RagRecord, Usage
 from ragtrace.ports import Embedder, Judge, Metric
 
@@ -104,7 +104,7 @@ class Steps:
         """Who is asked a whole step again where the judge got a planted claim wrong."""
         self.embedder = embedder
         self.wanted = frozenset(wanted)
-        """Steps that metrics are known to ask for: steps that show the same chunks can be asked in one call."""
+        """Steps that metrics are known to ask for: two that show the same chunks can share a call."""
         self.input_sha256 = content_sha256(record)
         """Digest of what the judge can see."""
         self._record = record
@@ -355,11 +355,12 @@ class Steps:
 
     @property
     def _may_bundle(self) -> bool:
-        """Whether both are wanted, from a judge that is paid by the token, without prompts of the user's own."""
+        """Whether both are wanted, of a language model, without prompts of the user's own."""
         return (
             self.limits.retrieval == "merged"
             and self.wanted >= _BUNDLED
             and not self.judge.computes
+            and self.limits.verify.first_form is VerifyForm.JSON
             and self.prompts.is_built_in("chunks", "recall")
         )
 
@@ -377,6 +378,8 @@ class Steps:
             fence_code=self._fence_code,
             claims_per_call=self.limits.claims_per_call,
             step="recall",
+            settings=self.limits.verify,
+            yes_no=self.prompts.verify_yes_no,
         )
 
     async def _questions(self, judge: Judge) -> Regeneration:

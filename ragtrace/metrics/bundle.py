@@ -1,0 +1,113 @@
+"""Two questions about the same chunks in one request: what each is worth, and what of a reference they hold.
+
+Steps C and D show a judge the same chunks, and chunks are most of what a request costs. A `Bundle` stands
+between the two steps and their judge: it holds the first request of each back until it has both, asks once,
+and gives each step its part of the reply. The steps check their parts as ever; whatever they ask again goes
+straight through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeError, JudgeNonsense
+from ragtrace.metrics.forms import (
+    ChunksInput,
+    ChunksReply,
+    RetrievalInput,
+    RetrievalReply,
+    VerifyInput,
+    VerifyReply,
+)
+from ragtrace.metrics.prompt import Prompt, render_retrieval
+from ragtrace.model import JudgeIdentity
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+
+__all__ = ["Bundle"]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+
+class Bundle:
+    """A judge for one run of the steps ``chunks`` and ``recall``, both of which must ask."""
+
+    def __init__(self, judge: Judge, *, prompt: Prompt, fence_code: str) -> None:
+        self._judge = judge
+        self._prompt = prompt
+        self._fence_code = fence_code
+        self._first: dict[str, JudgeRequest[Any]] = {}
+        self._reply: asyncio.Future[JudgeReply[RetrievalReply] | None] = asyncio.Future()
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Who judges."""
+        return self._judge.identity
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        """Answer the request; the first of each step together with that of the other.
+
+        Where the judge makes nothing of both together, each is asked by itself.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        if request.step in self._first:
+            return await self._judge.ask(request)
+        self._first[request.step] = request
+        if len(self._first) == 2:
+            await self._ask_both()
+        reply = await self._reply
+        if reply is None:
+            return await self._judge.ask(request)
+        return cast(
+            JudgeReply[ReplyT], JudgeReply(value=_PARTS[request.step](reply.value), usage=reply.usage)
+        )
+
+    async def aclose(self) -> None:
+        """Close the judge."""
+        await self._judge.aclose()
+
+    async def _ask_both(self) -> None:
+        try:
+            self._reply.set_result(await self._judge.ask(self._request()))
+        except JudgeNonsense:
+            self._reply.set_result(None)
+        except JudgeError as failed:
+            self._reply.set_exception(failed)
+        except BaseException:
+            self._reply.cancel()
+            raise
+
+    def _request(self) -> JudgeRequest[RetrievalReply]:
+        chunks, recall = self._first["chunks"], self._first["recall"]
+        graded, verified = cast(ChunksInput, chunks.inputs), cast(VerifyInput, recall.inputs)
+        given = RetrievalInput(question=graded.question, chunks=graded.chunks, claims=verified.claims)
+
+        def check(reply: RetrievalReply) -> None:
+            if recall.check:
+                recall.check(_verdicts(reply))
+
+        return JudgeRequest(
+            step="retrieval",
+            system=self._prompt.text,
+            user=render_retrieval(given, self._fence_code),
+            reply_type=RetrievalReply,
+            inputs=given,
+            max_output_tokens=chunks.max_output_tokens + recall.max_output_tokens,
+            check=check,
+        )
+
+
+def _grades(reply: RetrievalReply) -> ChunksReply:
+    return ChunksReply(chunks=reply.chunks)
+
+
+def _verdicts(reply: RetrievalReply) -> VerifyReply:
+    return VerifyReply(verdicts=reply.verdicts)
+
+
+_PARTS: dict[str, Callable[[RetrievalReply], BaseModel]] = {"chunks": _grades, "recall": _verdicts}
