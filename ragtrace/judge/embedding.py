@@ -19,7 +19,7 @@ from ragtrace.judge.http import (
     untraced,
     what_of,
 )
-from ragtrace.judge.opening import JudgeSettings
+from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
 from ragtrace.judge.retrying import Backoff, retried
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import find_plugins, load_plugin
@@ -46,7 +46,7 @@ def open_embedder(
     spec: str,
     *,
     base_url: str | None = None,
-    api_key_env: str = "OPENAI_API_KEY",
+    api_key_env: str = OPENAI_KEY,
     timeout_s: float = 60.0,
     max_retries: int = 2,
     max_concurrency: int = 8,

@@ -24,7 +24,7 @@ from ragtrace.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from ragtrace.judge.opening import JudgeSettings
+from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
 from ragtrace.model import Usage
 
 if TYPE_CHECKING:
@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     import anthropic
     import openai
 
-__all__ = ["OPENAI_URL", "checked_url", "failure_of", "openai_client", "openai_key", "untraced", "what_of"]
+__all__ = [
+    "OPENAI_URL",
+    "aiohttp_client",
+    "checked_url",
+    "failure_of",
+    "openai_client",
+    "openai_key",
+    "untraced",
+    "what_of",
+]
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 _SUPPRESSED: Final = (
@@ -83,7 +92,7 @@ def openai_key(settings: JudgeSettings, base_url: str) -> str:
     """
     if key := settings.environ.get(settings.api_key_env, "").strip():
         return key
-    if settings.api_key_env == "OPENAI_API_KEY" and not base_url.startswith(OPENAI_URL):
+    if settings.api_key_env == OPENAI_KEY and not base_url.startswith(OPENAI_URL):
         return "none"
     raise ConfigError(f"the judge needs a key: set the environment variable {settings.api_key_env}")
 

@@ -24,7 +24,10 @@ GROUP = "ragtrace.judges"
 _WHOLE_ASK = 5
 """A request with its ladder and correction may take this many times the time-out of one."""
 DEFAULT_MODEL = "gpt-4o-mini"
+OPENAI_KEY = "OPENAI_API_KEY"
+"""Where the key is unless one says otherwise; a judge of another provider takes its own variable instead."""
 _BUILT_IN = {
+    "anthropic": "ragtrace.judge.anthropic:open_anthropic",
     "lexical": "ragtrace.judge.lexical:open_lexical",
     "llama": "ragtrace.judge.llama:open_llama",
     "openai": "ragtrace.judge.openai_compatible:open_openai",
@@ -39,7 +42,7 @@ class JudgeSettings:
     argument: str
     """What stands behind the colon: the model of ``openai:MODEL``, the file of ``scripted:PATH``."""
     base_url: str | None = None
-    api_key_env: str = "OPENAI_API_KEY"
+    api_key_env: str = OPENAI_KEY
     """The environment variable that holds the key."""
     timeout_s: float = 60.0
     """For one request."""
@@ -63,15 +66,15 @@ def open_judge(
     spec: str,
     *,
     base_url: str | None = None,
-    api_key_env: str = "OPENAI_API_KEY",
+    api_key_env: str = OPENAI_KEY,
     timeout_s: float = 60.0,
     max_retries: int = 2,
     max_concurrency: int = 8,
     cache: CacheSettings | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Judge:
-    """Open the judge that ``lexical``, ``openai:MODEL``, ``llama:PATH.gguf``, ``scripted:PATH`` or
-    ``PLUGIN:ARGUMENT`` names.
+    """Open the judge that ``lexical``, ``openai:MODEL``, ``anthropic:MODEL``, ``llama:PATH.gguf``,
+    ``scripted:PATH`` or ``PLUGIN:ARGUMENT`` names.
 
     Args:
         spec: Who.
@@ -99,7 +102,7 @@ def open_judge(
         backoff=Backoff(max_retries=max_retries),
         max_concurrency=max_concurrency,
         cache=cache,
-        place=f"{spec} {_endpoint(settings)}",
+        place=f"{spec} {_endpoint(spec, settings)}",
     )
     return layered(_made(make, settings, spec), layers)
 
@@ -134,9 +137,10 @@ def layered(judge: Judge, layers: JudgeLayers) -> Judge:
     return judge
 
 
-def _endpoint(settings: JudgeSettings) -> str:
+def _endpoint(spec: str, settings: JudgeSettings) -> str:
     """Return host, port and path of the endpoint, without the user and password that a URL may carry."""
-    url = urlsplit(settings.base_url or settings.environ.get("OPENAI_BASE_URL") or "")
+    variable = f"{spec.partition(':')[0].upper()}_BASE_URL"
+    url = urlsplit(settings.base_url or settings.environ.get(variable) or "")
     return f"{url.netloc.rpartition('@')[2]}{url.path.rstrip('/')}"
 
 
@@ -150,7 +154,8 @@ def _factory(spec: str) -> tuple[JudgeFactory, str]:
     if address and address.leads_somewhere:
         return cast(JudgeFactory, load_address(address)), address.argument
     raise ConfigError(
-        f"there is no judge {name!r}: choose `lexical`, `openai:MODEL`, `llama:PATH.gguf` or `scripted:PATH`"
+        f"there is no judge {name!r}: choose `lexical`, `openai:MODEL`, `anthropic:MODEL`, `llama:PATH.gguf`"
+        " or `scripted:PATH`"
         f" (installed: {', '.join(sorted(points))}), or name code: ./FILE.py:NAME"
     )
 

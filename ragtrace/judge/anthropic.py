@@ -1,0 +1,337 @@
+"""A judge behind Anthropic's Messages API (extra ``anthropic``).
+
+The form of a reply is asked for as the input of a tool that the model must use; where an endpoint does not
+take that, by a schema in the instructions. What a model refuses (temperature, bounds in schemas, cache marks)
+is left out from then on. The calls are not traced, and no error message carries a prompt, a reply or a key.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel
+
+from ragtrace.errors import ConfigError, JudgeCutOff, JudgeError, JudgeNonsense, JudgeRefused, JudgeUnable
+from ragtrace.judge.http import aiohttp_client, checked_url, failure_of, untraced, what_of
+from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
+from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
+
+if TYPE_CHECKING:
+    import anthropic
+    from anthropic.types import Message
+
+__all__ = ["AnthropicJudge", "open_anthropic"]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+ANTHROPIC_URL: Final = "https://api.anthropic.com"
+_BOUND_WORDS: Final = re.compile(r"max_?length|max_?items|minimum|maximum|input_schema", re.IGNORECASE)
+_TOO_LONG: Final = re.compile(r"too long|context[ _](?:length|size|window)", re.IGNORECASE)
+_NO_CREDIT: Final = re.compile(r"credit balance", re.IGNORECASE)
+_CUT_OFF: Final = ("max_tokens", "model_context_window_exceeded")
+
+
+class AnthropicJudge:
+    """Asks a Claude model for JSON of a given form, or for free text. It has no log-probabilities.
+
+    Bound to the event loop in which it is first asked.
+    """
+
+    def __init__(
+        self, *, model: str, api_key: str, base_url: str = ANTHROPIC_URL, timeout_s: float = 60.0
+    ) -> None:
+        self._client = _client(api_key=api_key, base_url=base_url, timeout_s=timeout_s)
+        self._timeout_s = timeout_s
+        self._model = model
+        self._where = f"{model} at {urlsplit(base_url).hostname}"
+        self._dialect = _Dialect()
+        self._confirmed = False
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Who judges."""
+        return JudgeIdentity(provider="anthropic", model=self._model)
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        """Answer the request; ``usage.calls`` counts the requests that the endpoint answered.
+
+        Raises:
+            JudgeError: no usable answer; the subclass says whether asking later may help.
+        """
+        if issubclass(request.reply_type, YesProbability):
+            raise JudgeUnable(f"judge {self._where}: it gives no log-probabilities", usage=Usage())
+        exchange = _Exchange(
+            client=self._client,
+            model=self._model,
+            where=self._where,
+            timeout_s=self._timeout_s,
+            request=request,
+            dialect=self._dialect,
+            confirmed=self._confirmed,
+        )
+        with untraced():
+            value = await exchange.run()
+        self._dialect = self._dialect.learning(exchange.dialect)
+        self._confirmed |= not issubclass(request.reply_type, FreeText)
+        return JudgeReply(value=value, usage=exchange.spent)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+def open_anthropic(settings: JudgeSettings) -> Judge:
+    """Open ``anthropic:MODEL`` with ``ANTHROPIC_API_KEY``, or the key that the settings name.
+
+    Raises:
+        ConfigError: the model, the key, a usable URL or the extra is missing.
+    """
+    if not settings.argument:
+        raise ConfigError("the judge `anthropic` needs a model: write `anthropic:MODEL`")
+    variable = "ANTHROPIC_API_KEY" if settings.api_key_env == OPENAI_KEY else settings.api_key_env
+    key = settings.environ.get(variable, "").strip()
+    if not key:
+        raise ConfigError(f"the judge needs a key: set the environment variable {variable}")
+    return AnthropicJudge(
+        model=settings.argument,
+        api_key=key,
+        base_url=checked_url(settings, "ANTHROPIC_BASE_URL", ANTHROPIC_URL),
+        timeout_s=settings.timeout_s,
+    )
+
+
+def _client(*, api_key: str, base_url: str, timeout_s: float) -> anthropic.AsyncAnthropic:
+    try:
+        import anthropic  # costs a second: only who uses it pays
+    except ImportError as exc:
+        raise ConfigError(
+            "the judge `anthropic` needs the extra of that name: pip install 'ragtrace-otel[anthropic]'"
+        ) from exc
+    options: dict[str, Any] = {"max_retries": 0, "http_client": aiohttp_client(anthropic, timeout_s)}
+    if "open_telemetry" in inspect.signature(anthropic.AsyncAnthropic.__init__).parameters:
+        options["open_telemetry"] = {"traces": False, "propagation": False}  # newer ones trace by themselves
+    return anthropic.AsyncAnthropic(api_key=api_key, base_url=base_url, timeout=timeout_s, **options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dialect:
+    """What the endpoint and the model take."""
+
+    forced_tool: bool = True
+    bounded: bool = True
+    """Whether the schema may carry lengths and ranges."""
+    temperature: bool = True
+    top_p: bool = True
+    cache_marks: bool = True
+
+    def after_rejection(self, complaint: str) -> _Dialect | None:
+        """Return what to try after a 400 with this complaint, or ``None`` if nothing is left."""
+        if self.top_p and "top_p" in complaint:
+            return replace(self, top_p=False)
+        if self.temperature and "temperature" in complaint:
+            return replace(self, temperature=False)
+        if self.cache_marks and "cache_control" in complaint:
+            return replace(self, cache_marks=False)
+        if self.bounded and self.forced_tool and _BOUND_WORDS.search(complaint):
+            return replace(self, bounded=False)
+        return self.lowered()
+
+    def lowered(self) -> _Dialect | None:
+        """Return the dialect without a tool."""
+        return replace(self, forced_tool=False) if self.forced_tool else None
+
+    def learning(self, other: _Dialect) -> _Dialect:
+        """Return what neither of two exchanges found refused."""
+        return _Dialect(
+            **{each.name: getattr(self, each.name) and getattr(other, each.name) for each in fields(self)}
+        )
+
+    def system(self, instructions: str, reply_type: type[BaseModel]) -> list[dict[str, Any]]:
+        """Return the instructions, marked as the prefix that the provider may keep."""
+        if not self.forced_tool and not issubclass(reply_type, FreeText):
+            schema = json.dumps(reply_schema(reply_type))
+            instructions = f"{instructions}\n\nReply with one JSON object. Its JSON schema: {schema}"
+        if not instructions:
+            return []
+        mark = {"cache_control": {"type": "ephemeral"}} if self.cache_marks else {}
+        return [{"type": "text", "text": _encodable(instructions), **mark}]
+
+    def form(self, name: str, reply_type: type[BaseModel]) -> dict[str, Any]:
+        """Return the parameters that ask for the form."""
+        if not self.forced_tool or issubclass(reply_type, FreeText):
+            return {}
+        tool = {
+            "name": name,
+            "description": "Takes the whole of the reply.",
+            "input_schema": reply_schema(reply_type, bounded=self.bounded),
+        }
+        return {"tools": [tool], "tool_choice": {"type": "tool", "name": name}}
+
+    def sampling(self, wanted: SamplingParameters | None) -> Mapping[str, float]:
+        """Return the sampling; without a wish, the likeliest reply."""
+        temperature = wanted.temperature if wanted else 0.0
+        chosen = {
+            "temperature": temperature if self.temperature else None,
+            "top_p": wanted.top_p if wanted and self.top_p else None,
+        }
+        return {name: value for name, value in chosen.items() if value is not None}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Exchange(Generic[ReplyT]):
+    """One request on its way to an answer."""
+
+    client: anthropic.AsyncAnthropic
+    model: str
+    where: str
+    timeout_s: float
+    request: JudgeRequest[ReplyT]
+    dialect: _Dialect
+    confirmed: bool
+    """Whether the dialect has given a form before."""
+    spent: Usage = field(default_factory=Usage)
+    correction: tuple[tuple[str, str], ...] = ()
+
+    async def run(self) -> ReplyT:
+        read = self._read_text if issubclass(self.request.reply_type, FreeText) else self._read_form
+        while True:
+            answer = await self._answer()
+            if answer.stop_reason == "refusal":
+                raise self._error(JudgeNonsense, "the model declined to reply")
+            value = read(answer)
+            if value is not None:
+                return value
+
+    def _read_text(self, answer: _Answer) -> ReplyT:
+        told = {"text": answer.text, "cut_off": answer.stop_reason in _CUT_OFF}
+        return self.request.reply_type.model_validate(told)
+
+    def _read_form(self, answer: _Answer) -> ReplyT | None:
+        if answer.stop_reason in _CUT_OFF:
+            raise self._error(JudgeCutOff, "the reply ended at the token limit")
+        try:
+            return parse_reply(answer.text, self.request.reply_type)
+        except NotJson as exc:
+            if not self.confirmed and (lowered := self.dialect.lowered()):
+                self.dialect = lowered  # it took the tool and ignored it
+            else:
+                self._ask_to_correct(answer.text, exc)
+        except InvalidReply as exc:
+            self._ask_to_correct(answer.text, exc)
+        return None
+
+    async def _answer(self) -> _Answer:
+        message = await self._message()
+        try:
+            answer = _Answer.of(message)
+        except (AttributeError, TypeError, ValueError):  # the client lets any JSON pass
+            self.spent += Usage(calls=1)
+            raise self._error(JudgeNonsense, "the reply is no message of the API") from None
+        self.spent += answer.usage
+        return answer
+
+    async def _message(self) -> Message:
+        import anthropic
+
+        while True:
+            try:
+                create = cast("Callable[..., Any]", self.client.messages.create)
+                message: Message = await create(**self._parameters(), timeout=self.timeout_s)
+            except (anthropic.BadRequestError, anthropic.UnprocessableEntityError) as exc:
+                self.dialect = self._adapted(exc)
+            except anthropic.APIError as exc:
+                # the cause may quote the prompt or the key: it is not chained
+                raise failure_of(exc, where=self.where, timeout_s=self.timeout_s, usage=self.spent) from None
+            except ValueError:
+                raise self._error(JudgeNonsense, "the reply is no JSON document") from None
+            else:
+                return message
+
+    def _parameters(self) -> dict[str, Any]:
+        asked = [("user", self.request.user), *self.correction]
+        parameters: dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": self.request.max_output_tokens,
+            "messages": [{"role": role, "content": _encodable(content)} for role, content in asked],
+            **self.dialect.form(self.request.step, self.request.reply_type),
+        }
+        if system := self.dialect.system(self.request.system, self.request.reply_type):
+            parameters["system"] = system
+        if sampling := self.dialect.sampling(self.request.sampling):
+            parameters["extra_body"] = sampling  # the newest clients do not name these any more
+        return parameters
+
+    def _adapted(self, exc: anthropic.APIStatusError) -> _Dialect:
+        complaint = str(exc.body if exc.body is not None else exc.message)
+        if _NO_CREDIT.search(complaint):
+            raise self._error(
+                JudgeRefused, f"the credit is used up: check the account ({what_of(exc)})"
+            ) from None
+        if _TOO_LONG.search(complaint):
+            raise self._error(JudgeNonsense, f"the chunks are too long for it ({what_of(exc)})") from None
+        adapted = self.dialect.after_rejection(complaint)
+        if adapted is None or (self.confirmed and not adapted.forced_tool and self.dialect.forced_tool):
+            # what worked before is rejected now: then it is this request, not the endpoint
+            kind = JudgeNonsense if self.confirmed else JudgeRefused
+            raise self._error(kind, f"it rejects the request ({what_of(exc)})") from None
+        return adapted
+
+    def _ask_to_correct(self, text: str, fault: ValueError) -> None:
+        if self.correction:
+            raise self._error(JudgeNonsense, "the reply does not have the form that was asked for, twice")
+        wish = f"Your reply is not valid: {fault}. Reply again with one complete, corrected JSON object."
+        self.correction = (("assistant", text.strip() or "{}"), ("user", wish))
+
+    def _error(self, kind: type[JudgeError], what: str) -> JudgeError:
+        return kind(f"judge {self.where}: {what}", usage=self.spent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What matters of a message."""
+
+    text: str
+    """What the tool was called with, as JSON; else what was written."""
+    stop_reason: str | None
+    usage: Usage
+
+    @classmethod
+    def of(cls, message: Message) -> _Answer:
+        """Read a message, which may be any JSON: the client checks nothing.
+
+        Raises:
+            AttributeError, TypeError, ValueError: it is no message.
+        """
+        called = [json.dumps(block.input) for block in message.content if block.type == "tool_use"]
+        written = [block.text for block in message.content if block.type == "text"]
+        return cls(
+            text=called[0] if called else "".join(written),
+            stop_reason=message.stop_reason,
+            usage=_usage(message),
+        )
+
+
+def _usage(message: Message) -> Usage:
+    spent = message.usage
+    read, written = spent.cache_read_input_tokens or 0, spent.cache_creation_input_tokens or 0
+    details = getattr(spent, "output_tokens_details", None)
+    return Usage(
+        calls=1,
+        input_tokens=spent.input_tokens + read + written,  # the API counts the three apart
+        output_tokens=spent.output_tokens,
+        cached_tokens=read,
+        reasoning_tokens=getattr(details, "thinking_tokens", None) or 0,
+    )
+
+
+def _encodable(text: str) -> str:
+    # lone surrogates have no UTF-8
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeError, JudgeNonsense, JudgeRefused, JudgeTimeout, JudgeUnavailable
+from ragtrace.judge import (
+    Backoff,
+    CacheSettings,
+    ScriptedJudge,
+    limited,
+    metered,
+    retrying,
+    spent_by,
+    timed,
+    unwrapped,
+)
+from ragtrace.judge.opening import JudgeLayers, layered
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.ports import FreeText, JudgeReply, JudgeRequest, YesProbability
+
+TEN = Usage(calls=1, input_tokens=10, output_tokens=1, cached_tokens=4, reasoning_tokens=1)
+
+
+def text_request(reply_type: type[BaseModel] = FreeText) -> JudgeRequest[Any]:
+    return JudgeRequest(
+        step="text",
+        system="Talk.",
+        user="?",
+        reply_type=reply_type,
+        inputs=FreeText(text="?"),
+        max_output_tokens=100,
+    )
+
+
+class Waits:
+    """Time that passes without waiting."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.taken.append(seconds)
+
+
+def failing(*errors: JudgeError, kind: type[ScriptedJudge] = ScriptedJudge) -> ScriptedJudge:
+    """Return a judge that raises the errors one after the other, then answers."""
+    left = list(errors)
+
+    def respond(request: JudgeRequest[Any]) -> JudgeReply[Any]:
+        if left:
+            raise left.pop(0)
+        return JudgeReply(value=FreeText(text="hm"), usage=TEN)
+
+    return kind(respond)
+
+
+def busy(retry_after_s: float | None = None, calls: int = 0) -> JudgeUnavailable:
+    return JudgeUnavailable("busy", usage=Usage(calls=calls), retry_after_s=retry_after_s)
+
+
+async def test_an_unavailable_judge_is_asked_again_after_growing_pauses() -> None:
+    waits, inner = Waits(), failing(busy(), busy(), busy())
+    reply = await retrying(inner, Backoff(max_retries=3), sleep=waits.sleep).ask(text_request())
+    assert reply.value == FreeText(text="hm")
+    assert [0.25 <= waits.taken[0] <= 0.5, 0.5 <= waits.taken[1] <= 1, 1 <= waits.taken[2] <= 2] == [True] * 3
+
+
+async def test_retries_end() -> None:
+    waits, inner = Waits(), failing(*(busy() for _ in range(9)))
+    with pytest.raises(JudgeUnavailable):
+        await retrying(inner, Backoff(max_retries=2), sleep=waits.sleep).ask(text_request())
+    assert (len(inner.requests), len(waits.taken)) == (3, 2)
+
+
+async def test_the_pause_an_endpoint_asks_for_is_kept() -> None:
+    waits = Waits()
+    await retrying(failing(busy(retry_after_s=20)), sleep=waits.sleep).ask(text_request())
+    [waited] = waits.taken
+    assert 20 <= waited <= 25
+
+
+async def test_a_pause_longer_than_patience_is_not_waited_for() -> None:
+    waits, inner = Waits(), failing(busy(retry_after_s=3600))
+    with pytest.raises(JudgeUnavailable) as caught:
+        await retrying(inner, sleep=waits.sleep).ask(text_request())
+    assert (len(inner.requests), waits.taken, caught.value.retry_after_s) == (1, [], 3600)
+
+
+@pytest.mark.parametrize("error", [JudgeTimeout, JudgeRefused, JudgeNonsense])
+async def test_what_will_not_get_better_is_not_asked_again(error: type[JudgeError]) -> None:
+    waits, inner = Waits(), failing(error("no"))
+    with pytest.raises(error):
+        await retrying(inner, sleep=waits.sleep).ask(text_request())
+    assert (len(inner.requests), waits.taken) == (1, [])
+
+
+async def test_usage_covers_all_attempts() -> None:
+    waits = Waits()
+    reply = await retrying(failing(busy(calls=2)), sleep=waits.sleep).ask(text_request())
+    assert (reply.usage.calls, reply.usage.input_tokens) == (3, 10)
+    with pytest.raises(JudgeRefused) as caught:
+        await retrying(failing(busy(calls=2), JudgeRefused("no", usage=TEN)), sleep=waits.sleep).ask(
+            text_request()
+        )
+    assert caught.value.usage.calls == 3
+
+
+@given(
+    retry=st.integers(0, 2000),
+    told=st.none() | st.floats(0, 1e9),
+    draw=st.floats(0, 1, exclude_max=True),
+    most=st.integers(0, 2000),
+)
+def test_no_pause_is_shorter_than_asked_for_or_longer_than_patience(
+    retry: int, told: float | None, draw: float, most: int
+) -> None:
+    backoff = Backoff(max_retries=most)
+    waited = backoff.wait_s(retry, told, draw)
+    if retry >= most or (told or 0) > backoff.patience_s:
+        assert waited is None
+    else:
+        assert waited is not None
+        assert (told or 0.0) <= waited <= (backoff.longest_wait_s if told is None else told * 1.25)
+
+
+async def test_a_judge_knows_what_it_spent_failures_included() -> None:
+    judge = limited(metered(failing(JudgeNonsense("no", usage=TEN))), 1)
+    with pytest.raises(JudgeNonsense):
+        await judge.ask(text_request())
+    await judge.ask(text_request())
+    assert spent_by(judge) == TEN + TEN
+    assert spent_by(unwrapped(judge)) == Usage()
+
+
+@pytest.mark.parametrize("value", [FreeText(text="hm"), YesProbability(p_yes=0.5)])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        metered,
+        retrying,
+        lambda judge: limited(judge, 1),
+        lambda judge: timed(judge, 60),
+    ],
+    ids=["metered", "retrying", "limited", "timed"],
+)
+async def test_every_layer_passes_every_form_of_reply(wrap: Callable[..., Any], value: BaseModel) -> None:
+    inner = ScriptedJudge(lambda request: value)
+    judge = wrap(inner)
+    assert (await judge.ask(text_request(type(value)))).value == value
+    assert judge.identity == inner.identity
+    assert unwrapped(judge) is inner
+    await judge.aclose()
+    assert inner.closed
+
+
+class Talker(ScriptedJudge):
+    """A scripted judge that passes for a language model."""
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        return JudgeIdentity(provider="test", model="talker")
+
+
+def around(judge: ScriptedJudge, tmp_path: Any, timeout_s: float = 60.0) -> Any:
+    layers = JudgeLayers(
+        timeout_s=timeout_s,
+        backoff=Backoff(first_wait_s=0.001),
+        max_concurrency=2,
+        cache=CacheSettings(path=tmp_path / "judge.db"),
+    )
+    return layered(judge, layers)
+
+
+async def test_together_the_layers_retry_count_and_remember(tmp_path: Any) -> None:
+    inner = failing(busy(calls=1), kind=Talker)
+    judge = around(inner, tmp_path)
+    replies = [await judge.ask(text_request()) for _ in range(2)]
+    await judge.aclose()
+    assert (len(inner.requests), [reply.usage.calls for reply in replies]) == (2, [2, 0])
+    assert spent_by(judge) == TEN + Usage(calls=1)
+
+
+async def test_a_judge_that_computes_is_not_remembered(tmp_path: Any) -> None:
+    judge = around(ScriptedJudge(lambda request: FreeText(text="hm")), tmp_path)
+    await judge.ask(text_request())
+    await judge.aclose()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_silent_judge_is_asked_once(tmp_path: Any) -> None:
+    inner = Talker(gate=asyncio.Event())
+    judge = around(inner, tmp_path, timeout_s=0.002)
+    with pytest.raises(JudgeTimeout):
+        await judge.ask(text_request())
+    await judge.aclose()
+    assert len(inner.requests) == 1

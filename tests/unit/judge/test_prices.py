@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ragtrace.errors import ConfigError
+from ragtrace.judge import load_prices
+from ragtrace.model import JudgeIdentity, Usage
+
+SPENT = Usage(
+    calls=3, input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000, reasoning_tokens=9
+)
+
+
+def model(name: str, provider: str = "openai") -> JudgeIdentity:
+    return JudgeIdentity(provider=provider, model=name)
+
+
+def test_cached_tokens_cost_what_the_provider_takes_for_them() -> None:
+    cost = load_prices().cost_usd(SPENT, model("gpt-4o-mini"))
+    assert cost == pytest.approx(0.6 * 0.15 + 0.4 * 0.075 + 0.1 * 0.60)
+
+
+@pytest.mark.parametrize(
+    ("dated", "base"),
+    [
+        (model("gpt-4o-2024-11-20"), model("gpt-4o")),
+        (model("claude-sonnet-4-20250514", "anthropic"), model("claude-sonnet-4", "anthropic")),
+        (model("claude-3-5-haiku-latest", "anthropic"), model("claude-3-5-haiku", "anthropic")),
+    ],
+    ids=["openai", "anthropic", "latest"],
+)
+def test_a_date_in_a_models_name_does_not_matter(dated: JudgeIdentity, base: JudgeIdentity) -> None:
+    prices = load_prices()
+    assert prices.cost_usd(SPENT, dated) == prices.cost_usd(SPENT, base)
+    assert prices.cost_usd(SPENT, base) is not None
+
+
+def test_a_dated_model_with_a_price_of_its_own_keeps_it() -> None:
+    prices = load_prices()
+    assert prices.price_of(model("gpt-4o-2024-05-13")) != prices.price_of(model("gpt-4o"))
+
+
+@pytest.mark.parametrize(
+    ("identity", "usage"),
+    [
+        (model("gpt-4o-mini-tuned"), SPENT),
+        (model("gpt-4o-mini", "llama"), SPENT),
+        (model("gpt-4o-mini"), Usage(calls=1)),
+    ],
+    ids=["no such model", "no such provider", "tokens not told"],
+)
+def test_an_unknown_cost_is_none(identity: JudgeIdentity, usage: Usage) -> None:
+    assert load_prices().cost_usd(usage, identity) is None
+
+
+@pytest.mark.parametrize(
+    ("identity", "usage"),
+    [
+        (model("anything"), Usage()),
+        (JudgeIdentity(provider="lexical", model="lexical-v2", computes=True), Usage(calls=2)),
+    ],
+    ids=["nothing was asked", "code judges"],
+)
+def test_what_costs_nothing_is_known_to(identity: JudgeIdentity, usage: Usage) -> None:
+    assert load_prices().cost_usd(usage, identity) == 0.0
+
+
+def test_a_file_adds_to_the_table_and_replaces_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(
+        'as_of = "today"\n[openai]\ngpt-4o-mini = {input = 1, output = 2}\n'
+        "[mine]\nm = {input = 0, output = 0}"
+    )
+    prices = load_prices(path)
+    assert prices.cost_usd(SPENT, model("gpt-4o-mini")) == pytest.approx(1.2)
+    assert prices.cost_usd(SPENT, model("m", "mine")) == 0.0
+    assert prices.price_of(model("gpt-4o")) == load_prices().price_of(model("gpt-4o"))
+    assert (prices.as_of, bool(load_prices().as_of)) == ("today", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[openai", "TOML"),
+        ("[openai]\nm = 3", r"openai\.m"),
+        ("[openai]\nm = {input = -1, output = 0}", r"openai\.m\.input"),
+        ("[openai]\nm = {input = nan, output = 0}", r"openai\.m\.input"),
+        ("[openai]\nm = {input = 1}", r"openai\.m\.output"),
+        ("[openai]\nm = {input = 1, output = 1, outptu = 1}", r"openai\.m\.outptu"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_field(text: str, named: str, tmp_path: Path) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=rf"prices\.toml.*{named}"):
+        load_prices(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml"):
+        load_prices(tmp_path / "none.toml")
