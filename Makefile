@@ -37,7 +37,8 @@ format: venv ## rewrite the code in the project's format
 	$(bin)/ruff format $(paths)
 	$(bin)/ruff check --fix $(paths)
 
-backends: ## build the real Jaeger that tests run, into a cache outside the checkout (Go, ten minutes, once)
+backends: venv ## get the real Jaeger and language model that tests run, into a cache (Go, ten minutes, once)
+	@PATH="$(abspath $(bin)):$$PATH" tests/backends/build.sh smollm2
 	@tests/backends/build.sh jaeger
 
 lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -25,7 +26,7 @@ settings.load_profile("ragtrace-ci" if os.environ.get("CI") else "ragtrace")
 # could not interrupt the programs they start. With a handler here, children start with the default again.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_BACKEND_FIXTURES = {"jaeger", "otelcol"}
+_BACKEND_FIXTURES = {"jaeger", "otelcol", "gguf"}
 _CLEANED = ("OTEL_", "RAGTRACE_", "OPENAI_")
 
 
@@ -59,6 +60,12 @@ def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jaeger]:
 def otelcol(tmp_path_factory: pytest.TempPathFactory) -> OtelCol:
     """Find a real OpenTelemetry Collector; the test gives it a configuration to validate or run."""
     return OtelCol(binary=required_binary("jaeger"), folder=tmp_path_factory.mktemp("otelcol"))
+
+
+@pytest.fixture(scope="session")
+def gguf() -> Path:
+    """Find a small language model: it speaks a model's protocol, and understands next to nothing."""
+    return required_binary("smollm2")
 
 
 @pytest.fixture

