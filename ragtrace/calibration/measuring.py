@@ -11,14 +11,19 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pydantic import BaseModel
 
 from ragtrace.calibration.labelled import LabelledAnswer
 from ragtrace.evaluation import evaluate
 from ragtrace.metrics import metric_named
 from ragtrace.metrics.steps import StepLimits, Steps
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.metrics.verify_yes_no import YesNoInput
 from ragtrace.model import (
     Claim,
+    JudgeIdentity,
     MetricFailure,
     MetricOutcome,
     MetricResult,
@@ -27,7 +32,7 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
-from ragtrace.ports import Judge, Metric
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric, YesProbability
 
 __all__ = [
     "Candidate",
@@ -36,9 +41,10 @@ __all__ = [
     "Run",
     "judged_supported",
     "measure_all",
-    "probability_of_support",
 ]
 
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _NO_USAGE = Usage()
 
@@ -74,6 +80,8 @@ class Run:
 
     verdicts: tuple[Verdict, ...] = ()
     """One for each labelled claim, in their order; none where it failed."""
+    support: tuple[float | None, ...] = ()
+    """P(yes, the chunks support the claim) for each, where the judge was asked for it."""
     failure: str | None = None
     """The type of the error."""
     skipped: str | None = None
@@ -161,29 +169,64 @@ def _order(answer: LabelledAnswer, number: int, seed: int) -> _Order:
 async def _run(answer: LabelledAnswer, candidate: Candidate, *, order: _Order) -> Run:
     chunks = tuple(answer.record.chunks[at] for at in order.chunks)
     claims = tuple(replace(answer.claims[at], index=place) for place, at in enumerate(order.claims))
-    metric = _GivenClaims(claims)
+    listening = _Listening(candidate.judge)
     started = time.perf_counter()
-    outcome, usage = await _outcome(replace(answer.record, chunks=chunks), metric, candidate)
+    outcome, usage = await _outcome(
+        replace(answer.record, chunks=chunks), _GivenClaims(claims), listening, candidate.limits
+    )
     seconds = time.perf_counter() - started
     if isinstance(outcome, MetricFailure):
         return Run(failure=outcome.error_type, usage=usage, seconds=seconds)
     if not outcome.verdicts:
         return Run(skipped=str(outcome.skip_reason), usage=usage, seconds=seconds)
     in_order = sorted(zip(order.claims, outcome.verdicts, strict=True), key=lambda pair: pair[0])
-    return Run(verdicts=tuple(verdict for _, verdict in in_order), usage=usage, seconds=seconds)
+    return Run(
+        verdicts=tuple(verdict for _, verdict in in_order),
+        support=tuple(listening.support.get(claim.text) for claim in answer.claims),
+        usage=usage,
+        seconds=seconds,
+    )
 
 
 async def _whole(answer: LabelledAnswer, candidate: Candidate) -> EndToEnd:
-    outcome, usage = await _outcome(answer.record, metric_named("faithfulness"), candidate)
+    outcome, usage = await _outcome(
+        answer.record, metric_named("faithfulness"), candidate.judge, candidate.limits
+    )
     if isinstance(outcome, MetricFailure):
         return EndToEnd(failure=outcome.error_type, usage=usage)
     skipped = str(outcome.skip_reason) if outcome.skip_reason else None
     return EndToEnd(score=outcome.score, skipped=skipped, usage=usage)
 
 
-async def _outcome(record: RagRecord, metric: Metric, candidate: Candidate) -> tuple[MetricOutcome, Usage]:
-    evaluation = await evaluate(record, metrics=[metric], judge=candidate.judge, limits=candidate.limits)
+async def _outcome(
+    record: RagRecord, metric: Metric, judge: Judge, limits: StepLimits
+) -> tuple[MetricOutcome, Usage]:
+    evaluation = await evaluate(record, metrics=[metric], judge=judge, limits=limits)
     return evaluation.outcomes[0], evaluation.usage
+
+
+class _Listening:
+    """A judge that notes how likely the chunks support a claim, in its words: a verdict keeps less of it."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.support: dict[str, float] = {}
+        """By claim; the highest, where the chunks were shown in several packs."""
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        return self._judge.identity
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        reply = await self._judge.ask(request)
+        if isinstance(request.inputs, YesNoInput) and isinstance(reply.value, YesProbability):
+            claim, question = request.inputs.claim, request.inputs.question
+            if question == "support":
+                self.support[claim] = max(reply.value.p_yes, self.support.get(claim, 0.0))
+        return reply
+
+    async def aclose(self) -> None:
+        await self._judge.aclose()
 
 
 class _GivenClaims:
@@ -208,10 +251,3 @@ def judged_supported(verdict: Verdict) -> bool | None:
     if verdict.label is VerdictLabel.UNJUDGED:
         return None
     return verdict.label is VerdictLabel.SUPPORTED
-
-
-def probability_of_support(verdict: Verdict) -> float | None:
-    """Return the judge's confidence that the claim is supported, where it gave one."""
-    if verdict.confidence is None or verdict.label is VerdictLabel.UNJUDGED:
-        return None
-    return verdict.confidence if verdict.label is VerdictLabel.SUPPORTED else 1 - verdict.confidence

@@ -18,6 +18,8 @@ _Ordered: TypeAlias = Sequence[tuple[int, CandidateResult]]
 
 _COLOURS: Final = ("#1d4ed8", "#b45309", "#7c3aed", "#0f766e")
 _FLOOR: Final = "#6b7280"
+_METADATA: Final = ("Creator", "Date", "Format", "Type")
+"""What matplotlib would say about itself: the page has no place for it."""
 _STYLE: Final = {
     "font.family": "sans-serif",
     "font.size": 9,
@@ -52,7 +54,7 @@ def draw_plot(results: Results) -> str:
         else:
             _draw_accuracies(figure.add_subplot(), results)
         written = io.StringIO()
-        figure.savefig(written, format="svg", metadata={"Date": None})
+        figure.savefig(written, format="svg", metadata=dict.fromkeys(_METADATA))
     svg = written.getvalue()
     return svg[svg.index("<svg") :]
 

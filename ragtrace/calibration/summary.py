@@ -34,10 +34,9 @@ from ragtrace.calibration.measuring import (
     Measured,
     Run,
     judged_supported,
-    probability_of_support,
 )
 from ragtrace.calibration.results import CandidateResult, Cut, GroupResult, Lead, Level, Results
-from ragtrace.model import JudgeIdentity, Usage, Verdict
+from ragtrace.model import JudgeIdentity, Usage, Verdict, VerdictLabel
 
 __all__ = ["TOGETHER", "Plan", "Price", "Stratum", "stratum_of", "summarize"]
 
@@ -141,6 +140,27 @@ def _drawing(members: Sequence[Measured], population: Mapping[Stratum, int], pla
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """What people and the judge say about a claim."""
+
+    label: HumanLabel
+    verdict: Verdict
+    support: float | None
+
+    @property
+    def human(self) -> bool:
+        return self.label is HumanLabel.SUPPORTED
+
+    def said(self, threshold: float | None) -> bool | None:
+        """Read the verdict two-way, or cut the probability, where there is one, at a threshold."""
+        if threshold is None or self.support is None:
+            return judged_supported(self.verdict)
+        if self.support >= threshold:
+            return True
+        return None if self.verdict.label is VerdictLabel.UNJUDGED else False
+
+
 class _Side:
     """What one candidate made of the answers of a group."""
 
@@ -151,10 +171,17 @@ class _Side:
         self.drawing = drawing
 
     @cached_property
-    def pairs(self) -> list[list[tuple[HumanLabel, Verdict]] | None]:
+    def pairs(self) -> list[list[_Pair] | None]:
         """By answer: what people and the judge say about each claim, in the first run."""
         return [
-            list(zip(answer.labels, runs[0].verdicts, strict=True)) if runs[0].verdicts else None
+            [
+                _Pair(label, verdict, support)
+                for label, verdict, support in zip(
+                    answer.labels, runs[0].verdicts, runs[0].support, strict=True
+                )
+            ]
+            if runs[0].verdicts
+            else None
             for answer, runs in zip(self.answers, self.runs, strict=True)
         ]
 
@@ -162,10 +189,10 @@ class _Side:
     def ranking(self) -> Ranking:
         """The claims by the probability that they are supported."""
         return Ranking(
-            Scored(score, label is HumanLabel.SUPPORTED, cluster)
+            Scored(pair.support, pair.human, cluster)
             for cluster, pairs in enumerate(self.pairs)
-            for label, verdict in pairs or ()
-            if (score := probability_of_support(verdict)) is not None
+            for pair in pairs or ()
+            if pair.support is not None
         )
 
     @cached_property
@@ -186,8 +213,8 @@ class _Side:
             None
             if pairs is None
             else Counts.total(
-                Counts.of(label is HumanLabel.SUPPORTED, _said(verdict, thresholds and thresholds[cluster]))
-                for label, verdict in pairs
+                Counts.of(pair.human, pair.said(thresholds[cluster] if thresholds else None))
+                for pair in pairs
             )
             for cluster, pairs in enumerate(self.pairs)
         ]
@@ -195,7 +222,7 @@ class _Side:
     def answer_scores(self, thresholds: Sequence[float] | None = None) -> list[float | None]:
         """Return the share of supported claims of each answer: strict faithfulness."""
         return [
-            _faithfulness([_said(verdict, thresholds and thresholds[cluster]) for _, verdict in pairs or ()])
+            _faithfulness([pair.said(thresholds[cluster] if thresholds else None) for pair in pairs or ()])
             for cluster, pairs in enumerate(self.pairs)
         ]
 
@@ -214,13 +241,6 @@ class _Side:
 
     def _spread(self, of_fold: Sequence[float]) -> list[float]:
         return [of_fold[fold] for fold in self.drawing.fold_of]
-
-
-def _said(verdict: Verdict, threshold: float | None) -> bool | None:
-    score = probability_of_support(verdict)
-    if threshold is None or score is None:
-        return judged_supported(verdict)
-    return score >= threshold
 
 
 def _faithfulness(said: Sequence[bool | None]) -> float | None:
@@ -257,7 +277,7 @@ def _result(side: _Side, candidate: Candidate, price: Price) -> CandidateResult:
 
 def _claims(side: _Side) -> Level:
     pairs = [pair for pairs in side.pairs for pair in pairs or ()]
-    confusion = Counter((str(label), str(verdict.label)) for label, verdict in pairs)
+    confusion = Counter((str(pair.label), str(pair.verdict.label)) for pair in pairs)
     ranking = side.ranking
     auc = side.drawing.resampling.estimate(ranking.auc) if ranking else None
     return _level(side.claim_counts(), confusion, side.drawing.resampling, auc)

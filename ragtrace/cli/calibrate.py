@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,8 +28,9 @@ from ragtrace.cli.terminal import print_json, talk
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.judge import open_judge
 from ragtrace.judge.lexical import claim_kind
+from ragtrace.judge.prices import load_prices
 from ragtrace.metrics.verify_settings import VerifyForm
-from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
 
 __all__ = ["calibrate"]
@@ -136,9 +138,12 @@ def calibrate(
     introduce(opened)
     candidates = _candidates(opened, forms, runs=runs, end_to_end=end_to_end, floor=floor)
     measured, interrupted = _measure(sample, candidates, opened, concurrency=concurrency, seed=seed)
-    results = summarize(measured, candidates, sample.plan, _price)
+    prices = load_prices()
+    results = summarize(
+        measured, candidates, sample.plan, lambda identity, usage: prices.cost_usd(usage, identity)
+    )
     if as_json:
-        print_json(asdict(results))
+        print_json(_as_json(results))
     else:
         print_results(results)
     if report:
@@ -171,6 +176,7 @@ def _sample(
         chosen += draw(of_file, limit, seed=seed)
     if not able:
         raise InputError(f"there is no labelled claim in {', '.join(paths)}")
+    random.Random(seed).shuffle(chosen)  # a run that is stopped has seen some of every file
     return _Sample(
         answers=chosen,
         plan=Plan(
@@ -233,8 +239,15 @@ def _measure(
     return measured, False
 
 
-def _price(identity: JudgeIdentity, usage: Usage) -> float | None:
-    return 0.0 if identity.computes else None
+def _as_json(results: Results) -> Mapping[str, object]:
+    chosen = results.recommended
+    recommended = chosen and {
+        "name": chosen.name,
+        "form": chosen.form,
+        "threshold": chosen.claim_cut.recommended if chosen.claim_cut else None,
+        "answer_threshold": chosen.answer_cut.recommended if chosen.answer_cut else None,
+    }
+    return {**asdict(results), "recommended": recommended}
 
 
 def _write_page(

@@ -37,10 +37,11 @@ def _title(group: GroupResult) -> str:
 
 
 def _lines(candidate: CandidateResult) -> Iterator[str]:
-    yield from _level("claims", candidate.claims)
-    yield from _level("answers", candidate.answers)
+    yield from _level("claim", candidate.claims)
+    yield from _level("answer", candidate.answers)
     if candidate.end_to_end is not None:
-        yield from _level("end to end", candidate.end_to_end)
+        yield f"    end to end, the claims worded by {one_line(candidate.name)}"
+        yield from _level("answer", candidate.end_to_end)
     yield f"    {_effort(candidate)}"
     if candidate.runs > 1:
         yield f"    {percent(candidate.flips)} of the verdicts are not the same in {candidate.runs} runs"
@@ -51,7 +52,7 @@ def _lines(candidate: CandidateResult) -> Iterator[str]:
 
 def _level(name: str, level: Level) -> Iterator[str]:
     yield _columns(
-        f"{level.things:,} {name}",
+        counted(level.things, name),
         percent(level.decided),
         interval(level.two_way),
         interval(level.balanced_accuracy),

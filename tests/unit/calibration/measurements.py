@@ -39,11 +39,11 @@ def run(*said: VerdictLabel | float) -> Run:
         else Verdict(
             claim=Claim(index=at, text="?"),
             label=S if each >= 0.5 else N,
-            confidence=each if each >= 0.5 else 1 - each,
         )
         for at, each in enumerate(said)
     ]
-    return Run(verdicts=tuple(verdicts), usage=Usage(calls=1, input_tokens=10), seconds=0.5)
+    support = tuple(None if isinstance(each, VerdictLabel) else each for each in said)
+    return Run(verdicts=tuple(verdicts), support=support, usage=Usage(calls=1, input_tokens=10), seconds=0.5)
 
 
 def measured(position: int, human: str, *runs: Run | Sequence[Run], file: str = "data.jsonl") -> Measured:
