@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -63,7 +63,8 @@ def reply_schema(reply_type: type[BaseModel], *, bounded: bool = True) -> JsonSc
         reply_type: The form.
         bounded: Keep limits on lengths and numbers; some servers refuse them.
     """
-    schema = _strict(reply_type.model_json_schema(), bounded)
+    schema = reply_type.model_json_schema()
+    schema = _strict(schema, schema.pop("$defs", {}), bounded)
     assert isinstance(schema, dict)
     return schema
 
@@ -94,13 +95,17 @@ def _describe(fault: ValidationError) -> str:
     return "; ".join(f"{'.'.join(map(str, f['loc'])) or 'the object'}: {f['msg']}" for f in faults)
 
 
-def _strict(schema: Any, bounded: bool) -> Any:
+def _strict(schema: Any, defined: Mapping[str, Any], bounded: bool) -> Any:
     if isinstance(schema, list):
-        return [_strict(item, bounded) for item in schema]
+        return [_strict(item, defined, bounded) for item in schema]
     if not isinstance(schema, dict):
         return schema
+    if "$ref" in schema:  # written out: shorter, as each is used once, and some servers know no references
+        return _strict(defined[schema["$ref"].rpartition("/")[2]], defined, bounded)
     kept = {
-        key: _strict_properties(value, bounded) if key in ("properties", "$defs") else _strict(value, bounded)
+        key: _strict_properties(value, defined, bounded)
+        if key == "properties"
+        else _strict(value, defined, bounded)
         for key, value in schema.items()
         if key not in ("title", "description", "default") and (bounded or key not in _BOUNDS)
     }
@@ -109,6 +114,6 @@ def _strict(schema: Any, bounded: bool) -> Any:
     return kept
 
 
-def _strict_properties(named: Any, bounded: bool) -> Any:
+def _strict_properties(named: Any, defined: Mapping[str, Any], bounded: bool) -> Any:
     # the keys are names of ours here, not schema keywords
-    return {name: _strict(value, bounded) for name, value in named.items()}
+    return {name: _strict(value, defined, bounded) for name, value in named.items()}

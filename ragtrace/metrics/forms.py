@@ -6,7 +6,7 @@ form cannot say (ids that exist, quotes that are real) is checked in [`steps`][r
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -39,7 +39,8 @@ Relevance = Literal["direct", "supporting", "irrelevant"]
 ChunkRelevance = Literal[0, 1, 2]
 VerdictWord = Literal["supported", "contradicted", "not_mentioned"]
 
-Number = Annotated[int, Field(ge=1, le=1_000_000)]
+Number: TypeAlias = int
+"""An id that code gave out. The form has no range for it: ids that nobody asked for are rejected singly."""
 
 
 class _Form(BaseModel):

@@ -104,7 +104,7 @@ async def test_a_request_bounds_its_schema_and_its_tokens(
     await judge.ask(request())
     [body] = endpoint.requests
     schema = body["response_format"]["json_schema"]
-    claim = schema["schema"]["$defs"]["ExtractedClaim"]
+    claim = schema["schema"]["properties"]["claims"]["items"]
     assert schema["strict"] is True
     assert claim["additionalProperties"] is False
     assert claim["properties"]["text"]["maxLength"] == 1000
