@@ -183,7 +183,7 @@ class Prompts:
 
     def replaced(self, own: Mapping[PromptName, Prompt]) -> Prompts:
         """Return these prompts with others in some places."""
-        return replace(self, **{str(name): prompt for name, prompt in own.items()})
+        return replace(self, **{str(name): prompt for name, prompt in own.items()}) if own else self
 
 
 def content_sha256(record: RagRecord) -> str:
