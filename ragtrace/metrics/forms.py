@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 __all__ = [
     "ChunkRelevance",
@@ -111,12 +111,18 @@ class ChunksInput(_Form):
     chunks: tuple[NumberedText, ...]
 
 
+def _no_truth_value(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("give 0, 1 or 2")  # noqa: TRY004  pydantic reports ValueError
+    return value
+
+
 class GivenGrade(_Form):
     """What the judge says a chunk is worth. The reason comes before the grade: it is thought of first."""
 
     id: Number
     reason: str = Field(max_length=200)
-    relevance: ChunkRelevance
+    relevance: Annotated[ChunkRelevance, BeforeValidator(_no_truth_value)]
 
 
 class ChunksReply(_Form):

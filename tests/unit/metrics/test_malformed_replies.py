@@ -1,0 +1,147 @@
+"""Replies as models really write them: each ends as verdicts or as a typed failure, never as a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ragtrace.errors import JudgeNonsense
+from ragtrace.evaluation import evaluate
+from ragtrace.judge import ScriptedJudge
+from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply
+from ragtrace.metrics import StepLimits
+from ragtrace.model import Chunk, MetricFailure, RagRecord
+from ragtrace.ports import JudgeRequest
+
+RECORD = RagRecord(
+    id="r",
+    question="How long do refunds take?",
+    chunks=(Chunk(id="a", text="Refunds take 14 days.", rank=0), Chunk(id="b", text="We ship.", rank=1)),
+    answer="Refunds take 14 days. Ask early.",
+    reference="Refunds take 14 days. Ask early.",
+)
+GRADES = '{"chunks": [{"id": 1, "reason": "", "relevance": 2}, {"id": 2, "reason": "", "relevance": 0}]}'
+VERDICTS = (
+    '{"verdicts": [{"id": 1, "chunks": [1], "quote": "14 days", "label": "supported", "reason": ""},'
+    ' {"id": 2, "chunks": [], "quote": "", "label": "not_mentioned", "reason": ""}]}'
+)
+WORTH = '{"statements": [{"id": 1, "relevance": "direct"}, {"id": 2, "relevance": "irrelevant"}]}'
+METRIC_OF = {"chunks": "chunk_precision", "recall": "context_recall", "relevance": "answer_relevance"}
+
+
+def one_grade(**fields: Any) -> str:
+    entry = {"id": "1", "reason": '""', "relevance": "2", **fields}
+    first = ", ".join(f'"{name}": {value}' for name, value in entry.items())
+    return f'{{"chunks": [{{{first}}}, {{"id": 2, "reason": "", "relevance": 0}}]}}'
+
+
+async def ended(step: str, *texts: str) -> str:
+    """Return how a metric ends when the judge writes these texts in turn; the last stays."""
+    words, waiting = ScriptedJudge(), list(texts)
+
+    def respond(request: JudgeRequest[Any]) -> Any:
+        if request.step != step:
+            return words.reply_to(request)
+        try:
+            return parse_reply(waiting.pop(0) if len(waiting) > 1 else waiting[0], request.reply_type)
+        except (InvalidReply, NotJson) as exc:
+            raise JudgeNonsense("no reply of this form") from exc
+
+    judge, limits = ScriptedJudge(respond), StepLimits(relevance="separate")
+    [outcome] = (await evaluate(RECORD, metrics=[METRIC_OF[step]], judge=judge, limits=limits)).outcomes
+    if isinstance(outcome, MetricFailure):
+        return outcome.error_type
+    verdicts = [verdict.label.value for verdict in (*outcome.verdicts, *outcome.chunk_verdicts)]
+    return f"{outcome.score} {' '.join(verdicts)}"
+
+
+SANE = {
+    "chunks": (GRADES, "0.5 relevant irrelevant"),
+    "recall": (VERDICTS, "0.5 supported unsupported"),
+    "relevance": (WORTH, "0.5 relevant irrelevant"),
+}
+
+
+@pytest.mark.parametrize("step", SANE)
+@pytest.mark.parametrize(
+    "wrapped",
+    ["{}", "```json\n{}\n```", "Sure! Here you go:\n{}\nI hope this helps.", "<think>{{1}}</think>{}"],
+    ids=["bare", "fenced", "prose", "thoughts"],
+)
+async def test_a_reply_is_read_whatever_stands_around_it(step: str, wrapped: str) -> None:
+    text, expected = SANE[step]
+    assert await ended(step, wrapped.replace("{}", text).replace("{{1}}", "{1}")) == expected
+
+
+@pytest.mark.parametrize("step", SANE)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        "I'm sorry, but I can't help with that.",
+        '{"error": "overloaded"}',
+        '{"chunks": 2, "verdicts": 2, "statements": 2}',
+        '{"chunks": [2], "verdicts": [2], "statements": [2]}',
+        '{"chunks": [{"id": 1}], "verdicts": [{"id": 1}], "statements": [{"id": 1}]}',
+    ],
+    ids=["empty", "null", "list", "no keys", "refusal", "error", "number", "numbers", "no grades"],
+)
+async def test_what_is_no_reply_is_a_failure(step: str, text: str) -> None:
+    assert await ended(step, text) == "judge_nonsense"
+
+
+@pytest.mark.parametrize("step", SANE)
+async def test_a_reply_that_breaks_off_is_a_failure(step: str) -> None:
+    text, _ = SANE[step]
+    assert await ended(step, text[: len(text) * 2 // 3]) == "judge_nonsense"
+
+
+@pytest.mark.parametrize(
+    ("relevance", "expected"),
+    [
+        ("3", "judge_nonsense"),
+        ("-1", "judge_nonsense"),
+        ("1.5", "judge_nonsense"),
+        ("NaN", "judge_nonsense"),
+        ("null", "judge_nonsense"),
+        ("true", "judge_nonsense"),
+        ('"two"', "judge_nonsense"),
+        ('"relevant"', "judge_nonsense"),
+        ('"sehr relevant"', "judge_nonsense"),
+    ],
+)
+async def test_a_grade_in_foreign_words_or_numbers_is_a_failure(relevance: str, expected: str) -> None:
+    assert await ended("chunks", one_grade(relevance=relevance)) == expected
+
+
+@pytest.mark.parametrize(
+    "label", ["yes", "borderline", "idk", "SUPPORTED", "Attributed", "wird gestützt", "2"]
+)
+async def test_a_verdict_in_foreign_words_is_a_failure(label: str) -> None:
+    assert await ended("recall", VERDICTS.replace("supported", label, 1)) == "judge_nonsense"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"chunks": []}', "None unjudged unjudged"),
+        ('{"chunks": [{"id": 1, "reason": "", "relevance": 2}]}', "1.0 relevant unjudged"),
+        (one_grade(id="7"), "0.0 unjudged irrelevant"),
+        (one_grade(id="-1"), "0.0 unjudged irrelevant"),
+        (one_grade(id="2"), "None unjudged unjudged"),
+        (GRADES.replace("]}", ', {"id": 3, "reason": "", "relevance": 2}]}'), "0.5 relevant irrelevant"),
+    ],
+    ids=["none", "missing", "unknown", "negative", "twice", "surplus"],
+)
+async def test_numbers_of_chunks_are_checked(text: str, expected: str) -> None:
+    assert await ended("chunks", text) == expected
+
+
+async def test_what_a_second_reply_mends_is_a_verdict() -> None:
+    only_one = '{"statements": [{"id": 2, "relevance": "irrelevant"}]}'
+    assert await ended("relevance", only_one, WORTH) == "0.5 relevant irrelevant"
+    assert await ended("chunks", one_grade(id="2"), GRADES) == "0.5 relevant irrelevant"
