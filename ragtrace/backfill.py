@@ -92,6 +92,7 @@ async def backfill(
     *,
     metrics: Sequence[Metric],
     judge: Judge,
+    second_judge: Judge | None = None,
     selection: Selection | None = None,
     attach: AttachOptions | None = None,
     concurrency: int = 8,
@@ -113,7 +114,10 @@ async def backfill(
     sample = Sample(rule=RULE_RATIO, rate=selection.ratio, probability=selection.ratio)
 
     async def work(record: RagRecord) -> tuple[RagRecord, Evaluation]:
-        return record, await evaluate(record, metrics=metrics, judge=judge, clock=clock)
+        evaluation = await evaluate(
+            record, metrics=metrics, judge=judge, second_judge=second_judge, clock=clock
+        )
+        return record, evaluation
 
     async def deliver(pair: tuple[RagRecord, Evaluation]) -> None:
         record, evaluation = pair
@@ -126,7 +130,8 @@ async def backfill(
             )
             await _send(sink, encode([span]), ledger, sleep=sleep)
 
-    candidates = _candidates(reader, selection, ledger, metrics=metrics, judge=judge)
+    evaluator = _evaluator(metrics, judge, second_judge)
+    candidates = _candidates(reader, selection, ledger, evaluator)
     await map_in_order(candidates, work, deliver, concurrency=concurrency)
     return ledger.report()
 
@@ -136,6 +141,7 @@ async def rehearse(
     *,
     metrics: Sequence[Metric],
     judge: Judge,
+    second_judge: Judge | None = None,
     selection: Selection | None = None,
     concurrency: int = 8,
 ) -> BackfillReport:
@@ -156,7 +162,8 @@ async def rehearse(
         stand_in.requests.clear()
         ledger.count(evaluation)
 
-    candidates = _candidates(reader, selection or Selection(), ledger, metrics=metrics, judge=judge)
+    evaluator = _evaluator(metrics, judge, second_judge)
+    candidates = _candidates(reader, selection or Selection(), ledger, evaluator)
     await map_in_order(candidates, work, count, concurrency=concurrency)
     ledger.labels.clear()  # those of the stand-in
     return ledger.report()
@@ -173,14 +180,15 @@ async def span_ids(reader: TraceReader) -> frozenset[SpanId]:
     )
 
 
+def _evaluator(metrics: Sequence[Metric], judge: Judge, second_judge: Judge | None) -> Mapping[str, str]:
+    version = evaluator_version(metrics, judge, second_judge=second_judge)
+    return {"evaluator_set": evaluator_set(metrics), "evaluator_version": version}
+
+
 async def _candidates(
-    reader: TraceReader, selection: Selection, ledger: _Ledger, *, metrics: Sequence[Metric], judge: Judge
+    reader: TraceReader, selection: Selection, ledger: _Ledger, evaluator: Mapping[str, str]
 ) -> AsyncIterator[RagRecord]:
     """Yield the records to judge; the others are only counted."""
-    evaluator = {
-        "evaluator_set": evaluator_set(metrics),
-        "evaluator_version": evaluator_version(metrics, judge),
-    }
     taken = 0
     async for trace in _traces(reader, selection.trace_ids, ledger):
         present = {span.span_id for span in trace.spans}

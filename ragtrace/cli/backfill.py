@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Final, TypeAlias, get_args
 
@@ -22,6 +22,7 @@ from ragtrace.cli.options import (
     json_option,
     judge_options,
     metric_options,
+    second_judge_option,
 )
 from ragtrace.cli.outcomes import OutcomeTable
 from ragtrace.cli.terminal import by_kind, open_console, print_json
@@ -59,6 +60,7 @@ OnEvaluated: TypeAlias = Callable[[RagRecord, Evaluation], None]
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Judge no more than N answers.")
 @metric_options
 @judge_options
+@second_judge_option
 @concurrency_option
 @click.option(
     "--carrier-time",
@@ -78,6 +80,7 @@ def backfill(
     limit: int | None,
     metrics: tuple[Metric, ...],
     judge: JudgeChoice,
+    second_judge: str | None,
     concurrency: int,
     carrier_time: CarrierTime,
     dry_run: bool,
@@ -112,6 +115,7 @@ def backfill(
         selection=Selection(trace_ids=trace_ids, ratio=ratio, limit=limit),
         metrics=metrics,
         judge=opened,
+        second_judge=judge.open_second(second_judge, max_concurrency=concurrency),
         concurrency=concurrency,
     )
     if dry_run:
@@ -132,6 +136,7 @@ class _Run:
     selection: Selection
     metrics: tuple[Metric, ...]
     judge: Judge
+    second_judge: Judge | None
     concurrency: int
 
     async def rehearse(self) -> BackfillReport:
@@ -141,6 +146,7 @@ class _Run:
                 reader,
                 metrics=self.metrics,
                 judge=self.judge,
+                second_judge=self.second_judge,
                 selection=selection,
                 concurrency=self.concurrency,
             )
@@ -156,6 +162,7 @@ class _Run:
                 sink,
                 metrics=self.metrics,
                 judge=self.judge,
+                second_judge=self.second_judge,
                 selection=selection,
                 attach=attach,
                 concurrency=self.concurrency,
@@ -164,7 +171,11 @@ class _Run:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[TraceReader, Selection]]:
-        async with aclosing(self.judge), aclosing(open_reader(self.source)) as reader:
+        async with AsyncExitStack() as opened:
+            for judge in (self.judge, self.second_judge):
+                if judge is not None:
+                    await opened.enter_async_context(aclosing(judge))
+            reader = await opened.enter_async_context(aclosing(open_reader(self.source)))
             yield reader, replace(self.selection, done=await _done(self.destination))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -16,6 +17,7 @@ from ragtrace.cli.options import (
     introduce,
     json_option,
     judge_options,
+    second_judge_option,
 )
 from ragtrace.cli.outcomes import OutcomeTable, Tally
 from ragtrace.cli.profiles import EmbedderChoice, embedder_option, profile_options
@@ -24,7 +26,7 @@ from ragtrace.cli.terminal import open_console, print_line, talk
 from ragtrace.errors import InputError
 from ragtrace.evaluation import evaluate as evaluate_record
 from ragtrace.in_order import map_in_order
-from ragtrace.model import Evaluation, RagRecord
+from ragtrace.model import Evaluation, MetricResult, RagRecord
 from ragtrace.ports import Embedder, Judge, Metric
 from ragtrace.records import read_records, to_json_line
 
@@ -39,6 +41,7 @@ _STDIN: Final = "-"
 @click.argument("path", metavar="RECORDS")
 @profile_options
 @judge_options
+@second_judge_option
 @embedder_option
 @concurrency_option
 @click.option(
@@ -52,6 +55,7 @@ def evaluate(
     path: str,
     metrics: tuple[Metric, ...],
     judge: JudgeChoice,
+    second_judge: str | None,
     embedder: EmbedderChoice,
     concurrency: int,
     fail_under: float | None,
@@ -80,7 +84,12 @@ def evaluate(
     """
     if path != _STDIN and not Path(path).is_file():
         raise InputError(f"{path!r} is no file: name a file of JSON lines, or - for standard input")
-    opened, embeds = judge.open(max_concurrency=concurrency), embedder.open(judge)
+    opened = judge.open(max_concurrency=concurrency)
+    models = _Models(
+        judge=opened,
+        second=judge.open_second(second_judge, max_concurrency=concurrency),
+        embedder=embedder.open(judge),
+    )
     introduce(opened)
     tallies = {(metric.name, metric.profile): Tally(metric=_named(metric)) for metric in metrics}
     show = _show_json if as_json else _table(metrics)
@@ -90,28 +99,39 @@ def evaluate(
             tallies[outcome.metric, outcome.profile].add(outcome)
         show(record, evaluation)
 
-    asyncio.run(_evaluate_all(path, metrics, opened, embeds, concurrency, count_and_show))
+    asyncio.run(_evaluate_all(path, metrics, models, concurrency, count_and_show))
     if not as_json:
         _print_summary(tallies.values())
     click.get_current_context().exit(_exit_code(tallies.values(), fail_under))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Models:
+    """Who is asked."""
+
+    judge: Judge
+    second: Judge | None
+    embedder: Embedder | None
+
+
 async def _evaluate_all(
-    path: str,
-    metrics: Sequence[Metric],
-    judge: Judge,
-    embedder: Embedder | None,
-    concurrency: int,
-    show: Show,
+    path: str, metrics: Sequence[Metric], models: _Models, concurrency: int, show: Show
 ) -> None:
     async def work(record: RagRecord) -> tuple[RagRecord, Evaluation]:
-        return record, await evaluate_record(record, metrics=metrics, judge=judge, embedder=embedder)
+        evaluation = await evaluate_record(
+            record,
+            metrics=metrics,
+            judge=models.judge,
+            second_judge=models.second,
+            embedder=models.embedder,
+        )
+        return record, evaluation
 
     async def emit(pair: tuple[RagRecord, Evaluation]) -> None:
         show(*pair)
 
     async with AsyncExitStack() as opened:
-        for model in (judge, embedder):
+        for model in (models.judge, models.second, models.embedder):
             if model is not None:
                 await opened.enter_async_context(aclosing(model))
         records = await opened.enter_async_context(aclosing(in_background(lambda: read_records(path))))
@@ -120,7 +140,8 @@ async def _evaluate_all(
 
 def _show_json(record: RagRecord, evaluation: Evaluation) -> None:
     for outcome in evaluation.outcomes:
-        print_line(to_json_line(outcome, record_id=record.id, judge=evaluation.judge))
+        second = outcome.judge if isinstance(outcome, MetricResult) else None
+        print_line(to_json_line(outcome, record_id=record.id, judge=second or evaluation.judge))
 
 
 def _table(metrics: Sequence[Metric]) -> Show:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, TypeAlias
 
@@ -24,6 +24,7 @@ __all__ = [
     "judge_options",
     "make_metric",
     "metric_options",
+    "second_judge_option",
     "split_names",
 ]
 
@@ -66,6 +67,27 @@ class JudgeChoice:
             timeout_s=self.timeout_s,
             max_concurrency=max_concurrency,
         )
+
+    def open_second(self, spec: str | None, *, max_concurrency: int) -> Judge | None:
+        """Open a second judge, if one is named: one of the same kind is at the same endpoint.
+
+        Raises:
+            ConfigError: there is no such judge, or it lacks a setting.
+        """
+        if spec is None:
+            return None
+        alike = self.spec is not None and self.spec.partition(":")[0] == spec.partition(":")[0]
+        other = JudgeChoice(spec=spec, timeout_s=self.timeout_s)
+        return (replace(self, spec=spec) if alike else other).open(max_concurrency=max_concurrency)
+
+
+second_judge_option = click.option(
+    "--second-judge",
+    "second_judge",
+    metavar="JUDGE",
+    help="Asked instead where the judge got a planted claim wrong: it was talked round, or did not look. "
+    "At the endpoint of --judge, with its key, if it is of the same kind.",
+)
 
 
 def judge_options(callback: Callback) -> Callback:
