@@ -79,7 +79,8 @@ def evaluate(
       ragtrace evaluate records.jsonl --judge openai:gpt-4o-mini --json
       ragtrace evaluate records.jsonl --judge openai:qwen2.5 \\
           --base-url http://localhost:11434/v1
-      ragtrace evaluate records.jsonl --judge openai:gpt-4o-mini --profile deepeval-4 --peer-prompts
+      ragtrace evaluate records.jsonl --judge openai:gpt-4o-mini \\
+          --profile deepeval-4 --peer-prompts
       jq -c .record log.jsonl | ragtrace evaluate - --fail-under 0.8
     """
     if path != _STDIN and not Path(path).is_file():

@@ -175,13 +175,15 @@ def split_names(names: str) -> tuple[str, ...]:
     return chosen
 
 
-def make_metric(name: str, *, profile: str = "ragtrace", threshold: float | None = None) -> Metric:
+def make_metric(
+    name: str, *, profile: str = "ragtrace", threshold: float | None = None, **options: Any
+) -> Metric:
     """Make the metric that ``faithfulness``, ``faithfulness.deepeval-4`` or an address of code names.
 
     Raises:
         ConfigError: there is no such metric.
     """
     if Address.parse(name):
-        return metric_named(name, threshold=threshold)
+        return metric_named(name, threshold=threshold, **options)
     plain, _, named = name.partition(".")
-    return metric_named(plain, profile=named or profile, threshold=threshold)
+    return metric_named(plain, profile=named or profile, threshold=threshold, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import wraps
 from typing import Any, TypeAlias
 
@@ -23,6 +23,8 @@ Callback: TypeAlias = Callable[..., Any]
 
 _OWN = "ragtrace"
 _EMBEDDING_MODEL = "text-embedding-3-small"
+_OF_SCORING = ("strict_mode", "penalize_ambiguous_claims")
+_DEFAULTS = asdict(PeerOptions())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,8 @@ def profile_options(callback: Callback) -> Callback:
         type=click.Choice((_OWN, *PROFILES)),
         default=_OWN,
         show_default=True,
-        help="Whose rules turn verdicts into scores.",
+        metavar="TOOL",
+        help=f"Whose rules turn verdicts into scores: {', '.join((_OWN, *PROFILES))}.",
     )
     @click.option(
         "--peer-prompts",
@@ -107,10 +110,11 @@ def profile_options(callback: Callback) -> Callback:
     ) -> Any:
         if peer_prompts and profile == _OWN:
             raise click.UsageError("--peer-prompts needs --profile: whose prompts?")
+        rules = {} if peer_prompts else _rules(options, profile)
         metrics = tuple(
             _prompted(name, profile, options, threshold)
             if peer_prompts
-            else make_metric(name, profile=profile, threshold=threshold)
+            else make_metric(name, profile=profile, threshold=threshold, **rules)
             for name in split_names(names)
         )
         return callback(metrics=metrics, **others)
@@ -179,6 +183,21 @@ def _peer_options(callback: Callback) -> Callback:
         return callback(options=options, **others)
 
     return with_options
+
+
+def _rules(options: PeerOptions, profile: str) -> dict[str, bool]:
+    """Return the options that are a matter of scoring.
+
+    Raises:
+        UsageError: an option was given that is a matter of prompts.
+    """
+    given = {name: value for name, value in asdict(options).items() if value != _DEFAULTS[name]}
+    for name in given:
+        needed = "--profile deepeval-4 or -3" if name in _OF_SCORING else "--peer-prompts"
+        fits = name in _OF_SCORING and profile.startswith("deepeval")
+        if not fits:
+            raise click.UsageError(f"--{name.replace('_', '-')} needs {needed}")
+    return given
 
 
 def _prompted(name: str, profile: str, options: PeerOptions, threshold: float | None) -> Metric:

@@ -9,6 +9,7 @@ from typing import cast
 
 from ragtrace.compat.peer import PeerMetric
 from ragtrace.errors import ConfigError
+from ragtrace.scoring import canonical
 
 __all__ = ["PROFILES", "peer_metrics", "peer_named"]
 
@@ -16,13 +17,6 @@ PROFILES = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "r
 """Whose rules there are besides our own."""
 
 _MODULES = ("ragas", "ragas_legacy", "deepeval", "promptfoo", "rag_evals")
-_ALIASES = {
-    "answer_relevancy": "answer_relevance",
-    "contextual_precision": "context_precision",
-    "contextual_recall": "context_recall",
-    "contextual_relevancy": "context_relevance",
-    "response_groundedness": "groundedness",
-}
 
 
 def peer_named(metric: str, profile: str) -> PeerMetric:
@@ -34,7 +28,7 @@ def peer_named(metric: str, profile: str) -> PeerMetric:
     if profile not in PROFILES:
         raise ConfigError(f"there is no profile {profile!r}: choose from {', '.join(PROFILES)}")
     there = {peer.metric: peer for peer in peer_metrics() if peer.profile == profile}
-    name = metric if metric in there else _ALIASES.get(metric, metric)
+    name = metric if metric in there else canonical(metric)
     if name not in there:
         raise ConfigError(f"{profile} has no metric {metric!r}: choose from {', '.join(sorted(there))}")
     return there[name]

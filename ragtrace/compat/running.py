@@ -9,8 +9,9 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict
 
 from ragtrace.compat.peer import PeerMetric, PeerOptions, PeerRun
-from ragtrace.errors import JudgeError, JudgeUnable
+from ragtrace.errors import JudgeError
 from ragtrace.metrics import Steps
+from ragtrace.metrics.prompt import StepName
 from ragtrace.model import (
     Compat,
     CompatStatus,
@@ -21,19 +22,19 @@ from ragtrace.model import (
     Part,
     RagRecord,
     SkipReason,
-    Usage,
 )
-from ragtrace.ports import Embedder, FreeText, Judge, JudgeRequest, SamplingParameters
+from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
 
 __all__ = ["PeerPrompted"]
 
-_GRADERS = ("promptfoo",)
-"""Peers that report a judge's failure as a score of 0 with a grader error; the others raise."""
 _ERROR_TYPES = {CompatStatus.ERROR: "peer_error", CompatStatus.GRADER_ERROR: "grader_error"}
 
 
 class PeerPrompted:
     """Measures with a peer's own calls: its order, its JSON fields, its text formats."""
+
+    uses: tuple[StepName, ...] = ()
+    """None of our own judge steps."""
 
     def __init__(
         self, peer: PeerMetric, *, options: PeerOptions | None = None, threshold: float | None = None
@@ -69,17 +70,17 @@ class PeerPrompted:
 
     async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
         """Score the record as the peer does. What the peer raises or reports comes back as a failure."""
-        key = f"{self.name}.{self.profile}.peer"
-        embedder = _MeteredEmbedder(steps.embedder)
+        key = f"{self.name}.{self.profile}.{self.version}"
 
         async def run(judge: Judge) -> PeerRun:
-            return await self._peer.run(record, _OurCalls(judge, embedder), self._options)
+            return await self._peer.run(record, _OurCalls(judge, steps), self._options)
 
         try:
             outcome = self._outcome(await steps.shared(key, run), steps)
         except JudgeError as failed:
             outcome = self._judge_failed(failed, steps)
-        return replace(outcome, usage=steps.spent_on(key) + embedder.spent)
+        # `calls` are the judge's: the peers do not count embeddings among theirs
+        return replace(outcome, usage=replace(steps.spent_here, calls=steps.spent_on(key).calls))
 
     def _outcome(self, run: PeerRun, steps: Steps) -> MetricOutcome:
         compat = Compat(status=run.status, score=run.score)
@@ -101,13 +102,7 @@ class PeerPrompted:
         )
 
     def _judge_failed(self, failed: JudgeError, steps: Steps) -> MetricFailure:
-        grades = self.profile in _GRADERS
-        compat = (
-            Compat(status=CompatStatus.GRADER_ERROR, score=0.0)
-            if grades
-            else Compat(status=CompatStatus.ERROR)
-        )
-        failure = self._failure(failed.error_type, str(failed), compat, steps)
+        failure = self._failure(failed.error_type, str(failed), _report_of_failure(self._peer), steps)
         return replace(failure, retryable=failed.retryable)
 
     def _failure(self, error_type: str, message: str, compat: Compat, steps: Steps) -> MetricFailure:
@@ -119,6 +114,15 @@ class PeerPrompted:
             evaluator_version=steps.version_of(self),
             compat=compat,
         )
+
+
+def _report_of_failure(peer: PeerMetric) -> Compat:
+    """Return what the peer reports where its model cannot be reached; most raise."""
+    if peer.profile == "promptfoo":
+        return Compat(status=CompatStatus.GRADER_ERROR, score=0.0)
+    if peer.profile.startswith("ragas") and peer.metric in ("context_relevance", "groundedness"):
+        return Compat(status=CompatStatus.NAN)
+    return Compat(status=CompatStatus.ERROR)
 
 
 def _why_no_score(compat: Compat) -> SkipReason | None:
@@ -144,9 +148,9 @@ class _Asked(BaseModel):
 class _OurCalls:
     """The peer's calls over our ports."""
 
-    def __init__(self, judge: Judge, embedder: _MeteredEmbedder) -> None:
+    def __init__(self, judge: Judge, steps: Steps) -> None:
         self._judge = judge
-        self._embedder = embedder
+        self._steps = steps
 
     async def text(
         self,
@@ -169,28 +173,4 @@ class _OurCalls:
         return (await self._judge.ask(request)).value
 
     async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
-        return await self._embedder.embed(texts)
-
-
-class _MeteredEmbedder:
-    """Adds up what was embedded."""
-
-    def __init__(self, embedder: Embedder | None) -> None:
-        self._embedder = embedder
-        self.spent = Usage()
-
-    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
-        if self._embedder is None:
-            raise JudgeUnable(
-                "the metric compares meanings, and no embedder is named: add --embedder", usage=Usage()
-            )
-        try:
-            reply = await self._embedder.embed(texts)
-        except JudgeError as failed:
-            self._book(failed.usage)
-            raise
-        self._book(reply.usage)
-        return reply.vectors
-
-    def _book(self, usage: Usage) -> None:
-        self.spent += replace(usage, calls=0)  # `calls` are the judge's, as the peers count
+        return await self._steps.embed(texts)

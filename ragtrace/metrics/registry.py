@@ -8,6 +8,7 @@ tool, and gives a callable ``(*, threshold: float = …) -> Metric``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from ragtrace.errors import ConfigError
@@ -15,8 +16,9 @@ from ragtrace.metrics.strangers import make_metric
 from ragtrace.model import Direction, Part
 from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
 from ragtrace.ports import Metric
+from ragtrace.scoring import ALIASES, PROFILES, canonical
 
-__all__ = ["MetricInfo", "available_metrics", "metric_named"]
+__all__ = ["ALIASES", "MetricInfo", "available_metrics", "metric_named"]
 
 GROUP = "ragtrace.metrics"
 OWN_PROFILE = "ragtrace"
@@ -33,15 +35,8 @@ _BUILT_IN = {
     "rag_score": "ragtrace.metrics.rag_score:RagScore",
 }
 """Also in `pyproject.toml`, as what an installed package offers."""
-ALIASES = {
-    "answer_relevancy": "answer_relevance",
-    "context_utilization": "context_precision",
-    "contextual_precision": "context_precision",
-    "contextual_recall": "context_recall",
-    "contextual_relevancy": "context_relevance",
-    "response_groundedness": "groundedness",
-}
-"""What other tools call a metric: RAGAS, DeepEval."""
+_PROFILED = EntryPoint("profile", "ragtrace.compat.profiled:Profiled", GROUP)
+"""Scores the verdicts of a metric of ours by another tool's rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +76,11 @@ def metric_named(
     if address := Address.parse(name):
         return make_metric(load_address(address), named=name, **options)
     points = find_plugins(GROUP, _BUILT_IN)
-    keys = [_key(each, profile) for each in (name, ALIASES.get(name, name))]
+    keys = [_key(each, profile) for each in (name, canonical(name))]
     key = next((each for each in keys if each in points), keys[0])
     if key not in points:
+        if profile in PROFILES and canonical(name) in points:
+            return make_metric(load_plugin(_PROFILED), named=key, metric=name, profile=profile, **options)
         there = ", ".join(sorted(points))
         raise ConfigError(f"there is no metric {key!r}: choose from {there}, or name code: ./FILE.py:NAME")
     return make_metric(load_plugin(points[key]), named=key, **options)

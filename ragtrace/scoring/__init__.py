@@ -1,7 +1,7 @@
 """Scores are arithmetic over verdicts, never the judge's own number: our readings, and other tools' rules."""
 
 from ragtrace.scoring.given import Judged
-from ragtrace.scoring.profiles import PROFILES, ProfileScore, score, scored_metrics
+from ragtrace.scoring.profiles import ALIASES, PROFILES, ProfileScore, canonical, score, scored_metrics
 from ragtrace.scoring.readings import (
     average_precision,
     contradicted_share,
@@ -15,10 +15,12 @@ from ragtrace.scoring.readings import (
 )
 
 __all__ = [
+    "ALIASES",
     "PROFILES",
     "Judged",
     "ProfileScore",
     "average_precision",
+    "canonical",
     "contradicted_share",
     "coverage",
     "lenient_faithfulness",

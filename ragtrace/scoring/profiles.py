@@ -33,8 +33,17 @@ from ragtrace.scoring.readings import (
     strict_faithfulness,
 )
 
-__all__ = ["PROFILES", "ProfileScore", "score", "scored_metrics"]
+__all__ = ["ALIASES", "PROFILES", "ProfileScore", "canonical", "score", "scored_metrics"]
 
+ALIASES = {
+    "answer_relevancy": "answer_relevance",
+    "contextual_precision": "context_precision",
+    "context_utilization": "context_precision",
+    "contextual_recall": "context_recall",
+    "contextual_relevancy": "context_relevance",
+    "response_groundedness": "groundedness",
+}
+"""What other tools call a metric: RAGAS, DeepEval."""
 PROFILES = ("ragtrace", "ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
 
 
@@ -92,8 +101,8 @@ def score(
 
     A question is a cosine, or ``{"question", "noncommittal", "cosine"}``; instead of the cosine there may be
     a ``vector``, or its text may stand in ``embeddings`` as that of the asked ``question`` must. A mapping
-    in place of the list may hold several of these under ``verdicts``, ``node_verdicts``, ``context_verdicts``,
-    ``attributions``, ``per_context``, ``ratings``, ``questions`` and ``claims``.
+    in place of the list may hold several of these under ``verdicts``, ``node_verdicts``,
+    ``context_verdicts``, ``attributions``, ``per_context``, ``ratings``, ``questions`` and ``claims``.
 
     Args:
         metric: Our name of the metric, or the tool's.
@@ -134,17 +143,9 @@ def scored_metrics(profile: str) -> tuple[str, ...]:
 
 def canonical(metric: str) -> str:
     """Return our name of a metric that another tool calls by its own."""
-    return _ALIASES.get(metric, metric)
+    return ALIASES.get(metric, metric)
 
 
-_ALIASES = {
-    "answer_relevancy": "answer_relevance",
-    "contextual_precision": "context_precision",
-    "context_utilization": "context_precision",
-    "contextual_recall": "context_recall",
-    "contextual_relevancy": "context_relevance",
-    "response_groundedness": "groundedness",
-}
 _PROFILE_ALIASES = {"ragas_legacy": "ragas-legacy", "rag-evals": "rag_evals", "deepeval": "deepeval-4"}
 
 
@@ -452,6 +453,12 @@ def _own_relevance(given: _Given) -> Compat:
     return _share(passing, len(passing), empty=_NAN)
 
 
+def _own_questions(given: _Given) -> Compat:
+    """An answer that declines has no score here."""
+    declines = any(made.noncommittal for made in given.questions)
+    return _NAN if declines or not given.questions else _ok(_mean_cosine(given))
+
+
 def _maybe_ok(value: float | None) -> Compat:
     return _NAN if value is None else _ok(value)
 
@@ -515,5 +522,7 @@ _RULES: Mapping[str, Mapping[str, tuple[_Read, _Rule]]] = {
         "chunk_precision": (_read_verdicts, _own(relevant_share)),
         "context_recall": (_read_verdicts, _own(strict_faithfulness)),
         "context_relevance": (_read_verdicts, _own(mean_relevance)),
+        "groundedness": (_read_verdicts, _own(strict_faithfulness)),
+        "question_similarity": (_read_questions, _own_questions),
     },
 }

@@ -1,0 +1,186 @@
+"""Our own verdicts under another tool's rule: one judge run, the score that tool would give it.
+
+The tool's own prompts and calls are another matter: see `running`. What stands for what:
+
+- A claim of ours is a claim of theirs, a sentence of the reference a statement of it, an unjudged one a
+  missing verdict. A chunk is relevant (grade 2) or not; where the tool judges the statements of a chunk, it
+  has one.
+- DeepEval's hallucination asks whether the answer contradicts each chunk: it does where a contradicted claim
+  cites it.
+- RAGAS' two judges rate everything at once, 0 to 2. Both give the context the grade of its best chunk, and an
+  answer 2 where every sentence is supported, 0 where none is, else 1.
+
+Where our judge had nothing to look at, the tool may still report a number: an answer without claims is 1 to
+DeepEval. Then this does too, since its rule was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ragtrace.errors import ConfigError
+from ragtrace.metrics import Steps, metric_named
+from ragtrace.model import (
+    ChunkVerdict,
+    Compat,
+    CompatStatus,
+    Direction,
+    MetricOutcome,
+    MetricResult,
+    RagRecord,
+    SkipReason,
+    Verdict,
+    VerdictLabel,
+)
+from ragtrace.ports import Metric
+from ragtrace.scoring import Judged, canonical, score, scored_metrics
+
+__all__ = ["Profiled"]
+
+_STATES_NOTHING = (SkipReason.NO_CLAIMS, SkipReason.REFUSAL)
+_OF_CHUNKS = ("context_precision", "chunk_precision", "context_relevance")
+_COSINES = ("ragas", "ragas-legacy", "promptfoo")
+"""Where answer relevance is the likeness of questions."""
+
+
+class Profiled:
+    """Measures as ragtrace does, and scores as another tool does."""
+
+    def __init__(
+        self,
+        *,
+        metric: str,
+        profile: str,
+        threshold: float | None = None,
+        strict_mode: bool = False,
+        penalize_ambiguous_claims: bool = False,
+        **own: Any,
+    ) -> None:
+        self.name = canonical(metric)
+        self.profile = profile
+        self._strict_mode = strict_mode
+        self._penalize = penalize_ambiguous_claims
+        self._own: Metric = metric_named(_own_metric(self.name, profile), **own)
+        self.needs = getattr(self._own, "needs", ())
+        self.uses = getattr(self._own, "uses", ())
+        self.prompts = getattr(self._own, "prompts", {})
+        lower = self.name == "hallucination" and profile == "deepeval-3"
+        self.direction = Direction.LOWER_IS_BETTER if lower else Direction.HIGHER_IS_BETTER
+        perfect = 0.0 if lower else 1.0
+        self.threshold = threshold if threshold is not None else perfect if strict_mode else 0.5
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same verdicts or prompts could give another score."""
+        chosen = "-strict" * self._strict_mode + "-penalize" * self._penalize
+        return f"{self._own.version}-{self.profile}-1{chosen}"
+
+    async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
+        """Score the record, or skip it with a reason.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        found = await self._own.measure(record, steps)
+        compat = await self._compat(record, found, steps) if isinstance(found, MetricResult) else None
+        mine = replace(
+            found,
+            metric=self.name,
+            profile=self.profile,
+            evaluator_version=steps.version_of(self),
+            compat=compat,
+        )
+        return self._scored(mine, compat) if isinstance(mine, MetricResult) and compat else mine
+
+    def _scored(self, result: MetricResult, compat: Compat) -> MetricResult:
+        named = replace(
+            result, threshold=self.threshold, direction=self.direction, details={}, diagnosis=None
+        )
+        if compat.status is CompatStatus.OK and compat.score is not None:
+            in_range = 0 <= compat.score <= 1
+            return replace(
+                named,
+                score=compat.score if in_range else None,
+                skip_reason=None if in_range else SkipReason.OUT_OF_RANGE,
+            )
+        return replace(named, score=None, skip_reason=result.skip_reason or SkipReason.PEER_NAN)
+
+    async def _compat(self, record: RagRecord, found: MetricResult, steps: Steps) -> Compat:
+        if self.name == "answer_relevance" and self.profile in _COSINES:
+            return self._of_questions(found)
+        no_chunks = not record.chunks and self.name in _OF_CHUNKS
+        if found.skip_reason in _STATES_NOTHING or no_chunks:
+            return self._score([], n_contexts=len(record.chunks))
+        if found.skip_reason is SkipReason.ALL_UNJUDGED:
+            return Compat(status=CompatStatus.NAN)
+        if found.skip_reason:
+            return Compat(status=CompatStatus.ERROR)
+        return self._score(self._given(record, found))
+
+    def _score(self, verdicts: Sequence[Judged], *, n_contexts: int | None = None) -> Compat:
+        return score(
+            self.name,
+            self.profile,
+            verdicts,
+            n_contexts=n_contexts,
+            strict_mode=self._strict_mode,
+            penalize_ambiguous_claims=self._penalize,
+        ).compat
+
+    def _of_questions(self, found: MetricResult) -> Compat:
+        if found.skip_reason is SkipReason.REFUSAL:
+            return self._score([{"noncommittal": True, "cosine": 0.0}])
+        if "cosine" in found.details:
+            return self._score([found.details["cosine"]])
+        asked = found.skip_reason is SkipReason.ALL_UNJUDGED
+        return self._score([]) if asked else Compat(status=CompatStatus.ERROR)
+
+    def _given(self, record: RagRecord, found: MetricResult) -> Sequence[Judged]:
+        ragas = self.profile in ("ragas", "ragas-legacy")
+        if self.name == "hallucination":
+            return _agreement(record, found.verdicts)
+        if self.name == "groundedness":
+            return [_rating_of_answer(found.verdicts)] * 2
+        if self.name == "context_relevance" and ragas:
+            return [_rating_of_context(found.chunk_verdicts)] * 2
+        return found.chunk_verdicts if self.name in _OF_CHUNKS else found.verdicts
+
+
+def _own_metric(name: str, profile: str) -> str:
+    """Return the metric of ours whose verdicts the rule reads.
+
+    Raises:
+        ConfigError: no rule reads verdicts of ours.
+    """
+    there = [each for each in scored_metrics(profile) if (each, profile) != ("answer_relevance", "rag_evals")]
+    if name not in there:
+        raise ConfigError(
+            f"{profile} has no rule for verdicts on {name!r}: choose from {', '.join(there)};"
+            " with its own prompts (--peer-prompts) there may be more"
+        )
+    return "question_similarity" if name == "answer_relevance" and profile in _COSINES else name
+
+
+def _agreement(record: RagRecord, verdicts: Sequence[Verdict]) -> Sequence[Judged]:
+    contradicted = {
+        chunk_id
+        for verdict in verdicts
+        if verdict.label is VerdictLabel.CONTRADICTED
+        for chunk_id in verdict.chunk_ids
+    }
+    return [chunk.id not in contradicted for chunk in record.chunks]
+
+
+def _rating_of_answer(verdicts: Sequence[Verdict]) -> int | None:
+    judged = [verdict.label for verdict in verdicts if verdict.label is not VerdictLabel.UNJUDGED]
+    supported = judged.count(VerdictLabel.SUPPORTED)
+    if not judged:
+        return None
+    return 2 if supported == len(judged) else min(1, supported)
+
+
+def _rating_of_context(verdicts: Sequence[ChunkVerdict]) -> int | None:
+    grades = {VerdictLabel.RELEVANT: 2, VerdictLabel.PARTLY_RELEVANT: 1, VerdictLabel.IRRELEVANT: 0}
+    return max((grades[verdict.label] for verdict in verdicts if verdict.label in grades), default=None)
