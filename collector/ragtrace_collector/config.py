@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -19,6 +19,7 @@ from pydantic import (
     ByteSize,
     ConfigDict,
     Field,
+    JsonValue,
     ValidationError,
     field_validator,
     model_validator,
@@ -26,11 +27,13 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from ragtrace.errors import ConfigError
+from ragtrace.plugins import named_beside
 
 __all__ = [
     "AlwaysConfig",
     "AssembleConfig",
     "AttachConfig",
+    "CacheConfig",
     "CollectorConfig",
     "EvaluateConfig",
     "ExportConfig",
@@ -38,6 +41,7 @@ __all__ = [
     "MetricConfig",
     "ReceiveConfig",
     "SampleConfig",
+    "SecondJudgeConfig",
     "StoreConfig",
     "default_config_text",
     "load_config",
@@ -136,35 +140,72 @@ class SampleConfig(_Section):
     always: tuple[AlwaysConfig, ...] = ()
 
 
+def _named(key: str) -> Callable[[object], object]:
+    """Let a section be written as the one text that says most of it."""
+    return lambda value: {key: value} if isinstance(value, str) else value
+
+
+def _http_url(value: str | None) -> str | None:
+    if value is not None and not re.match(r"https?://[^/\s]+", value):
+        raise ValueError("write a URL such as http://localhost:11434/v1")
+    return value
+
+
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+
+
+class SecondJudgeConfig(_Section):
+    """Who is asked where the judge got a planted claim wrong. What is not set is as of the judge."""
+
+    use: str
+    base_url: HttpUrl | None = None
+    api_key_env: str | None = None
+    timeout: Timeout | None = None
+
+
+class CacheConfig(_Section):
+    """Where replies are kept: content, on disk."""
+
+    path: Path
+    max_bytes: ByteSize = Field(default=ByteSize(256 << 20), gt=0)
+
+
 class JudgeConfig(_Section):
-    """Who judges."""
+    """Who judges, and how it is asked."""
 
     use: str = "lexical"
-    base_url: str | None = None
+    base_url: HttpUrl | None = None
     api_key_env: str = "OPENAI_API_KEY"
     timeout: Timeout = timedelta(seconds=60)
     max_concurrency: int = Field(default=8, gt=0)
-
-    @field_validator("base_url")
-    @classmethod
-    def _is_http(cls, value: str | None) -> str | None:
-        if value is not None and not re.match(r"https?://[^/\s]+", value):
-            raise ValueError("write a URL such as http://localhost:11434/v1")
-        return value
+    second: Annotated[SecondJudgeConfig, BeforeValidator(_named("use"))] | None = None
+    embedder: str | None = None
+    verify: Literal["auto", "json", "logprobs"] = "auto"
+    calibration: Path | None = None
+    second_look: bool = False
+    sentinel_rate: float = Field(default=1.0, ge=0, le=1)
+    cache: Annotated[CacheConfig, BeforeValidator(_named("path"))] | None = None
+    prices: Path | None = None
 
 
 class MetricConfig(_Section):
-    """One metric and where it passes."""
+    """One metric, where it passes, and what else it takes."""
 
     name: str
     profile: str = "ragtrace"
     threshold: float | None = Field(default=None, ge=0, le=1)
+    prompts: dict[str, str] = {}
+    """By the name of the prompt that each replaces; a text of several lines, or a path."""
+    weights: dict[str, float] = {}
+    options: dict[str, JsonValue] = {}
 
 
 class EvaluateConfig(_Section):
     """What is measured, and what happens when the judge fails."""
 
-    metrics: tuple[MetricConfig, ...] = Field(default=(MetricConfig(name="faithfulness"),), min_length=1)
+    metrics: tuple[Annotated[MetricConfig, BeforeValidator(_named("name"))], ...] = Field(
+        default=(MetricConfig(name="faithfulness"),), min_length=1
+    )
     concurrency: int = Field(default=8, gt=0)
     retry_delays: tuple[Duration, ...] = tuple(
         timedelta(seconds=seconds) for seconds in (10, 60, 600, 3600, 14_400)
@@ -173,10 +214,10 @@ class EvaluateConfig(_Section):
     @field_validator("metrics")
     @classmethod
     def _each_once(cls, value: tuple[MetricConfig, ...]) -> tuple[MetricConfig, ...]:
-        names = [metric.name for metric in value]
+        names = [(metric.name, metric.profile) for metric in value]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ValueError(f"{twice!r} is named twice: both would write the same attributes")
+            raise ValueError(f"{twice[0]!r} is named twice: both would write the same attributes")
         return value
 
 
@@ -247,7 +288,8 @@ def default_config_text() -> str:
 
 
 def load_config(path: Path, *, environ: Mapping[str, str] | None = None) -> CollectorConfig:
-    """Read and check a configuration file.
+    """Read and check a configuration file. Files of code, prompts, prices and calibrations that it names are
+    looked for beside it.
 
     Raises:
         ConfigError: names the file, the key and what to do.
@@ -256,11 +298,15 @@ def load_config(path: Path, *, environ: Mapping[str, str] | None = None) -> Coll
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path}: cannot be read: {exc}") from exc
-    return parse_config(text, where=str(path), environ=environ)
+    return parse_config(text, where=str(path), environ=environ, folder=path.parent)
 
 
-def parse_config(text: str, *, where: str, environ: Mapping[str, str] | None = None) -> CollectorConfig:
+def parse_config(
+    text: str, *, where: str, environ: Mapping[str, str] | None = None, folder: Path = Path()
+) -> CollectorConfig:
     """Check a configuration text; ``${env:NAME}`` and ``${env:NAME:-default}`` are filled in.
+
+    Relative paths of what it names (not of what the collector writes) begin at ``folder``.
 
     Raises:
         ConfigError: names ``where``, the key and what to do.
@@ -275,10 +321,35 @@ def parse_config(text: str, *, where: str, environ: Mapping[str, str] | None = N
     except RecursionError as exc:
         raise ConfigError(f"{where}: not a configuration: nested too deep") from exc
     try:
-        return CollectorConfig.model_validate(filled)
+        return _beside(folder, CollectorConfig.model_validate(filled))
     except ValidationError as exc:
         problems = "\n".join(f"{where}: {_problem(error)}" for error in _root_causes(exc.errors()))
         raise ConfigError(problems) from exc
+
+
+def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
+    """Find what the file names beside the file, wherever the collector is started."""
+    judge, second = config.judge, config.judge.second
+    found = {
+        "use": named_beside(judge.use, folder),
+        "second": second and second.model_copy(update={"use": named_beside(second.use, folder)}),
+        "calibration": judge.calibration and folder / judge.calibration,
+        "prices": judge.prices and folder / judge.prices,
+    }
+    metrics = tuple(_metric_beside(folder, metric) for metric in config.evaluate.metrics)
+    return config.model_copy(
+        update={
+            "judge": judge.model_copy(update=found),
+            "evaluate": config.evaluate.model_copy(update={"metrics": metrics}),
+        }
+    )
+
+
+def _metric_beside(folder: Path, metric: MetricConfig) -> MetricConfig:
+    prompts = {
+        name: source if "\n" in source else str(folder / source) for name, source in metric.prompts.items()
+    }
+    return metric.model_copy(update={"name": named_beside(metric.name, folder), "prompts": prompts})
 
 
 def _fill(node: Any, *, where: str, key: str, environ: Mapping[str, str]) -> Any:
@@ -371,7 +442,10 @@ def _known_keys(location: list[int | str]) -> Iterator[str]:
 
 
 def _section_in(annotation: Any) -> type[BaseModel] | None:
-    candidates = [annotation, *getattr(annotation, "__args__", ())]
+    candidates = [annotation]
+    for each in candidates:  # it grows: sections stand in tuples, unions and annotations
+        candidates.extend(getattr(each, "__args__", ()))
+        candidates.extend([each.__origin__] if hasattr(each, "__metadata__") else [])
     sections = (each for each in candidates if isinstance(each, type) and issubclass(each, _Section))
     return cast("type[BaseModel] | None", next(sections, None))
 

@@ -13,15 +13,22 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from ragtrace.errors import SendRejected, SendRetryable
-from ragtrace.evaluation import evaluate
-from ragtrace.model import Evaluation, RagRecord
-from ragtrace.ports import Clock, Judge, Metric, SpanSink
+from ragtrace.errors import (
+    JudgeCompromised,
+    JudgeCutOff,
+    JudgeNonsense,
+    JudgeUnable,
+    SendRejected,
+    SendRetryable,
+)
+from ragtrace.model import Evaluation, MetricFailure, RagRecord
+from ragtrace.ports import Clock, SpanSink
 from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.assemble import Assembly
+from ragtrace_collector.judging import Judging
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import Job, Outcome, Parcel, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
@@ -32,8 +39,11 @@ log = logging.getLogger("ragtrace.collector")
 
 _LONGEST_BACK_OFF_S: Final = 60.0
 _STORE_PAUSE_S: Final = 1.0
-_FINAL_ERRORS: Final = frozenset({"judge_nonsense", "judge_cut_off"})
+_FINAL_ERRORS: Final = frozenset(
+    error.error_type for error in (JudgeNonsense, JudgeCutOff, JudgeUnable, JudgeCompromised)
+)
 """Asking again would give the same: the judge answered, and not usably."""
+_MOST_PARTIAL: Final = 1_000
 
 
 Step = Callable[[], Awaitable[bool]]
@@ -178,14 +188,34 @@ class Settler:
             self.queued.set()
 
 
+class PartialEvaluations:
+    """What was found about answers whose other metrics are tried again: it need not be judged twice.
+
+    In memory alone, and bounded: what is lost here is judged again, and nothing else is lost.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], Evaluation] = {}
+
+    def keep(self, job: Job, evaluation: Evaluation) -> None:
+        """Keep an evaluation in which some metrics found something."""
+        if evaluation.results:
+            self._kept[job.trace_id, job.span_id] = evaluation
+            while len(self._kept) > _MOST_PARTIAL:
+                del self._kept[next(iter(self._kept))]
+
+    def take(self, job: Job) -> Evaluation | None:
+        """Return what was kept for this answer, and forget it."""
+        return self._kept.pop((job.trace_id, job.span_id), None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluator:
     """Judges queued answers. Several run at once; each takes one job at a time."""
 
     store: WorkStore
     reader: AnswerReader
-    judge: Judge
-    metrics: Sequence[Metric]
+    judging: Judging
     attach: AttachOptions
     sinks: tuple[str, ...]
     retry_delays_ns: tuple[int, ...]
@@ -193,6 +223,7 @@ class Evaluator:
     clock: Clock
     done: asyncio.Event
     """Set when there is something new to deliver."""
+    partial: PartialEvaluations = field(default_factory=PartialEvaluations)
 
     async def step(self) -> bool:
         """Judge the next due answer; say whether there was one."""
@@ -210,7 +241,7 @@ class Evaluator:
             # Spans that came after the job was queued moved the answer elsewhere; that span has its own job.
             await self._end(job, "superseded")
             return
-        evaluation = await evaluate(record, metrics=self.metrics, judge=self.judge, clock=self.clock)
+        evaluation = await self.judging.evaluate(record, clock=self.clock, earlier=self.partial.take(job))
         if self._should_try_again(job, evaluation):
             await self._postpone(job, evaluation)
             return
@@ -218,11 +249,12 @@ class Evaluator:
 
     def _should_try_again(self, job: Job, evaluation: Evaluation) -> bool:
         failures = evaluation.failures
-        mendable = any(failure.error_type not in _FINAL_ERRORS for failure in failures)
+        mendable = any(_is_mendable(failure) for failure in failures)
         return mendable and job.attempts <= len(self.retry_delays_ns)
 
     async def _postpone(self, job: Job, evaluation: Evaluation) -> None:
-        failure = evaluation.failures[0]
+        failure = next(each for each in evaluation.failures if _is_mendable(each))
+        self.partial.keep(job, evaluation)
         due_ns = self.clock.now_ns() + self.retry_delays_ns[job.attempts - 1]
         await self._write(lambda: self.store.postpone(job, due_ns=due_ns, reason=failure.error_type))
         self.counters.add(Counts.ANSWERS_POSTPONED)
@@ -239,7 +271,14 @@ class Evaluator:
         if not deserves_carrier(evaluation):
             await self._end(job, _outcome(evaluation))
             return
-        span = carrier(evaluation, record, sample=job.sample, options=self.attach, now_ns=self.clock.now_ns())
+        span = carrier(
+            evaluation,
+            record,
+            sample=job.sample,
+            options=self.attach,
+            now_ns=self.clock.now_ns(),
+            cost_usd=self.judging.cost_usd(evaluation),
+        )
         await self._end(job, _outcome(evaluation), payload=encode([span]))
 
     async def _end(self, job: Job, outcome: str, *, payload: bytes | None = None) -> None:
@@ -334,6 +373,11 @@ class Deliverer:
             log.warning("%s does not take spans (%s); they are kept and sent later", self.sink.name, exc)
         self._failures = min(self._failures + 1, 10)
         self.counters.add(Counts.DELIVERIES_FAILED)
+
+
+def _is_mendable(failure: MetricFailure) -> bool:
+    """Say whether asking the judge again may help: not where it answered, nor where a metric is broken."""
+    return failure.error_type.startswith("judge_") and failure.error_type not in _FINAL_ERRORS
 
 
 def _outcome(evaluation: Evaluation) -> str:

@@ -17,14 +17,13 @@ from typing import Any, Final
 
 from ragtrace.backends import open_sink
 from ragtrace.clock import SystemClock
-from ragtrace.judge import open_judge
-from ragtrace.metrics import metric_named
-from ragtrace.ports import Clock, Judge, Metric, SpanSink
+from ragtrace.ports import Clock, SpanSink
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.assemble import AssemblePolicy, Assembly
-from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig
+from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.intake import Intake, Room
+from ragtrace_collector.judging import Judging, judge_of, open_judging
 from ragtrace_collector.pipeline import AnswerReader, Deliverer, Evaluator, Settler, Step, run_stage
 from ragtrace_collector.receivers.grpc import serve_grpc
 from ragtrace_collector.receivers.http import HttpServer, http_app, open_socket
@@ -33,7 +32,7 @@ from ragtrace_collector.store.port import WorkStore
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry import Counters
 
-__all__ = ["Collector", "check_config", "judge_of", "metrics_of", "run_collector"]
+__all__ = ["Collector", "check_config", "judge_of", "run_collector"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -107,9 +106,7 @@ class Collector:
             ConfigError: something that the configuration names cannot be used.
         """
         async with AsyncExitStack() as stack:
-            metrics = metrics_of(config.evaluate.metrics)
-            judge = judge_of(config.judge)
-            stack.push_async_callback(judge.aclose)
+            judging = await stack.enter_async_context(open_judging(config))
             sinks = {}
             for export in config.export:
                 sinks[export.endpoint] = open_sink(
@@ -119,7 +116,7 @@ class Collector:
             store = await SqliteStore.open(config.store.path, max_bytes=config.store.max_bytes)
             stack.push_async_callback(store.aclose)
             collector = _assemble(
-                config, store=store, judge=judge, metrics=metrics, sinks=sinks, clock=clock or SystemClock()
+                config, store=store, judging=judging, sinks=sinks, clock=clock or SystemClock()
             )
             await collector.recover()
             yield collector
@@ -258,42 +255,21 @@ def check_config(config: CollectorConfig) -> None:
     Raises:
         ConfigError: a metric, judge, key or endpoint cannot be used.
     """
-    metrics_of(config.evaluate.metrics)
-    judge_of(config.judge)
+    asyncio.run(_open_and_close(config))
     for export in config.export:
         open_sink(export.endpoint, headers=export.headers)
 
 
-def metrics_of(configs: tuple[MetricConfig, ...]) -> tuple[Metric, ...]:
-    """Build the metrics that a configuration names.
-
-    Raises:
-        ConfigError: there is no such metric or profile.
-    """
-    return tuple(metric_named(each.name, profile=each.profile, threshold=each.threshold) for each in configs)
-
-
-def judge_of(config: JudgeConfig) -> Judge:
-    """Build the judge that a configuration names.
-
-    Raises:
-        ConfigError: there is no such judge, or its key is missing.
-    """
-    return open_judge(
-        config.use,
-        base_url=config.base_url,
-        api_key_env=config.api_key_env,
-        timeout_s=config.timeout.total_seconds(),
-        max_concurrency=config.max_concurrency,
-    )
+async def _open_and_close(config: CollectorConfig) -> None:
+    async with open_judging(config):
+        pass
 
 
 def _assemble(
     config: CollectorConfig,
     *,
     store: WorkStore,
-    judge: Judge,
-    metrics: tuple[Metric, ...],
+    judging: Judging,
     sinks: Mapping[str, SpanSink],
     clock: Clock,
 ) -> Collector:
@@ -331,8 +307,7 @@ def _assemble(
         evaluator=Evaluator(
             store=store,
             reader=reader,
-            judge=judge,
-            metrics=metrics,
+            judging=judging,
             attach=_attach_options(config),
             sinks=tuple(sinks),
             retry_delays_ns=tuple(_ns(delay) for delay in config.evaluate.retry_delays),

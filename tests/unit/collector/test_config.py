@@ -57,6 +57,18 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
             "`evaluate.metrics`: 'faithfulness' is named twice",
         ),
         (
+            "judge: {second: {use: a, bse_url: b}}\n" + EXPORT,
+            "`judge.second.bse_url`: did you mean `base_url`",
+        ),
+        ("judge: {second: {}}\n" + EXPORT, "`judge.second.use` is missing"),
+        ("judge: {second: {use: a, base_url: b}}\n" + EXPORT, "`judge.second.base_url`: write a URL such as"),
+        ("judge: {sentinel_rate: 2}\n" + EXPORT, "`judge.sentinel_rate`: Input should be less than or equal"),
+        ("judge: {verify: text}\n" + EXPORT, "`judge.verify`: Input should be 'auto', 'json' or 'logprobs'"),
+        (
+            "evaluate: {metrics: [{name: rag_score, weight: {}}]}\n" + EXPORT,
+            "unknown key `evaluate.metrics[0].weight`: did you mean `weights`?",
+        ),
+        (
             "sample: {always: [{attributes: {a: [1]}}]}\n" + EXPORT,
             "`sample.always[0].attributes`: compare with a text",
         ),
@@ -110,3 +122,42 @@ def test_durations_have_units(text: str, expected: timedelta) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"missing\.yaml: cannot be read"):
         load_config(tmp_path / "missing.yaml")
+
+
+def test_metrics_second_judge_and_cache_may_be_written_as_one_text() -> None:
+    text = "judge: {second: openai:b, cache: j.db}\nevaluate: {metrics: [faithfulness, rag_score]}\n"
+    config = parse_config(text + EXPORT, where="my.yaml", environ={})
+    assert [metric.name for metric in config.evaluate.metrics] == ["faithfulness", "rag_score"]
+    assert config.judge.second is not None
+    assert config.judge.second.use == "openai:b"
+    assert config.judge.cache is not None
+    assert config.judge.cache.path == Path("j.db")
+
+
+def test_a_metric_may_be_measured_under_two_profiles() -> None:
+    text = "evaluate: {metrics: [faithfulness, {name: faithfulness, profile: deepeval-4}]}\n"
+    assert len(parse_config(text + EXPORT, where="my.yaml", environ={}).evaluate.metrics) == 2
+
+
+def test_what_the_file_names_is_looked_for_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "my.yaml"
+    file.write_text(
+        EXPORT
+        + """
+judge: {use: './judge.py:open_it', second: 'openai:gpt-4o', calibration: found.json, prices: prices.toml}
+evaluate:
+  metrics:
+    - ./metric.py:Politeness
+    - {name: faithfulness, prompts: {verify: verify.md, extract: "Two\\nlines"}}
+"""
+    )
+    config = load_config(file, environ={})
+    assert config.judge.use == f"{tmp_path / 'judge.py'}:open_it"
+    assert (config.judge.calibration, config.judge.prices) == (
+        tmp_path / "found.json",
+        tmp_path / "prices.toml",
+    )
+    own, faithfulness = config.evaluate.metrics
+    assert own.name == f"{tmp_path / 'metric.py'}:Politeness"
+    assert faithfulness.prompts == {"verify": str(tmp_path / "verify.md"), "extract": "Two\nlines"}
+    assert config.store.path == Path("ragtrace.db")

@@ -1,0 +1,203 @@
+"""What judges: the metrics, judges, embedder and prices that a configuration names, put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ragtrace.calibration.saved import read_calibration
+from ragtrace.errors import ConfigError
+from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
+from ragtrace.judge import CacheSettings, Prices, load_prices, open_embedder, open_judge
+from ragtrace.metrics import StepLimits, metric_named
+from ragtrace.metrics.prompt import content_sha256
+from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
+from ragtrace.ports import Clock, Embedder, Judge, Metric
+from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig
+
+__all__ = ["Judging", "judge_of", "metrics_of", "open_judging"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """Measures records with what a configuration names."""
+
+    metrics: Sequence[Metric]
+    judge: Judge
+    second_judge: Judge | None = None
+    embedder: Embedder | None = None
+    limits: StepLimits = field(default_factory=StepLimits)
+    prices: Prices | None = None
+
+    async def evaluate(
+        self, record: RagRecord, *, clock: Clock, earlier: Evaluation | None = None
+    ) -> Evaluation:
+        """Measure the record; what an earlier attempt found about the same record is not judged again."""
+        if earlier is not None and earlier.input_sha256 != content_sha256(record):
+            earlier = None
+        found = {(each.metric, each.profile) for each in earlier.results} if earlier else set()
+        evaluation = await evaluate(
+            record,
+            metrics=[each for each in self.metrics if (each.name, each.profile) not in found],
+            judge=self.judge,
+            clock=clock,
+            limits=self.limits,
+            embedder=self.embedder,
+            second_judge=self.second_judge,
+        )
+        return self._joined(earlier, evaluation) if earlier else evaluation
+
+    def cost_usd(self, evaluation: Evaluation) -> float | None:
+        """Return what the evaluation cost, or ``None`` where that is not known: never a guess."""
+        if self.prices is None or evaluation.compromised:
+            return None  # two judges with prices of their own have a part in it
+        return self.prices.cost_usd(evaluation.usage, evaluation.judge)
+
+    def _joined(self, earlier: Evaluation, later: Evaluation) -> Evaluation:
+        """Put together what two attempts at the same record found, as one attempt would have told it."""
+        outcomes = {(each.metric, each.profile): each for each in (*earlier.outcomes, *later.outcomes)}
+        return replace(
+            later,
+            outcomes=tuple(outcomes[metric.name, metric.profile] for metric in self.metrics),
+            evaluator_set=evaluator_set(self.metrics),
+            evaluator_version=evaluator_version(
+                self.metrics, self.judge, limits=self.limits, second_judge=self.second_judge
+            ),
+            run_id=earlier.run_id,
+            started_at_ns=earlier.started_at_ns,
+            duration_ms=earlier.duration_ms + later.duration_ms,
+            usage=earlier.usage + later.usage,
+            compromised=earlier.compromised or later.compromised,
+        )
+
+
+@asynccontextmanager
+async def open_judging(config: CollectorConfig) -> AsyncIterator[Judging]:
+    """Open what judges; close it in the end.
+
+    Raises:
+        ConfigError: a metric, judge, embedder, calibration or price table cannot be used.
+    """
+    settings = config.judge
+    async with AsyncExitStack() as opened:
+        judge = await opened.enter_async_context(aclosing(judge_of(settings)))
+        second = _second_judge_of(settings)
+        embedder = _embedder_of(settings)
+        for each in (second, embedder):
+            if each is not None:
+                await opened.enter_async_context(aclosing(each))
+        metrics = metrics_of(config.evaluate.metrics, pass_at=_pass_at(settings))
+        _check_embedder(metrics, embedder)
+        yield Judging(
+            metrics=metrics,
+            judge=judge,
+            second_judge=second,
+            embedder=embedder,
+            limits=StepLimits(verify=_verify_settings(settings, judge.identity)),
+            prices=load_prices(settings.prices),
+        )
+
+
+def metrics_of(
+    configs: Sequence[MetricConfig], *, pass_at: Mapping[str, float] | None = None
+) -> tuple[Metric, ...]:
+    """Build the metrics that a configuration names; ``pass_at`` gives thresholds where it gives none.
+
+    Raises:
+        ConfigError: there is no such metric or profile, it does not take an option, or two have one name.
+    """
+    metrics = tuple(_metric(each, pass_at or {}) for each in configs)
+    names = [(metric.name, metric.profile) for metric in metrics]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"`evaluate.metrics` names {twice[0]!r} ({twice[1]}) twice, under two names")
+    return metrics
+
+
+def judge_of(config: JudgeConfig) -> Judge:
+    """Build the judge that a configuration names.
+
+    Raises:
+        ConfigError: there is no such judge, or its key is missing.
+    """
+    cache = config.cache
+    return open_judge(
+        config.use,
+        base_url=config.base_url,
+        api_key_env=config.api_key_env,
+        timeout_s=config.timeout.total_seconds(),
+        max_concurrency=config.max_concurrency,
+        cache=CacheSettings(path=cache.path, max_bytes=cache.max_bytes) if cache else None,
+    )
+
+
+def _metric(config: MetricConfig, pass_at: Mapping[str, float]) -> Metric:
+    options: dict[str, Any] = dict(config.options)
+    if config.prompts:
+        options["prompts"] = dict(config.prompts)
+    if config.weights:
+        options["weights"] = dict(config.weights)
+    threshold = config.threshold if config.threshold is not None else pass_at.get(config.name)
+    return metric_named(config.name, profile=config.profile, threshold=threshold, **options)
+
+
+def _second_judge_of(config: JudgeConfig) -> Judge | None:
+    second = config.second
+    if second is None:
+        return None
+    beside = config if _kind(second.use) == _kind(config.use) else JudgeConfig()
+    return judge_of(
+        JudgeConfig(
+            use=second.use,
+            base_url=second.base_url or beside.base_url,
+            api_key_env=second.api_key_env or beside.api_key_env,
+            timeout=second.timeout or config.timeout,
+            max_concurrency=config.max_concurrency,
+            cache=config.cache,
+        )
+    )
+
+
+def _embedder_of(config: JudgeConfig) -> Embedder | None:
+    if config.embedder is None:
+        return None
+    beside = config if _kind(config.embedder) == _kind(config.use) else JudgeConfig()
+    return open_embedder(
+        config.embedder,
+        base_url=beside.base_url,
+        api_key_env=beside.api_key_env,
+        timeout_s=config.timeout.total_seconds(),
+        max_concurrency=config.max_concurrency,
+    )
+
+
+def _check_embedder(metrics: Sequence[Metric], embedder: Embedder | None) -> None:
+    lacking = next((each.name for each in metrics if "questions" in getattr(each, "uses", ())), None)
+    if embedder is None and lacking is not None:
+        raise ConfigError(
+            f"`evaluate.metrics` names {lacking!r}, which compares embeddings: set `judge.embedder` to"
+            " openai:MODEL or wordllama"
+        )
+
+
+def _verify_settings(config: JudgeConfig, judge: JudgeIdentity) -> VerifySettings:
+    measured = read_calibration(config.calibration).settings(judge) if config.calibration else None
+    return replace(
+        measured or VerifySettings(),
+        form=VerifyForm(config.verify),
+        second_look=config.second_look,
+        sentinel_rate=config.sentinel_rate,
+    )
+
+
+def _pass_at(config: JudgeConfig) -> Mapping[str, float]:
+    if config.calibration is None:
+        return {}
+    return {"faithfulness": read_calibration(config.calibration).answer_threshold}
+
+
+def _kind(spec: str) -> str:
+    return spec.partition(":")[0]
