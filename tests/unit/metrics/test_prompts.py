@@ -11,7 +11,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate, evaluator_version
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import Prompts, StepLimits, Steps, metric_named
-from ragtrace.metrics.prompt import PROMPTS, built_in_prompt
+from ragtrace.metrics.prompt import PROMPTS
 from ragtrace.model import Chunk, Direction, MetricResult, RagRecord
 
 RECORD = RagRecord(
@@ -49,7 +49,7 @@ async def test_a_prompt_is_replaced_by_path_or_text_for_one_metric_alone(tmp_pat
     path.write_text(MINE)
     by_path = metric_named("faithfulness", prompts={"verify": path})
     judge, [theirs, ours] = await run(by_path, "hallucination")
-    built_in = built_in_prompt("verify.v1.md").text
+    built_in = Prompts().verify.text
     assert sorted(systems(judge, "verify")) == sorted(["Say what the chunks say.", built_in])
     assert judge.calls["extract"] == 1
     assert theirs.prompt_sha256 != ours.prompt_sha256
@@ -95,7 +95,7 @@ def test_a_prompt_that_cannot_be_used_says_why(prompts: dict[str, str], message:
 
 
 def test_a_version_follows_the_prompts_that_the_metric_uses_and_no_others() -> None:
-    judge, mine = ScriptedJudge(), Prompts(chunks=built_in_prompt("relevance.v1.md"))
+    judge, mine = ScriptedJudge(), Prompts(chunks=Prompts().relevance)
     chunks, claims = [metric_named("chunk_precision")], [metric_named("faithfulness")]
     assert evaluator_version(claims, judge) == evaluator_version(claims, judge, prompts=mine)
     assert evaluator_version(chunks, judge) != evaluator_version(chunks, judge, prompts=mine)
@@ -104,7 +104,7 @@ def test_a_version_follows_the_prompts_that_the_metric_uses_and_no_others() -> N
 
 
 def test_the_prompt_of_relevance_counts_only_where_it_is_asked_apart() -> None:
-    metric, mine = metric_named("answer_relevance"), Prompts(relevance=built_in_prompt("chunks.v1.md"))
+    metric, mine = metric_named("answer_relevance"), Prompts(relevance=Prompts().chunks)
 
     def version(prompts: Prompts | None, form: Any) -> str:
         return evaluator_version(
