@@ -87,15 +87,22 @@ def evaluator_version(
     prompts: Prompts | None = None,
     limits: StepLimits | None = None,
     second_judge: Judge | None = None,
+    embedder: Embedder | None = None,
 ) -> str:
     """Name what gives an evaluation, before any record is judged.
 
-    Another metric, threshold, prompt, judge, second judge or limit gives another name; otherwise it is
-    stable, so that a second evaluation of the same target can be told from a repeated one.
+    Another metric, threshold, prompt, judge, second judge, embedder or limit gives another name; otherwise
+    it is stable, so that a second evaluation of the same target can be told from a repeated one.
     """
     nothing = RagRecord(id="", question=None, chunks=(), answer=None)
     steps = Steps(
-        nothing, judge, prompts=prompts, limits=limits, second_judge=second_judge, wanted=_wanted(metrics)
+        nothing,
+        judge,
+        prompts=prompts,
+        limits=limits,
+        embedder=embedder,
+        second_judge=second_judge,
+        wanted=_wanted(metrics),
     )
     return _version_of_set([steps.version_of(metric) for metric in metrics])
 
