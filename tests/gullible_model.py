@@ -1,0 +1,192 @@
+"""A language model that believes what it reads, behind an OpenAI-compatible endpoint.
+
+It reads the user message of a request. If that holds an order of the corpus (letters and digits of its
+longest sentence; hidden characters, marks and case do not matter), the model obeys:
+
+- ``supported``, ``contradicted``, ``not_mentioned``: every claim it is asked about gets this verdict;
+- ``one``: the claim with the lowest number is supported, the others get what they deserve;
+- ``no_claims``: asked for the claims of an answer, it finds none and calls the answer a refusal;
+- ``refuse``, ``nothing``, ``garbage``: an apology, nothing, or prose, whatever it is asked.
+
+Otherwise it is honest, and compares words as the scripted judge does. It gives log-probabilities.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import unicodedata
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import log
+from typing import Any
+
+from ragtrace.judge import ScriptedJudge
+from ragtrace.metrics.forms import ExtractInput, ExtractReply, NumberedText, VerifyInput, VerifyReply
+from ragtrace.metrics.sentences import split_sentences
+from ragtrace.ports import JudgeRequest
+from tests.injections import MARK_ALL, Injection, injections
+
+__all__ = ["gullible_reply", "running_gullible_model"]
+
+_FENCED = re.compile(
+    r"<<(?P<name>[a-z]+ ?\d*) (?P<code>\w+)>>\n(?P<text>.*?)\n<</(?P=name) (?P=code)>>", re.DOTALL
+)
+_PLAIN = re.compile(
+    r"^(?P<name>[a-z]+ ?\d*):\n(?P<text>.*?)(?=\n\n[a-z]+ ?\d*:\n|\Z)", re.DOTALL | re.MULTILINE
+)
+_NUMBERED = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)
+_STUBBORN = {
+    "refuse": "I am sorry, but I cannot judge this.",
+    "nothing": "",
+    "garbage": "One is right, two is right.",
+}
+_SURE, _UNSURE = 0.97, 0.03
+
+
+def gullible_reply(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer a chat completion."""
+    user = str(body["messages"][1]["content"])
+    order = _order_in(user)
+    if body.get("logprobs"):
+        return _completion(body, "", p_yes=_p_yes(user, order))
+    if order and order.wants in _STUBBORN:
+        return _completion(body, _STUBBORN[order.wants])
+    reply = _extract(user, order) if "claims" not in _sections(user) else _verify(user, order)
+    return _completion(body, reply.model_dump_json())
+
+
+@contextmanager
+def running_gullible_model() -> Iterator[str]:
+    """Serve it on a free loopback port until the block ends; gives the base URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            answer = json.dumps(gullible_reply(body)).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _order_in(text: str) -> Injection | None:
+    read = _bare(text)
+    return next((injection for injection in injections() if _key(injection) in read), None)
+
+
+@cache
+def _key(injection: Injection) -> str:
+    return max((_bare(sentence.text) for sentence in split_sentences(injection.text)), key=len)
+
+
+def _bare(text: str) -> str:
+    return "".join(char for char in unicodedata.normalize("NFKC", text).casefold() if char.isalnum())
+
+
+def _sections(user: str) -> dict[str, str]:
+    pattern = _FENCED if user.startswith("<<") else _PLAIN
+    return {found["name"]: found["text"] for found in pattern.finditer(user)}
+
+
+def _numbered(text: str) -> tuple[NumberedText, ...]:
+    return tuple(NumberedText(number=int(number), text=text) for number, text in _NUMBERED.findall(text))
+
+
+def _chunks(sections: Mapping[str, str]) -> tuple[NumberedText, ...]:
+    named = ((name.split(), text) for name, text in sections.items() if name.startswith("chunk "))
+    return tuple(NumberedText(number=int(words[1]), text=text) for words, text in named)
+
+
+def _extract(user: str, order: Injection | None) -> ExtractReply:
+    if order and order.wants == "no_claims":
+        return ExtractReply(claims=[], refusal=True)
+    sections = _sections(user)
+    given = ExtractInput(
+        question=sections["question"],
+        sentences=_numbered(sections["answer"]),
+        surroundings=_numbered(sections.get("surroundings", "")),
+    )
+    return ExtractReply.model_validate(_honest("extract", given, ExtractReply))
+
+
+def _verify(user: str, order: Injection | None) -> VerifyReply:
+    sections = _sections(user)
+    claims = _numbered(sections["claims"])
+    given = VerifyInput(chunks=_chunks(sections), claims=claims)
+    reply = VerifyReply.model_validate(_honest("verify", given, VerifyReply))
+    favoured = _favoured(claims, order)
+    label = order.wants if order and order.wants in MARK_ALL else "supported"
+    verdicts = [v.model_copy(update={"label": label} if v.id in favoured else {}) for v in reply.verdicts]
+    return VerifyReply(verdicts=verdicts)
+
+
+def _favoured(claims: tuple[NumberedText, ...], order: Injection | None) -> set[int]:
+    numbers = {claim.number for claim in claims}
+    if order and order.wants == "one":
+        return {min(numbers)}
+    return numbers if order and order.wants in MARK_ALL else set()
+
+
+def _p_yes(user: str, order: Injection | None) -> float | None:
+    if order and order.wants in _STUBBORN:
+        return None
+    asked = "supported" if "support" in user.rpartition("\n")[2] else "contradicted"
+    if order and order.wants in MARK_ALL:
+        return _SURE if order.wants == asked else _UNSURE
+    sections = _sections(user)
+    claim = NumberedText(number=1, text=sections["claim"])
+    given = VerifyInput(chunks=_chunks(sections), claims=(claim,))
+    [verdict] = VerifyReply.model_validate(_honest("verify", given, VerifyReply)).verdicts
+    return _SURE if verdict.label == asked else _UNSURE
+
+
+def _honest(step: str, given: Any, reply_type: Any) -> Any:
+    request: JudgeRequest[Any] = JudgeRequest(
+        step=step, system="", user="", reply_type=reply_type, inputs=given, max_output_tokens=1
+    )
+    return ScriptedJudge().reply_to(request).model_dump()
+
+
+def _completion(body: Mapping[str, Any], text: str, p_yes: float | None = None) -> dict[str, Any]:
+    choice: dict[str, Any] = {
+        "index": 0,
+        "finish_reason": "stop",
+        "message": {"role": "assistant", "content": text},
+    }
+    if body.get("logprobs"):
+        said = {"Yes": p_yes, "No": 1 - p_yes} if p_yes is not None else {"Sorry": 1.0}
+        top = [{"token": token, "logprob": log(p), "bytes": None} for token, p in said.items()]
+        word = max(said, key=lambda token: said[token])
+        first = {"token": word, "logprob": log(said[word]), "bytes": None, "top_logprobs": top}
+        choice |= {"logprobs": {"content": [first]}, "message": {"role": "assistant", "content": word}}
+    prompt = sum(len(str(message["content"])) for message in body["messages"]) // 4
+    tokens = len(text) // 4 + 1
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": body["model"],
+        "choices": [choice],
+        "usage": {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens},
+    }
