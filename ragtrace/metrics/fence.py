@@ -17,8 +17,8 @@ from ragtrace.metrics.forms import NumberedText
 
 __all__ = ["fence_code", "fenced", "fenced_chunks"]
 
-CODE_DIGITS = 16
-"""64 bits: to foresee the code is to find a text that holds its own digest."""
+CODE_DIGITS = 9
+"""Decimal ones, which models read in threes: codes stand on each fence line, and each is paid for."""
 
 _GAP = (
     r"[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
@@ -42,7 +42,8 @@ def fenced_chunks(chunks: Iterable[NumberedText], code: str) -> list[str]:
 
 def fence_code(input_sha256: str) -> str:
     """Make the code of a record's fences from the digest of all that a judge can see of it."""
-    return hashlib.sha256(f"fence {input_sha256}".encode()).hexdigest()[:CODE_DIGITS]
+    digest = hashlib.sha256(f"fence {input_sha256}".encode()).digest()
+    return f"{int.from_bytes(digest) % 10**CODE_DIGITS:0{CODE_DIGITS}}"
 
 
 def _harmless(text: str, code: str) -> str:

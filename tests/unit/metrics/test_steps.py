@@ -365,6 +365,6 @@ async def test_calls_about_the_same_chunks_share_their_prefix() -> None:
 
 def test_prompts_are_versioned_and_hashed() -> None:
     prompts = Prompts.built_in()
-    assert (prompts.extract.name, prompts.extract.version) == ("extract", "2")
+    assert (prompts.extract.name, prompts.extract.version) == ("extract", "3")
     assert "---" not in prompts.extract.text
     assert len({prompts.extract.sha256, prompts.verify.sha256, prompts.sha256}) == 3
