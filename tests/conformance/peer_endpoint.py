@@ -14,7 +14,7 @@ from typing import Any
 class PeerEndpoint:
     """What a tool's model said, and the vectors of texts."""
 
-    replies: Sequence[str | tuple[str, str] | int]
+    replies: Sequence[str | tuple[str, str] | int] = ()
     """Each a text, a text with its ``finish_reason``, or a status to fail with; the last repeats."""
     embeddings: Mapping[str, Sequence[float]] = field(default_factory=dict)
     url: str = ""
@@ -24,6 +24,13 @@ class PeerEndpoint:
     """The bodies of the chat requests."""
     embedded: list[str] = field(default_factory=list)
     """Texts that were embedded."""
+
+    def reply_with(
+        self, replies: Sequence[str | tuple[str, str] | int], embeddings: Mapping[str, Sequence[float]]
+    ) -> None:
+        """Begin anew."""
+        self.replies, self.embeddings = replies, embeddings
+        self.prompts, self.asked, self.embedded = [], [], []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
