@@ -26,7 +26,6 @@ from ragtrace.model import (
     JudgeIdentity,
     MetricFailure,
     MetricOutcome,
-    MetricResult,
     RagRecord,
     Usage,
     Verdict,
@@ -241,7 +240,7 @@ class _GivenClaims:
         self.threshold = self._metric.threshold
         self.direction = self._metric.direction
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+    async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
         await steps.take_claims(self._claims)
         return await self._metric.measure(record, steps)
 

@@ -88,7 +88,7 @@ class CandidateResult:
     cost: float | None
     """US dollars; ``None`` where the price is not known."""
     seconds: float
-    """Summed over answers, as waited for."""
+    """What the judge took of the time of the run: waits side by side count once."""
     answer_runs: int
     """Answers judged, over all runs."""
     reliability: tuple[Bin, ...] = ()

@@ -63,6 +63,8 @@ class Plan:
     """Claims and answers that could not be measured, by reason."""
     resamples: int = 1000
     seed: int = 0
+    at_once: int = 1
+    """Answers measured side by side."""
 
 
 def stratum_of(answer: LabelledAnswer) -> Stratum:
@@ -102,7 +104,7 @@ def _group(
         answers=len(members),
         of_answers=sum(population.values()),
         candidates=tuple(
-            _result(side, candidate, price) for side, candidate in zip(sides, candidates, strict=True)
+            _result(side, candidate, plan, price) for side, candidate in zip(sides, candidates, strict=True)
         ),
         leads=tuple(
             Lead(first=names[first], second=names[second], difference=found)
@@ -248,7 +250,7 @@ def _faithfulness(said: Sequence[bool | None]) -> float | None:
     return sum(judged) / len(judged) if judged else None
 
 
-def _result(side: _Side, candidate: Candidate, price: Price) -> CandidateResult:
+def _result(side: _Side, candidate: Candidate, plan: Plan, price: Price) -> CandidateResult:
     runs = [run for runs in side.runs for run in runs]
     usage = sum((run.usage for run in runs), Usage())
     usage = sum((whole.usage for whole in side.whole if whole), usage)
@@ -268,7 +270,7 @@ def _result(side: _Side, candidate: Candidate, price: Price) -> CandidateResult:
         skipped=dict(Counter(run.skipped for run in runs if run.skipped)),
         usage=usage,
         cost=price(candidate.judge.identity, usage),
-        seconds=sum(run.seconds for run in runs),
+        seconds=sum(run.seconds for run in runs) / plan.at_once,
         answer_runs=len(runs),
         reliability=side.ranking.reliability(weights),
         roc=side.ranking.curve(weights),

@@ -133,7 +133,14 @@ def calibrate(
     if report:
         with needs_extra("report"):
             import matplotlib as _  # noqa: F401  before hours of judging, not after
-    sample = _sample(paths, statements_only=statements_only, limit=limit, seed=seed, resamples=resamples)
+    sample = _sample(
+        paths,
+        statements_only=statements_only,
+        limit=limit,
+        seed=seed,
+        resamples=resamples,
+        at_once=concurrency,
+    )
     opened = judge.open(max_concurrency=concurrency)
     introduce(opened)
     candidates = _candidates(opened, forms, runs=runs, end_to_end=end_to_end, floor=floor)
@@ -154,7 +161,7 @@ def calibrate(
 
 
 def _sample(
-    paths: Sequence[str], *, statements_only: bool, limit: int | None, seed: int, resamples: int
+    paths: Sequence[str], *, statements_only: bool, limit: int | None, seed: int, resamples: int, at_once: int
 ) -> _Sample:
     names = Counter(Path(path).name for path in paths)
     left_out: Counter[str] = Counter()
@@ -185,6 +192,7 @@ def _sample(
             left_out=dict(+left_out),
             resamples=resamples,
             seed=seed,
+            at_once=max(1, min(at_once, len(chosen))),
         ),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ragtrace.calibration.intervals import Estimate
 from ragtrace.calibration.results import CandidateResult, GroupResult, Level, Results
 from ragtrace.calibration.wording import counted, interval, money, percent, recommendations
 from ragtrace.cli.terminal import by_kind, one_line, open_console, print_indented
@@ -56,14 +57,11 @@ def _level(name: str, level: Level) -> Iterator[str]:
         percent(level.decided),
         interval(level.two_way),
         interval(level.balanced_accuracy),
-        _short(level.kappa and level.kappa.value),
-        _short(level.auc and level.auc.value),
+        _point(level.kappa),
+        _point(level.auc),
     )
     if level.unsupported:
-        precision, recall = (
-            _short(level.precision and level.precision.value),
-            _short(level.recall and level.recall.value),
-        )
+        precision, recall = _point(level.precision), _point(level.recall)
         yield f"      {level.unsupported:,} unsupported: precision {precision}, recall {recall}"
 
 
@@ -80,5 +78,5 @@ def _columns(*cells: str) -> str:
     return ("    " + "".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True))).rstrip()
 
 
-def _short(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+def _point(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else f"{estimate.value:.2f}"
