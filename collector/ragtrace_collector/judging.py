@@ -18,7 +18,7 @@ from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig
 
-__all__ = ["Judging", "judge_of", "metrics_of", "open_judging"]
+__all__ = ["Judging", "embedder_of", "judge_of", "metrics_of", "open_judging", "verify_settings_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ async def open_judging(config: CollectorConfig) -> AsyncIterator[Judging]:
     async with AsyncExitStack() as opened:
         judge = await opened.enter_async_context(aclosing(judge_of(settings)))
         second = _second_judge_of(settings)
-        embedder = _embedder_of(settings)
+        embedder = embedder_of(settings)
         for each in (second, embedder):
             if each is not None:
                 await opened.enter_async_context(aclosing(each))
@@ -96,7 +96,7 @@ async def open_judging(config: CollectorConfig) -> AsyncIterator[Judging]:
             judge=judge,
             second_judge=second,
             embedder=embedder,
-            limits=StepLimits(verify=_verify_settings(settings, judge.identity)),
+            limits=StepLimits(verify=verify_settings_of(settings, judge.identity)),
             prices=load_prices(settings.prices),
         )
 
@@ -149,19 +149,23 @@ def _second_judge_of(config: JudgeConfig) -> Judge | None:
     if second is None:
         return None
     beside = config if _kind(second.use) == _kind(config.use) else JudgeConfig()
-    return judge_of(
-        JudgeConfig(
-            use=second.use,
-            base_url=second.base_url or beside.base_url,
-            api_key_env=second.api_key_env or beside.api_key_env,
-            timeout=second.timeout or config.timeout,
-            max_concurrency=config.max_concurrency,
-            cache=config.cache,
-        )
-    )
+    own = {
+        "use": second.use,
+        "base_url": second.base_url or beside.base_url,
+        "api_key_env": second.api_key_env or beside.api_key_env,
+        "timeout": second.timeout or config.timeout,
+        "max_concurrency": config.max_concurrency,
+        "cache": config.cache,
+    }
+    return judge_of(beside.model_copy(update=own))
 
 
-def _embedder_of(config: JudgeConfig) -> Embedder | None:
+def embedder_of(config: JudgeConfig) -> Embedder | None:
+    """Build the embedder that a configuration names, if it names one.
+
+    Raises:
+        ConfigError: there is no such embedder, or its key is missing.
+    """
     if config.embedder is None:
         return None
     beside = config if _kind(config.embedder) == _kind(config.use) else JudgeConfig()
@@ -183,7 +187,12 @@ def _check_embedder(metrics: Sequence[Metric], embedder: Embedder | None) -> Non
         )
 
 
-def _verify_settings(config: JudgeConfig, judge: JudgeIdentity) -> VerifySettings:
+def verify_settings_of(config: JudgeConfig, judge: JudgeIdentity) -> VerifySettings:
+    """Return how a configuration has a judge asked for verdicts.
+
+    Raises:
+        ConfigError: its calibration cannot be read.
+    """
     measured = read_calibration(config.calibration).settings(judge) if config.calibration else None
     return replace(
         measured or VerifySettings(),

@@ -23,7 +23,7 @@ from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.assemble import AssemblePolicy, Assembly
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.intake import Intake, Room
-from ragtrace_collector.judging import Judging, judge_of, open_judging
+from ragtrace_collector.judging import Judging, open_judging
 from ragtrace_collector.pipeline import AnswerReader, Deliverer, Evaluator, Settler, Step, run_stage
 from ragtrace_collector.receivers.grpc import serve_grpc
 from ragtrace_collector.receivers.http import HttpServer, http_app, open_socket
@@ -32,7 +32,7 @@ from ragtrace_collector.store.port import WorkStore
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry import Counters
 
-__all__ = ["Collector", "check_config", "judge_of", "run_collector"]
+__all__ = ["Collector", "check_config", "run_collector"]
 
 log = logging.getLogger("ragtrace.collector")
 

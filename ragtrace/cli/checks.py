@@ -15,13 +15,8 @@ from typing import Final, Literal
 
 from ragtrace.backends import open_sink
 from ragtrace.errors import ConfigError, RagtraceError
-from ragtrace.evaluation import evaluate
-from ragtrace.judge import unwrapped
-from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
-from ragtrace.model import Chunk, MetricFailure, RagRecord
-from ragtrace.ports import Judge
 
-__all__ = ["EMPTY_EXPORT", "Check", "check_endpoint", "check_judge", "check_store", "check_versions"]
+__all__ = ["EMPTY_EXPORT", "Check", "check_endpoint", "check_store", "check_versions"]
 
 _PACKAGES: Final = ("ragtrace-otel", "openai", "opentelemetry-sdk", "opentelemetry-exporter-otlp", "pydantic")
 _EXTRAS: Final = {"cli": ("rich",), "collector": ("yaml", "starlette", "uvicorn")}
@@ -53,34 +48,6 @@ def check_versions() -> Check:
         found=", ".join(parts),
         advice=f"not installed: pip install 'ragtrace-otel[{','.join(missing)}]'",
     )
-
-
-async def check_judge(judge: Judge) -> Check:
-    """Let the judge judge a sentence of our own."""
-    name = f"judge {judge.identity.provider} ({judge.identity.model})"
-    outcome = (await evaluate(_probe(), judge=judge)).outcomes[0]
-    if isinstance(outcome, MetricFailure):
-        advice = _JUDGE_ADVICE.get(outcome.error_type, "see what the judge's own log says")
-        return Check(
-            name=name, status="fail", found=f"{outcome.error_type}: {outcome.message}", advice=advice
-        )
-    inner = unwrapped(judge)
-    rung = inner.rung if isinstance(inner, OpenAICompatibleJudge) else None
-    takes = f"; takes a schema as {rung}" if rung else ""
-    if outcome.score != 1:
-        found = f"answers, but finds a sentence that the context repeats unsupported{takes}"
-        return Check(name=name, status="warn", found=found, advice="choose a more capable model")
-    heuristic = "a heuristic: it leaves many claims unjudged" if judge.identity.provider == "lexical" else ""
-    return Check(name=name, status="ok", found=heuristic or f"judged a sentence right{takes}")
-
-
-_JUDGE_ADVICE: Final = {
-    "judge_unavailable": "is the server running, and is the base URL right (it usually ends in /v1)?",
-    "judge_timeout": "the server is slow or stuck: raise --judge-timeout, or choose a smaller model",
-    "judge_refused": "check the key, its quota, and the name of the model",
-    "judge_nonsense": "the model cannot keep to a form: choose a more capable one",
-    "judge_cut_off": "the model writes more than it was allowed to: choose another",
-}
 
 
 async def check_endpoint(endpoint: str, *, headers: Mapping[str, str], timeout_s: float, must: bool) -> Check:
@@ -144,12 +111,3 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "(not installed)"
-
-
-def _probe() -> RagRecord:
-    return RagRecord(
-        id="doctor",
-        question="How long do refunds take?",
-        chunks=(Chunk(id="faq-1", text="Refunds take 14 days."),),
-        answer="Refunds take 14 days.",
-    )

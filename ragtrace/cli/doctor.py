@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ragtrace.cli.checks import Check, check_endpoint, check_judge, check_store, check_versions
+from ragtrace.cli.checks import Check, check_endpoint, check_store, check_versions
 from ragtrace.cli.extras import needs_extra
+from ragtrace.cli.model_checks import check_embedder, check_judge, check_likelihoods
 from ragtrace.cli.options import JudgeChoice, json_option, judge_options
+from ragtrace.cli.profiles import EmbedderChoice, embedder_option
 from ragtrace.cli.terminal import one_line, open_console, print_indented, print_json
 from ragtrace.errors import ConfigError
-from ragtrace.ports import Judge
+from ragtrace.metrics.verify_settings import VerifySettings
+from ragtrace.model import JudgeIdentity
+from ragtrace.ports import Embedder, Judge
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,13 +43,31 @@ _STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     help="Check what this collector configuration names: judge, endpoints, store.",
 )
 @judge_options
+@embedder_option
 @click.option("--to", "endpoints", multiple=True, metavar="ENDPOINT", help="OTLP endpoint; may be repeated.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    default=120.0,
+    show_default=True,
+    help="For each thing that a model is asked; local models on a CPU may need more.",
+)
 @json_option
-def doctor(config_path: Path | None, judge: JudgeChoice, endpoints: tuple[str, ...], as_json: bool) -> None:
+def doctor(
+    config_path: Path | None,
+    judge: JudgeChoice,
+    embedder: EmbedderChoice,
+    endpoints: tuple[str, ...],
+    timeout_s: float,
+    as_json: bool,
+) -> None:
     """Check that the judge answers, that endpoints take spans, and that the store can be used.
 
-    The judge is asked about one sentence of ours. Endpoints get an export without spans. Nothing is changed,
-    and no key is shown. Exit code 1 if a check fails.
+    The judge is asked about one sentence of ours; a language model also for log-probabilities and embeddings.
+    Endpoints get an export without spans. Nothing is changed, and no key is shown. Exit code 1 if a check
+    fails.
 
     \b
     Examples:
@@ -54,7 +76,7 @@ def doctor(config_path: Path | None, judge: JudgeChoice, endpoints: tuple[str, .
       ragtrace doctor --judge openai:qwen2.5 --base-url http://localhost:11434/v1
       ragtrace doctor --to http://tempo:4318 --json
     """
-    plan = _Plan.of(judge, endpoints)
+    plan = _Plan.of(judge, embedder, endpoints, timeout_s)
     failed = asyncio.run(_examine(plan, config_path, as_json=as_json))
     click.get_current_context().exit(1 if failed else 0)
 
@@ -66,6 +88,13 @@ class _Plan:
     open_judge: Callable[[], Judge]
     judge_named: bool
     """Whether an option names the judge."""
+    open_embedder: Callable[[], Embedder | None]
+    embedder_named: bool
+    """Whether somebody named the embedder: else it is no failure that it is not there."""
+    verify_of: Callable[[JudgeIdentity], VerifySettings] = lambda _judge: VerifySettings()
+    """How a judge is asked for verdicts."""
+    timeout_s: float
+    """For each thing that a model is asked."""
     endpoints: Mapping[str, Mapping[str, str]]
     """Headers by endpoint."""
     must_answer: bool = True
@@ -75,11 +104,16 @@ class _Plan:
     """What must not be printed, whoever repeats it."""
 
     @classmethod
-    def of(cls, judge: JudgeChoice, endpoints: Sequence[str]) -> _Plan:
+    def of(
+        cls, judge: JudgeChoice, embedder: EmbedderChoice, endpoints: Sequence[str], timeout_s: float
+    ) -> _Plan:
         """Plan from options alone."""
         return cls(
             open_judge=partial(judge.open, max_concurrency=1),
             judge_named=judge.spec is not None or judge.base_url is not None,
+            open_embedder=partial(embedder.open, judge),
+            embedder_named=embedder.spec is not None,
+            timeout_s=timeout_s,
             endpoints={endpoint: {} for endpoint in endpoints or [_DEFAULT_ENDPOINT]},
             must_answer=bool(endpoints),
             secrets=_secrets(os.environ.get(judge.api_key_env, "")),
@@ -93,16 +127,20 @@ class _Plan:
         """
         with needs_extra("collector"):
             from ragtrace_collector.config import load_config
-            from ragtrace_collector.service import judge_of
+            from ragtrace_collector.judging import embedder_of, judge_of, verify_settings_of
 
         config = load_config(path)
         named = self.endpoints if self.must_answer else {}
         exports = {export.endpoint: export.headers for export in config.export}
         values = [value for headers in exports.values() for value in headers.values()]
         key = os.environ.get(config.judge.api_key_env, "")
+        kept = self.embedder_named or (self.judge_named and config.judge.embedder is None)
         return replace(
             self,
             open_judge=self.open_judge if self.judge_named else partial(judge_of, config.judge),
+            open_embedder=self.open_embedder if kept else partial(embedder_of, config.judge),
+            embedder_named=self.embedder_named or config.judge.embedder is not None,
+            verify_of=partial(verify_settings_of, config.judge),
             endpoints={**exports, **named},
             must_answer=True,
             store=config.store.path,
@@ -144,11 +182,33 @@ async def _reachable(plan: _Plan) -> AsyncGenerator[Check, None]:
         yield Check(name="judge", status="fail", found=str(exc))
     else:
         async with aclosing(judge):
-            yield await check_judge(judge)
+            async for check in _asked(judge, plan):
+                yield check
+    async for check in _embedding(plan):
+        yield check
     for endpoint, headers in plan.endpoints.items():
         yield await check_endpoint(endpoint, headers=headers, timeout_s=_TIMEOUT_S, must=plan.must_answer)
     if plan.store is not None:
         yield check_store(plan.store)
+
+
+async def _asked(judge: Judge, plan: _Plan) -> AsyncGenerator[Check, None]:
+    check = await check_judge(judge, timeout_s=plan.timeout_s)
+    yield check
+    if check.status != "fail" and not judge.identity.computes:
+        yield await check_likelihoods(judge, plan.verify_of(judge.identity), timeout_s=plan.timeout_s)
+
+
+async def _embedding(plan: _Plan) -> AsyncGenerator[Check, None]:
+    try:
+        embedder = plan.open_embedder()
+    except ConfigError as exc:
+        if plan.embedder_named:
+            yield Check(name="embeddings", status="fail", found=str(exc))
+        return
+    if embedder is not None:
+        async with aclosing(embedder):
+            yield await check_embedder(embedder, must=plan.embedder_named, timeout_s=plan.timeout_s)
 
 
 def _secrets(*values: str) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -106,6 +107,18 @@ def test_a_model_server_that_is_not_there_is_named_without_the_key(
     assert "sk-very-secret" not in str(found)
 
 
+LIKELY = {
+    "content": [
+        {
+            "token": "Yes",
+            "logprob": -0.01,
+            "top_logprobs": [{"token": "Yes", "logprob": -0.01}, {"token": "No", "logprob": -4.0}],
+        }
+    ]
+}
+"""Log-probabilities: yes, very likely."""
+
+
 class ModelServer(BaseHTTPRequestHandler):
     """A chat-completions endpoint that judges the doctor's sentence right, and may refuse schemas."""
 
@@ -113,6 +126,9 @@ class ModelServer(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if "input" in asked:
+            self._embed(asked["input"])
+            return
         if self.refused & set(asked) or asked.get("response_format", {}).get("type") in self.refused:
             self._answer(400, {"error": {"message": "response_format is not supported"}})
             return
@@ -121,10 +137,17 @@ class ModelServer(BaseHTTPRequestHandler):
         is_extract = "sentence_ids" in str(asked)
         reply = {"claims": [claim], "refusal": False} if is_extract else {"verdicts": [verdict]}
         message = {"role": "assistant", "content": json.dumps(reply)}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": LIKELY}
         self._answer(
             200, {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
         )
+
+    def _embed(self, texts: list[str]) -> None:
+        if "embeddings" in self.refused:
+            self._answer(404, {"error": {"message": "no such path"}})
+            return
+        vectors = [{"index": n, "embedding": [1.0, 0.0, 2.0]} for n in range(len(texts))]
+        self._answer(200, {"data": vectors, "usage": {"prompt_tokens": 2, "total_tokens": 2}})
 
     def log_message(self, *_args: object) -> None:
         """Be silent."""
@@ -163,6 +186,57 @@ def test_how_the_server_takes_a_schema_is_shown(endpoint: str, refused: tuple[st
     with model_server(*refused) as url:
         found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)
     assert found["judge"]["found"] == f"judged a sentence right; takes a schema as {rung}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("refused", "says"),
+    [
+        pytest.param((), "given (P(yes) = 0.98); verdicts are asked for as JSON", id="given"),
+        pytest.param(("logprobs",), "none: verdicts are asked for as JSON (verify: auto)", id="none"),
+    ],
+)
+def test_log_probabilities_and_the_form_of_verdicts_are_shown(
+    endpoint: str, refused: tuple[str, ...], says: str
+) -> None:
+    with model_server(*refused) as url:
+        found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)
+    assert found["log-probabilities"]["status"] == "ok"
+    assert found["log-probabilities"]["found"].startswith(says)
+
+
+@pytest.mark.slow
+def test_probabilities_that_a_configuration_insists_on_must_be_there(config: Path) -> None:
+    with model_server("logprobs") as url:
+        config.write_text(
+            f"{config.read_text()}judge: {{use: 'openai:m', base_url: {url}, verify: logprobs}}\n"
+        )
+        found = checks("--config", str(config), exit_code=1)
+    assert found["log-probabilities"]["status"] == "fail"
+    assert "verify: auto" in found["log-probabilities"]["advice"]
+    assert "embeddings" not in found
+
+
+@pytest.mark.slow
+def test_an_endpoint_without_embeddings_is_a_warning_unless_they_were_asked_for(endpoint: str) -> None:
+    with model_server("embeddings") as url:
+        judge = ("--judge", "openai:m", "--base-url", url, "--to", endpoint)
+        assert checks(*judge)["embeddings"]["status"] == "warn"
+        assert checks(*judge, "--embedder", "openai:e", exit_code=1)["embeddings"]["status"] == "fail"
+    with model_server() as url:
+        found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)["embeddings"]
+    assert (found["status"], found["found"]) == ("ok", "vectors of 3 numbers")
+
+
+@pytest.mark.slow
+def test_a_model_that_does_not_answer_ends_the_check_in_time(endpoint: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        judge = ("--judge", "openai:m", "--base-url", url, "--timeout", "0.5")
+        found = checks(*judge, "--to", endpoint, exit_code=1)
+    assert found["judge"]["found"] == "not done within 0.5 s"
+    assert "--timeout" in found["judge"]["advice"]
+    assert found["export"]["status"] == "ok"
 
 
 @pytest.fixture
