@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.errors import JudgeError
+from ragtrace.errors import JudgeError, JudgeNonsense
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest
 
@@ -53,6 +53,8 @@ class Metered:
             self.spent += failed.usage
             raise
         self.spent += embeddings.usage
+        if len(embeddings.vectors) != len(texts):
+            raise JudgeNonsense(f"the embedder gave {len(embeddings.vectors)} vectors for {len(texts)} texts")
         return embeddings.vectors
 
     async def aclose(self) -> None:

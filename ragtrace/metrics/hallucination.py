@@ -6,7 +6,7 @@ from ragtrace.metrics.claims import judged_claims
 from ragtrace.metrics.own import Finding, OwnMetric, readings, tally
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Direction, Part, RagRecord, SkipReason, VerdictCounts
-from ragtrace.scoring import contradicted_share, coverage, strict_faithfulness
+from ragtrace.scoring import contradicted_share, coverage
 
 __all__ = ["Hallucination"]
 
@@ -47,7 +47,7 @@ class Hallucination(OwnMetric):
             verdicts=found.verification.verdicts,
             details=readings(
                 unsupported_share=counts.unsupported / counts.judged,
-                ungrounded_share=1 - (strict_faithfulness(counts) or 0.0),
+                ungrounded_share=(counts.contradicted + counts.unsupported) / counts.judged,
                 upper_bound=(counts.contradicted + counts.unjudged) / counts.total,
                 coverage=coverage(counts),
             ),

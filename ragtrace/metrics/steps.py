@@ -383,8 +383,9 @@ class Steps:
         )
 
     async def _questions(self, judge: Judge) -> Regeneration:
+        shown = self._sentences[: self.limits.max_sentences]
         return await regenerate_questions(
-            self._record.answer or "",
+            (self._record.answer or "")[: shown[-1].end] if shown else "",
             judge=judge,
             prompt=self.prompts.questions,
             fence_code=self._fence_code,

@@ -13,7 +13,7 @@ from ragtrace.errors import ConfigError, JudgeUnavailable
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
-from ragtrace.metrics import RagScore, StepLimits, available_metrics, metric_named
+from ragtrace.metrics import RagScore, StepLimits, Steps, available_metrics, metric_named
 from ragtrace.metrics.rag_score import diagnose
 from ragtrace.model import (
     Chunk,
@@ -273,6 +273,26 @@ async def test_vectors_without_an_angle_are_a_failure(vector: tuple[float, ...])
     outcome = await similarity({"Odd?": vector})
     assert isinstance(outcome, MetricFailure)
     assert outcome.error_type == "judge_nonsense"
+
+
+async def test_a_vector_that_does_not_come_is_a_failure() -> None:
+    class Short(Vectors):
+        async def embed(self, texts: Sequence[str]) -> Embeddings:
+            return Embeddings(vectors=((1.0, 0.0),), usage=Usage(calls=1))
+
+    evaluation = await evaluate(
+        record(), metrics=["question_similarity"], judge=ScriptedJudge(), embedder=Short({})
+    )
+    [failure] = evaluation.failures
+    assert failure.error_type == "judge_nonsense"
+    assert failure.usage.calls == 2
+
+
+async def test_questions_are_made_of_what_the_limits_let_through() -> None:
+    scripted = ScriptedJudge()
+    steps = Steps(record(claims=4), scripted, limits=StepLimits(max_sentences=2))
+    await steps.questions()
+    assert scripted.requests[0].inputs.answer == "Claim alpha. Claim beta."  # type: ignore[attr-defined]
 
 
 async def test_rounding_does_not_push_a_cosine_out_of_range() -> None:
