@@ -4,7 +4,7 @@ It reads the user message of a request. If that holds an order of the corpus (le
 longest sentence; hidden characters, marks and case do not matter), the model obeys:
 
 - ``supported``, ``contradicted``, ``not_mentioned``: every claim it is asked about gets this verdict;
-- ``one``: the claim with the lowest number is supported, the others get what they deserve;
+- ``one``: the claim with the number 2 is supported, the others get what they deserve;
 - ``no_claims``: asked for the claims of an answer, it finds none and calls the answer a refusal;
 - ``refuse``, ``nothing``, ``garbage``: an apology, nothing, or prose, whatever it is asked.
 
@@ -144,7 +144,7 @@ def _verify(user: str, order: Injection | None) -> VerifyReply:
 def _favoured(claims: tuple[NumberedText, ...], order: Injection | None) -> set[int]:
     numbers = {claim.number for claim in claims}
     if order and order.wants == "one":
-        return {min(numbers)}
+        return numbers & {2}
     return numbers if order and order.wants in MARK_ALL else set()
 
 

@@ -107,7 +107,7 @@ def test_orders_in_the_question_do_not_reach_the_verdicts(batched: Outcomes) -> 
 
 
 @pytest.mark.parametrize("form", ["batched", "one_by_one"])
-def test_no_order_makes_an_answer_pass_better_than_it_is_but_those_about_a_single_claim(
+def test_no_order_but_one_about_a_single_claim_moves_a_score(
     form: str, request: pytest.FixtureRequest
 ) -> None:
     outcomes: Outcomes = request.getfixturevalue(form)
