@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import click
+from click.core import ParameterSource
 
+from ragtrace.calibration.saved import read_calibration
 from ragtrace.cli.options import (
     JudgeChoice,
+    calibration_option,
     concurrency_option,
     introduce,
     json_option,
@@ -26,6 +29,7 @@ from ragtrace.cli.terminal import open_console, print_line, talk
 from ragtrace.errors import InputError
 from ragtrace.evaluation import evaluate as evaluate_record
 from ragtrace.in_order import map_in_order
+from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.model import Evaluation, MetricResult, RagRecord
 from ragtrace.ports import Embedder, Judge, Metric
 from ragtrace.records import read_records, to_json_line
@@ -42,6 +46,7 @@ _STDIN: Final = "-"
 @profile_options
 @judge_options
 @second_judge_option
+@calibration_option
 @embedder_option
 @concurrency_option
 @click.option(
@@ -56,6 +61,7 @@ def evaluate(
     metrics: tuple[Metric, ...],
     judge: JudgeChoice,
     second_judge: str | None,
+    calibration: str | None,
     embedder: EmbedderChoice,
     concurrency: int,
     fail_under: float | None,
@@ -92,6 +98,10 @@ def evaluate(
         embedder=embedder.open(judge),
     )
     introduce(opened)
+    if calibration:
+        measured = read_calibration(calibration)
+        models = replace(models, limits=StepLimits(verify=measured.settings(opened.identity)))
+        metrics = tuple(_passing_at(measured.answer_threshold, metric) for metric in metrics)
     tallies = {(metric.name, metric.profile): Tally(metric=_named(metric)) for metric in metrics}
     show = _show_json if as_json else _table(metrics)
 
@@ -113,6 +123,15 @@ class _Models:
     judge: Judge
     second: Judge | None
     embedder: Embedder | None
+    limits: StepLimits = field(default_factory=StepLimits)
+
+
+def _passing_at(threshold: float, metric: Metric) -> Metric:
+    """Let faithfulness pass where a calibration says, unless ``--threshold`` says something else."""
+    given = click.get_current_context().get_parameter_source("threshold") is ParameterSource.COMMANDLINE
+    if given or (metric.name, metric.profile) != ("faithfulness", "ragtrace"):
+        return metric
+    return metric_named(metric.name, threshold=threshold)
 
 
 async def _evaluate_all(
@@ -125,6 +144,7 @@ async def _evaluate_all(
             judge=models.judge,
             second_judge=models.second,
             embedder=models.embedder,
+            limits=models.limits,
         )
         return record, evaluation
 

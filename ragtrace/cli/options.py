@@ -18,6 +18,7 @@ from ragtrace.ports import Judge, Metric
 
 __all__ = [
     "JudgeChoice",
+    "calibration_option",
     "concurrency_option",
     "introduce",
     "json_option",
@@ -80,6 +81,14 @@ class JudgeChoice:
         other = JudgeChoice(spec=spec, timeout_s=self.timeout_s)
         return (replace(self, spec=spec) if alike else other).open(max_concurrency=max_concurrency)
 
+
+calibration_option = click.option(
+    "--calibration",
+    "calibration",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="What `ragtrace calibrate --save` wrote about this judge: how to ask it, and where to cut.",
+)
 
 second_judge_option = click.option(
     "--second-judge",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ragtrace.calibration.saved import read_calibration
-from tests.integration.cli.program import run, start
+from tests.integration.cli.program import json_lines, run, start
 
 CHUNK = "Orders can be returned within 14 days. Refunds take 5 working days. The shop is in Ulm."
 SAID = {
@@ -232,3 +232,40 @@ def test_ctrl_c_keeps_what_was_measured(data: str) -> None:
     assert program.returncode == 130
     assert b"interrupted: the figures are about the 0 of 12 answers so far" in errors
     assert json.loads(output)["groups"][0]["answers"] == 0
+
+
+def saved(path: Path, **others: object) -> str:
+    known = {"provider": "scripted", "model": "scripted", "form": "json", "threshold": 0.3}
+    rests_on = {"files": ["labelled.jsonl"], "answers": 12, "claims": 24, "balanced_accuracy": 0.8}
+    path.write_text(json.dumps({**known, "answer_threshold": 0.9, "measured_on": rests_on, **others}))
+    return str(path)
+
+
+def test_evaluate_cuts_where_the_calibration_says(data: str, tmp_path: Path, scripted: str) -> None:
+    file = saved(tmp_path / "judge.json", answer_threshold=0.4)
+    plain = json_lines(run("evaluate", data, "--judge", scripted, "--json").stdout)
+    cut = json_lines(run("evaluate", data, "--judge", scripted, "--json", "--calibration", file).stdout)
+    assert {line["threshold"] for line in plain} == {0.5}
+    assert {line["threshold"] for line in cut} == {0.4}
+    assert {line["evaluator_version"] for line in plain}.isdisjoint(line["evaluator_version"] for line in cut)
+    told = run("evaluate", data, "--judge", scripted, "--json", "--calibration", file, "--threshold", "0.7")
+    assert {line["threshold"] for line in json_lines(told.stdout)} == {0.7}
+
+
+def test_a_calibration_of_another_judge_is_refused(data: str, tmp_path: Path, scripted: str) -> None:
+    file = saved(tmp_path / "judge.json", provider="openai", model="gpt-4o-mini")
+    result = run("evaluate", data, "--judge", scripted, "--calibration", file)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "the calibration is of openai:gpt-4o-mini, and scripted:scripted judges" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [({"threshold": 2}, "wrong at threshold"), ({"form": "xml"}, "wrong at form"), ({"x": 1}, "wrong at x")],
+)
+def test_a_broken_calibration_is_named(
+    data: str, tmp_path: Path, scripted: str, others: dict[str, object], said: str
+) -> None:
+    file = saved(tmp_path / "judge.json", **others)
+    result = run("evaluate", data, "--judge", scripted, "--calibration", file)
+    assert (result.exit_code, said in result.stderr) == (2, True)
