@@ -106,8 +106,8 @@ def judge_options(callback: Callback) -> Callback:
         "--judge",
         "judge_spec",
         metavar="JUDGE",
-        help="lexical, openai:MODEL or scripted:PATH. Without it: an OpenAI-compatible endpoint where "
-        "OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical.",
+        help="lexical, openai:MODEL, anthropic:MODEL, llama:PATH.gguf or scripted:PATH. Without it: an"
+        " OpenAI-compatible endpoint where OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical.",
     )
     @click.option("--base-url", metavar="URL", help="Endpoint of --judge openai:MODEL.")
     @click.option(
