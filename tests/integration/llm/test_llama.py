@@ -5,6 +5,7 @@ The model is too small to understand anything: nothing here looks at what it say
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -225,3 +226,11 @@ def test_a_whole_run_ends_with_an_outcome_for_each_record(gguf: Path, tmp_path: 
     for line in lines:
         assert line["status"] in ("pass", "fail", "skipped", "error")
         assert (line["score"] is not None) == (line["status"] in ("pass", "fail"))
+
+
+async def test_slots_answer_side_by_side(gguf: Path) -> None:
+    judge = open_judge(f"{spec_of(gguf, n_ctx=256)}&parallel=2")
+    async with asyncio.TaskGroup() as group:
+        asks = [group.create_task(judge.ask(request("Hello", FreeText, tokens=4))) for _ in range(3)]
+    assert all(ask.result().value.text for ask in asks)
+    await judge.aclose()
