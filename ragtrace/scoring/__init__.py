@@ -1,6 +1,6 @@
 """Scores are arithmetic over verdicts, never the judge's own number: our readings, and other tools' rules."""
 
-from ragtrace.scoring.given import Judged
+from ragtrace.scoring.grades import Judged
 from ragtrace.scoring.profiles import ALIASES, PROFILES, ProfileScore, canonical, score, scored_metrics
 from ragtrace.scoring.readings import (
     average_precision,
