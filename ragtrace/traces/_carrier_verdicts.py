@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
-from ragtrace.model import ChunkVerdict, MetricOutcome, MetricResult, Verdict, VerdictLabel
+from ragtrace.model import ChunkVerdict, Claim, MetricOutcome, MetricResult, Verdict, VerdictLabel
 
 __all__ = ["Chosen", "Shown", "choose"]
 
@@ -22,6 +22,8 @@ _ORDER: Final = {
     VerdictLabel.SUPPORTED: 5,
     VerdictLabel.RELEVANT: 6,
 }
+
+_KINDS_ALIKE: Final = ("factual", "sentence")
 
 VerdictT = TypeVar("VerdictT", Verdict, ChunkVerdict)
 
@@ -64,8 +66,21 @@ def choose(outcomes: Sequence[tuple[str, MetricOutcome]], *, max_claims: int, ro
 
 def _once(verdicts: Iterable[tuple[str, VerdictT]]) -> list[Shown[VerdictT]]:
     """Put equal verdicts together: three metrics that count the same claim need it once."""
-    metrics: dict[VerdictT, dict[str, None]] = {}
+    first: dict[Hashable, VerdictT] = {}
+    metrics: dict[Hashable, dict[str, None]] = {}
     for key, verdict in verdicts:
-        metrics.setdefault(verdict, {})[key] = None
-    shown = [Shown(verdict, tuple(names)) for verdict, names in metrics.items()]
+        mark = _mark(verdict)
+        first.setdefault(mark, verdict)
+        metrics.setdefault(mark, {})[key] = None
+    shown = [Shown(verdict, tuple(metrics[mark])) for mark, verdict in first.items()]
     return sorted(shown, key=lambda each: _ORDER[each.verdict.label])
+
+
+def _mark(verdict: Verdict | ChunkVerdict) -> Hashable:
+    """Return what a verdict is known by: a sentence that is one claim is that claim."""
+    if isinstance(verdict, ChunkVerdict):
+        return verdict
+    claim = verdict.claim
+    if claim.kind not in _KINDS_ALIKE or claim.start is None:
+        return verdict
+    return replace(verdict, claim=Claim(index=0, text=claim.text, start=claim.start, end=claim.end))

@@ -354,6 +354,16 @@ def test_a_shared_verdict_names_all_its_metrics_and_counts_for_each() -> None:
     assert [event.attributes.get("ragtrace.chunks.emitted") for event in events[:6]] == [*[None] * 4, 2, 2]
 
 
+def test_sentence_that_is_one_claim_stands_once() -> None:
+    claim = a_claim(1, VerdictLabel.CONTRADICTED, chunk_ids=("faq-12",))
+    sentence = replace(claim, claim=replace(claim.claim, index=0, kind="sentence"))
+    other = a_claim(2, VerdictLabel.CONTRADICTED, kind="sentence")
+    results = a_result(claim), a_result(sentence, other, metric="groundedness")
+    events = a_carrier(an_evaluation(*results)).events[2:]
+    assert [event.attributes.get("ragtrace.claim.kind") for event in events] == [None, "sentence"]
+    assert events[0].attributes["ragtrace.claim.metrics"] == ("faithfulness", "groundedness")
+
+
 def test_chunk_event_carries_id_rank_verdict_and_reason() -> None:
     assert a_carrier(SEVERAL).events[11].attributes == {
         "ragtrace.chunk.id": "faq-1",
