@@ -167,10 +167,6 @@ class Prompts:
         """Of all prompts together."""
         return self.sha256_of(STEPS)
 
-    def of(self, step: StepName) -> tuple[Prompt, ...]:
-        """Return the prompts that a step may use."""
-        return tuple(getattr(self, name) for name in prompts_of([step]))
-
     def sha256_of(self, steps: Collection[StepName]) -> str:
         """Digest the prompts of these steps; of a single one, the digest of its file."""
         names = prompts_of([step for step in STEPS if step in steps])
