@@ -17,8 +17,8 @@ import json
 import re
 import threading
 import unicodedata
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import log
@@ -30,7 +30,7 @@ from ragtrace.metrics.sentences import split_sentences
 from ragtrace.ports import JudgeRequest
 from tests.injections import MARK_ALL, Injection, injections
 
-__all__ = ["gullible_reply", "running_gullible_model"]
+__all__ = ["completion", "gullible_reply", "running_gullible_model", "running_model"]
 
 _FENCED = re.compile(
     r"<<(?P<name>[a-z]+ ?\d*) (?P<code>\w+)>>\n(?P<text>.*?)\n<</(?P=name) (?P=code)>>", re.DOTALL
@@ -52,23 +52,28 @@ def gullible_reply(body: Mapping[str, Any]) -> dict[str, Any]:
     user = str(body["messages"][1]["content"])
     order = _order_in(user)
     if body.get("logprobs"):
-        return _completion(body, "", p_yes=_p_yes(user, order))
+        return completion(body, "", p_yes=_p_yes(user, order))
     if order and order.wants in _STUBBORN:
-        return _completion(body, _STUBBORN[order.wants])
+        return completion(body, _STUBBORN[order.wants])
     reply = _extract(user, order) if "claims" not in _sections(user) else _verify(user, order)
-    return _completion(body, reply.model_dump_json())
+    return completion(body, reply.model_dump_json())
+
+
+def running_gullible_model() -> AbstractContextManager[str]:
+    """Serve it on a free loopback port until the block ends; gives the base URL."""
+    return running_model(gullible_reply)
 
 
 @contextmanager
-def running_gullible_model() -> Iterator[str]:
-    """Serve it on a free loopback port until the block ends; gives the base URL."""
+def running_model(reply: Callable[[Mapping[str, Any]], Any]) -> Iterator[str]:
+    """Serve a model that answers chat completions by a function, like the gullible one."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            answer = json.dumps(gullible_reply(body)).encode()
+            answer = json.dumps(reply(body)).encode()
             self.send_response(200)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(answer)))
@@ -168,7 +173,8 @@ def _honest(step: str, given: Any, reply_type: Any) -> Any:
     return ScriptedJudge().reply_to(request).model_dump()
 
 
-def _completion(body: Mapping[str, Any], text: str, p_yes: float | None = None) -> dict[str, Any]:
+def completion(body: Mapping[str, Any], text: str, p_yes: float | None = None) -> dict[str, Any]:
+    """Render a chat completion that says this, or yes with this probability."""
     choice: dict[str, Any] = {
         "index": 0,
         "finish_reason": "stop",

@@ -1,0 +1,252 @@
+"""Whatever a model writes ends as verdicts or as a typed failure: never as NaN, never as a default number."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ragtrace.evaluation import evaluate
+from ragtrace.judge import open_judge
+from ragtrace.model import Chunk, MetricFailure, MetricOutcome, MetricResult, RagRecord
+from tests.gullible_model import completion, gullible_reply, running_model
+
+RECORD = RagRecord(
+    id="r",
+    question="How long?",
+    chunks=(Chunk(id="a", text="Refunds take 14 days."), Chunk(id="b", text="Shipping is free in Europe.")),
+    answer="Refunds take 14 days. Refunds take 30 days. Gift cards never expire.",
+)
+WORDS = {1: "supported", 2: "contradicted", 3: "not_mentioned"}
+SCORED = ["supported", "contradicted", "unsupported"]
+
+
+class Scripted:
+    """Answers verify requests with what it is told; the others honestly."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.says: Any = ""
+
+    def reply(self, body: Mapping[str, Any]) -> Any:
+        if "<<claims" not in body["messages"][1]["content"]:
+            return gullible_reply(body)
+        if callable(self.says):
+            return self.says(body)
+        return completion(body, self.says)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Scripted]:
+    scripted = Scripted()
+    with running_model(scripted.reply) as scripted.url:
+        yield scripted
+
+
+def outcome_of(model: Scripted, says: Any) -> MetricOutcome:
+    async def judged() -> MetricOutcome:
+        judge = open_judge("openai:m", base_url=model.url, max_retries=0, environ={})
+        try:
+            return (await evaluate(RECORD, judge=judge)).outcomes[0]
+        finally:
+            await judge.aclose()
+
+    model.says = says
+    return asyncio.run(judged())
+
+
+def verdicts(**changes: Any) -> str:
+    """Write verdicts for the three claims, with fields changed in each."""
+    given = [
+        {"id": n, "chunks": [1], "quote": "", "label": word, "reason": "", **changes}
+        for n, word in WORDS.items()
+    ]
+    return json.dumps({"verdicts": given})
+
+
+def numbered(*numbers: Any, label: str = "supported") -> str:
+    given = [{"id": n, "chunks": [1], "quote": "", "label": label, "reason": ""} for n in numbers]
+    return json.dumps({"verdicts": given})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(verdicts(), id="bare"),
+        pytest.param(f"```json\n{verdicts()}\n```", id="fenced"),
+        pytest.param(f"Sure! Here it is:\n{verdicts()}\nI hope this helps.", id="in prose"),
+        pytest.param(f"Gerne, hier ist das Ergebnis: ```{verdicts()}```", id="in prose of another language"),
+        pytest.param(verdicts().replace("]}", ",]}"), id="trailing comma"),
+        pytest.param(f"<think>{{maybe}}</think>{verdicts()}", id="after thoughts"),
+        pytest.param(f"{numbered(1, 2, 3)} Final answer: {verdicts()}", id="after an example"),
+        pytest.param(verdicts().replace('"id": 1', '"id": "1"'), id="a number as a string"),
+        pytest.param(verdicts().replace("}]}", '}], "score": 0.9}'), id="with a score of its own"),
+        pytest.param(verdicts(chunks=[99]), id="chunks that do not exist"),
+        pytest.param(verdicts(quote="invented"), id="quotes that do not exist"),
+        pytest.param(verdicts().replace("}]}", f"}}, {numbered(77)[14:-2]}]}}"), id="a surplus verdict"),
+    ],
+)
+def test_malformed_replies_that_hold_the_verdicts_are_read(model: Scripted, text: str) -> None:
+    outcome = outcome_of(model, text)
+    assert isinstance(outcome, MetricResult)
+    assert [verdict.label for verdict in outcome.verdicts] == SCORED
+    assert outcome.score == pytest.approx(1 / 3)
+    assert not any(verdict.quote for verdict in outcome.verdicts)
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        pytest.param(numbered(1), ["supported", "unjudged", "unjudged"], id="fewer verdicts than claims"),
+        pytest.param(numbered(1, 2, 2), ["supported", "unjudged", "unjudged"], id="one claim twice"),
+        pytest.param(numbered(3, 77, 78), ["unjudged", "unjudged", "supported"], id="wrong ids"),
+    ],
+)
+def test_what_stays_missing_is_unjudged_and_lowers_the_bound(
+    model: Scripted, text: str, labels: list[str]
+) -> None:
+    outcome = outcome_of(model, text)
+    assert isinstance(outcome, MetricResult)
+    assert [verdict.label for verdict in outcome.verdicts] == labels
+    assert (outcome.score, outcome.details["lower_bound"]) == (1.0, pytest.approx(1 / 3))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(numbered(77, 78, 79), id="wrong ids only"),
+        pytest.param(numbered(1, 1, 2, 2, 3, 3), id="every claim twice"),
+        pytest.param('{"verdicts": []}', id="an empty list"),
+        pytest.param(numbered(-1, 0), id="negative ids"),
+    ],
+)
+def test_no_verdict_on_any_claim_is_no_score(model: Scripted, text: str) -> None:
+    outcome = outcome_of(model, text)
+    assert isinstance(outcome, MetricResult)
+    assert (outcome.score, outcome.skip_reason) == (None, "all_unjudged")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param(" \n", id="blank"),
+        pytest.param("I'm sorry, but I can't help with that.", id="refusal"),
+        pytest.param("Alle Behauptungen sind belegt.", id="prose of another language"),
+        pytest.param("Final verdict for each statement in order: Yes. No. No.", id="promptfoo's form"),
+        pytest.param("0.8", id="a bare number"),
+        pytest.param("eight out of ten", id="a number in words"),
+        pytest.param("NaN", id="not a number"),
+        pytest.param("[]", id="a list"),
+        pytest.param("{}", id="an empty object"),
+        pytest.param('{"verdicts": null}', id="null"),
+        pytest.param('{"verdicts": "all supported"}', id="a text for a list"),
+        pytest.param('{"verdicts": [{"verdict": "yes"}, {"verdict": "idk"}]}', id="deepeval's form"),
+        pytest.param('{"statements": [{"statement": "x", "reason": "", "verdict": 1}]}', id="ragas' form"),
+        pytest.param('{"statements": [{"statement": "x", "is_supported": true}]}', id="rag_evals' form"),
+        pytest.param(verdicts()[:-30], id="cut off without saying so"),
+        pytest.param(verdicts(label="yes"), id="foreign vocabulary"),
+        pytest.param(verdicts(label="borderline"), id="another foreign word"),
+        pytest.param(verdicts(label="unterstützt"), id="labels of another language"),
+        pytest.param(verdicts(label="Supported"), id="another case"),
+        pytest.param(verdicts(label=2), id="a number for a label"),
+        pytest.param(verdicts(label=None), id="no label"),
+        pytest.param(numbered("one", "two", "three"), id="ids in words"),
+        pytest.param(numbered(0.5), id="ids between numbers"),
+        pytest.param('{"verdicts": [{"id": NaN}]}', id="NaN for an id"),
+        pytest.param('{"verdicts": [{"id": 1e999}]}', id="infinity for an id"),
+        pytest.param("{" * 5000, id="deep nesting"),
+    ],
+)
+def test_replies_that_hold_no_verdicts_are_failures(model: Scripted, text: str) -> None:
+    outcome = outcome_of(model, text)
+    assert isinstance(outcome, MetricFailure)
+    assert outcome.error_type == "judge_nonsense"
+    assert not text.strip() or text not in outcome.message
+
+
+def with_choice(**changes: Any) -> Any:
+    def says(body: Mapping[str, Any]) -> Any:
+        answer = completion(body, verdicts())
+        answer["choices"][0] |= changes
+        return answer
+
+    return says
+
+
+@pytest.mark.parametrize(
+    ("says", "error_type"),
+    [
+        pytest.param(with_choice(finish_reason="length"), "judge_cut_off", id="cut off"),
+        pytest.param(with_choice(finish_reason="content_filter"), "judge_nonsense", id="filtered"),
+        pytest.param(
+            with_choice(message={"role": "assistant", "content": None, "refusal": "no"}),
+            "judge_nonsense",
+            id="a typed refusal",
+        ),
+        pytest.param(with_choice(message=None), "judge_nonsense", id="no message"),
+        pytest.param(lambda body: {"choices": []}, "judge_nonsense", id="no choice"),
+        pytest.param(lambda body: ["?"], "judge_nonsense", id="no object"),
+    ],
+)
+def test_completions_without_a_usable_reply_are_failures(model: Scripted, says: Any, error_type: str) -> None:
+    outcome = outcome_of(model, says)
+    assert isinstance(outcome, MetricFailure)
+    assert outcome.error_type == error_type
+
+
+_pieces = st.sampled_from(
+    [
+        *(
+            '{"verdicts": [',
+            "]}",
+            "{",
+            "}",
+            "[",
+            ",",
+            '"id": 1',
+            '"id": 2',
+            '"id": 4',
+            '"chunks": [1]',
+            "NaN",
+        ),
+        *(
+            '"quote": "Refunds take 14 days."',
+            '"label": "supported"',
+            '"label": "no"',
+            '"reason": ""',
+            "1e999",
+        ),
+        *(
+            numbered(1, 2, 3)[14:-2],
+            numbered(1)[14:-2],
+            "```json\n",
+            "```",
+            "<think>",
+            "</think>",
+            "null",
+            "-1",
+        ),
+    ]
+)
+_replies = st.lists(_pieces | st.text(max_size=6), max_size=12).map("".join) | st.text(max_size=40)
+
+
+@pytest.mark.slow
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=_replies)
+def test_any_text_ends_as_verdicts_or_as_a_failure(model: Scripted, text: str) -> None:
+    outcome = outcome_of(model, text)
+    if isinstance(outcome, MetricFailure):
+        assert outcome.error_type in ("judge_nonsense", "judge_compromised")
+        return
+    numbers = [*outcome.details.values(), *([] if outcome.score is None else [outcome.score])]
+    assert all(math.isfinite(number) for number in numbers)
+    assert (outcome.score is None) == (outcome.counts.judged == 0)
+    assert outcome.score is None or outcome.score == outcome.counts.supported / outcome.counts.judged
