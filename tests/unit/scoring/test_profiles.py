@@ -1,0 +1,218 @@
+"""`ragtrace.scoring.score`: other tools' rules over verdicts of any form."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragtrace.errors import InputError
+from ragtrace.model import ChunkVerdict, Claim, CompatStatus, Verdict, VerdictLabel
+from ragtrace.scoring import PROFILES, score, scored_metrics
+
+S, C, N, U = (
+    VerdictLabel.SUPPORTED,
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.UNJUDGED,
+)
+
+
+def verdict(label: VerdictLabel) -> Verdict:
+    return Verdict(claim=Claim(index=0, text="It rains."), label=label)
+
+
+def reported(metric: str, profile: str, verdicts: Any, **options: Any) -> tuple[str, float | None]:
+    found = score(metric, profile, verdicts, **options)
+    return found.status.value, found.raw
+
+
+@pytest.mark.parametrize(
+    "verdicts",
+    [
+        [verdict(S), verdict(N)],
+        [S, N],
+        ["S", "N"],
+        ["supported", "not_mentioned"],
+        ["Yes", " borderline "],
+        ["yes", "idk"],
+        [{"label": "S"}, {"verdict": "idk"}],
+        [{"i": 0, "label": S}, {"i": 1, "label": "neutral"}],
+        {"claims": ["a", "b"], "verdicts": [{"label": "S"}, {"label": "N"}]},
+        (label for label in (S, N)),
+    ],
+    ids=repr,
+)
+def test_verdicts_are_understood_in_any_form(verdicts: Any) -> None:
+    assert reported("faithfulness", "deepeval-4", verdicts) == ("ok", 1.0)
+
+
+def test_the_same_verdicts_are_worth_something_else_to_each_tool() -> None:
+    scores = {profile: score("faithfulness", profile, [S, C, N, N]).raw for profile in PROFILES}
+    assert scores == {
+        "ragtrace": 0.25,
+        "ragas": 0.25,
+        "ragas-legacy": 0.25,
+        "deepeval-3": 0.75,
+        "deepeval-4": 0.75,
+        "promptfoo": 0.25,
+        "rag_evals": 0.25,
+    }
+
+
+def test_an_answer_without_claims_is_what_each_tool_makes_of_it() -> None:
+    assert {profile: reported("faithfulness", profile, []) for profile in PROFILES} == {
+        "ragtrace": ("nan", None),
+        "ragas": ("nan", None),
+        "ragas-legacy": ("nan", None),
+        "deepeval-3": ("ok", 1.0),
+        "deepeval-4": ("ok", 1.0),
+        "promptfoo": ("grader_error", 0.0),
+        "rag_evals": ("ok", 0.0),
+    }
+
+
+@pytest.mark.parametrize("missing", [{"verdicts": [S, S, U]}, {"verdicts": [S, S], "n_claims": 3}])
+def test_a_missing_verdict_is_ignored_or_a_no(missing: dict[str, Any]) -> None:
+    scores = {p: score("faithfulness", p, **missing).raw for p in PROFILES if p != "ragtrace"}
+    assert [p for p, value in scores.items() if value == 1.0] == [
+        "ragas",
+        "ragas-legacy",
+        "deepeval-3",
+        "deepeval-4",
+    ]
+    assert scores["promptfoo"] == pytest.approx(2 / 3)
+    assert scores["rag_evals"] == pytest.approx(2 / 3)
+
+
+def test_deepeval_turns_hallucination_round_between_3_and_4() -> None:
+    agreeing = [1, 1, 0]
+    assert score("hallucination", "deepeval-3", agreeing).raw == pytest.approx(1 / 3)
+    assert score("hallucination", "deepeval-4", agreeing).raw == pytest.approx(2 / 3)
+    assert score("hallucination", "deepeval-3", []).raw == 0.0
+    assert score("hallucination", "deepeval-4", []).raw == 1.0
+
+
+@pytest.mark.parametrize(
+    ("metric", "profile", "verdicts", "strict"),
+    [
+        ("faithfulness", "deepeval-4", [S, C], 0.0),
+        ("faithfulness", "deepeval-4", [S, N], 1.0),
+        ("hallucination", "deepeval-3", [True, False], 1.0),
+        ("hallucination", "deepeval-3", [True], 0.0),
+        ("context_precision", "deepeval-3", [0, 1], 0.0),
+    ],
+)
+def test_in_strict_mode_only_perfect_is_good(
+    metric: str, profile: str, verdicts: list[Any], strict: float
+) -> None:
+    assert score(metric, profile, verdicts, strict_mode=True).raw == strict
+
+
+def test_penalised_claims_do_not_pass() -> None:
+    penalised = score("faithfulness", "deepeval-3", [S, N], penalize_ambiguous_claims=True)
+    assert penalised.raw == 0.5
+
+
+def test_ragas_calculates_with_the_number_that_was_written() -> None:
+    found = score("context_precision", "ragas", [2, 0])
+    assert (found.score, found.raw) == (None, pytest.approx(1.9999999999))
+    assert score("context_precision", "ragas-legacy", [2, 0]).score == pytest.approx(0.9999999999)
+    assert score("context_recall", "ragas", [2, 0]).raw == 1.0
+    assert score("context_recall", "ragas-legacy", [2, 0]).raw == 0.5
+
+
+@pytest.mark.parametrize(
+    ("ratings", "ragas", "legacy"),
+    [([2, 1], 0.75, 0.75), ([2, None], 1.0, 1.0), ([math.nan, 1], 0.5, None), ([None, None], None, None)],
+)
+def test_which_of_two_judges_failed_matters_to_ragas_of_old(
+    ratings: list[Any], ragas: float | None, legacy: float | None
+) -> None:
+    assert score("groundedness", "ragas", ratings).raw == ragas
+    assert score("groundedness", "ragas-legacy", ratings).raw == legacy
+
+
+def test_without_a_context_ragas_raises_and_ragas_of_old_says_0() -> None:
+    assert reported("context_relevance", "ragas", [0, 0], n_contexts=0) == ("error", None)
+    assert reported("context_relevance", "ragas-legacy", [0, 0], n_contexts=0) == ("ok", 0.0)
+
+
+def test_only_when_all_questions_are_noncommittal_ragas_says_0() -> None:
+    made = [{"cosine": 1.0, "noncommittal": 1}, {"cosine": 0.5, "noncommittal": 0}]
+    assert score("answer_relevancy", "ragas", made).raw == 0.75
+    assert score("answer_relevancy", "ragas", made[:1]).raw == 0.0
+    assert score("answer_relevancy", "promptfoo", made[:1]).raw == 1.0
+
+
+def test_cosines_are_taken_from_vectors() -> None:
+    vectors = {"asked": [2.0, 0.0], "made": [0.0, 3.0]}
+    made = ["made", {"question": "x", "vector": [-1.0, 0.0]}]
+    found = score("answer_relevance", "ragas", made, question="asked", embeddings=vectors)
+    assert (found.raw, found.score) == (-0.5, None)
+
+
+def test_statements_of_all_contexts_weigh_alike_to_deepeval_and_contexts_to_promptfoo() -> None:
+    per_context = [[1, 1, 1, 1], [0]]
+    assert score("contextual_relevancy", "deepeval-4", per_context).raw == 0.8
+    assert score("context_relevance", "promptfoo", per_context).raw == 0.5
+
+
+def test_chunk_verdicts_are_read_in_the_order_of_their_ranks() -> None:
+    labels = [VerdictLabel.RELEVANT, VerdictLabel.IRRELEVANT, VerdictLabel.RELEVANT]
+    chunks = [ChunkVerdict(chunk_id=str(n), rank=n, label=label) for n, label in enumerate(labels)]
+    assert score("context_precision", "deepeval-4", chunks).raw == pytest.approx(5 / 6)
+    assert score("context_precision", "rag_evals", chunks).raw == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("faithfulness", "ragas", ["perhaps"]), "the verdict 'perhaps' is not understood: give a Verdict"),
+        (("faithfulness", "ragas", [1.5]), "a verdict of type float"),
+        (("faithfulness", "ragas", [{"colour": 1}]), r"the keys \['colour'\]"),
+        (("faithfulness", "ragas", {"votes": []}), "one of the keys verdicts"),
+        (("faithfulness", "ragas", "yes"), "give a list: str is none"),
+        (("faithfulness", "ragas", 1), "give a list: int is none"),
+        (("hallucination", "ragas", []), "no rule for 'hallucination': choose from answer_relevance"),
+        (("faithfulness", "phoenix", []), "choose from ragtrace, ragas"),
+        (("groundedness", "ragas", [3]), "the rating 3"),
+        (("answer_relevance", "ragas", ["a question"]), "needs a `cosine`"),
+        (("answer_relevance", "rag_evals", ["S"]), "the judge's own number"),
+    ],
+)
+def test_what_is_not_understood_is_named(arguments: tuple[str, str, Any], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        score(*arguments)
+
+
+LABELS = st.lists(st.sampled_from([S, C, N, U]), max_size=8)
+OF_LABELS = [
+    (metric, profile)
+    for profile in PROFILES
+    for metric in scored_metrics(profile)
+    if metric in ("faithfulness", "context_precision", "chunk_precision", "context_recall", "hallucination")
+]
+
+
+@given(LABELS, st.sampled_from(OF_LABELS), st.booleans())
+def test_labels_never_leave_0_to_1(labels: list[VerdictLabel], rule: tuple[str, str], strict: bool) -> None:
+    found = score(*rule, labels, strict_mode=strict)
+    assert found.score is None or 0 <= found.score <= 1
+    assert found.status is not CompatStatus.OK or found.score == found.raw
+
+
+@given(LABELS, st.randoms(use_true_random=False), st.sampled_from(PROFILES))
+def test_the_order_of_claims_does_not_matter(labels: list[VerdictLabel], random: Any, profile: str) -> None:
+    shuffled = random.sample(labels, len(labels))
+    assert score("faithfulness", profile, shuffled) == score("faithfulness", profile, labels)
+
+
+@given(LABELS)
+def test_who_forgives_the_unmentioned_never_scores_lower(labels: list[VerdictLabel]) -> None:
+    strict, lenient = (score("faithfulness", profile, labels).raw for profile in ("ragas", "deepeval-4"))
+    assert lenient is not None
+    assert strict is None or strict <= lenient
