@@ -40,7 +40,7 @@ from ragtrace.metrics.relevance import grade_statements
 from ragtrace.metrics.sentences import split_sentences
 from ragtrace.metrics.verify import Context, Verification, verify_claims
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
-from ragtrace.model import Claim, JudgeIdentity, RagRecord, Usage
+from ragtrace.model import Claim, JudgeIdentity, RagRecord, Usage, VerdictLabel
 from ragtrace.ports import Embedder, Judge, Metric
 
 __all__ = [
@@ -173,8 +173,13 @@ class Steps:
 
     async def take_claims(self, claims: Sequence[Claim]) -> None:
         """Let these be the claims of the answer: the judge is not asked for any. Call it before `extract`."""
+        statements = (Statement(claim=c, sentences=(), relevance=VerdictLabel.UNJUDGED) for c in claims)
         given = Extraction(
-            claims=tuple(claims), statements=(), refusal=False, sentence_coverage=None, rejected=0
+            claims=tuple(claims),
+            statements=tuple(statements),
+            refusal=False,
+            sentence_coverage=None,
+            rejected=0,
         )
 
         async def hand_over(judge: Judge) -> Extraction:
