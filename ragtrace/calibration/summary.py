@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from operator import mul
@@ -75,7 +75,8 @@ def stratum_of(answer: LabelledAnswer) -> Stratum:
 def summarize(
     measured: Sequence[Measured], candidates: Sequence[Candidate], plan: Plan, price: Price
 ) -> Results:
-    """Work the figures out, for each file and for all together."""
+    """Work the figures out, for each file and for all together. A run that was stopped is a sample."""
+    plan = replace(plan, sampled=plan.sampled or len(measured) < sum(plan.population.values()))
     in_order = sorted(measured, key=lambda each: (each.answer.file, each.position))
     files = dict.fromkeys(file for file, _ in plan.population)
     groups = [(file, [each for each in in_order if each.answer.file == file]) for file in files]

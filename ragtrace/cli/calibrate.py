@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +39,7 @@ __all__ = ["calibrate"]
 
 _FORMS: Final = (VerifyForm.JSON, VerifyForm.LOGPROBS)
 _EXAMPLES: Final = 50
-_PROGRESS_STEPS: Final = 20
+_PROGRESS_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,10 +230,11 @@ def _measure(
     claims = sum(len(answer.claims) for answer in sample.answers)
     talk(f"measuring {counted(whole, 'answer')} with {counted(claims, 'labelled claim')}")
 
+    progress = _Progress(whole)
+
     def done(each: Measured) -> None:
         measured.append(each)
-        if len(measured) * _PROGRESS_STEPS // whole > (len(measured) - 1) * _PROGRESS_STEPS // whole:
-            talk(f"  {len(measured):,} of {counted(whole, 'answer')}")
+        progress.show(len(measured))
 
     async def measure() -> None:
         async with AsyncExitStack() as stack:
@@ -245,6 +248,23 @@ def _measure(
         talk(f"interrupted: the figures are about the {len(measured):,} of {counted(whole, 'answer')} so far")
         return measured, True
     return measured, False
+
+
+class _Progress:
+    """Says now and then how far a run is, and how long the rest may take."""
+
+    def __init__(self, whole: int) -> None:
+        self._whole = whole
+        self._started = self._said = time.monotonic()
+
+    def show(self, number: int) -> None:
+        now = time.monotonic()
+        if number < self._whole and now - self._said < _PROGRESS_S:
+            return
+        self._said = now
+        left = (now - self._started) / number * (self._whole - number)
+        rest = f", about {timedelta(seconds=round(left))} left" if number < self._whole else ""
+        talk(f"  {number:,} of {counted(self._whole, 'answer')}{rest}")
 
 
 def _as_json(results: Results) -> Mapping[str, object]:

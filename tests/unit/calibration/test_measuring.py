@@ -9,7 +9,8 @@ from ragtrace.calibration.measuring import Candidate, Measured, measure_all
 from ragtrace.errors import JudgeTimeout
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics.verify_settings import VerifyForm
-from ragtrace.ports import JudgeRequest
+from ragtrace.metrics.verify_yes_no import YesNoInput
+from ragtrace.ports import JudgeRequest, YesProbability
 from tests.unit.calibration.measurements import C, N, S, labelled
 
 JUDGE_SAYS = Script(
@@ -67,3 +68,19 @@ async def test_end_to_end_the_judge_words_the_claims_itself() -> None:
     assert judge.calls == {"verify": 2, "extract": 1}
     assert found.end_to_end[0] is not None
     assert found.end_to_end[0].score == 1.0
+
+
+async def test_asked_for_a_yes_the_judge_s_probability_is_kept_beside_the_verdict() -> None:
+    says = {"Claim 0 of a.": 0.9, "Claim 1 of a.": 0.2}
+
+    def respond(request: JudgeRequest[Any]) -> Any:
+        asked = request.inputs
+        assert isinstance(asked, YesNoInput)
+        return YesProbability(p_yes=says[asked.claim] if asked.question == "support" else 0.1)
+
+    found: list[Measured] = []
+    candidate = Candidate(judge=ScriptedJudge(respond), form=VerifyForm.LOGPROBS)
+    await measure_all([labelled("sn")], [candidate], concurrency=1, seed=0, done=found.append)
+    [[run]] = found[0].runs
+    assert [verdict.label for verdict in run.verdicts] == [S, N]
+    assert run.support == (0.9, 0.2)

@@ -156,6 +156,14 @@ def test_flips_are_claims_whose_verdict_changes_between_runs() -> None:
     assert found.claims.things == 5  # the first run counts
 
 
+def test_a_run_that_was_stopped_is_a_sample() -> None:
+    members = [measured(at, "sn", run(S, N)) for at in range(8)]
+    assert not results(members).sampled
+    stopped = summarize(members[:5], [candidate()], plan(members, resamples=0), lambda *_: None)
+    assert stopped.sampled
+    assert (stopped.overall.answers, stopped.overall.of_answers) == (5, 8)
+
+
 def test_nothing_measured_is_nothing_said() -> None:
     none = Plan(population={("data.jsonl", True): 3}, sampled=True)
     found = summarize([], [candidate()], none, lambda *_: None)
