@@ -6,7 +6,7 @@ import asyncio
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense
@@ -16,6 +16,7 @@ from ragtrace.judge.http import (
     failure_of,
     openai_client,
     openai_key,
+    post_json,
     untraced,
     what_of,
 )
@@ -24,9 +25,6 @@ from ragtrace.judge.retrying import Backoff, retried
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import find_plugins, load_plugin
 from ragtrace.ports import Embedder, Embeddings
-
-if TYPE_CHECKING:
-    from openai.types import CreateEmbeddingResponse
 
 __all__ = ["EmbedderFactory", "OpenAICompatibleEmbedder", "open_embedder", "open_openai_embedder"]
 
@@ -137,25 +135,23 @@ class OpenAICompatibleEmbedder:
         """Close the connections."""
         await self._client.close()
 
-    async def _create(self, texts: Sequence[str], spent: Usage) -> CreateEmbeddingResponse:
+    async def _create(self, texts: Sequence[str], spent: Usage) -> Any:
         import openai
 
-        encodable = [
-            text.encode("utf-8", "replace").decode() for text in texts
-        ]  # lone surrogates have no UTF-8
+        # lone surrogates have no UTF-8
+        encodable = [text.encode("utf-8", "replace").decode() for text in texts]
+        body = {"model": self._model, "input": encodable, "encoding_format": "float"}
         try:
             with untraced():
-                return await self._client.embeddings.create(
-                    model=self._model, input=encodable, encoding_format="float"
-                )
+                return await post_json(self._client, "/embeddings", body)
         except (openai.BadRequestError, openai.UnprocessableEntityError) as exc:
             raise self._error(f"it rejects the texts ({what_of(exc)})", spent) from None
         except openai.APIError as exc:
             raise failure_of(exc, where=self._where, timeout_s=self._timeout_s, usage=spent) from None
-        except (ValueError, TypeError, AttributeError):  # the client lets any JSON pass, and trips over some
-            raise self._error("the reply is no list of embeddings", spent + Usage(calls=1)) from None
+        except ValueError:
+            raise self._error("the reply is no JSON document", spent + Usage(calls=1)) from None
 
-    def _checked(self, answer: CreateEmbeddingResponse, expected: int, spent: Usage) -> list[Vector]:
+    def _checked(self, answer: Any, expected: int, spent: Usage) -> list[Vector]:
         try:
             by_index = {item.index: tuple(map(float, item.embedding)) for item in answer.data}
         except (AttributeError, TypeError, ValueError):
@@ -191,6 +187,6 @@ def open_openai_embedder(settings: JudgeSettings) -> Embedder:
     )
 
 
-def _usage(answer: CreateEmbeddingResponse) -> Usage:
+def _usage(answer: Any) -> Usage:
     tokens = getattr(getattr(answer, "usage", None), "prompt_tokens", None)
     return Usage(calls=1, input_tokens=tokens if isinstance(tokens, int) else 0)

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeRefused, JudgeUnable
 from ragtrace.judge.completion import Answer, yes_probability
 from ragtrace.judge.dialect import Dialect, Rung
-from ragtrace.judge.http import failure_of, what_of
+from ragtrace.judge.http import failure_of, post_json, what_of
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest, YesProbability
@@ -160,16 +160,7 @@ class Exchange(Generic[ReplyT]):
 
         while True:
             try:
-                completion: ChatCompletion = await self.client.chat.completions.create(
-                    model=self.model,
-                    messages=cast(Any, self._messages()),
-                    **self.dialect.parameters(
-                        self.request.step,
-                        self.request.reply_type,
-                        self.request.max_output_tokens,
-                        self.request.sampling,
-                    ),
-                )
+                completion: ChatCompletion = await post_json(self.client, "/chat/completions", self._body())
             except (openai.BadRequestError, openai.UnprocessableEntityError) as exc:
                 self.dialect = self._adapted(exc)
             except openai.APIError as exc:
@@ -180,6 +171,13 @@ class Exchange(Generic[ReplyT]):
                 raise self._error(JudgeNonsense, "the reply is no JSON document") from None
             else:
                 return completion
+
+    def _body(self) -> dict[str, Any]:
+        asked = self.request
+        parameters = self.dialect.parameters(
+            asked.step, asked.reply_type, asked.max_output_tokens, asked.sampling
+        )
+        return {"model": self.model, "messages": self._messages(), **parameters}
 
     def _messages(self) -> list[dict[str, str]]:
         system = self.request.system

@@ -23,6 +23,8 @@ class Endpoint:
     url: str = ""
     requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    extra: dict[str, str] = field(default_factory=lambda: {"retry-after-ms": "1"})
+    """Headers of every response."""
     hold: asyncio.Event | None = None
     """Where set, no request is answered before it."""
 
@@ -46,9 +48,10 @@ class Endpoint:
             await self.hold.wait()
         status, value = self.answers(body)
         sent = value if isinstance(value, bytes) else json.dumps(value).encode()
+        extra = "".join(f"{name}: {told}\r\n" for name, told in self.extra.items())
         writer.write(
             f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(sent)}\r\n"
-            f"retry-after-ms: 1\r\n\r\n".encode()
+            f"{extra}\r\n".encode()
             + sent
         )
         await writer.drain()

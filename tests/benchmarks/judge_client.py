@@ -1,0 +1,161 @@
+"""Measure what one judge call costs the client in processor time, over each HTTP transport of the SDK.
+
+    python tests/benchmarks/judge_client.py [--calls 2000] [--at-once 64] [--rounds 3]
+
+A stub in another process answers every chat completion at once with the same verdicts. *client*: the SDK
+alone; *judge*: all of ragtrace around it (ladder, layers, checks of the reply); *cached*: the same question
+again, out of the cache on disk. Rounds are interleaved, so that a noisy machine is noisy for all; the best
+round counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ragtrace.judge import CacheFile, CacheSettings, cached, http, open_judge
+from ragtrace.metrics.forms import NumberedText, VerifyInput, VerifyReply
+from ragtrace.ports import JudgeRequest
+
+Call: TypeAlias = Callable[[int], Awaitable[Any]]
+
+VERDICTS = [
+    {"id": number, "chunks": [1], "quote": "The warranty lasts 24 months", "label": "supported", "reason": ""}
+    for number in range(1, 7)
+]
+COMPLETION = {
+    "id": "1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": json.dumps({"verdicts": VERDICTS})},
+        }
+    ],
+    "usage": {"prompt_tokens": 1500, "completion_tokens": 200, "total_tokens": 1700},
+}
+CHUNKS = tuple(NumberedText(number=n, text="The warranty lasts 24 months. " * 33) for n in range(1, 6))
+
+STUB = """
+import asyncio, sys
+body = sys.stdin.buffer.readline().strip()
+head = b"HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(body)
+async def serve(reader, writer):
+    try:
+        while True:
+            lines = (await reader.readuntil(b"\\r\\n\\r\\n")).lower().split(b"\\r\\n")
+            length = next(int(line[15:]) for line in lines if line.startswith(b"content-length:"))
+            await reader.readexactly(length)
+            writer.write(head + body)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+"""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--at-once", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    with subprocess.Popen(
+        [sys.executable, "-c", STUB], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as stub:
+        assert stub.stdin
+        assert stub.stdout
+        stub.stdin.write(json.dumps(COMPLETION).encode() + b"\n")
+        stub.stdin.flush()
+        url = f"http://127.0.0.1:{int(stub.stdout.readline())}/v1"
+        try:
+            asyncio.run(_measure(url, options))
+        finally:
+            stub.kill()
+
+
+async def _measure(url: str, options: argparse.Namespace) -> None:
+    best: dict[str, tuple[float, float]] = {}
+    for _ in range(options.rounds):
+        for transport in ("httpx", "aiohttp"):
+            for name, cost in (await _round(url, transport, options)).items():
+                best[f"{name} over {transport}"] = min(cost, best.get(f"{name} over {transport}", cost))
+    print(f"{options.calls} calls, {options.at_once} at once: CPU ms a call, calls a second")
+    for name, (cpu_s, wall_s) in sorted(best.items()):
+        print(f"{name:24} {cpu_s * 1000:6.2f} {1 / wall_s:8.0f}")
+
+
+async def _round(url: str, transport: str, options: argparse.Namespace) -> dict[str, tuple[float, float]]:
+    own = http.aiohttp_client
+    if transport == "httpx":
+        http.aiohttp_client = lambda sdk, timeout_s: None
+    try:
+        client = http.openai_client(api_key="k", base_url=url, timeout_s=60)
+        judge = open_judge("openai:m", base_url=url, environ={}, max_concurrency=options.at_once)
+    finally:
+        http.aiohttp_client = own
+    with tempfile.TemporaryDirectory() as folder:
+        remembering = cached(judge, CacheFile(CacheSettings(path=Path(folder) / "judge.db")))
+        await remembering.ask(_request(0))
+        calls: dict[str, Call] = {
+            "client": lambda number: client.chat.completions.create(**_parameters(number)),
+            "judge": lambda number: judge.ask(_request(number)),
+            "cached": lambda number: remembering.ask(_request(0)),
+        }
+        found = {name: await _cost(call, options) for name, call in calls.items()}
+        await remembering.aclose()
+        await client.close()
+    return found
+
+
+async def _cost(call: Call, options: argparse.Namespace) -> tuple[float, float]:
+    numbers = iter(range(options.calls))
+
+    async def work() -> None:
+        for number in numbers:
+            await call(number)
+
+    cpu, wall = time.process_time(), time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(options.at_once):
+            group.create_task(work())
+    return (time.process_time() - cpu) / options.calls, (time.perf_counter() - wall) / options.calls
+
+
+def _request(number: int) -> JudgeRequest[VerifyReply]:
+    inputs = VerifyInput(
+        chunks=CHUNKS, claims=tuple(NumberedText(number=n, text=f"Claim {number} {n}") for n in range(1, 7))
+    )
+    return JudgeRequest(
+        step="verify",
+        system="Check the claims.",
+        user="\n".join(text.text for text in (*inputs.chunks, *inputs.claims)),
+        reply_type=VerifyReply,
+        inputs=inputs,
+        max_output_tokens=1200,
+    )
+
+
+def _parameters(number: int) -> dict[str, Any]:
+    request = _request(number)
+    messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
+    return {"model": "m", "messages": messages, "max_tokens": 1200, "temperature": 0}
+
+
+if __name__ == "__main__":
+    main()

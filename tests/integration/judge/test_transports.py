@@ -1,0 +1,202 @@
+"""What the layers and the clients do over real sockets, with each HTTP transport."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import AsyncIterator
+from email.utils import formatdate
+from time import time
+from typing import Any
+
+import pytest
+
+from ragtrace.errors import (
+    JudgeError,
+    JudgeNonsense,
+    JudgeRefused,
+    JudgeTimeout,
+    JudgeUnavailable,
+)
+from ragtrace.judge import open_judge, spent_by, unwrapped
+from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
+
+
+def completion(text: str, finish: str = "stop") -> dict[str, Any]:
+    message = {"role": "assistant", "content": text}
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": finish, "message": message}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12},
+    }
+
+
+def request(user: str = "?") -> JudgeRequest[FreeText]:
+    return JudgeRequest(
+        step="text",
+        system="Talk.",
+        user=user,
+        reply_type=FreeText,
+        inputs=FreeText(text=user),
+        max_output_tokens=100,
+        sampling=SamplingParameters(temperature=0.0),
+    )
+
+
+@pytest.fixture(params=["aiohttp", "httpx"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each transport that the SDK has."""
+    name: str = request.param
+    if name == "httpx":
+        monkeypatch.setattr("ragtrace.judge.http.aiohttp_client", lambda sdk, timeout_s: None)
+    return name
+
+
+@pytest.fixture
+async def judge(endpoint: Any, transport: str) -> AsyncIterator[Judge]:
+    opened = open_judge("openai:m", base_url=endpoint.url, environ={}, max_retries=2)
+    yield opened
+    await opened.aclose()
+    del opened
+    gc.collect()  # what was not closed would warn now
+
+
+async def test_a_question_is_answered(endpoint: Any, judge: Judge, transport: str) -> None:
+    endpoint.answers = lambda body: (200, completion("hm"))
+    reply = await judge.ask(request())
+    told = endpoint.headers[0]
+    assert (reply.value.text, reply.usage.calls) == ("hm", 1)
+    assert told["user-agent"].startswith("AsyncOpenAI")
+    assert spent_by(judge) == reply.usage
+    assert ("Aio" in type(unwrapped(judge)._client._client).__name__) is (transport == "aiohttp")  # type: ignore[attr-defined]
+
+
+async def test_many_questions_at_once_are_answered(endpoint: Any, judge: Judge) -> None:
+    endpoint.answers = lambda body: (200, completion(body["messages"][1]["content"]))
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(judge.ask(request(str(number)))) for number in range(64)]
+    assert [task.result().value.text for task in asked] == [str(number) for number in range(64)]
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
+async def test_an_endpoint_that_recovers_gives_an_answer(status: int, endpoint: Any, judge: Judge) -> None:
+    endpoint.answers = lambda body: (status, {}) if len(endpoint.requests) < 3 else (200, completion("hm"))
+    reply = await judge.ask(request())
+    assert (reply.usage.calls, len(endpoint.requests)) == (1, 3)
+
+
+async def test_in_a_storm_of_429_everyone_gets_an_answer_in_the_end(endpoint: Any, judge: Judge) -> None:
+    tries: Counter[str] = Counter()
+
+    def answer(body: dict[str, Any]) -> tuple[int, Any]:
+        asked = body["messages"][1]["content"]
+        tries[asked] += 1
+        return (
+            (429, {"error": {"code": "rate_limit_exceeded"}})
+            if tries[asked] < 3
+            else (200, completion(asked))
+        )
+
+    endpoint.answers = answer
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(judge.ask(request(str(number)))) for number in range(30)]
+    assert [task.result().value.text for task in asked] == [str(number) for number in range(30)]
+    assert set(tries.values()) == {3}
+
+
+@pytest.mark.parametrize("told", ["0", "0.001"])
+async def test_a_pause_in_seconds_is_understood(told: str, endpoint: Any, judge: Judge) -> None:
+    endpoint.extra = {"retry-after": told}
+    endpoint.answers = lambda body: (429, {}) if len(endpoint.requests) < 3 else (200, completion("hm"))
+    assert (await judge.ask(request())).value.text == "hm"
+
+
+@pytest.mark.parametrize(
+    ("told", "least", "most"),
+    [("3600", 3600, 3600), (formatdate(time() + 7200, usegmt=True), 7000, 7200)],
+    ids=["seconds", "date"],
+)
+async def test_a_pause_too_long_to_wait_for_goes_along_with_the_error(
+    told: str, least: float, most: float, endpoint: Any, judge: Judge
+) -> None:
+    endpoint.extra = {"retry-after": told}
+    endpoint.answers = lambda body: (429, {})
+    with pytest.raises(JudgeUnavailable) as caught:
+        await judge.ask(request())
+    assert least <= (caught.value.retry_after_s or 0) <= most
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize("told", ["soon", "", "-1", "nan", "1e400", "inf"])
+async def test_a_pause_that_cannot_be_read_is_none(told: str, endpoint: Any) -> None:
+    endpoint.extra = {"retry-after": told}
+    endpoint.answers = lambda body: (429, {})
+    judge = open_judge("openai:m", base_url=endpoint.url, environ={}, max_retries=0)
+    with pytest.raises(JudgeUnavailable) as caught:
+        await judge.ask(request())
+    await judge.aclose()
+    assert caught.value.retry_after_s is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ((401, {"error": {"code": "invalid_api_key"}}), JudgeRefused),
+        ((429, {"error": {"code": "insufficient_quota"}}), JudgeRefused),
+        ((200, b"garbage"), JudgeNonsense),
+        ((200, completion("", finish="content_filter")), JudgeNonsense),
+    ],
+    ids=["key", "quota", "garbage", "filter"],
+)
+async def test_what_a_second_try_would_not_change_is_tried_once(
+    answer: Any, expected: type[JudgeError], endpoint: Any, judge: Judge
+) -> None:
+    endpoint.answers = lambda body: answer
+    with pytest.raises(expected):
+        await judge.ask(request())
+    assert len(endpoint.requests) == 1
+
+
+async def test_text_that_was_cut_off_says_so(endpoint: Any, judge: Judge) -> None:
+    endpoint.answers = lambda body: (200, completion("and th", finish="length"))
+    assert (await judge.ask(request())).value.cut_off
+
+
+async def test_a_slow_endpoint_is_asked_once(endpoint: Any, transport: str) -> None:
+    endpoint.hold = asyncio.Event()
+    judge = open_judge("openai:m", base_url=endpoint.url, environ={}, timeout_s=0.1)
+    with pytest.raises(JudgeTimeout):
+        await judge.ask(request())
+    await judge.aclose()
+    assert len(endpoint.requests) == 1
+
+
+async def test_nobody_listening_is_unavailable_after_all_retries(transport: str) -> None:
+    judge = open_judge("openai:m", base_url="http://127.0.0.1:1/v1", environ={}, max_retries=0)
+    with pytest.raises(JudgeUnavailable, match="no connection"):
+        await judge.ask(request())
+    await judge.aclose()
+
+
+async def test_a_connection_that_is_dropped_is_tried_again(endpoint: Any, transport: str) -> None:
+    dropped = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not dropped.is_set():
+            dropped.set()
+            await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+        else:
+            await endpoint.serve(reader, writer)
+
+    endpoint.answers = lambda body: (200, completion("hm"))
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    judge = open_judge("openai:m", base_url=url, environ={})
+    assert (await judge.ask(request())).value.text == "hm"
+    await judge.aclose()
+    server.close()
