@@ -32,6 +32,7 @@ from ragtrace.errors import InputError
 from ragtrace.model import (
     AttributeValue,
     Chunk,
+    ChunkVerdict,
     Compat,
     CompatStatus,
     JudgeIdentity,
@@ -115,11 +116,13 @@ def _found(result: MetricResult) -> dict[str, Any]:
         "status": "skipped" if result.skip_reason else "ok",
         "label": result.label.value,
         "verdicts": [_verdict(verdict) for verdict in result.verdicts],
+        "chunk_verdicts": [_chunk_verdict(verdict) for verdict in result.chunk_verdicts],
         "skip_reason": result.skip_reason.value if result.skip_reason else None,
         "explanation": result.explanation,
         "threshold": result.threshold,
         "direction": result.direction.value,
         "details": dict(result.details),
+        **({"diagnosis": result.diagnosis.value} if result.diagnosis else {}),
     }
 
 
@@ -140,6 +143,18 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "quote_verified": verdict.quote_verified,
         "start": verdict.claim.start,
         "end": verdict.claim.end,
+        "kind": verdict.claim.kind,
+        "confidence": verdict.confidence,
+    }
+
+
+def _chunk_verdict(verdict: ChunkVerdict) -> dict[str, Any]:
+    return {
+        "chunk_id": verdict.chunk_id,
+        "rank": verdict.rank,
+        "label": verdict.label.value,
+        "reason": verdict.reason,
+        "confidence": verdict.confidence,
     }
 
 

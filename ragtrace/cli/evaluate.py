@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,12 +25,12 @@ from ragtrace.cli.options import (
 from ragtrace.cli.outcomes import OutcomeTable, Tally
 from ragtrace.cli.profiles import EmbedderChoice, embedder_option, profile_options
 from ragtrace.cli.reading import in_background
-from ragtrace.cli.terminal import open_console, print_line, talk
+from ragtrace.cli.terminal import many, open_console, print_line, talk
 from ragtrace.errors import InputError
 from ragtrace.evaluation import evaluate as evaluate_record
 from ragtrace.in_order import map_in_order
 from ragtrace.metrics import StepLimits, metric_named
-from ragtrace.model import Evaluation, MetricResult, RagRecord
+from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
 from ragtrace.ports import Embedder, Judge, Metric
 from ragtrace.records import read_records, to_json_line
 
@@ -53,7 +53,8 @@ _STDIN: Final = "-"
     "--fail-under",
     type=click.FloatRange(0, 1),
     metavar="SCORE",
-    help="Exit code 1 if the mean score of a metric is below this, or nothing was scored.",
+    help="Exit code 1 if the mean score of a metric is below this (above 1 - SCORE where lower is better),"
+    " or nothing was scored.",
 )
 @json_option
 def evaluate(
@@ -102,17 +103,20 @@ def evaluate(
         measured = read_calibration(calibration)
         models = replace(models, limits=StepLimits(verify=measured.settings(opened.identity)))
         metrics = tuple(_passing_at(measured.answer_threshold, metric) for metric in metrics)
+    calls = 0
     tallies = {(metric.name, metric.profile): Tally(metric=_named(metric)) for metric in metrics}
     show = _show_json if as_json else _table(metrics)
 
     def count_and_show(record: RagRecord, evaluation: Evaluation) -> None:
+        nonlocal calls
+        calls += evaluation.usage.calls
         for outcome in evaluation.outcomes:
             tallies[outcome.metric, outcome.profile].add(outcome)
         show(record, evaluation)
 
     asyncio.run(_evaluate_all(path, metrics, models, concurrency, count_and_show))
     if not as_json:
-        _print_summary(tallies.values())
+        _print_summary(tallies.values(), calls)
     click.get_current_context().exit(_exit_code(tallies.values(), fail_under))
 
 
@@ -169,12 +173,14 @@ def _table(metrics: Sequence[Metric]) -> Show:
     return OutcomeTable(open_console(), metrics=metrics).print_evaluation
 
 
-def _print_summary(tallies: Iterable[Tally]) -> None:
+def _print_summary(tallies: Collection[Tally], calls: int) -> None:
     console = open_console()
     for tally in tallies:
         console.print()
         for line in tally.lines():
             console.print(line)
+    if len(tallies) > 1:
+        console.print(f"\n{many(calls, 'call')} to the judge in all: metrics share steps")
 
 
 def _exit_code(tallies: Iterable[Tally], fail_under: float | None) -> int:
@@ -182,11 +188,23 @@ def _exit_code(tallies: Iterable[Tally], fail_under: float | None) -> int:
         if tally.errors:
             talk(f"failed: {tally.metric} has errors")
             return 1
-        if fail_under is not None and (tally.mean is None or tally.mean < fail_under):
+        if fail_under is not None and not tally.reaches(fail_under):
             reached = "nothing was scored" if tally.mean is None else f"the mean is {tally.mean:.3f}"
-            talk(f"failed: {tally.metric} must reach {fail_under:g}, and {reached}")
+            is_higher_better = tally.direction is Direction.HIGHER_IS_BETTER
+            must = (
+                f"must reach {fail_under:g}"
+                if is_higher_better
+                else f"must stay at {1 - fail_under:g} or below"
+            )
+            talk(f"failed: {tally.metric} {must}, and {reached}")
             return 1
     return 0
+
+
+def _goal(tally: Tally, fail_under: float) -> str:
+    if tally.direction is Direction.HIGHER_IS_BETTER:
+        return f"reach {fail_under:g}"
+    return f"stay at {1 - fail_under:g} or below"
 
 
 def _named(metric: Metric) -> str:

@@ -125,6 +125,13 @@ class Tally:
         """The mean of the scores there are; ``None`` where there are none."""
         return self.score_sum / self.scored if self.scored else None
 
+    def reaches(self, score: float) -> bool:
+        """Say whether the mean is at least this good: where lower is better, at most 1 - score."""
+        if self.mean is None:
+            return False
+        is_higher_better = self.direction is Direction.HIGHER_IS_BETTER
+        return (self.mean if is_higher_better else 1 - self.mean) >= score
+
     def add(self, outcome: MetricOutcome) -> None:
         """Count one outcome."""
         self.records += 1
