@@ -47,12 +47,12 @@ class Answer:
         """Read a completion, which may be any JSON: the client checks nothing.
 
         Raises:
-            AttributeError, TypeError, IndexError: it is no chat completion.
+            AttributeError, TypeError, IndexError, ValueError: it is no chat completion.
         """
         choice = completion.choices[0]
         calls = [call for call in choice.message.tool_calls or () if call.type == "function"]
         return cls(
-            text=calls[0].function.arguments if calls else choice.message.content or "",
+            text=_text(calls[0].function.arguments if calls else choice.message.content),
             finish_reason=choice.finish_reason,
             declined=choice.finish_reason == "content_filter" or bool(choice.message.refusal),
             likely=_likely(getattr(choice, "logprobs", None)),
@@ -86,6 +86,15 @@ def _word(token: str) -> str:
     return _ORNAMENT.sub("", token.removeprefix("Ġ")).casefold()
 
 
+def _text(content: Any) -> str:
+    """Read a message: a text, or parts that some servers make of it."""
+    if isinstance(content, list):
+        return "".join(_text(part.get("text")) for part in content if part.get("type") == "text")
+    if content is not None and not isinstance(content, str):
+        raise TypeError("a message is a text or a list of parts")
+    return content or ""
+
+
 def _likely(logprobs: Any) -> tuple[Likely, ...] | None:
     """Read log-probabilities in the form of chat completions, or in that of the completions API of old."""
     if logprobs is None:
@@ -108,8 +117,8 @@ def _usage(usage: CompletionUsage | None) -> Usage:
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     return Usage(
         calls=1,
-        input_tokens=usage.prompt_tokens or 0,
-        output_tokens=usage.completion_tokens or 0,
-        cached_tokens=(prompt.cached_tokens if prompt else None) or 0,
-        reasoning_tokens=(completion.reasoning_tokens if completion else None) or 0,
+        input_tokens=int(usage.prompt_tokens or 0),
+        output_tokens=int(usage.completion_tokens or 0),
+        cached_tokens=int((prompt.cached_tokens if prompt else None) or 0),
+        reasoning_tokens=int((completion.reasoning_tokens if completion else None) or 0),
     )

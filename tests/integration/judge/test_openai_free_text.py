@@ -64,6 +64,19 @@ async def test_the_text_comes_back_as_it_is(text: str, endpoint: Any, judge: Ope
     assert (body["max_tokens"], body["temperature"]) == (1024, 0)
 
 
+async def test_a_text_in_parts_is_put_together(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
+    parts: Any = [{"type": "text", "text": "Be"}, {"type": "image"}, {"type": "text", "text": "cause."}]
+    endpoint.answers = lambda body: completion(parts)
+    assert (await judge.ask(request())).value.text == "Because."
+
+
+@pytest.mark.parametrize("content", [7, {"a": 1}, ["x"], [{"type": "text", "text": 7}]], ids=str)
+async def test_what_is_no_text_is_an_error(content: Any, endpoint: Any, judge: OpenAICompatibleJudge) -> None:
+    endpoint.answers = lambda body: completion(content)
+    with pytest.raises(JudgeNonsense, match="no chat completion"):
+        await judge.ask(request())
+
+
 async def test_a_text_that_was_cut_off_says_so(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
     endpoint.answers = lambda body: completion("Because of", finish="length")
     reply = await judge.ask(request())
