@@ -53,13 +53,14 @@ class Resampling:
     def estimate(self, statistic: Statistic) -> Estimate | None:
         """Return the statistic with its percentile interval; ``None`` where it is not defined.
 
-        There is no interval where most of the draws do not define it.
+        There is no interval where most of the draws do not define it, or where all say the same: seven
+        right of seven are not a certainty, and drawing again cannot tell.
         """
         value = statistic(self.weights)
         if value is None:
             return None
         found = sorted(each for draw in self._draws if (each := statistic(draw)) is not None)
-        if len(found) * 2 <= len(self._draws):
+        if len(found) * 2 <= len(self._draws) or found[0] == found[-1]:
             return Estimate(value=value)
         at_low = int(_TAIL * len(found))
         return Estimate(value=value, low=found[at_low], high=found[len(found) - 1 - at_low])

@@ -66,7 +66,7 @@ def _lead(lead: Lead, chosen: CandidateResult) -> str:
 def _cut(what: str, cut: Cut) -> str:
     if not cut.is_moved:
         return f"{what} {cut.recommended:.2f} on, the default: no other does better on held-out answers."
-    spread = interval(cut.best).partition(" ")[2]
+    spread = interval(cut.best).partition(" ")[2] or "the same"
     return (
         f"{what} {cut.recommended:.2f} on (95 % of bootstrap samples: {spread}):"
         f" {interval(cut.held_out)} on held-out answers, {interval(cut.at_default)} at 0.5."

@@ -46,8 +46,13 @@ def test_claims_of_one_answer_widen_the_interval() -> None:
 
 
 def test_a_stratum_keeps_its_size_in_every_draw() -> None:
-    found = estimate([0.0] * 10 + [1.0] * 30, strata=["a"] * 10 + ["b"] * 30)
-    assert found == Estimate(value=0.75, low=0.75, high=0.75)
+    values = [0.0] * 10 + [1.0] * 30
+    assert width(estimate(values)) > 0.2
+    assert estimate(values, strata=["a"] * 10 + ["b"] * 30) == Estimate(value=0.75)  # all draws are alike
+
+
+def test_all_right_is_no_certainty() -> None:
+    assert estimate([1.0] * 7) == Estimate(value=1.0)
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
