@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -183,6 +184,17 @@ async def test_what_is_known_of_claims_is_kept_without_the_planted_ones(tmp_path
     await judge.aclose()
     assert first.verdicts == again.verdicts
     assert len(verify_requests(model)) == 1
+
+
+@pytest.mark.parametrize(("rate", "claims"), [(1.0, 3), (0.0, 1)])
+async def test_sentences_of_a_reference_are_looked_up_among_planted_claims_too(
+    rate: float, claims: int
+) -> None:
+    judge = Model()
+    limits = StepLimits(verify=VerifySettings(sentinel_rate=rate))
+    found = await Steps(replace(RECORD, reference="It takes 14 days."), judge, limits=limits).recall()
+    [request] = [request for request in judge.requests if request.step == "recall"]
+    assert (len(claims_in(request)), len(found.verdicts)) == (claims, 1)
 
 
 def test_the_rate_is_the_share_of_records_that_get_planted_claims() -> None:
