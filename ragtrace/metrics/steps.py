@@ -318,7 +318,7 @@ class Steps:
             prompt=self.prompts.verify,
             fence_code=self._fence_code,
             claims_per_call=self.limits.claims_per_call,
-            settings=self.limits.verify,
+            settings=self._settings_for(judge),
             yes_no=self.prompts.verify_yes_no,
             again=self.prompts.verify_again,
         )
@@ -383,7 +383,7 @@ class Steps:
             fence_code=self._fence_code,
             claims_per_call=self.limits.claims_per_call,
             step="recall",
-            settings=self.limits.verify,
+            settings=self._settings_for(judge),
             yes_no=self.prompts.verify_yes_no,
         )
 
@@ -395,6 +395,11 @@ class Steps:
             prompt=self.prompts.questions,
             fence_code=self._fence_code,
         )
+
+    def _settings_for(self, judge: Judge) -> VerifySettings:
+        # what was measured of the judge says nothing about the second
+        settings = self.limits.verify
+        return settings if judge.identity == self.judge else settings.uncalibrated
 
     @property
     def _fence_code(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ragtrace.errors import ConfigError
@@ -43,6 +43,11 @@ class VerifySettings:
         for name in ("threshold", "sentinel_rate"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"`{name}` of the verify step is {getattr(self, name)!r}: give 0 to 1")
+
+    @property
+    def uncalibrated(self) -> VerifySettings:
+        """The same settings, without what was measured of one judge."""
+        return replace(self, calibrated=VerifyForm.JSON, threshold=0.5)
 
     @property
     def first_form(self) -> VerifyForm:

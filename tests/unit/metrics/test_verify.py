@@ -29,14 +29,15 @@ Probability = Callable[[YesNoInput], float]
 class Model(ScriptedJudge):
     """Says yes with a probability, and counts as a language model; the rest it answers by script."""
 
-    def __init__(self, p_yes: Probability | Exception) -> None:
+    def __init__(self, p_yes: Probability | Exception, *, name: str = "m") -> None:
         self._honest = ScriptedJudge()
+        self._name = name
         self._p_yes = p_yes
         super().__init__(self._answer)
 
     @property
     def identity(self) -> JudgeIdentity:
-        return JudgeIdentity(provider="model", model="m")
+        return JudgeIdentity(provider="model", model=self._name)
 
     def _answer(self, request: JudgeRequest[Any]) -> Any:
         if not isinstance(request.inputs, YesNoInput):
@@ -271,3 +272,15 @@ async def test_there_is_no_second_look_at_supported_claims_nor_unless_asked_for(
 def test_settings_outside_their_range_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="give 0 to 1"):
         VerifySettings(**wrong)  # type: ignore[arg-type]
+
+
+async def test_what_was_measured_of_a_judge_does_not_hold_for_the_second() -> None:
+    def to_everything(asked: YesNoInput) -> float:
+        return 1.0
+
+    second = Model(by_odds, name="second")
+    settings = VerifySettings(calibrated=VerifyForm.LOGPROBS, threshold=0.3)
+    limits = StepLimits(verify=settings)
+    evaluation = await evaluate(record(RIGHT), judge=Model(to_everything), second_judge=second, limits=limits)
+    assert evaluation.results[0].score == 1
+    assert second.questions == []
