@@ -11,7 +11,7 @@ from string import Template
 from ragtrace.calibration.labelled import HumanLabel
 from ragtrace.calibration.measuring import Candidate, Measured, judged_supported
 from ragtrace.calibration.results import CandidateResult, Cut, GroupResult, Level, Results
-from ragtrace.calibration.wording import counted, interval, money, percent, recommendations
+from ragtrace.calibration.wording import basis, counted, interval, money, percent, recommendations
 
 __all__ = ["Example", "disagreements", "render_page"]
 
@@ -60,23 +60,10 @@ def render_page(results: Results, plot: str, examples: Iterable[Example] = ()) -
     return template.substitute(
         recommendations="".join(f"<li>{escape(line)}</li>" for line in recommendations(results)),
         plot=plot,
-        sampling=escape(_sampling(results)),
+        sampling=escape(" ".join(basis(results))),
         groups="".join(_group(group) for group in results.groups),
         examples=_examples(list(examples)),
     )
-
-
-def _sampling(results: Results) -> str:
-    left_out = ", ".join(f"{reason} {number}" for reason, number in results.left_out.items())
-    parts = [
-        "Answers with an unsupported claim were drawn at a rate of their own; every figure weights each"
-        " answer by how many it stands for."
-        if results.sampled
-        else "All answers were measured.",
-        f"Intervals: 95 %, {results.resamples} bootstrap samples of whole answers, seed {results.seed}.",
-        f"Left out: {left_out}." if left_out else "",
-    ]
-    return " ".join(part for part in parts if part)
 
 
 def _group(group: GroupResult) -> str:

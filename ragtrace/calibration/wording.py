@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ragtrace.calibration.intervals import Estimate
 from ragtrace.calibration.results import CandidateResult, Cut, Lead, Results
 
-__all__ = ["counted", "interval", "money", "percent", "recommendations"]
+__all__ = ["basis", "counted", "interval", "money", "percent", "recommendations"]
 
 
 def interval(estimate: Estimate | None) -> str:
@@ -34,6 +34,20 @@ def money(dollars: float | None) -> str:
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun: ``1 answer``, ``2,000 answers``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def basis(results: Results) -> Iterator[str]:
+    """Say what the figures rest on: a sentence each."""
+    if results.sampled:
+        yield (
+            "A sample: answers with an unsupported claim were drawn at a rate of their own, and every figure"
+            " weights each answer by how many it stands for."
+        )
+    else:
+        yield "All answers were measured."
+    yield f"Intervals: 95 %, {results.resamples:,} bootstrap samples of whole answers, seed {results.seed}."
+    if results.left_out:
+        yield f"Left out: {', '.join(f'{number:,} {what}' for what, number in results.left_out.items())}."
 
 
 def recommendations(results: Results) -> Iterator[str]:

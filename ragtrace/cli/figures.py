@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ragtrace.calibration.intervals import Estimate
 from ragtrace.calibration.results import CandidateResult, GroupResult, Level, Results
-from ragtrace.calibration.wording import counted, interval, money, percent, recommendations
+from ragtrace.calibration.wording import basis, counted, interval, money, percent, recommendations
 from ragtrace.cli.terminal import by_kind, one_line, open_console, print_indented
 
 __all__ = ["print_results"]
@@ -26,8 +26,9 @@ def print_results(results: Results) -> None:
             for line in _lines(candidate):
                 console.print(line, soft_wrap=True)
         console.print()
-    for reason, number in results.left_out.items():
-        print_indented(console, 0, f"left out: {number} {reason}")
+    for line in basis(results):
+        print_indented(console, 0, line)
+    console.print()
     console.print("What follows", style="bold")
     for line in recommendations(results):
         print_indented(console, 2, line)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from ragtrace.calibration.saved import read_calibration
 from tests.integration.cli.program import json_lines, run, start
@@ -64,15 +65,19 @@ def scripted(tmp_path: Path) -> str:
     return f"scripted:{tmp_path / 'script.json'}"
 
 
+def calibrate(*args: str) -> Result:
+    return run("calibrate", *args, "--resamples", "100")
+
+
 def as_json(*args: str, exit_code: int = 0) -> dict[str, Any]:
-    result = run("calibrate", *args, "--json", "--resamples", "100")
+    result = calibrate(*args, "--json")
     assert result.exit_code == exit_code, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)
     return found
 
 
 def test_people_see_figures_with_intervals_and_what_follows_in_80_columns(data: str, scripted: str) -> None:
-    result = run("calibrate", data, "--judge", scripted)
+    result = calibrate(data, "--judge", scripted)
     assert result.exit_code == 0
     lines = [line.rstrip() for line in result.stdout.splitlines()]
     assert lines[0] == "labelled.jsonl: 12 of 12 answers"
@@ -124,16 +129,16 @@ def test_a_limit_draws_a_sample_that_is_said(tmp_path: Path, scripted: str) -> N
     [group] = found["groups"]
     assert (found["sampled"], group["answers"], group["of_answers"]) == (True, 6, 21)
     assert group["candidates"][0]["claims"]["unsupported"] == 1
-    assert run("calibrate", data, "--judge", scripted, "--limit", "6").stdout.startswith(
-        "rare.jsonl: 6 of 21 answers"
-    )
+    shown = calibrate(data, "--judge", scripted, "--limit", "6").stdout
+    assert shown.startswith("rare.jsonl: 6 of 21 answers")
+    assert "A sample: answers with an unsupported claim" in shown
 
 
 def test_runs_in_other_orders_tell_how_often_verdicts_flip(data: str, scripted: str) -> None:
     judge = as_json(data, "--judge", scripted, "--runs", "3")["groups"][0]["candidates"][0]
     assert judge["flips"]["value"] == 0
     assert judge["usage"]["calls"] == 36
-    shown = run("calibrate", data, "--judge", scripted, "--runs", "3").stdout
+    shown = calibrate(data, "--judge", scripted, "--runs", "3").stdout
     assert "0 % of the verdicts are not the same in 3 runs" in shown
 
 
@@ -165,7 +170,7 @@ def test_what_is_recommended_is_saved_for_the_judge_that_was_measured(
     data: str, tmp_path: Path, scripted: str
 ) -> None:
     file = tmp_path / "judge.json"
-    result = run("calibrate", data, "--judge", scripted, "--save", str(file))
+    result = calibrate(data, "--judge", scripted, "--save", str(file))
     assert result.exit_code == 0
     saved = read_calibration(file)
     assert (saved.provider, saved.form, saved.threshold) == ("scripted", "json", 0.5)
@@ -176,7 +181,7 @@ def test_what_is_recommended_is_saved_for_the_judge_that_was_measured(
 @pytest.mark.slow
 def test_the_page_holds_a_plot_and_no_text_under_judgment(data: str, tmp_path: Path, scripted: str) -> None:
     page = tmp_path / "report.html"
-    assert run("calibrate", data, "--judge", scripted, "--report", str(page)).exit_code == 0
+    assert calibrate(data, "--judge", scripted, "--report", str(page)).exit_code == 0
     written = page.read_text("utf-8")
     assert "<svg" in written
     assert "lexical:lexical-v2" in written
@@ -187,7 +192,7 @@ def test_the_page_holds_a_plot_and_no_text_under_judgment(data: str, tmp_path: P
 @pytest.mark.slow
 def test_examples_come_into_the_page_on_request_and_escaped(data: str, tmp_path: Path, scripted: str) -> None:
     page = tmp_path / "report.html"
-    run("calibrate", data, "--judge", scripted, "--report", str(page), "--with-examples")
+    calibrate(data, "--judge", scripted, "--report", str(page), "--with-examples")
     written = page.read_text("utf-8")
     assert "Refunds take 5 working days." in written
     assert "Staff are &lt;b&gt;friendly&lt;/b&gt;." in written
@@ -201,20 +206,20 @@ def test_examples_come_into_the_page_on_request_and_escaped(data: str, tmp_path:
 def test_a_bad_row_is_named(tmp_path: Path, line: str, said: str) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text(line)
-    result = run("calibrate", str(path), "--judge", "lexical")
+    result = calibrate(str(path), "--judge", "lexical")
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
 
 
 def test_rows_without_labels_cannot_be_measured(tmp_path: Path) -> None:
     data = write(tmp_path / "bare.jsonl", [{"contexts": ["C"], "claims": [{"text": "A.", "label": None}]}])
-    result = run("calibrate", data, "--judge", "lexical")
+    result = calibrate(data, "--judge", "lexical")
     assert result.exit_code == 2
     assert "no labelled claim" in result.stderr
 
 
 def test_an_unknown_form_is_refused(data: str) -> None:
-    result = run("calibrate", data, "--judge", "lexical", "--forms", "yes")
+    result = calibrate(data, "--judge", "lexical", "--forms", "yes")
     assert result.exit_code == 2
     assert "json, logprobs" in result.stderr
 

@@ -25,6 +25,7 @@ def estimate(values: list[float], *, strata: list[str] | None = None, seed: int 
     return found
 
 
+@pytest.mark.slow
 def test_nineteen_of_twenty_intervals_hold_the_truth() -> None:
     world = random.Random(1)
     held = 0
