@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError
-from ragtrace.judge import open_judge
+from ragtrace.judge import open_embedder, open_judge
 from ragtrace.metrics import Prompts, StepLimits, Steps, metric_named
 from ragtrace.metrics.prompt import StepName
 from ragtrace.metrics.strangers import fault_in
@@ -34,16 +34,16 @@ async def evaluate(
     clock: Clock | None = None,
     prompts: Prompts | None = None,
     limits: StepLimits | None = None,
-    embedder: Embedder | None = None,
+    embedder: Embedder | str | None = None,
     second_judge: Judge | str | None = None,
 ) -> Evaluation:
-    """Measure the record with each metric; judges given by name are opened and closed here.
+    """Measure the record with each metric; judges and embedders given by name are opened and closed here.
 
     Whatever goes wrong while measuring comes back as a ``MetricFailure``, never as a score. The second judge
     is asked a whole step again where the judge got a planted claim wrong; its results name it.
 
     Raises:
-        ConfigError: there is no metric or judge of that name, or the judge lacks a setting.
+        ConfigError: there is no metric, judge or embedder of that name, or it lacks a setting.
     """
     chosen = [metric_named(metric) if isinstance(metric, str) else metric for metric in metrics]
     clock = clock or SystemClock()
@@ -54,7 +54,7 @@ async def evaluate(
             await _opened(judge, opened),
             prompts=prompts,
             limits=limits,
-            embedder=embedder,
+            embedder=await _opened_embedder(embedder, opened),
             second_judge=await _opened(second_judge, opened) if second_judge is not None else None,
             wanted=_wanted(chosen),
         )
@@ -113,6 +113,12 @@ def _wanted(metrics: Sequence[Metric]) -> set[StepName]:
 
 async def _opened(judge: Judge | str, opened: AsyncExitStack) -> Judge:
     return await opened.enter_async_context(aclosing(open_judge(judge))) if isinstance(judge, str) else judge
+
+
+async def _opened_embedder(embedder: Embedder | str | None, opened: AsyncExitStack) -> Embedder | None:
+    if isinstance(embedder, str):
+        return await opened.enter_async_context(aclosing(open_embedder(embedder)))
+    return embedder
 
 
 async def _measure_all(

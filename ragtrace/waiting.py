@@ -28,7 +28,7 @@ def evaluate_sync(
     clock: Clock | None = None,
     prompts: Prompts | None = None,
     limits: StepLimits | None = None,
-    embedder: Embedder | None = None,
+    embedder: Embedder | str | None = None,
     second_judge: Judge | str | None = None,
 ) -> Evaluation:
     """Do what `evaluate` does, and wait for it; also where an event loop runs already, as in Jupyter.

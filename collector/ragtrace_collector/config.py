@@ -333,6 +333,7 @@ def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
     found = {
         "use": named_beside(judge.use, folder),
         "second": second and second.model_copy(update={"use": named_beside(second.use, folder)}),
+        "embedder": judge.embedder and named_beside(judge.embedder, folder),
         "calibration": judge.calibration and folder / judge.calibration,
         "prices": judge.prices and folder / judge.prices,
     }

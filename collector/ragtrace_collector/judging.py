@@ -64,7 +64,11 @@ class Judging:
             outcomes=tuple(outcomes[metric.name, metric.profile] for metric in self.metrics),
             evaluator_set=evaluator_set(self.metrics),
             evaluator_version=evaluator_version(
-                self.metrics, self.judge, limits=self.limits, second_judge=self.second_judge
+                self.metrics,
+                self.judge,
+                limits=self.limits,
+                second_judge=self.second_judge,
+                embedder=self.embedder,
             ),
             run_id=earlier.run_id,
             started_at_ns=earlier.started_at_ns,

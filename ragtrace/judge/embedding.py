@@ -1,4 +1,5 @@
-"""Embedders by name: the built-in ones, and those of plug-ins (entry points ``ragtrace.embedders``)."""
+"""Embedders by name: the built-in ones, those of plug-ins (entry points ``ragtrace.embedders``), and what an
+address names (``./my_embedder.py:open_it`` or ``module:open_it``)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense
+from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, RagtraceError
 from ragtrace.judge.http import (
     OPENAI_URL,
     checked_url,
@@ -23,7 +24,7 @@ from ragtrace.judge.http import (
 from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
 from ragtrace.judge.retrying import Backoff, retried
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.plugins import find_plugins, load_plugin
+from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
 from ragtrace.ports import Embedder, Embeddings
 
 __all__ = ["EmbedderFactory", "OpenAICompatibleEmbedder", "open_embedder", "open_openai_embedder"]
@@ -50,18 +51,12 @@ def open_embedder(
     max_concurrency: int = 8,
     environ: Mapping[str, str] | None = None,
 ) -> Embedder:
-    """Open the embedder that ``openai:MODEL``, ``wordllama`` or ``PLUGIN:ARGUMENT`` names.
+    """Open the embedder that ``openai:MODEL``, ``wordllama``, ``PLUGIN:ARGUMENT`` or an address names.
 
     Raises:
         ConfigError: no such embedder, or it lacks a setting; the message names what to set.
     """
-    name, _, argument = spec.partition(":")
-    points = find_plugins(GROUP, _BUILT_IN)
-    if name not in points:
-        raise ConfigError(
-            f"there is no embedder {name!r}: choose `openai:MODEL` or `wordllama`"
-            f" (installed: {', '.join(sorted(points))})"
-        )
+    make, argument = _factory(spec)
     settings = JudgeSettings(
         argument=argument,
         base_url=base_url,
@@ -69,8 +64,38 @@ def open_embedder(
         timeout_s=timeout_s,
         environ=os.environ if environ is None else environ,
     )
-    make = cast(EmbedderFactory, load_plugin(points[name]))
-    return _Careful(make(settings), Backoff(max_retries=max_retries), max_concurrency)
+    return _Careful(_made(make, settings, spec), Backoff(max_retries=max_retries), max_concurrency)
+
+
+def _factory(spec: str) -> tuple[EmbedderFactory, str]:
+    """Find who opens the embedder, and what is behind the colon for it."""
+    name, _, argument = spec.partition(":")
+    points = find_plugins(GROUP, _BUILT_IN)
+    if name in points:
+        return cast(EmbedderFactory, load_plugin(points[name])), argument
+    address = Address.parse(spec)
+    if address and address.leads_somewhere:
+        return cast(EmbedderFactory, load_address(address)), address.argument
+    raise ConfigError(
+        f"there is no embedder {name!r}: choose `openai:MODEL` or `wordllama`"
+        f" (installed: {', '.join(sorted(points))}), or name code: ./FILE.py:NAME"
+    )
+
+
+def _made(make: EmbedderFactory, settings: JudgeSettings, spec: str) -> Embedder:
+    try:
+        embedder = make(settings)  # a stranger's code may raise anything
+    except RagtraceError:
+        raise
+    except Exception as exc:
+        raise ConfigError(f"embedder {spec!r} cannot be opened: {exc!r}") from exc
+    lack = [name for name in ("identity", "embed", "aclose") if not hasattr(embedder, name)]
+    if lack:
+        raise ConfigError(
+            f"{spec!r} gives no embedder: a {type(embedder).__name__} without `{lack[0]}`"
+            " (ragtrace.ports.Embedder says what one has)"
+        )
+    return embedder
 
 
 class _Careful:

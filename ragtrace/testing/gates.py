@@ -35,7 +35,7 @@ def assert_metrics(
     judge: Judge | str,
     metrics: Sequence[Metric | str] = (),
     allow_skipped: bool = False,
-    embedder: Embedder | None = None,
+    embedder: Embedder | str | None = None,
     second_judge: Judge | str | None = None,
     **thresholds: float,
 ) -> Evaluation:

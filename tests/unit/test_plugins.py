@@ -8,7 +8,7 @@ import pytest
 
 from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate
-from ragtrace.judge import ScriptedJudge, open_judge, unwrapped
+from ragtrace.judge import ScriptedJudge, open_embedder, open_judge, unwrapped
 from ragtrace.metrics import Faithfulness, metric_named
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.plugins import _installed, named_beside
@@ -16,6 +16,8 @@ from ragtrace.plugins import _installed, named_beside
 PLUGIN = """
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import Faithfulness
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.ports import Embeddings
 
 
 class Strict(Faithfulness):
@@ -54,6 +56,17 @@ class Mutable(Faithfulness):
 def open_mine(settings):
     assert settings.argument == "tiny"
     return ScriptedJudge()
+
+
+class Embedder:
+    def __init__(self, settings):
+        self.identity = JudgeIdentity(provider="me", model="mine")
+
+    async def embed(self, texts):
+        return Embeddings(vectors=tuple((1.0, float(len(text))) for text in texts), usage=Usage())
+
+    async def aclose(self):
+        pass
 
 
 def open_nothing(settings):
@@ -107,6 +120,14 @@ def test_a_metric_and_a_judge_are_found_by_address(where: str) -> None:
     assert isinstance(unwrapped(open_judge(f"{where}:open_mine:tiny")), ScriptedJudge)
 
 
+def test_an_embedder_is_found_by_address() -> None:
+    assert open_embedder("./my_ragtrace_plugin.py:Embedder").identity.model == "mine"
+    with pytest.raises(ConfigError, match="gives no embedder: a object without `identity`"):
+        open_embedder("./my_ragtrace_plugin.py:open_nothing")
+    with pytest.raises(ConfigError, match="there is no embedder 'opnai'"):
+        open_embedder("opnai:small")
+
+
 def test_a_file_is_run_once(tmp_path: Path) -> None:
     file = tmp_path / "my_ragtrace_plugin.py"
     assert type(metric_named(f"{file}:Strict")) is type(metric_named("./my_ragtrace_plugin.py:Strict"))
@@ -152,6 +173,14 @@ def test_what_is_wrong_with_an_address_is_said(address: str, told: str, tmp_path
 def test_what_is_wrong_with_a_judge_is_said(spec: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         open_judge(spec)
+
+
+async def test_an_embedder_given_by_name_is_opened_for_the_metric_that_needs_it() -> None:
+    named = "./my_ragtrace_plugin.py:Embedder"
+    [result] = (
+        await evaluate(RECORD, metrics=["question_similarity"], judge=ScriptedJudge(), embedder=named)
+    ).results
+    assert result.score is not None
 
 
 @pytest.mark.parametrize(
