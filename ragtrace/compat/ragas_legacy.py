@@ -37,6 +37,7 @@ from ragtrace.compat.ragas_replies import (
     Unreadable,
     Usefulness,
     read_leniently,
+    read_repaired,
 )
 from ragtrace.model import CompatStatus, Direction, Part, RagRecord
 from ragtrace.ports import FreeText, SamplingParameters
@@ -107,7 +108,7 @@ class _Asking:
         except Unreadable:
             fixed = await self._finished("fix", prompts.repair(prompt, reply), _ONE)
         try:
-            return read_leniently(_fixed(fixed), form)
+            return read_repaired(_fixed(fixed), form)
         except Unreadable as exc:
             raise Unreadable(f"the reply to `{step}` could not be read, nor be repaired: {exc}") from None
 

@@ -25,6 +25,7 @@ __all__ = [
     "Unreadable",
     "Usefulness",
     "read_leniently",
+    "read_repaired",
     "read_to_the_letter",
 ]
 
@@ -115,8 +116,17 @@ def read_leniently(reply: str, form: type[FormT]) -> FormT:
     Raises:
         Unreadable: it is not of the form.
     """
+    return read_repaired(_outermost(reply), form)
+
+
+def read_repaired(reply: str, form: type[FormT]) -> FormT:
+    """Read a reply that was repaired: as leniently, but there may be no prose around the JSON any more.
+
+    Raises:
+        Unreadable: it is not of the form.
+    """
     try:
-        return form.model_validate(_first_json(reply))
+        return form.model_validate(_loose_json(reply))
     except ValidationError as exc:
         raise Unreadable(_fault(exc)) from None
 
@@ -128,8 +138,8 @@ def _fault(exc: ValidationError) -> str:
     return f"{where}: {first['msg'].partition(' at line ')[0]}"
 
 
-def _first_json(reply: str) -> Any:
-    found = _outermost(reply).strip()
+def _loose_json(reply: str) -> Any:
+    found = reply.strip()
     behind_fence = found.partition("```")[2].removeprefix("json")
     for candidate in (found.strip(_ORNAMENT), behind_fence.strip(_ORNAMENT)):
         for completed in _completions(candidate):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -151,6 +152,7 @@ class _OurCalls:
     def __init__(self, judge: Judge, steps: Steps) -> None:
         self._judge = judge
         self._steps = steps
+        self._times: Counter[str] = Counter()
 
     async def text(
         self,
@@ -161,8 +163,11 @@ class _OurCalls:
         sampling: SamplingParameters | None = None,
         max_output_tokens: int = 4096,
     ) -> FreeText:
+        self._times[prompt] += 1
+        # a cache must not answer the second of two equal questions with the reply to the first
+        again = f" {self._times[prompt]}" if self._times[prompt] > 1 else ""
         request = JudgeRequest(
-            step=step,
+            step=f"{step}{again}",
             system=system,
             user=prompt,
             reply_type=FreeText,
