@@ -112,18 +112,22 @@ def check_sentinels(sentinels: Iterable[Sentinel], said: Iterable[tuple[int, boo
 
 
 def _sentence_of(chunks: Sequence[NumberedText], chance: Random) -> str | None:
-    """Choose a whole sentence, if there is one without numbers: another chunk contradicts those soonest."""
+    """Choose a whole sentence, of the plainest there are."""
     order = list(chunks)
     chance.shuffle(order)
-    with_numbers: str | None = None
+    found: list[str] = []
     for chunk in order:
-        sentences = list(_plantable(chunk.text[:_SEARCHED_CHARS]))
-        plain = [sentence for sentence in sentences if not any(char.isdigit() for char in sentence)]
-        if plain:
-            return chance.choice(plain)
-        if sentences and with_numbers is None:
-            with_numbers = chance.choice(sentences)
-    return with_numbers
+        found += _plantable(chunk.text[:_SEARCHED_CHARS])
+        if any(_oddness(sentence) == 0 for sentence in found):
+            break
+    oddness = min(map(_oddness, found), default=0)
+    alike = [sentence for sentence in found if _oddness(sentence) == oddness]
+    return " ".join(chance.choice(alike).split()) if alike else None
+
+
+def _oddness(sentence: str) -> int:
+    # a line break may part two items of a list; numbers are what another chunk contradicts soonest
+    return 2 * ("\n" in sentence) + any(char.isdigit() for char in sentence)
 
 
 def _plantable(text: str) -> Iterator[str]:
@@ -133,4 +137,4 @@ def _plantable(text: str) -> Iterator[str]:
         least = _LEAST_LETTERS if sentence.text.isascii() else _LEAST_LETTERS // 3
         fits = least <= letters <= _MOST_LETTERS and _END.search(sentence.text)
         if fits and not _ABOUT_JUDGING.search(sentence.text):
-            yield " ".join(sentence.text.split())
+            yield sentence.text
