@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from pydantic import BaseModel
@@ -15,7 +16,6 @@ from ragtrace.judge.scripted import ScriptedJudge
 from ragtrace.metrics import Faithfulness, Steps
 from ragtrace.metrics.strangers import make_metric
 from ragtrace.model import (
-    Evaluation,
     JudgeIdentity,
     Label,
     MetricFailure,
@@ -44,7 +44,13 @@ _DAMAGED: Final = (
 )
 
 
-def check_metric(metric: Metric, *, judge: Judge, records: Sequence[RagRecord] = ()) -> None:
+def check_metric(
+    metric: Metric,
+    *,
+    judge: Judge,
+    embedder: Embedder | None = None,
+    records: Sequence[RagRecord] = (),
+) -> None:
     """Check that a metric gives scores in [0, 1] or reasons, the same for the same record, for any record.
 
     ``judge`` must answer what the metric asks: a `ScriptedJudge` with a function, say. ``records`` are
@@ -54,7 +60,7 @@ def check_metric(metric: Metric, *, judge: Judge, records: Sequence[RagRecord] =
         AssertionError: says what the metric did.
     """
     make_metric(lambda: metric, named=type(metric).__name__)
-    wait_for(_check_metric(metric, judge, (_WHOLE, *_DAMAGED, *records)))
+    wait_for(_check_metric(_Bench(metric, judge, embedder), (_WHOLE, *_DAMAGED, *records)))
 
 
 def check_judge(judge: Judge) -> None:
@@ -81,24 +87,31 @@ def check_embedder(embedder: Embedder) -> None:
     wait_for(_check_embedder(embedder))
 
 
-async def _check_metric(metric: Metric, judge: Judge, records: Sequence[RagRecord]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    metric: Metric
+    judge: Judge
+    embedder: Embedder | None
+
+    async def measure(self, record: RagRecord) -> MetricOutcome:
+        evaluation = await evaluate(record, metrics=[self.metric], judge=self.judge, embedder=self.embedder)
+        return evaluation.outcomes[0]
+
+
+async def _check_metric(bench: _Bench, records: Sequence[RagRecord]) -> None:
+    name = bench.metric.name
     async with asyncio.TaskGroup() as group:
-        runs = [[group.create_task(_measured(metric, judge, each)) for each in records] for _ in range(2)]
+        runs = [[group.create_task(bench.measure(each)) for each in records] for _ in range(2)]
     for record, first, second in zip(records, *runs, strict=True):
         _check_outcome(first.result(), record)
         assert first.result() == second.result(), (
-            f"{metric.name} gives another result where it measures the same record {record.id} again"
+            f"{name} gives another result where it measures the same record {record.id} again"
         )
     empty = runs[0][1].result()
-    assert empty.label is Label.SKIPPED, f"{metric.name} gives {empty.label} for a record without any part"
-    broken = await _measured(metric, ScriptedJudge(_fail), records[0])
+    assert empty.label is Label.SKIPPED, f"{name} gives {empty.label} for a record without any part"
+    broken = await replace(bench, judge=ScriptedJudge(_fail)).measure(records[0])
     asks = not isinstance(broken, MetricFailure) and broken.usage.calls
-    assert not asks, f"{metric.name} gives {broken.label} where the judge fails: let the JudgeError through"
-
-
-async def _measured(metric: Metric, judge: Judge, record: RagRecord) -> MetricOutcome:
-    evaluation: Evaluation = await evaluate(record, metrics=[metric], judge=judge)
-    return evaluation.outcomes[0]
+    assert not asks, f"{name} gives {broken.label} where the judge fails: let the JudgeError through"
 
 
 def _check_outcome(outcome: MetricOutcome, record: RagRecord) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ragtrace.errors import JudgeError
-from ragtrace.metrics import Faithfulness, Steps
+from ragtrace.judge.lexical import LexicalJudge
+from ragtrace.metrics import Faithfulness, Steps, available_metrics, metric_named
 from ragtrace.model import JudgeIdentity, MetricResult, RagRecord, SkipReason, Usage
 from ragtrace.ports import Embeddings
 from ragtrace.testing import ScriptedJudge, check_embedder, check_judge, check_metric
@@ -22,9 +23,14 @@ class Altered(Faithfulness):
         return self._alter(await super().measure(record, steps))
 
 
-def test_the_metrics_and_judges_of_ragtrace_conform() -> None:
-    check_metric(Faithfulness(), judge=ScriptedJudge())
+@pytest.mark.parametrize("name", [info.name for info in available_metrics()])
+def test_the_metrics_of_ragtrace_conform(name: str) -> None:
+    check_metric(metric_named(name), judge=ScriptedJudge(), embedder=Embedder(lambda text: (1.0, len(text))))
+
+
+def test_the_judges_of_ragtrace_conform() -> None:
     check_judge(ScriptedJudge())
+    check_judge(LexicalJudge())
 
 
 def with_default(result: MetricResult) -> MetricResult:
