@@ -22,6 +22,10 @@ from ragtrace.errors import JudgeCutOff, JudgeNonsense, JudgeRefused
 from ragtrace.judge import open_judge, unwrapped
 from ragtrace.judge.dialect import Likelihoods, Rung
 from ragtrace.judge.llama import LlamaJudge
+from ragtrace.metrics import Prompts
+from ragtrace.metrics.verify import Context, verify_claims
+from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.model import Chunk, Claim
 from ragtrace.ports import FreeText, Judge, JudgeRequest, YesProbability
 from tests.backends.process import eventually
 
@@ -106,6 +110,24 @@ async def test_log_probabilities_give_a_probability_of_yes(judge: Judge) -> None
     assert inner(judge).likelihoods is Likelihoods.TOP_20
 
 
+async def test_claims_get_verdicts_with_a_confidence_from_log_probabilities(gguf: Path) -> None:
+    prompts = Prompts.built_in()
+    judge = open_judge(spec_of(gguf, n_ctx=2048))
+    found = await verify_claims(
+        [Claim(index=n, text=f"Refunds take {days} days.") for n, days in enumerate((14, 30))],
+        Context([Chunk(id="faq", text="Refunds take 14 days.")], pack_chars=1000, max_packs=1),
+        judge=judge,
+        prompt=prompts.verify,
+        yes_no=prompts.verify_yes_no,
+        fence_code="abcdef",
+        claims_per_call=5,
+        settings=VerifySettings(form=VerifyForm.LOGPROBS, sentinel_rate=0),
+    )
+    await judge.aclose()
+    assert found.form is VerifyForm.LOGPROBS
+    assert [0 < (verdict.confidence or 0) < 1 for verdict in found.verdicts] == [True, True]
+
+
 async def test_a_repeated_prefix_is_counted_as_cached(judge: Judge) -> None:
     first = (await judge.ask(request(f"{LONG} Is it open?", FreeText, tokens=4))).usage
     second = (await judge.ask(request(f"{LONG} Is it far?", FreeText, tokens=4))).usage
@@ -150,6 +172,10 @@ PARENT = """
 import asyncio, sys
 from pydantic import BaseModel
 from ragtrace.judge import open_judge
+from ragtrace.metrics import Prompts
+from ragtrace.metrics.verify import Context, verify_claims
+from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.model import Chunk, Claim
 from ragtrace.ports import FreeText, JudgeRequest
 
 async def main():
