@@ -1,0 +1,1 @@
+"""What judging a record costs, beside ragas and deepeval: calls, depth, tokens and client CPU."""

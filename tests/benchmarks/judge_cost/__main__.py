@@ -1,0 +1,158 @@
+"""Judge one record by ragtrace, ragas and deepeval against the same stub, in turns, and print ratios.
+
+    python -m tests.benchmarks.judge_cost --peers-python PATH
+
+``PATH`` is the interpreter of an environment with ragas, deepeval, ``langchain-community<0.4`` (without it
+ragas does not import) and litellm (for the tables of the tokenizer). ragtrace runs six metrics, deepeval its
+six, ragas the five of them that it has (no hallucination).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+HERE = Path(__file__).parent
+LATENCY_S = 0.5
+LONG_LATENCY_S = 3.0
+"""So long that the peers' own seconds do not matter: the critical path shows."""
+CONCURRENCY = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """Who judges, and how its process is started."""
+
+    name: str
+    command: Sequence[str]
+    records: int
+    metrics: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Of one record."""
+
+    calls: Counter[str]
+    depth: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
+def main() -> None:
+    """Measure and print."""
+    options = _options()
+    contenders = _contenders(options.peers_python, options.records)
+    with _stub() as url:
+        costs = {each.name: _cost(each, url, options.peers_python) for each in contenders}
+        speeds: dict[str, list[dict[str, float]]] = {each.name: [] for each in contenders}
+        for _ in range(options.rounds):
+            for each in contenders:
+                speeds[each.name].append(_run(each, url, each.records))
+    _print(contenders, costs, speeds)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.judge_cost", description=__doc__)
+    parser.add_argument("--peers-python", required=True, help="interpreter with ragas and deepeval")
+    parser.add_argument("--records", type=int, default=192, help="a round, for ragtrace; peers take fewer")
+    parser.add_argument("--rounds", type=int, default=3)
+    return parser.parse_args()
+
+
+def _contenders(peers_python: str, records: int) -> Sequence[Contender]:
+    own = [sys.executable, "-m", "tests.benchmarks.judge_cost.ours"]
+    peers = [peers_python, str(HERE / "peers.py")]
+    return (
+        Contender(name="ragtrace", command=own, records=records, metrics=6),
+        Contender(name="ragas", command=[*peers, "ragas"], records=max(records // 6, 1), metrics=5),
+        Contender(name="deepeval", command=[*peers, "deepeval"], records=max(records // 12, 1), metrics=6),
+    )
+
+
+@contextmanager
+def _stub() -> Iterator[str]:
+    command = [sys.executable, "-m", "tests.benchmarks.judge_cost.stub"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+
+
+def _run(contender: Contender, url: str, records: int) -> dict[str, float]:
+    command = [*contender.command, f"{url}/v1", str(records), str(min(CONCURRENCY, records))]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return measured
+
+
+def _cost(contender: Contender, url: str, peers_python: str) -> Cost:
+    """Count one record's requests: the process judges three, of which the first may probe."""
+    _set(url, keep=True, latency_s=LONG_LATENCY_S)
+    measured = _run(contender, url, 1)
+    taken = _set(url, keep=False, latency_s=LATENCY_S)
+    third = taken[-len(taken) // 3 :]
+    prompts, completions = _tokens(
+        [[r["prompt"] for r in third], [r["completion"] for r in third]], peers_python
+    )
+    return Cost(
+        calls=Counter(request["step"] for request in third),
+        depth=int(measured["alone_s"] / LONG_LATENCY_S),
+        prompt_tokens=prompts,
+        completion_tokens=completions,
+    )
+
+
+def _set(url: str, *, keep: bool, latency_s: float) -> list[dict[str, str]]:
+    """Tell the stub what to do, and take what it kept."""
+    taken: list[dict[str, str]] = httpx.post(
+        f"{url}/taken", json={"keep": keep, "latency_s": latency_s}
+    ).json()
+    return taken
+
+
+def _tokens(groups: list[list[str]], peers_python: str) -> list[int]:
+    command = [peers_python, str(HERE / "tokens.py")]
+    done = subprocess.run(command, input=json.dumps(groups), check=True, stdout=subprocess.PIPE, text=True)
+    counted: list[int] = json.loads(done.stdout)
+    return counted
+
+
+def _print(
+    contenders: Sequence[Contender], costs: dict[str, Cost], speeds: dict[str, list[dict[str, float]]]
+) -> None:
+    print("           metrics  calls  depth   prompt  completion   CPU ms   rec/s")
+    own: Any = None
+    for each in contenders:
+        cost = costs[each.name]
+        cpu = statistics.median(run["cpu_ms"] for run in speeds[each.name])
+        rate = statistics.median(run["records_per_s"] for run in speeds[each.name])
+        own = own or (cost, cpu)
+        print(
+            f"{each.name:10}{each.metrics:8}{cost.calls.total():7}{cost.depth:7}{cost.prompt_tokens:9,}"
+            f"{cost.completion_tokens:12,}{cpu:9.1f}{rate:8.1f}"
+        )
+        if each.name != "ragtrace":
+            tokens = (cost.prompt_tokens + cost.completion_tokens) / (
+                own[0].prompt_tokens + own[0].completion_tokens
+            )
+            print(f"          {tokens:.2f} x ragtrace's tokens, {cpu / own[1]:.1f} x its CPU a record")
+        print(f"          {dict(cost.calls)}")
+
+
+if __name__ == "__main__":
+    main()
