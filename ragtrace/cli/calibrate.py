@@ -30,7 +30,6 @@ from ragtrace.cli.terminal import print_json, talk
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.judge import open_judge
 from ragtrace.judge.lexical import claim_kind
-from ragtrace.judge.prices import load_prices
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
@@ -147,9 +146,8 @@ def calibrate(
     introduce(opened)
     candidates = _candidates(opened, forms, runs=runs, end_to_end=end_to_end, floor=floor)
     measured, interrupted = _measure(sample, candidates, opened, concurrency=concurrency, seed=seed)
-    prices = load_prices()
     results = summarize(
-        measured, candidates, sample.plan, lambda identity, usage: prices.cost_usd(usage, identity)
+        measured, candidates, sample.plan, lambda identity, usage: judge.prices.cost_usd(usage, identity)
     )
     if as_json:
         print_json(_as_json(results))

@@ -148,6 +148,28 @@ def test_end_to_end_the_judge_words_the_claims(data: str, scripted: str) -> None
     assert judge["usage"]["calls"] == 36
 
 
+PRICED_JUDGE = """
+from ragtrace.judge import ScriptedJudge
+from ragtrace.model import JudgeIdentity
+
+class Priced(ScriptedJudge):
+    identity = JudgeIdentity(provider="some", model="model")
+
+def open_it(settings):
+    return Priced()
+"""
+
+
+def test_what_the_judge_cost_follows_the_prices_that_are_given(data: str, tmp_path: Path) -> None:
+    (tmp_path / "judge.py").write_text(PRICED_JUDGE)
+    prices = tmp_path / "prices.toml"
+    prices.write_text('as_of = "today"\n[some.model]\ninput = 1000.0\noutput = 0.0\n')
+    judge = f"{tmp_path / 'judge.py'}:open_it"
+    assert as_json(data, "--judge", judge)["groups"][0]["candidates"][0]["cost"] is None
+    priced = as_json(data, "--judge", judge, "--prices", str(prices))["groups"][0]["candidates"][0]
+    assert priced["cost"] == pytest.approx(priced["usage"]["input_tokens"] / 1000)
+
+
 def test_headings_may_be_left_out(tmp_path: Path, scripted: str) -> None:
     [row] = rows(1)
     row["claims"].append({"text": "**Returns**", "label": "supported"})
