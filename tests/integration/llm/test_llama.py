@@ -168,6 +168,18 @@ async def test_closing_the_judge_ends_the_child(gguf: Path) -> None:
     assert children(os.getpid()) == []
 
 
+@needs_proc
+async def test_giving_up_while_the_model_is_loaded_leaves_nothing_behind(gguf: Path) -> None:
+    judge = open_judge(spec_of(gguf))
+    asking = asyncio.create_task(judge.ask(request("Hello", FreeText, tokens=4)))
+    await asyncio.to_thread(eventually, lambda: children(os.getpid()), what="the child")
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert children(os.getpid()) == []
+    await judge.aclose()
+
+
 PARENT = """
 import asyncio, sys
 from pydantic import BaseModel
