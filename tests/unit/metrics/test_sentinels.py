@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from ragtrace.metrics.forms import GivenVerdict, NumberedText, VerdictWord, Veri
 from ragtrace.metrics.planted_claims import invented_claim, language_of
 from ragtrace.metrics.sentinels import Sentinels, check_sentinels
 from ragtrace.metrics.verify_settings import VerifySettings
-from ragtrace.model import Chunk, JudgeIdentity, MetricFailure, RagRecord, Usage
+from ragtrace.model import Chunk, JudgeIdentity, MetricFailure, MetricResult, RagRecord, Usage
 from ragtrace.ports import JudgeRequest
 
 CHUNKS = ("Refunds take 14 days. The shop sends them to your card.", "Shipping is free in all of Europe.")
@@ -287,3 +288,33 @@ async def test_scripts_decide_what_a_model_says_of_planted_claims_as_of_any_othe
     record = RagRecord(id="r", question="?", chunks=(Chunk(id="c", text=CHUNKS[1]),), answer="It rains.")
     with pytest.raises(JudgeCompromised, match="a sentence of the chunks not supported"):
         await Steps(record, Model(script)).verify()
+
+
+WORDS: tuple[VerdictWord, ...] = ("supported", "contradicted", "not_mentioned")
+LABELS = dict(zip(WORDS, ("supported", "contradicted", "unsupported"), strict=True))
+
+
+@given(st.lists(st.sampled_from(WORDS), min_size=5, max_size=5))
+def test_verdicts_count_exactly_where_the_planted_claims_came_out_right(words: list[VerdictWord]) -> None:
+    def respond(request: JudgeRequest[Any]) -> Any:
+        if request.step != "verify":
+            return ScriptedJudge().reply_to(request)
+        given = [
+            GivenVerdict(id=n, chunks=[1], quote="", label=word, reason="")
+            for n, word in enumerate(words, start=1)
+        ]
+        return VerifyReply(verdicts=given)
+
+    judge = Model(respond)
+    [outcome] = asyncio.run(evaluate(RECORD, judge=judge)).outcomes
+    [request] = verify_requests(judge)
+    planted = [claim for claim in claims_in(request) if claim.number > 3]
+    right = all(
+        (claim.text in " ".join(CHUNKS)) == (words[claim.number - 1] == "supported") for claim in planted
+    )
+    if right:
+        assert isinstance(outcome, MetricResult)
+        assert [verdict.label for verdict in outcome.verdicts] == [LABELS[word] for word in words[:3]]
+    else:
+        assert isinstance(outcome, MetricFailure)
+        assert outcome.error_type == "judge_compromised"
