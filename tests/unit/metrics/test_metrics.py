@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -484,3 +486,9 @@ def test_every_metric_is_listed_with_a_threshold_a_direction_and_a_version() -> 
 )
 def test_a_metric_is_found_by_what_other_tools_call_it(theirs: str, ours: str) -> None:
     assert metric_named(theirs).name == ours
+
+
+def test_an_installed_package_offers_the_metrics_that_a_checkout_has() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8"))["project"]
+    own = {info.name for info in available_metrics() if info.profile == "ragtrace"}
+    assert {*OWN, "question_similarity"} == project["entry-points"]["ragtrace.metrics"].keys() <= own
