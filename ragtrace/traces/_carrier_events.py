@@ -1,4 +1,4 @@
-"""The carrier's events: one a metric first, then the claims, then the chunks, failing ones first.
+"""The carrier's events: one a metric, then the claims, then the chunks; of each, failing ones first.
 
 Jaeger's page shows the first three events of a span: the order is what people see.
 """
@@ -22,7 +22,7 @@ from ragtrace.model import (
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.traces._carrier_outcomes import judge_of, keyed
+from ragtrace.traces._carrier_outcomes import judge_of, keyed, worst_first
 from ragtrace.traces._carrier_verdicts import Shown, choose
 from ragtrace.traces._carrier_words import explain
 from ragtrace.traces.text import cut_utf8
@@ -77,7 +77,7 @@ def events_of(
     claims_of, chunks_of = chosen.claims_of, chosen.chunks_of
     results = (
         _result(key, each, evaluation, record, _Emitted(claims_of[key], chunks_of[key]), content=content)
-        for key, each in outcomes
+        for key, each in worst_first(outcomes)
     )
     drafts = [
         *((semconv.EVALUATION_RESULT, attributes) for attributes in results),

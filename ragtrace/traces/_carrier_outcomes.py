@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, count
 from typing import Final, Literal
 
@@ -26,12 +26,14 @@ __all__ = [
     "outcome_attributes",
     "overall_label",
     "status_of",
+    "worst_first",
 ]
 
 Status = Literal["ok", "partial", "error", "skipped"]
 
 _OWN_PROFILE: Final = "ragtrace"
 _COMPOSITE: Final = "rag_score"
+_WORST_FIRST: Final = (Label.FAIL, Label.ERROR, Label.SKIPPED, Label.PASS)
 
 
 def keyed(evaluation: Evaluation) -> Iterator[tuple[str, MetricOutcome]]:
@@ -48,6 +50,11 @@ def keyed(evaluation: Evaluation) -> Iterator[tuple[str, MetricOutcome]]:
         key = next(name for name in names if name not in taken)
         taken.add(key)
         yield key, outcome
+
+
+def worst_first(outcomes: Iterable[tuple[str, MetricOutcome]]) -> list[tuple[str, MetricOutcome]]:
+    """Order outcomes for people: what failed stands first."""
+    return sorted(outcomes, key=lambda keyed: _WORST_FIRST.index(keyed[1].label))
 
 
 def overall_label(evaluation: Evaluation) -> Label:

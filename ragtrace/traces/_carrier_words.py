@@ -16,13 +16,12 @@ from ragtrace.model import (
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.traces._carrier_outcomes import keyed
+from ragtrace.traces._carrier_outcomes import keyed, worst_first
 
 __all__ = ["brief", "explain"]
 
 _BRIEF_CHARS: Final = 200
 _BRIEF_CHUNK_IDS: Final = 3
-_WORST_FIRST: Final = (Label.FAIL, Label.ERROR, Label.SKIPPED, Label.PASS)
 _WORDS: Final = {VerdictLabel.UNSUPPORTED: "not mentioned", VerdictLabel.PARTLY_RELEVANT: "partly relevant"}
 _VERDICTS_WORST_FIRST: Final = (
     VerdictLabel.CONTRADICTED,
@@ -40,7 +39,7 @@ def brief(evaluation: Evaluation) -> str:
 
     Of several metrics, what failed stands first, and what passed is short.
     """
-    outcomes = sorted(keyed(evaluation), key=lambda each: _WORST_FIRST.index(each[1].label))
+    outcomes = worst_first(keyed(evaluation))
     if not outcomes:
         return "nothing was measured"
     is_short = len(outcomes) > 1

@@ -339,6 +339,14 @@ def test_each_verdict_stands_once_whichever_metrics_rest_on_it() -> None:
     ]
 
 
+def test_metrics_that_failed_stand_first() -> None:
+    evaluation = an_evaluation(
+        a_result(metric="good", score=1.0), a_failure("broken"), a_result(metric="bad")
+    )
+    events = a_carrier(evaluation).events
+    assert [event.attributes["gen_ai.evaluation.name"] for event in events] == ["bad", "broken", "good"]
+
+
 def test_a_shared_verdict_names_all_its_metrics_and_counts_for_each() -> None:
     events = a_carrier(SEVERAL).events
     assert events[6].attributes["ragtrace.claim.metric"] == "faithfulness"
