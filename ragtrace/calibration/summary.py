@@ -36,6 +36,7 @@ from ragtrace.calibration.measuring import (
     judged_supported,
 )
 from ragtrace.calibration.results import CandidateResult, Cut, GroupResult, Lead, Level, Results
+from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity, Usage, Verdict, VerdictLabel
 
 __all__ = ["TOGETHER", "Plan", "Price", "Stratum", "stratum_of", "summarize"]
@@ -423,7 +424,9 @@ def _flips(side: _Side, candidate: Candidate) -> Estimate | None:
     if candidate.runs < 2:
         return None
     counted = [
-        _flipped(runs) if _can_be_reordered(answer) and all(run.verdicts for run in runs) else (0, 0)
+        _flipped(runs)
+        if _can_be_reordered(answer, candidate.form) and all(run.verdicts for run in runs)
+        else (0, 0)
         for answer, runs in zip(side.answers, side.runs, strict=True)
     ]
     flipped, compared = zip(*counted, strict=True) if counted else ((), ())
@@ -441,5 +444,6 @@ def _flipped(runs: Sequence[Run]) -> tuple[int, int]:
     return flipped, len(by_claim)
 
 
-def _can_be_reordered(answer: LabelledAnswer) -> bool:
-    return len(answer.record.chunks) > 1 or len(answer.claims) > 1
+def _can_be_reordered(answer: LabelledAnswer, form: VerifyForm) -> bool:
+    beside_others = form is VerifyForm.JSON and len(answer.claims) > 1  # else each claim is asked about alone
+    return len(answer.record.chunks) > 1 or beside_others
