@@ -72,11 +72,14 @@ def read_records(path: str | Path) -> Iterator[RagRecord]:
             yield record
 
 
-def to_json_line(outcome: MetricOutcome, *, record_id: str, judge: JudgeIdentity) -> str:
+def to_json_line(
+    outcome: MetricOutcome, *, record_id: str, judge: JudgeIdentity, cost_usd: float | None = None
+) -> str:
     """Write what a metric found out about a record as one line of JSON, without the line break.
 
     ``status`` is ``ok``, ``skipped`` (with ``skip_reason``) or ``error`` (with ``error_type``); only ``ok``
-    has a score. ``tokens`` counts input and output; ``usage`` has the parts. Under a profile of another tool,
+    has a score. ``tokens`` counts input and output, ``usage`` has the parts; ``cost_usd`` is ``null`` where
+    it is not known; metrics that share a step each count it. Under a profile of another tool,
     ``compat_status`` (``ok``, ``nan``, ``error``, ``grader_error``) and ``compat_score`` say what the tool
     itself reports.
     """
@@ -92,6 +95,7 @@ def to_json_line(outcome: MetricOutcome, *, record_id: str, judge: JudgeIdentity
             "cached_tokens": outcome.usage.cached_tokens,
             "reasoning_tokens": outcome.usage.reasoning_tokens,
         },
+        "cost_usd": cost_usd,
         "judge": f"{judge.provider}:{judge.model}",
         "evaluator_version": outcome.evaluator_version,
     }

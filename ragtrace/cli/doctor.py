@@ -20,6 +20,7 @@ from ragtrace.cli.options import JudgeChoice, json_option, judge_options
 from ragtrace.cli.profiles import EmbedderChoice, embedder_option
 from ragtrace.cli.terminal import one_line, open_console, print_indented, print_json
 from ragtrace.errors import ConfigError
+from ragtrace.judge import uncached
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Embedder, Judge
@@ -177,7 +178,7 @@ async def _checks(plan: _Plan, config_path: Path | None) -> AsyncGenerator[Check
 
 async def _reachable(plan: _Plan) -> AsyncGenerator[Check, None]:
     try:
-        judge = plan.open_judge()
+        judge = uncached(plan.open_judge())
     except ConfigError as exc:
         yield Check(name="judge", status="fail", found=str(exc))
     else:

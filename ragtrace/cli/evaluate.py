@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from ragtrace.calibration.saved import read_calibration
 from ragtrace.cli.options import (
     JudgeChoice,
+    account_for,
     calibration_option,
     concurrency_option,
     introduce,
@@ -29,6 +30,7 @@ from ragtrace.cli.terminal import many, open_console, print_line, talk
 from ragtrace.errors import InputError
 from ragtrace.evaluation import evaluate as evaluate_record
 from ragtrace.in_order import map_in_order
+from ragtrace.judge import Prices
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
 from ragtrace.ports import Embedder, Judge, Metric
@@ -105,7 +107,7 @@ def evaluate(
         metrics = tuple(_passing_at(measured.answer_threshold, metric) for metric in metrics)
     calls = 0
     tallies = {(metric.name, metric.profile): Tally(metric=_named(metric)) for metric in metrics}
-    show = _show_json if as_json else _table(metrics)
+    show = _json_lines(judge.prices) if as_json else _table(metrics)
 
     def count_and_show(record: RagRecord, evaluation: Evaluation) -> None:
         nonlocal calls
@@ -117,6 +119,9 @@ def evaluate(
     asyncio.run(_evaluate_all(path, metrics, models, concurrency, count_and_show))
     if not as_json:
         _print_summary(tallies.values(), calls)
+    for asked in (models.judge, models.second):
+        if asked is not None:
+            account_for(asked, judge.prices)
     click.get_current_context().exit(_exit_code(tallies.values(), fail_under))
 
 
@@ -163,10 +168,15 @@ async def _evaluate_all(
         await map_in_order(records, work, emit, concurrency=concurrency)
 
 
-def _show_json(record: RagRecord, evaluation: Evaluation) -> None:
-    for outcome in evaluation.outcomes:
-        second = outcome.judge if isinstance(outcome, MetricResult) else None
-        print_line(to_json_line(outcome, record_id=record.id, judge=second or evaluation.judge))
+def _json_lines(prices: Prices) -> Show:
+    def show(record: RagRecord, evaluation: Evaluation) -> None:
+        for outcome in evaluation.outcomes:
+            second = outcome.judge if isinstance(outcome, MetricResult) else None
+            judge = second or evaluation.judge
+            cost = prices.cost_usd(outcome.usage, judge)
+            print_line(to_json_line(outcome, record_id=record.id, judge=judge, cost_usd=cost))
+
+    return show
 
 
 def _table(metrics: Sequence[Metric]) -> Show:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, TypeAlias
 
 import click
 
-from ragtrace.cli.terminal import talk
-from ragtrace.judge import judge_named_by, open_judge
+from ragtrace.cli.terminal import many, talk
+from ragtrace.judge import (
+    CacheSettings,
+    Prices,
+    default_cache_path,
+    judge_named_by,
+    load_prices,
+    open_judge,
+    spent_by,
+)
 from ragtrace.metrics import metric_named
 from ragtrace.plugins import Address
 from ragtrace.ports import Judge, Metric
 
 __all__ = [
     "JudgeChoice",
+    "account_for",
     "calibration_option",
     "concurrency_option",
     "introduce",
@@ -51,6 +60,8 @@ class JudgeChoice:
     base_url: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
     timeout_s: float = 60.0
+    cache: CacheSettings | None = None
+    prices: Prices = field(default_factory=load_prices)
 
     def open(self, *, max_concurrency: int) -> Judge:
         """Open the judge.
@@ -67,6 +78,7 @@ class JudgeChoice:
             api_key_env=self.api_key_env,
             timeout_s=self.timeout_s,
             max_concurrency=max_concurrency,
+            cache=self.cache,
         )
 
     def open_second(self, spec: str | None, *, max_concurrency: int) -> Judge | None:
@@ -78,7 +90,7 @@ class JudgeChoice:
         if spec is None:
             return None
         alike = self.spec is not None and self.spec.partition(":")[0] == spec.partition(":")[0]
-        other = JudgeChoice(spec=spec, timeout_s=self.timeout_s)
+        other = JudgeChoice(spec=spec, timeout_s=self.timeout_s, cache=self.cache, prices=self.prices)
         return (replace(self, spec=spec) if alike else other).open(max_concurrency=max_concurrency)
 
 
@@ -109,13 +121,13 @@ def judge_options(callback: Callback) -> Callback:
         help="lexical, openai:MODEL, anthropic:MODEL, llama:PATH.gguf or scripted:PATH. Without it: an"
         " OpenAI-compatible endpoint where OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical.",
     )
-    @click.option("--base-url", metavar="URL", help="Endpoint of --judge openai:MODEL.")
+    @click.option("--base-url", metavar="URL", help="Endpoint of --judge openai:MODEL or anthropic:MODEL.")
     @click.option(
         "--api-key-env",
         metavar="NAME",
         default="OPENAI_API_KEY",
         show_default=True,
-        help="Environment variable that holds the judge's key.",
+        help="Environment variable that holds the judge's key; for anthropic:MODEL, ANTHROPIC_API_KEY.",
     )
     @click.option(
         "--judge-timeout",
@@ -125,12 +137,43 @@ def judge_options(callback: Callback) -> Callback:
         show_default=True,
         help="For one request to the --judge named; models on a CPU need more.",
     )
+    @click.option(
+        "--cache/--no-cache",
+        "use_cache",
+        default=None,
+        help="Keep the judge's replies on disk, and do not ask again what is known. They hold parts of the"
+        " texts that were judged; only you can read the file. Off unless --cache-file is given.",
+    )
+    @click.option(
+        "--cache-file",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Where; instead of judge.db in ~/.cache/ragtrace.",
+    )
+    @click.option(
+        "--prices",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Prices of models, over those that come with ragtrace (docs/judges.md has the form).",
+    )
     @wraps(callback)
     def with_judge(
-        judge_spec: str | None, base_url: str | None, api_key_env: str, judge_timeout: float, **others: Any
+        judge_spec: str | None,
+        base_url: str | None,
+        api_key_env: str,
+        judge_timeout: float,
+        use_cache: bool | None,
+        cache_file: str | None,
+        prices: str | None,
+        **others: Any,
     ) -> Any:
         judge = JudgeChoice(
-            spec=judge_spec, base_url=base_url, api_key_env=api_key_env, timeout_s=judge_timeout
+            spec=judge_spec,
+            base_url=base_url,
+            api_key_env=api_key_env,
+            timeout_s=judge_timeout,
+            cache=_cache(use_cache, cache_file),
+            prices=load_prices(prices),
         )
         return callback(judge=judge, **others)
 
@@ -162,6 +205,18 @@ def metric_options(callback: Callback) -> Callback:
     return with_metrics
 
 
+def account_for(judge: Judge, prices: Prices) -> None:
+    """Say on stderr what a judge that costs anything was asked, and what that comes to."""
+    spent = spent_by(judge)
+    if judge.identity.computes:
+        return
+    cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
+    tokens = f"{spent.input_tokens:,}{cached} + {spent.output_tokens:,} tokens"
+    cost = prices.cost_usd(spent, judge.identity)
+    dollars = "cost unknown" if cost is None else f"${cost:.4f} at the prices of {prices.as_of}"
+    talk(f"{many(spent.calls, 'call')} to {judge.identity.model}: {tokens}, {dollars}")
+
+
 def introduce(judge: Judge) -> None:
     """Say on stderr who judges, and how much that is worth where it is a heuristic."""
     talk(f"judge: {judge.identity.provider} ({judge.identity.model})")
@@ -170,6 +225,12 @@ def introduce(judge: Judge) -> None:
             "  a heuristic of numbers, names and wording: it leaves many claims unjudged, and\n"
             "  no alarm should rest on it alone. A model judges with --judge openai:MODEL."
         )
+
+
+def _cache(use: bool | None, path: str | None) -> CacheSettings | None:
+    if use is False or (use is None and path is None):
+        return None
+    return CacheSettings(path=path or default_cache_path())
 
 
 def split_names(names: str) -> tuple[str, ...]:

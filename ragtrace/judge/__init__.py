@@ -1,6 +1,6 @@
 """Judges: who decides what a context says about a claim."""
 
-from ragtrace.judge.cache import cached
+from ragtrace.judge.cache import cached, uncached
 from ragtrace.judge.cache_file import CacheFile, CacheSettings, default_cache_path
 from ragtrace.judge.embedding import EmbedderFactory, open_embedder
 from ragtrace.judge.layers import limited, timed, unwrapped
@@ -32,5 +32,6 @@ __all__ = [
     "retrying",
     "spent_by",
     "timed",
+    "uncached",
     "unwrapped",
 ]

@@ -22,9 +22,9 @@ from ragtrace.errors import JudgeCompromised
 from ragtrace.judge.cache_file import CacheFile
 from ragtrace.judge.layers import Layer
 from ragtrace.model import Usage
-from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest
+from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, YesProbability
 
-__all__ = ["cached"]
+__all__ = ["cached", "uncached"]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
@@ -43,6 +43,11 @@ def cached(judge: Judge, file: CacheFile, *, place: str = "") -> Judge:
         place: Where the judge is: the same model name means another model elsewhere.
     """
     return _Cached(judge, file, place)
+
+
+def uncached(judge: Judge) -> Judge:
+    """Return a judge without its cache: to find out whether it answers at all."""
+    return judge.inner if isinstance(judge, _Cached) else judge
 
 
 class _Cached(Layer):
@@ -64,7 +69,7 @@ class _Cached(Layer):
         await self._file.aclose()
 
     async def _ask_whole(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        key = _digest([*_asked(request, self._who), request.user, request.max_output_tokens])
+        key = _digest([*_asked(request, self._who), _material(request), request.max_output_tokens])
         found = await self._file.get([key])
         if key in found and (known := _read_reply(found[key], request.reply_type)):
             return known
@@ -162,6 +167,14 @@ def _is_believed(reply: JudgeReply[ReplyT], request: JudgeRequest[ReplyT]) -> bo
     except JudgeCompromised:
         return False
     return True
+
+
+def _material(request: JudgeRequest[Any]) -> Any:
+    # a question about one claim is the same in the next record, but for the fence around it
+    inputs = request.inputs
+    if issubclass(request.reply_type, YesProbability) and type(inputs).model_fields:
+        return [type(inputs).__qualname__, inputs.model_dump()]
+    return request.user
 
 
 def _asked(request: JudgeRequest[Any], who: list[Any]) -> list[Any]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 import stat
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,16 @@ async def test_an_abstention_is_kept_with_its_reason(file_of: Any) -> None:
     reply = await judge.ask(verify_request({5: "a"}))
     await judge.aclose()
     assert (reply.abstained, reply.notes, reply.usage) == ({5}, {5: "too vague"}, Usage())
+
+
+async def test_the_probability_of_a_claim_is_known_in_the_next_record(file_of: Any) -> None:
+    inner = ScriptedJudge(lambda request: YesProbability(p_yes=0.25))
+    judge = cached(inner, file_of())
+    for claim, fence in (("a", "this record's"), ("a", "that record's"), ("b", "that record's")):
+        request = text_request(claim, YesProbability)
+        await judge.ask(replace(request, user=f"{fence} {claim}"))
+    await judge.aclose()
+    assert len(inner.requests) == 2
 
 
 async def test_errors_are_not_kept(file_of: Any) -> None:
