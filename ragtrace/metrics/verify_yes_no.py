@@ -77,14 +77,14 @@ class YesNoAsking:
         )
 
     def _doubtful(self, claims: Sequence[NumberedText], heard: Sequence[_Heard]) -> list[NumberedText]:
-        threshold = self.settings.threshold
-        return [c for c in claims if all(pack.support.get(c.number, 0.0) < threshold for pack in heard)]
+        return [c for c in claims if not any(self._is_yes(pack.support.get(c.number, 0.0)) for pack in heard)]
 
     async def _hear(self, pack: Pack, claims: Sequence[NumberedText]) -> _Heard:
         planted = self.material.sentinels.among(pack) if claims else ()
         woven = self.material.sentinels.weave(claims, planted)
         said = await self._ask_each(pack, woven, "support", planted)
-        passed = sum(sentinel.number in said for sentinel in planted)
+        # not as they come in: what was asked beside a wrong one would be paid for and not counted
+        passed = check_sentinels(planted, [(number, self._is_yes(p)) for number, p in said.items()])
         return _Heard(
             pack=pack, support=said, sentinels_passed=passed, sentinels_silent=len(planted) - passed
         )
@@ -121,13 +121,12 @@ class YesNoAsking:
         self, pack: Pack, item: NumberedText, question: Question, planted: Sequence[Sentinel]
     ) -> float | None:
         def check(reply: YesProbability) -> None:
-            check_sentinels(planted, [(item.number, reply.p_yes >= self.settings.threshold)])
+            check_sentinels(planted, [(item.number, self._is_yes(reply.p_yes))])
 
         try:
             reply = await self.material.judge.ask(self._request(pack, item, question, check))
         except JudgeNonsense:
             return None
-        check(reply.value)
         return reply.value.p_yes
 
     def _request(
@@ -143,13 +142,16 @@ class YesNoAsking:
             check=check,
         )
 
+    def _is_yes(self, p: float) -> bool:
+        return p >= self.settings.threshold
+
     def _ruling(self, heard: _Heard, claim: NumberedText) -> Ruling:
         p, q = heard.support.get(claim.number), heard.against.get(claim.number)
         if p is None:
             return undecided("the judge answered neither yes nor no")
         alone = {chunk.number for chunk in heard.pack}
         chunks = tuple(alone) if len(alone) == 1 else ()
-        if p >= self.settings.threshold:
+        if self._is_yes(p):
             return self._supported(heard, claim, p, chunks)
         if q is None:
             # either it was not asked, as another pack supports the claim, or it got no answer
