@@ -138,10 +138,11 @@ def invented_claim(chunks: str, chance: Random) -> str | None:
 def language_of(text: str) -> str:
     """Guess the language from scripts and the commonest words; English where they say nothing."""
     sample = text[:_SAMPLE_CHARS].casefold()
-    letters = sum(char.isalpha() for char in sample)
-    for language, script in _SCRIPTS.items():
-        if len(script.findall(sample)) > _LEAST_SHARE * letters:
-            return language
+    if not sample.isascii():
+        letters = sum(map(str.isalpha, sample))
+        for language, script in _SCRIPTS.items():
+            if len(script.findall(sample)) > _LEAST_SHARE * letters:
+                return language
     words = Counter(re.findall(r"\w+", sample))
     return max(
         _COMMON_WORDS, key=lambda language: sum(words[word] for word in _COMMON_WORDS[language].split())

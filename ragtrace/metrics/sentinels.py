@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 
 from ragtrace.errors import JudgeCompromised
@@ -27,6 +28,7 @@ _SEARCHED_CHARS = 3000
 """Of a chunk: a sentence to copy is looked for in its beginning."""
 _LEAST_LETTERS, _MOST_LETTERS = 24, 200
 _END = re.compile(r"[.!。！।؟][\"'”’)\]»」』]*\Z")  # noqa: RUF001
+_DIGIT = re.compile(r"\d")
 _ABOUT_JUDGING = re.compile(
     r"support|contradict|mention|verdict|claim|json|instruct|ignore|system|assistant|prompt|label|[<>{}`\[\]#]",
     re.IGNORECASE,
@@ -127,14 +129,16 @@ def _sentence_of(chunks: Sequence[NumberedText], chance: Random) -> str | None:
 
 def _oddness(sentence: str) -> int:
     # a line break may part two items of a list; numbers are what another chunk contradicts soonest
-    return 2 * ("\n" in sentence) + any(char.isdigit() for char in sentence)
+    return 2 * ("\n" in sentence) + bool(_DIGIT.search(sentence))
 
 
-def _plantable(text: str) -> Iterator[str]:
-    for sentence in split_sentences(text):
-        letters = sum(char.isalpha() for char in sentence.text)
-        # scripts without spaces say as much in fewer letters
-        least = _LEAST_LETTERS if sentence.text.isascii() else _LEAST_LETTERS // 3
-        fits = least <= letters <= _MOST_LETTERS and _END.search(sentence.text)
-        if fits and not _ABOUT_JUDGING.search(sentence.text):
-            yield sentence.text
+@lru_cache(maxsize=256)  # retrievers find the same chunks again and again
+def _plantable(text: str) -> tuple[str, ...]:
+    return tuple(sentence.text for sentence in split_sentences(text) if _may_be_planted(sentence.text))
+
+
+def _may_be_planted(sentence: str) -> bool:
+    # scripts without spaces say as much in fewer letters
+    least = _LEAST_LETTERS if sentence.isascii() else _LEAST_LETTERS // 3
+    fits = least <= sum(map(str.isalpha, sentence)) <= _MOST_LETTERS
+    return fits and bool(_END.search(sentence)) and not _ABOUT_JUDGING.search(sentence)
