@@ -11,11 +11,12 @@ import sys
 
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import open_judge
+from ragtrace.metrics import metric_named
 from ragtrace.model import Chunk, MetricFailure, RagRecord
 from tests.benchmarks.judge_cost import subject
 from tests.benchmarks.judge_cost.peers import measure
 
-METRICS = (
+METRIC_NAMES = (
     "faithfulness",
     "hallucination",
     "answer_relevance",
@@ -40,8 +41,10 @@ async def run(url: str, records: int, concurrency: int) -> dict[str, float]:
         reference=subject.REFERENCE,
     )
 
+    metrics = [metric_named(name) for name in METRIC_NAMES]
+
     async def one() -> None:
-        evaluation = await evaluate(record, metrics=METRICS, judge=judge)
+        evaluation = await evaluate(record, metrics=metrics, judge=judge)
         for outcome in evaluation.outcomes:
             if isinstance(outcome, MetricFailure) or outcome.score is None:
                 raise AssertionError(f"no score: {outcome}")
