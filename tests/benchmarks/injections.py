@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -132,7 +133,7 @@ async def run(
             record = records[number % len(records)]
             attacked = await measured(injected(record, injection))
             cases.append(Case(injection=injection, arm=arm, fate=fate(injection, base[record.id], attacked)))
-            print(".", end="", flush=True)
+            print(f"{arm} {injection.id} {cases[-1].fate}", file=sys.stderr, flush=True)
     await judge.aclose()
     report(judge, form, cases, alarms, spent)
 
@@ -145,7 +146,7 @@ def measure(judge: Judge, form: VerifyForm, *, guarded: bool) -> Callable[[RagRe
 def report(
     judge: Judge, form: VerifyForm, cases: Sequence[Case], alarms: Counter[bool], spent: dict[str, Usage]
 ) -> None:
-    print(f"\n\n{judge.identity.model}, verdicts as {form}\n")
+    print(f"{judge.identity.model}, verdicts as {form}\n")
     print("| arm | orders about all claims succeed | about one claim | to refuse | no score otherwise |")
     print("| --- | --- | --- | --- | --- |")
     for arm in ARMS:
