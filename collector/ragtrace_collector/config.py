@@ -193,11 +193,23 @@ class MetricConfig(_Section):
 
     name: str
     profile: str = "ragtrace"
+    peer_prompts: bool = False
+    """Ask as the tool of the profile asks, instead of scoring our own verdicts by its rules."""
     threshold: float | None = Field(default=None, ge=0, le=1)
     prompts: dict[str, str] = {}
     """By the name of the prompt that each replaces; a text of several lines, or a path."""
     weights: dict[str, float] = {}
     options: dict[str, JsonValue] = {}
+
+    @model_validator(mode="after")
+    def _has_one_asker(self) -> MetricConfig:
+        if self.peer_prompts and self.profile == "ragtrace":
+            raise ValueError("`peer_prompts` needs a `profile`, such as deepeval-4: whose prompts?")
+        if self.peer_prompts and (self.prompts or self.weights):
+            raise ValueError(
+                "`prompts` and `weights` are of our own metrics: leave them out with `peer_prompts`"
+            )
+        return self
 
 
 class EvaluateConfig(_Section):

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from ragtrace.calibration.saved import read_calibration
+from ragtrace.compat.peer import PeerOptions
+from ragtrace.compat.peers import peer_named
+from ragtrace.compat.running import PeerPrompted
 from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.judge import CacheSettings, Prices, load_prices, open_embedder, open_judge
@@ -139,13 +144,37 @@ def judge_of(config: JudgeConfig) -> Judge:
 
 
 def _metric(config: MetricConfig, pass_at: Mapping[str, float]) -> Metric:
+    if config.peer_prompts:
+        return _peer_metric(config)
     options: dict[str, Any] = dict(config.options)
     if config.prompts:
         options["prompts"] = dict(config.prompts)
     if config.weights:
         options["weights"] = dict(config.weights)
-    threshold = config.threshold if config.threshold is not None else pass_at.get(config.name)
+    is_own = config.profile == "ragtrace"
+    default = pass_at.get(config.name) if is_own else None
+    threshold = default if config.threshold is None else config.threshold
     return metric_named(config.name, profile=config.profile, threshold=threshold, **options)
+
+
+def _peer_metric(config: MetricConfig) -> Metric:
+    peer = peer_named(config.name, config.profile)
+    return PeerPrompted(peer, options=_peer_options(config), threshold=config.threshold)
+
+
+def _peer_options(config: MetricConfig) -> PeerOptions:
+    known = [field.name for field in fields(PeerOptions)]
+    strange = next((name for name in config.options if name not in known), None)
+    if strange is not None:
+        raise ConfigError(
+            f"`evaluate.metrics`: {config.name} has no option {strange!r}: choose from {', '.join(known)}"
+        )
+    try:
+        return TypeAdapter(PeerOptions).validate_python(config.options)
+    except ValidationError as exc:
+        fault = exc.errors(include_url=False)[0]
+        key = ".".join(map(str, fault["loc"]))
+        raise ConfigError(f"`evaluate.metrics`: {config.name}: option {key!r}: {fault['msg']}") from None
 
 
 def _second_judge_of(config: JudgeConfig) -> Judge | None:

@@ -12,6 +12,7 @@ from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import load_config
+from ragtrace_collector.judging import metrics_of
 from ragtrace_collector.service import check_config
 from tests.integration.collector.running import (
     carriers_in,
@@ -114,6 +115,27 @@ async def test_what_is_found_is_shown_where_a_part_fails_for_good(tmp_path: Path
     assert f"{semconv.SCORE_PREFIX}context_recall" not in carrier.attributes
 
 
+def test_what_is_measured_may_be_said_in_another_tools_terms(tmp_path: Path) -> None:
+    file = tmp_path / "my.yaml"
+    file.write_text(
+        f"""
+export: [{{endpoint: 'otlp-file:{tmp_path / "out.jsonl"}'}}]
+evaluate:
+  metrics:
+    - {{name: answer_relevancy, profile: deepeval-4}}
+    - {{name: faithfulness, profile: deepeval-4, peer_prompts: true, options: {{strict_mode: true}}}}
+    - {{name: faithfulness, profile: ragas}}
+"""
+    )
+    metrics = metrics_of(load_config(file, environ={}).evaluate.metrics)
+    assert [(metric.name, metric.profile) for metric in metrics] == [
+        ("answer_relevance", "deepeval-4"),
+        ("faithfulness", "deepeval-4"),
+        ("faithfulness", "ragas"),
+    ]
+    assert metrics[1].threshold == 1.0
+
+
 @pytest.mark.parametrize(
     ("sections", "told"),
     [
@@ -123,6 +145,15 @@ async def test_what_is_found_is_shown_where_a_part_fails_for_good(tmp_path: Path
         ("evaluate: {metrics: [{name: faithfulness, prompts: {verify: no.md}}]}", "prompt 'verify'.*no.md"),
         ("evaluate: {metrics: [{name: faithfulness, options: {strict: 1}}]}", "unexpected .*'strict'"),
         ("evaluate: {metrics: [{name: rag_score, weights: {faithfulness: 2}}]}", "add up to 1"),
+        (
+            "evaluate: {metrics: [{name: faithfulness, profile: ragas, peer_prompts: yes, options: {a: 1}}]}",
+            "faithfulness has no option 'a': choose from include_reason",
+        ),
+        (
+            "evaluate:\n metrics: [{name: faithfulness, profile: ragas, peer_prompts: on, options: {strictness: a}}]",
+            "faithfulness: option 'strictness': Input should be a valid integer",
+        ),
+        ("evaluate: {metrics: [{name: faithfulness, profile: deepval}]}", "deepval"),
         ("judge: {calibration: no.json}", "calibration .*no.json' cannot be read"),
         ("judge: {second: 'no_such:m'}", "there is no judge 'no_such'"),
         ("judge: {prices: no.toml}", "prices .*no.toml' cannot be read"),

@@ -63,6 +63,10 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
         ("judge: {second: {}}\n" + EXPORT, "`judge.second.use` is missing"),
         ("judge: {second: {use: a, base_url: b}}\n" + EXPORT, "`judge.second.base_url`: write a URL such as"),
         ("judge: {sentinel_rate: 2}\n" + EXPORT, "`judge.sentinel_rate`: Input should be less than or equal"),
+        (
+            "evaluate: {metrics: [{name: faithfulness, peer_prompts: true}]}\n" + EXPORT,
+            "`evaluate.metrics[0]`: `peer_prompts` needs a `profile`",
+        ),
         ("judge: {verify: text}\n" + EXPORT, "`judge.verify`: Input should be 'auto', 'json' or 'logprobs'"),
         (
             "evaluate: {metrics: [{name: rag_score, weight: {}}]}\n" + EXPORT,
