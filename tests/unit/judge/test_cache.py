@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import stat
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +18,7 @@ from ragtrace.errors import JudgeTimeout
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
 from ragtrace.metrics.forms import GivenVerdict, NumberedText, VerifyInput, VerifyReply
-from ragtrace.model import Chunk, RagRecord, Usage
+from ragtrace.model import Chunk, JudgeIdentity, RagRecord, Usage
 from ragtrace.ports import FreeText, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
 
 CHUNKS = (NumberedText(number=1, text="Refunds take 14 days."),)
@@ -209,6 +211,33 @@ async def test_an_evaluation_repeated_is_the_same_without_a_call(file_of: Any) -
     assert (first.usage.calls, second.usage.calls) == (2, 0)
 
 
+class Talker(ScriptedJudge):
+    """A scripted judge that passes for a language model: claims are planted among those it gets."""
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        return JudgeIdentity(provider="test", model="talker")
+
+
+async def test_of_a_changed_answer_only_what_is_new_is_looked_up(file_of: Any) -> None:
+    chunks = (
+        "Refunds take 14 days after the goods came back. Shipping is free.",
+        "Cats purr when they like it.",
+    )
+    inner = Talker()
+    judge = cached(inner, file_of())
+    labels = []
+    for answer in ("Shipping is free. Cats bark.", "Dogs bark. Shipping is free. Cats bark."):
+        record = RagRecord.of(question="What is free?", contexts=chunks, answer=answer)
+        [result] = (await evaluate(record, judge=judge)).results
+        labels.append([verdict.label.value for verdict in result.verdicts])
+    await judge.aclose()
+    own = {"Shipping is free.", "Cats bark.", "Dogs bark."}
+    asked = [{c.text for c in r.inputs.claims} & own for r in inner.requests if r.step == "verify"]
+    assert labels == [["supported", "unsupported"], ["unsupported", "supported", "unsupported"]]
+    assert asked == [{"Shipping is free.", "Cats bark."}, {"Dogs bark."}]
+
+
 async def test_only_its_owner_can_read_the_file(file_of: Any, path: Path) -> None:
     file = file_of()
     await file.put({b"k": b"v"})
@@ -320,7 +349,7 @@ async def test_a_file_that_may_hold_less_than_before_shrinks(file_of: Any, path:
     assert 100_000 < len(content(path)) <= 300_000
 
 
-async def test_two_processes_share_a_file(file_of: Any) -> None:
+async def test_two_judges_share_a_file(file_of: Any) -> None:
     one, other = file_of(), file_of()
     for number in range(50):
         await (one if number % 2 else other).put({b"%d" % number: b"v"})
@@ -328,6 +357,38 @@ async def test_two_processes_share_a_file(file_of: Any) -> None:
     await one.aclose()
     await other.aclose()
     assert len(found) == 50
+
+
+WRITER = """
+import asyncio, logging, sys
+from ragtrace.judge.cache_file import CacheFile, CacheSettings
+async def main(path, who):
+    file = CacheFile(CacheSettings(path=path, max_bytes=400_000))
+    for number in range(150):
+        await file.put({b"%d" % (number * 7 % 500): b"%d" % (number * 7 % 500) * 700})
+        found = await file.get([b"%d" % (number * who % 500)])
+        assert all(value == key * 700 for key, value in found.items())
+    await file.aclose()
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+
+
+@pytest.mark.slow
+async def test_processes_that_fill_a_file_together_leave_it_whole(file_of: Any, path: Path) -> None:
+    started = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", WRITER, str(path), str(who), stderr=asyncio.subprocess.PIPE
+        )
+        for who in range(1, 5)
+    ]
+    said = [(await process.communicate())[1] for process in started]
+    file = file_of()
+    found = await file.get([b"%d" % number for number in range(500)])
+    await file.aclose()
+    assert (said, [process.returncode for process in started]) == ([b""] * 4, [0] * 4)
+    assert len(found) > 50
+    assert all(value == key * 700 for key, value in found.items())
+    assert len(content(path)) <= 400_000
 
 
 Ask = tuple[tuple[str, ...], int]
