@@ -34,6 +34,7 @@ METRICS = [
 ]
 CHUNKS = ("Refunds take 14 days.", "The shop is open on Sundays.")
 ANSWER = "Refunds take 30 days. The shop is open on Sundays."
+AS_RAGAS = "evaluate: {metrics: [{name: faithfulness, profile: ragas, peer_prompts: true, options: {%s}}]}"
 JUDGE = '''
 from ragtrace.errors import JudgeNonsense, JudgeTimeout
 from ragtrace.judge import ScriptedJudge
@@ -145,14 +146,8 @@ evaluate:
         ("evaluate: {metrics: [{name: faithfulness, prompts: {verify: no.md}}]}", "prompt 'verify'.*no.md"),
         ("evaluate: {metrics: [{name: faithfulness, options: {strict: 1}}]}", "unexpected .*'strict'"),
         ("evaluate: {metrics: [{name: rag_score, weights: {faithfulness: 2}}]}", "add up to 1"),
-        (
-            "evaluate: {metrics: [{name: faithfulness, profile: ragas, peer_prompts: yes, options: {a: 1}}]}",
-            "faithfulness has no option 'a': choose from include_reason",
-        ),
-        (
-            "evaluate:\n metrics: [{name: faithfulness, profile: ragas, peer_prompts: on, options: {strictness: a}}]",
-            "faithfulness: option 'strictness': Input should be a valid integer",
-        ),
+        (AS_RAGAS % "a: 1", "faithfulness has no option 'a': choose from include_reason"),
+        (AS_RAGAS % "strictness: a", "faithfulness: option 'strictness': Input should be a valid integer"),
         ("evaluate: {metrics: [{name: faithfulness, profile: deepval}]}", "deepval"),
         ("judge: {calibration: no.json}", "calibration .*no.json' cannot be read"),
         ("judge: {second: 'no_such:m'}", "there is no judge 'no_such'"),
