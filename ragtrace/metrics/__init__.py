@@ -13,6 +13,7 @@ from ragtrace.metrics.question_similarity import QuestionSimilarity
 from ragtrace.metrics.rag_score import RagScore
 from ragtrace.metrics.registry import MetricInfo, available_metrics, metric_named
 from ragtrace.metrics.steps import Prompts, StepLimits, Steps
+from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 
 __all__ = [
     "AnswerRelevance",
@@ -31,6 +32,8 @@ __all__ = [
     "RagScore",
     "StepLimits",
     "Steps",
+    "VerifyForm",
+    "VerifySettings",
     "available_metrics",
     "metric_named",
 ]
