@@ -8,7 +8,6 @@ what was left open and convert values.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -142,13 +141,12 @@ def _loose_json(reply: str) -> Any:
     found = reply.strip()
     behind_fence = found.partition("```")[2].removeprefix("json")
     for candidate in (found.strip(_ORNAMENT), behind_fence.strip(_ORNAMENT)):
-        for completed in _completions(candidate):
-            try:
-                return json.loads(completed, strict=False)
-            except (ValueError, RecursionError):
-                continue
-        if _closes_what_is_not_open(candidate):
-            return None
+        try:
+            return _completed(candidate)
+        except json.JSONDecodeError:
+            continue
+        except RecursionError:
+            break
     raise Unreadable("it holds no JSON")
 
 
@@ -168,21 +166,30 @@ def _outermost(text: str) -> str:
     return text
 
 
-def _completions(text: str) -> Iterator[str]:
-    """Yield the text, then what it may have become had it not been cut: ever less of it, closed."""
-    yield text
+def _completed(text: str) -> Any:
+    """Parse a text, or what it may have become had it not been cut: ever less of it, closed.
+
+    Raises:
+        JSONDecodeError: there is nothing of it that can be parsed.
+        RecursionError: it nests too deep.
+    """
+    try:
+        return json.loads(text, strict=False)
+    except json.JSONDecodeError as exc:
+        fault = exc
     kept, missing, open_string, escaped = _scan(text)
     if missing is None:
-        return
+        return None
     if open_string:
         kept = [*(kept[:-1] if escaped else kept), '"']
     ends = "".join(reversed(missing))
-    for length in range(len(kept), 0, -1):
-        yield "".join(kept[:length]) + ends
-
-
-def _closes_what_is_not_open(text: str) -> bool:
-    return _scan(text)[1] is None
+    length = len(kept)
+    while length:
+        try:
+            return json.loads("".join(kept[:length]) + ends, strict=False)
+        except json.JSONDecodeError as exc:
+            length = min(length - 1, exc.pos)  # what follows a fault does not mend it
+    raise fault
 
 
 def _scan(text: str) -> tuple[list[str], list[str] | None, bool, bool]:

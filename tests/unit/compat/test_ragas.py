@@ -1,0 +1,112 @@
+"""RAGAS' rules, as 0.4.3 showed them when it was run on the same replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragtrace.compat.peer import PeerOptions
+from ragtrace.compat.peers import peer_named
+from ragtrace.compat.ragas_replies import Statements, Unreadable, read_leniently, read_to_the_letter
+from ragtrace.model import Chunk, RagRecord
+from ragtrace.ports import FreeText, SamplingParameters
+
+OBSERVED = Path(__file__).parents[2] / "data" / "ragas.observed.jsonl"
+
+
+class OneAfterTheOther:
+    """Gives replies in their order, whatever is asked; the last one repeats."""
+
+    def __init__(self, replies: Sequence[str | list[str]], vectors: dict[str, list[float]]) -> None:
+        self._replies = replies
+        self._vectors = vectors
+        self.asked: list[str] = []
+
+    async def text(
+        self,
+        step: str,
+        prompt: str,
+        *,
+        system: str = "",
+        sampling: SamplingParameters | None = None,
+        max_output_tokens: int = 4096,
+    ) -> FreeText:
+        reply = self._replies[min(len(self.asked), len(self._replies) - 1)]
+        self.asked.append(step)
+        text, finish = (reply, "stop") if isinstance(reply, str) else reply
+        # RAGAS was given repaired replies in the object that it asks for
+        return FreeText(
+            text=json.dumps({"text": text}) if step == "fix" else text, cut_off=finish == "length"
+        )
+
+    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
+        return tuple(tuple(self._vectors[text]) for text in texts)
+
+
+def record_of(case: dict[str, Any]) -> RagRecord:
+    chunks = [Chunk(id=str(rank), text=text, rank=rank) for rank, text in enumerate(case["contexts"])]
+    return RagRecord(
+        id=case["id"],
+        question=case["question"],
+        chunks=tuple(chunks),
+        answer=case["answer"],
+        reference=case["reference"],
+    )
+
+
+async def difference(case: dict[str, Any]) -> str | None:
+    calls = OneAfterTheOther(case["replies"], case.get("embeddings", {}))
+    try:
+        run = await peer_named(case["metric"], case["profile"]).run(record_of(case), calls, PeerOptions())
+    except KeyError:  # a text without a vector
+        return None if case["status"] == "error" else "it embeds another text"
+    found = [run.status.value, len(calls.asked), run.score or 0.0]
+    expected = [case["status"], case["n_calls"], pytest.approx(case["score"] or 0.0, rel=1e-9, abs=1e-9)]
+    return None if found == expected else f"{found} instead of {expected}"
+
+
+async def test_every_reply_is_made_of_what_ragas_made_of_it() -> None:
+    cases = [json.loads(line) for line in OBSERVED.read_text("utf-8").splitlines()]
+    found = {f"{case['id']} {case['profile']}": await difference(case) for case in cases}
+    assert len(found) > 400
+    assert {name: what for name, what in found.items() if what} == {}
+
+
+GOOD = '{"statements": ["It rains."]}'
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"```json\n{GOOD}\n```",
+        f"Here you go: {GOOD}",
+        f"{GOOD} I hope that helps }}",
+        '{"statements": ["It rains."',
+        '{"statements": ["It rains.",',
+        f"<think>no braces</think>{GOOD}",
+        f"\ufeff{GOOD}",
+    ],
+)
+def test_only_the_metrics_of_old_read_what_is_not_json_alone(reply: str) -> None:
+    assert read_leniently(reply, Statements).statements[0] == "It rains."
+    with pytest.raises(Unreadable):
+        read_to_the_letter(reply, Statements)
+
+
+@pytest.mark.parametrize(
+    "reply", ["", "no", "[1]", '{"statements": "x"}', '{"statements": [1]}', "{]}", "{" * 9]
+)
+def test_what_neither_reads_is_said_without_quoting_it(reply: str) -> None:
+    for read in (read_leniently, read_to_the_letter):
+        with pytest.raises(Unreadable) as caught:
+            read(reply, Statements)
+        assert "{]}" not in str(caught.value)
+
+
+def test_a_reply_that_nests_without_end_is_unreadable() -> None:
+    with pytest.raises(Unreadable):
+        read_leniently('{"statements": ' + "[" * 5000, Statements)
