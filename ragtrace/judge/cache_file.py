@@ -67,6 +67,7 @@ class CacheFile:
         self._database: sqlite3.Connection | None = None
         self._touched: dict[bytes, int] = {}
         self._broken = False
+        self._closed = False
 
     async def get(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """Return the values of the keys that are there."""
@@ -79,9 +80,11 @@ class CacheFile:
             await self._in_thread(lambda: self._tried(lambda database: self._keep(database, small), None))
 
     async def aclose(self) -> None:
-        """Close the file."""
-        await self._in_thread(self._close)
-        self._thread.shutdown(wait=False)
+        """Close the file; closed twice, it stays closed."""
+        if not self._closed:
+            self._closed = True
+            await self._in_thread(self._close)
+            self._thread.shutdown(wait=False)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -332,6 +332,16 @@ async def test_the_least_recently_used_go_first(file_of: Any) -> None:
     assert sorted(found) == [b"399", b"wanted"]
 
 
+async def test_a_file_may_be_closed_twice(file_of: Any) -> None:
+    file = file_of()
+    await file.put({b"k": b"v"})
+    await file.aclose()
+    await file.aclose()
+    reopened = file_of()
+    assert await reopened.get([b"k"]) == {b"k": b"v"}
+    await reopened.aclose()
+
+
 async def test_a_value_too_large_for_the_file_is_not_kept(file_of: Any) -> None:
     file = file_of(max_bytes=100_000)
     await file.put({b"small": b"s"})
