@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -52,6 +52,14 @@ _STDIN: Final = "-"
 @embedder_option
 @concurrency_option
 @click.option(
+    "--batch-size",
+    type=click.IntRange(1, 200),
+    default=StepLimits().claims_per_call,
+    show_default=True,
+    metavar="N",
+    help="Claims asked about in one request; fewer for models whose replies are short.",
+)
+@click.option(
     "--fail-under",
     type=click.FloatRange(0, 1),
     metavar="SCORE",
@@ -67,6 +75,7 @@ def evaluate(
     calibration: str | None,
     embedder: EmbedderChoice,
     concurrency: int,
+    batch_size: int,
     fail_under: float | None,
     as_json: bool,
 ) -> None:
@@ -99,11 +108,12 @@ def evaluate(
         judge=opened,
         second=judge.open_second(second_judge, max_concurrency=concurrency),
         embedder=embedder.open(judge),
+        limits=StepLimits(claims_per_call=batch_size),
     )
     introduce(opened)
     if calibration:
         measured = read_calibration(calibration)
-        models = replace(models, limits=StepLimits(verify=measured.settings(opened.identity)))
+        models = replace(models, limits=replace(models.limits, verify=measured.settings(opened.identity)))
         metrics = tuple(_passing_at(measured.answer_threshold, metric) for metric in metrics)
     calls = 0
     tallies = {(metric.name, metric.profile): Tally(metric=_named(metric)) for metric in metrics}
@@ -132,7 +142,7 @@ class _Models:
     judge: Judge
     second: Judge | None
     embedder: Embedder | None
-    limits: StepLimits = field(default_factory=StepLimits)
+    limits: StepLimits
 
 
 def _passing_at(threshold: float, metric: Metric) -> Metric:

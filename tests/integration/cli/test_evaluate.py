@@ -222,3 +222,19 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path, form: tuple[str, ..
     assert program.returncode != 0
     assert b"Traceback" not in errors
     assert b"BrokenPipe" not in errors
+
+
+def test_the_batch_size_is_how_many_claims_go_into_a_request(tmp_path: Path) -> None:
+    row = {"question": "q", "contexts": ["It rains."], "answer": "It rains. It snows. It hails."}
+    [line] = json_lines(
+        run(
+            "evaluate",
+            write(tmp_path / "r.jsonl", [row]),
+            "--judge",
+            "scripted:",
+            "--batch-size",
+            "1",
+            "--json",
+        ).stdout
+    )
+    assert line["calls"] == 1 + 3
