@@ -17,7 +17,16 @@ from ragtrace.judge import open_embedder, open_judge
 from ragtrace.metrics import Prompts, StepLimits, Steps, metric_named
 from ragtrace.metrics.prompt import StepName
 from ragtrace.metrics.strangers import fault_in
-from ragtrace.model import Evaluation, MetricFailure, MetricOutcome, MetricResult, RagRecord, SkipReason
+from ragtrace.model import (
+    Evaluation,
+    Gap,
+    MetricFailure,
+    MetricOutcome,
+    MetricResult,
+    Part,
+    RagRecord,
+    SkipReason,
+)
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 
 __all__ = ["evaluate", "evaluator_set", "evaluator_version"]
@@ -124,9 +133,36 @@ async def _opened_embedder(embedder: Embedder | str | None, opened: AsyncExitSta
 async def _measure_all(
     metrics: Sequence[Metric], record: RagRecord, steps: Steps
 ) -> tuple[MetricOutcome, ...]:
+    if gap := _no_rag_call(metrics, record):
+        return tuple(_skipped(metric, steps, gap) for metric in metrics)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_measure(metric, record, steps.for_one_metric())) for metric in metrics]
     return tuple(task.result() for task in tasks)
+
+
+def _no_rag_call(metrics: Sequence[Metric], record: RagRecord) -> Gap | None:
+    """Return why a record of a trace is not what these metrics are about, if it is not.
+
+    Agents and chats answer without a retrieval, in the same traces. Where one metric asks about the context,
+    the set is about RAG calls: the others are not to spend calls on every chat besides.
+    """
+    gap = record.gap(Part.CONTEXT)
+    if record.target is None or gap is None or gap.reason is not SkipReason.NO_RETRIEVAL:
+        return None
+    return gap if any(Part.CONTEXT in getattr(metric, "needs", ()) for metric in metrics) else None
+
+
+def _skipped(metric: Metric, steps: Steps, gap: Gap) -> MetricResult:
+    return MetricResult(
+        metric=metric.name,
+        profile=metric.profile,
+        score=None,
+        threshold=metric.threshold,
+        direction=metric.direction,
+        evaluator_version=steps.version_of(metric),
+        skip_reason=gap.reason,
+        explanation=gap.detail,
+    )
 
 
 async def _measure(metric: Metric, record: RagRecord, steps: Steps) -> MetricOutcome:

@@ -88,6 +88,18 @@ async def test_six_metrics_stand_on_one_carrier_with_all_their_verdicts(tmp_path
     assert sum(name.startswith("ragtrace.chunk.") for name in names) == len(CHUNKS)
 
 
+async def test_a_chat_without_retrieval_is_not_asked_about_where_metrics_are_about_rag(
+    tmp_path: Path,
+) -> None:
+    root, _, chat = rag_trace(0)
+    async with running_collector(config_of(tmp_path, evaluate={"metrics": METRICS})) as collector:
+        await send_grpc(collector, request_of(root, chat))
+        await until(lambda: collector.counters.snapshot()["answers_ineligible"])
+        counts = await collector.store.counts()
+    assert counts["ineligible:no_retrieval"] == 1
+    assert carriers_in(tmp_path / "out.jsonl") == ()
+
+
 def judge_that_fails(folder: Path, *, times: int) -> dict[str, str]:
     (folder / "judge.py").write_text(JUDGE.format(fails=times))
     return {"use": f"{folder / 'judge.py'}:open_it"}
