@@ -18,8 +18,8 @@ from ragtrace.metrics.forms import NumberedText
 __all__ = ["fence_code", "fenced", "fenced_chunks"]
 
 CODE_DIGITS = 18
-"""60 bits: to foresee the code is to find a text that holds its own digest. Decimal, for tokenizers read digits
-in threes: a code stands on each fence line, and each is paid for."""
+"""60 bits: to foresee the code is to find a text that holds its own digest. Decimal, because tokenizers read
+digits in threes: a code stands on each fence line, and each is paid for."""
 
 _GAP = (
     r"[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"

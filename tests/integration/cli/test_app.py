@@ -24,7 +24,16 @@ def test_version_is_said() -> None:
 
 def test_help_names_every_command() -> None:
     output = run("--help").output
-    assert COMMANDS == ["demo", "collector", "evaluate", "explain", "backfill", "metrics", "doctor"]
+    assert COMMANDS == [
+        "demo",
+        "collector",
+        "evaluate",
+        "explain",
+        "backfill",
+        "calibrate",
+        "metrics",
+        "doctor",
+    ]
     assert all(f"\n  {name} " in output for name in COMMANDS)
 
 
