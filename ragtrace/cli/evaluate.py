@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from ragtrace.calibration.saved import read_calibration
+from ragtrace.cli.asking import Asking, asking_options
 from ragtrace.cli.options import (
     JudgeChoice,
     account_for,
@@ -51,14 +52,7 @@ _STDIN: Final = "-"
 @calibration_option
 @embedder_option
 @concurrency_option
-@click.option(
-    "--batch-size",
-    type=click.IntRange(1, 200),
-    default=StepLimits().claims_per_call,
-    show_default=True,
-    metavar="N",
-    help="Claims asked about in one request; fewer for models whose replies are short.",
-)
+@asking_options
 @click.option(
     "--fail-under",
     type=click.FloatRange(0, 1),
@@ -75,7 +69,7 @@ def evaluate(
     calibration: str | None,
     embedder: EmbedderChoice,
     concurrency: int,
-    batch_size: int,
+    asking: Asking,
     fail_under: float | None,
     as_json: bool,
 ) -> None:
@@ -103,17 +97,16 @@ def evaluate(
     """
     if path != _STDIN and not Path(path).is_file():
         raise InputError(f"{path!r} is no file: name a file of JSON lines, or - for standard input")
+    measured = read_calibration(calibration) if calibration else None
     opened = judge.open(max_concurrency=concurrency)
     models = _Models(
         judge=opened,
         second=judge.open_second(second_judge, max_concurrency=concurrency),
         embedder=embedder.open(judge),
-        limits=StepLimits(claims_per_call=batch_size),
+        limits=asking.limits(measured, opened.identity),
     )
     introduce(opened)
-    if calibration:
-        measured = read_calibration(calibration)
-        models = replace(models, limits=replace(models.limits, verify=measured.settings(opened.identity)))
+    if measured:
         metrics = tuple(_passing_at(measured.answer_threshold, metric) for metric in metrics)
     calls = 0
     tallies = {(metric.name, metric.profile): Tally(metric=_named(metric)) for metric in metrics}

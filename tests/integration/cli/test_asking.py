@@ -1,4 +1,4 @@
-"""``--second-judge``."""
+"""How claims are asked about: ``--second-judge``, ``--sentinel-rate``, ``--verify``, ``--second-look``."""
 
 from __future__ import annotations
 
@@ -55,3 +55,26 @@ def test_a_second_judge_scores_what_the_first_was_talked_round_about(records: st
     assert (clean["score"], attacked["score"]) == (0.5, 0.5)
     assert (clean["judge"], attacked["judge"]) == ("openai:gullible", "scripted:scripted")
     assert result.exit_code == 0
+
+
+def test_without_planted_claims_the_order_is_obeyed_unseen(records: str, url: str) -> None:
+    judge = ("--judge", "openai:gullible", "--base-url", url)
+    result = run("evaluate", records, *judge, "--sentinel-rate", "0", "--json")
+    assert [line["score"] for line in json_lines(result.stdout)] == [0.5, 1.0]
+
+
+def test_verdicts_are_asked_for_as_probabilities(records: str, url: str) -> None:
+    judge = ("--judge", "openai:gullible", "--base-url", url)
+    result = run("evaluate", records, *judge, "--verify", "logprobs", "--json")
+    clean, _ = json_lines(result.stdout)
+    assert clean["score"] == 0.5
+    assert all(0 < verdict["confidence"] < 1 for verdict in clean["verdicts"])
+
+
+def test_a_second_look_costs_a_call_where_a_claim_is_not_supported(records: str, url: str) -> None:
+    judge = ("--judge", "openai:gullible", "--base-url", url, "--json")
+    once, twice = (
+        json_lines(run("evaluate", records, *judge, *more).stdout)[0]["calls"]
+        for more in ((), ("--second-look",))
+    )
+    assert (once, twice) == (2, 3)
