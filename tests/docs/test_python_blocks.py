@@ -17,7 +17,7 @@ BLOCK = re.compile(r"^<!-- test: python -->\n```python\n(.*?)^```$", re.MULTILIN
 def blocks() -> Iterator[object]:
     for document in (ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))):
         for number, block in enumerate(BLOCK.findall(document.read_text("utf-8"))):
-            yield pytest.param(block, id=f"{document.stem}-{number}")
+            yield pytest.param(block, id=f"{document.relative_to(ROOT)}-{number}")
 
 
 @pytest.mark.slow
