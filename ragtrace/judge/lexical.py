@@ -110,13 +110,12 @@ def _extract(given: ExtractInput) -> JudgeReply[Any]:
             sentence_ids=[sentence.number],
             text=without_source(sentence.text),
             kind=claim_kind(sentence.text),
-            relevance="direct",
         )
         for number, sentence in enumerate(given.sentences, start=1)
     ]
     kinds = {claim.kind for claim in claims}
     reply = ExtractReply(claims=claims, refusal="refusal" in kinds and "factual" not in kinds)
-    return _abstaining(reply, (claim.id for claim in claims))
+    return JudgeReply(value=reply, usage=Usage(calls=1))
 
 
 def _abstaining(value: BaseModel, items: Iterable[int]) -> JudgeReply[Any]:

@@ -284,13 +284,7 @@ def _raise(error_type: str | None) -> None:
 def _as_reply(scripted: ScriptedAnswer) -> ExtractReply:
     claims = [ScriptedClaim(text=claim) if isinstance(claim, str) else claim for claim in scripted.claims]
     found = [
-        ExtractedClaim(
-            id=number,
-            sentence_ids=claim.sentences,
-            text=claim.text,
-            kind=claim.kind,
-            relevance=claim.relevance,
-        )
+        ExtractedClaim(id=number, sentence_ids=claim.sentences, text=claim.text, kind=claim.kind)
         for number, claim in enumerate(claims, start=1)
     ]
     return ExtractReply(claims=found, refusal=scripted.refusal)
@@ -305,7 +299,7 @@ def _without(surroundings: tuple[NumberedText, ...], reply: ExtractReply) -> Ext
 def _sentence_by_sentence(given: ExtractInput) -> ExtractReply:
     kinds = [_kind(sentence.text) for sentence in given.sentences]
     claims = [
-        ExtractedClaim(id=n, sentence_ids=[s.number], text=s.text, kind=kind, relevance="direct")
+        ExtractedClaim(id=n, sentence_ids=[s.number], text=s.text, kind=kind)
         for n, (s, kind) in enumerate(zip(given.sentences, kinds, strict=True), start=1)
     ]
     return ExtractReply(claims=claims, refusal="refusal" in kinds and "factual" not in kinds)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ragtrace.metrics.claims import nothing_stated
 from ragtrace.metrics.own import Finding, OwnMetric, readings, tally
-from ragtrace.metrics.steps import Statement, Steps
-from ragtrace.model import Part, RagRecord, SkipReason, Verdict, VerdictCounts
+from ragtrace.metrics.steps import Steps
+from ragtrace.model import Part, RagRecord, SkipReason, VerdictCounts
 from ragtrace.scoring import coverage, relevant_share, serving_share
 
 __all__ = ["AnswerRelevance"]
@@ -33,7 +33,7 @@ class AnswerRelevance(OwnMetric):
         extraction = await steps.extract()
         if extraction.refusal or not extraction.statements:
             return nothing_stated(extraction)
-        verdicts = tuple(map(_verdict, await steps.statements()))
+        verdicts = await steps.relevance()
         counts = VerdictCounts.of(verdicts)
         if not counts.judged:
             return Finding(
@@ -49,10 +49,6 @@ class AnswerRelevance(OwnMetric):
                 sentence_coverage=extraction.sentence_coverage,
             ),
         )
-
-
-def _verdict(statement: Statement) -> Verdict:
-    return Verdict(claim=statement.claim, label=statement.relevance, reason=statement.reason)
 
 
 def _explain(counts: VerdictCounts) -> str:

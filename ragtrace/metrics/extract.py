@@ -12,20 +12,13 @@ from ragtrace.metrics.forms import (
     ExtractInput,
     ExtractReply,
     NumberedText,
-    Relevance,
 )
 from ragtrace.metrics.prompt import Prompt, render_extract
 from ragtrace.metrics.sentences import Sentence
-from ragtrace.model import Claim, VerdictLabel
-from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+from ragtrace.model import Claim
+from ragtrace.ports import Judge, JudgeRequest
 
-__all__ = ["RELEVANCE_LABELS", "Extraction", "Statement", "extract_claims"]
-
-RELEVANCE_LABELS: Mapping[Relevance, VerdictLabel] = {
-    "direct": VerdictLabel.RELEVANT,
-    "supporting": VerdictLabel.PARTLY_RELEVANT,
-    "irrelevant": VerdictLabel.IRRELEVANT,
-}
+__all__ = ["Extraction", "Statement", "extract_claims"]
 
 _MIN_REPEATED_CHARS = 10
 
@@ -38,10 +31,6 @@ class Statement:
     """Numbered among the statements of every kind."""
     sentences: tuple[int, ...]
     """Numbers of the sentences it was drawn from."""
-    relevance: VerdictLabel
-    """To the question; ``unjudged`` where the judge cannot tell."""
-    reason: str | None = None
-    """Why it is unjudged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +102,7 @@ class _Asking:
             if len(part) == 1:
                 raise
             return [checked for half in halves(part) for checked in await self._ask(half, surroundings)]
-        return [_Part.check(reply, asked=_numbers(part), shown=(*part, *surroundings))]
+        return [_Part.check(reply.value, asked=_numbers(part), shown=(*part, *surroundings))]
 
     def _request(
         self, part: Sequence[Sentence], surroundings: Sequence[Sentence]
@@ -146,8 +135,6 @@ class _Stated:
     sentences: tuple[int, ...]
     text: str
     kind: str
-    relevance: VerdictLabel
-    reason: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,28 +150,19 @@ class _Part:
         return {number for each in self.stated for number in each.sentences}
 
     @classmethod
-    def check(cls, reply: JudgeReply[ExtractReply], *, asked: set[int], shown: Sequence[Sentence]) -> _Part:
-        given = reply.value.claims
+    def check(cls, reply: ExtractReply, *, asked: set[int], shown: Sequence[Sentence]) -> _Part:
+        given = reply.claims
         cited = [(_sources(claim, shown), claim) for claim in given if claim.text.strip()]
         known = [(numbers, claim) for numbers, claim in cited if numbers & _numbers(shown)]
         return cls(
-            stated=tuple(
-                _stated(numbers & asked, claim, reply) for numbers, claim in known if numbers & asked
-            ),
+            stated=tuple(_stated(numbers & asked, claim) for numbers, claim in known if numbers & asked),
             rejected=len(given) - len(known),
-            refusal=reply.value.refusal,
+            refusal=reply.refusal,
         )
 
 
-def _stated(sentences: set[int], claim: ExtractedClaim, reply: JudgeReply[ExtractReply]) -> _Stated:
-    undecided = claim.id in reply.abstained
-    return _Stated(
-        sentences=tuple(sorted(sentences)),
-        text=" ".join(claim.text.split()),
-        kind=claim.kind,
-        relevance=VerdictLabel.UNJUDGED if undecided else RELEVANCE_LABELS[claim.relevance],
-        reason=reply.notes.get(claim.id, "the judge abstained") if undecided else None,
-    )
+def _stated(sentences: set[int], claim: ExtractedClaim) -> _Stated:
+    return _Stated(sentences=tuple(sorted(sentences)), text=" ".join(claim.text.split()), kind=claim.kind)
 
 
 def _sources(claim: ExtractedClaim, shown: Sequence[Sentence]) -> set[int]:
@@ -226,6 +204,4 @@ def _statements(stated: Iterable[_Stated], sentences: Mapping[int, Sentence]) ->
         yield Statement(
             claim=Claim(index=index, text=each.text, start=start, end=end, kind=each.kind),
             sentences=each.sentences,
-            relevance=each.relevance,
-            reason=each.reason,
         )

@@ -70,7 +70,6 @@ class ExtractedClaim(_Form):
     sentence_ids: list[Number] = Field(max_length=16)
     text: str = Field(max_length=1000)
     kind: ClaimKind
-    relevance: Relevance
 
 
 class ExtractReply(_Form):

@@ -136,7 +136,7 @@ def _file_text(name: PromptName, path: Path) -> str:
 
 @cache
 def built_in_prompt(file_name: str) -> Prompt:
-    """Load a prompt that comes with ragtrace, such as ``extract.v3.md``."""
+    """Load a prompt that comes with ragtrace, such as ``extract.v4.md``."""
     return Prompt.parse(files("ragtrace.metrics").joinpath("prompts", file_name).read_text("utf-8"))
 
 
@@ -144,8 +144,8 @@ def built_in_prompt(file_name: str) -> Prompt:
 class Prompts:
     """The instructions of the steps; those that come with ragtrace unless another is given."""
 
-    extract: Prompt = field(default_factory=partial(built_in_prompt, "extract.v3.md"))
-    relevance: Prompt = field(default_factory=partial(built_in_prompt, "relevance.v1.md"))
+    extract: Prompt = field(default_factory=partial(built_in_prompt, "extract.v4.md"))
+    relevance: Prompt = field(default_factory=partial(built_in_prompt, "relevance.v2.md"))
     verify: Prompt = field(default_factory=partial(built_in_prompt, "verify.v2.md"))
     verify_yes_no: Prompt = field(default_factory=partial(built_in_prompt, "verify_yes_no.v1.md"))
     """Instead of ``verify`` where claims are asked about one by one."""

@@ -1,22 +1,28 @@
 """Step R: ask how far each statement of an answer serves the question.
 
-Step A says so in passing. This step asks for nothing else: `StepLimits.relevance` chooses.
+Step A could say so in passing, which would save a call, and costs accuracy (ADR 0004).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from ragtrace.metrics.asking import batches, output_tokens, together
 from ragtrace.metrics.each import Answers, ask_each
-from ragtrace.metrics.extract import RELEVANCE_LABELS, Statement
-from ragtrace.metrics.forms import GivenRelevance, NumberedText, RelevanceInput, RelevanceReply
+from ragtrace.metrics.extract import Statement
+from ragtrace.metrics.forms import GivenRelevance, NumberedText, Relevance, RelevanceInput, RelevanceReply
 from ragtrace.metrics.prompt import Prompt, render_relevance
-from ragtrace.model import VerdictLabel
+from ragtrace.model import Verdict, VerdictLabel
 from ragtrace.ports import Judge, JudgeRequest
 
 __all__ = ["grade_statements"]
+
+_LABELS: Mapping[Relevance, VerdictLabel] = {
+    "direct": VerdictLabel.RELEVANT,
+    "supporting": VerdictLabel.PARTLY_RELEVANT,
+    "irrelevant": VerdictLabel.IRRELEVANT,
+}
 
 
 async def grade_statements(
@@ -27,8 +33,8 @@ async def grade_statements(
     prompt: Prompt,
     fence_code: str,
     statements_per_call: int,
-) -> tuple[Statement, ...]:
-    """Ask for the relevance of each statement, whatever was said of it before.
+) -> tuple[Verdict, ...]:
+    """Ask for the relevance of each statement.
 
     Raises:
         JudgeError: the judge gave no usable answer.
@@ -71,11 +77,10 @@ class _Asking:
         )
 
 
-def _graded(statement: Statement, answers: Sequence[Answers[GivenRelevance]]) -> Statement:
+def _graded(statement: Statement, answers: Sequence[Answers[GivenRelevance]]) -> Verdict:
     number = statement.claim.index + 1
     for answer in answers:
         if number in answer.found:
-            label = RELEVANCE_LABELS[answer.found[number].relevance]
-            return replace(statement, relevance=label, reason=None)
+            return Verdict(claim=statement.claim, label=_LABELS[answer.found[number].relevance])
     reason = next(answer.given_up[number] for answer in answers if number in answer.given_up)
-    return replace(statement, relevance=VerdictLabel.UNJUDGED, reason=reason)
+    return Verdict(claim=statement.claim, label=VerdictLabel.UNJUDGED, reason=reason)

@@ -1,11 +1,10 @@
 """The judge steps that metrics share, each run once a record.
 
-Step A (*extract*) asks for the statements of the answer and what they are worth to the question, step B
-(*verify*) for a verdict on each factual claim among them, step C (*chunks*) for a grade on each chunk, step D
-(*recall*) for a verdict on each sentence of the reference. A, C and D wait for nothing, B for A: two rounds.
-Step R (*relevance*) asks again what A says in passing, where the limits want it so; step Q (*questions*) asks
-what the answer would answer. The judge answers in numbers that code gave out, and everything it says is
-checked before it becomes a value:
+Step A (*extract*) asks for the statements of the answer, step B (*verify*) for a verdict on each factual
+claim among them, step R (*relevance*) for what each statement is worth to the question, step C (*chunks*) for
+a grade on each chunk, step D (*recall*) for a verdict on each sentence of the reference, step Q (*questions*)
+for what the answer would answer. A, C and D wait for nothing, B and R for A: two rounds. The judge answers in
+numbers that code gave out, and everything it says is checked before it becomes a value:
 
 - Claims that cite no sentence they were shown are rejected, and counted. Sentences that no statement cites
   are asked about again once: small models list the first claim and stop.
@@ -40,7 +39,7 @@ from ragtrace.metrics.relevance import grade_statements
 from ragtrace.metrics.sentences import split_sentences
 from ragtrace.metrics.verify import Context, Verification, verify_claims
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
-from ragtrace.model import Claim, JudgeIdentity, RagRecord, Usage, VerdictLabel
+from ragtrace.model import Claim, JudgeIdentity, RagRecord, Usage, Verdict
 from ragtrace.ports import Embedder, Judge, Metric
 
 __all__ = [
@@ -72,8 +71,6 @@ class StepLimits:
     """Sentences of an answer or a reference beyond this are not judged, and the evaluation says so."""
     max_packs: int = 8
     """Chunks beyond this many packs are not shown; claims that need them are unjudged."""
-    relevance: Literal["merged", "separate"] = "merged"
-    """Whether step A says what statements are worth to the question, or a call of its own (step R)."""
     retrieval: Literal["merged", "separate"] = "merged"
     """Whether chunks are graded and a reference looked up in one call, where both are wanted."""
     verify: VerifySettings = field(default_factory=VerifySettings)
@@ -173,7 +170,7 @@ class Steps:
 
     async def take_claims(self, claims: Sequence[Claim]) -> None:
         """Let these be the claims of the answer: the judge is not asked for any. Call it before `extract`."""
-        statements = (Statement(claim=c, sentences=(), relevance=VerdictLabel.UNJUDGED) for c in claims)
+        statements = (Statement(claim=c, sentences=()) for c in claims)
         given = Extraction(
             claims=tuple(claims),
             statements=tuple(statements),
@@ -187,15 +184,13 @@ class Steps:
 
         await self.shared(self._key("extract"), hand_over)
 
-    async def statements(self) -> tuple[Statement, ...]:
-        """Return the statements of the answer with their relevance to the question.
+    async def relevance(self) -> tuple[Verdict, ...]:
+        """Return what each statement of the answer is worth to the question.
 
         Raises:
             JudgeError: the judge gave no usable answer.
         """
-        extraction = await self.extract()
-        if self.limits.relevance == "merged":
-            return extraction.statements
+        self.asked.add(self._key("extract"))
         return await self.shared(self._key("relevance"), self._relevance)
 
     async def verify(self) -> Verification:
@@ -289,7 +284,7 @@ class Steps:
 
     def _steps_of(self, metric: Metric) -> tuple[StepName, ...]:
         steps: tuple[StepName, ...] = getattr(metric, "uses", STEPS)
-        return tuple(step for step in steps if step != "relevance" or self.limits.relevance == "separate")
+        return steps
 
     def _embedder_of(self, metric: Metric) -> Iterator[list[str]]:
         if self.embedder and "questions" in getattr(metric, "uses", ()):
@@ -323,7 +318,7 @@ class Steps:
             again=self.prompts.verify_again,
         )
 
-    async def _relevance(self, judge: Judge) -> tuple[Statement, ...]:
+    async def _relevance(self, judge: Judge) -> tuple[Verdict, ...]:
         return await grade_statements(
             (await self.extract()).statements,
             question=self._record.question or "",

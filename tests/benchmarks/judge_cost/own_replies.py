@@ -20,6 +20,9 @@ def own_reply(step: str, prompt: str) -> str:
             return json.dumps({"verdicts": [_verdict(int(n), text) for n, text in _LINE.findall(prompt)]})
         case "chunks":
             return json.dumps({"chunks": [_grade(int(n), text) for n, text in _CHUNK.findall(prompt)]})
+        case "relevance":
+            graded = [{"id": int(n), "relevance": "direct"} for n, _ in _LINE.findall(prompt)]
+            return json.dumps({"statements": graded})
         case "retrieval":
             return json.dumps(
                 {**json.loads(own_reply("chunks", prompt)), **json.loads(own_reply("recall", prompt))}
@@ -30,7 +33,7 @@ def own_reply(step: str, prompt: str) -> str:
 
 def _claim(number: int) -> object:
     text = CLAIMS[number - 1]
-    return {"id": number, "sentence_ids": [number], "text": text, "kind": "factual", "relevance": "direct"}
+    return {"id": number, "sentence_ids": [number], "text": text, "kind": "factual"}
 
 
 def _verdict(number: int, text: str) -> object:

@@ -9,7 +9,7 @@ import pytest
 from ragtrace.errors import JudgeTimeout, JudgeUnable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
-from ragtrace.metrics import StepLimits, Steps
+from ragtrace.metrics import Steps
 from ragtrace.metrics.forms import ExtractInput, NumberedText
 from ragtrace.model import Chunk, RagRecord, VerdictLabel
 from ragtrace.ports import FreeText, Judge, JudgeRequest, YesProbability
@@ -25,14 +25,12 @@ RECORD = RagRecord(
     answer="The large museum was founded in 1887. Tickets are cheap.",
     reference="The large museum was founded in 1887. It burned down in 1930.",
 )
-SEPARATE = StepLimits(relevance="separate")
 
 
-@pytest.mark.parametrize("limits", [StepLimits(), SEPARATE])
-async def test_the_lexical_judge_abstains_from_the_worth_of_statements(limits: StepLimits) -> None:
-    steps = Steps(RECORD, LexicalJudge(), limits=limits)
-    statements = await steps.statements()
-    assert {each.relevance for each in statements} == {VerdictLabel.UNJUDGED}
+async def test_the_lexical_judge_abstains_from_the_worth_of_statements() -> None:
+    steps = Steps(RECORD, LexicalJudge())
+    statements = await steps.relevance()
+    assert {each.label for each in statements} == {VerdictLabel.UNJUDGED}
     assert all("comparing words" in (each.reason or "") for each in statements)
     assert len((await steps.extract()).claims) == 2
 
@@ -82,13 +80,13 @@ async def test_a_script_says_what_chunks_and_statements_are_worth() -> None:
         },
         "questions": {"tickets": ["What does it cost?", " ", "What does it cost?"]},
     }
-    steps = Steps(RECORD, ScriptedJudge(Script.model_validate(script)), limits=SEPARATE)
+    steps = Steps(RECORD, ScriptedJudge(Script.model_validate(script)))
     graded = (await steps.chunks()).verdicts
     assert [(each.label.value, each.reason) for each in graded][1:] == [
         ("irrelevant", None),
         ("relevant", "hot"),
     ]
-    assert [each.relevance.value for each in await steps.statements()] == ["partly_relevant", "relevant"]
+    assert [each.label.value for each in await steps.relevance()] == ["partly_relevant", "relevant"]
     assert (await steps.questions()).questions == ("What does it cost?",)
 
 

@@ -100,7 +100,7 @@ judges = st.builds(_judge, *map(_said, _replies))
 limits = st.sampled_from(
     [
         StepLimits(),
-        StepLimits(context_chars=40, claims_per_call=2, chunks_per_call=1, relevance="separate"),
+        StepLimits(context_chars=40, claims_per_call=2, chunks_per_call=1),
     ]
 )
 

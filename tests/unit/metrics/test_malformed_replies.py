@@ -48,7 +48,7 @@ async def ended(step: str, *texts: str) -> str:
         except (InvalidReply, NotJson) as exc:
             raise JudgeNonsense("no reply of this form") from exc
 
-    judge, limits = ScriptedJudge(respond), StepLimits(relevance="separate")
+    judge, limits = ScriptedJudge(respond), StepLimits()
     [outcome] = (await evaluate(RECORD, metrics=[METRIC_OF[step]], judge=judge, limits=limits)).outcomes
     if isinstance(outcome, MetricFailure):
         return outcome.error_type

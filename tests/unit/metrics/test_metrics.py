@@ -202,17 +202,14 @@ async def test_a_judge_cannot_inflate_the_denominator_of_recall() -> None:
 @pytest.mark.parametrize(
     ("relevance", "score", "direct"), [("dd", 1.0, 1.0), ("dsi", 2 / 3, 1 / 3), ("ii", 0.0, 0.0)]
 )
-@pytest.mark.parametrize("form", ["merged", "separate"])
 async def test_statements_that_serve_the_question_are_counted(
-    relevance: str, score: float, direct: float, form: Any
+    relevance: str, score: float, direct: float
 ) -> None:
     given, scripted = record(claims=len(relevance)), judge("S" * len(relevance), relevance=relevance)
-    evaluation = await evaluate(
-        given, metrics=["answer_relevance"], judge=scripted, limits=StepLimits(relevance=form)
-    )
+    evaluation = await evaluate(given, metrics=["answer_relevance"], judge=scripted)
     [result] = evaluation.results
     assert (result.score, result.details["direct"]) == (pytest.approx(score), pytest.approx(direct))
-    assert ("relevance" in scripted.calls) == (form == "separate")
+    assert scripted.calls == {"extract": 1, "relevance": 1}
 
 
 async def test_statements_of_every_kind_count_for_relevance() -> None:
@@ -362,8 +359,8 @@ def test_the_quadrant_says_where_a_call_fails(
     assert diagnose(precision, faithfulness) is expected
 
 
-@pytest.mark.parametrize(("reference", "calls"), [(0, 3), (1, 4)])
-async def test_five_metrics_take_three_calls_and_four_with_a_reference(reference: int, calls: int) -> None:
+@pytest.mark.parametrize(("reference", "calls"), [(0, 4), (1, 5)])
+async def test_each_step_is_asked_once_for_all_metrics(reference: int, calls: int) -> None:
     scripted = judge(truths="S")
     metrics = [*OWN] if reference else [name for name in OWN if name != "context_recall"]
     evaluation = await evaluate(record(reference=reference), metrics=metrics, judge=scripted)
@@ -372,19 +369,19 @@ async def test_five_metrics_take_three_calls_and_four_with_a_reference(reference
     assert all(result.score is not None for result in evaluation.results)
 
 
-async def test_only_the_verdicts_on_claims_wait_for_another_step() -> None:
+async def test_only_what_is_asked_about_claims_waits_for_another_step() -> None:
     waiting = asyncio.Barrier(3)  # breaks the test by its time-out unless three requests wait at once
 
     class Patient(ScriptedJudge):
         async def ask(self, request: JudgeRequest[Any]) -> JudgeReply[Any]:
-            if request.step != "verify":
+            if request.step not in ("verify", "relevance"):
                 await waiting.wait()
             return await super().ask(request)
 
     scripted = Patient()
     await evaluate(record(reference=1), metrics=OWN, judge=scripted)
     assert {request.step for request in scripted.requests[:3]} == {"extract", "chunks", "recall"}
-    assert scripted.requests[-1].step == "verify"
+    assert {request.step for request in scripted.requests[3:]} == {"verify", "relevance"}
 
 
 async def test_a_metric_is_charged_for_the_steps_it_used() -> None:
@@ -394,14 +391,14 @@ async def test_a_metric_is_charged_for_the_steps_it_used() -> None:
         "faithfulness": 2,
         "hallucination": 2,
         "groundedness": 2,
-        "answer_relevance": 1,
+        "answer_relevance": 2,
         "context_precision": 1,
         "context_relevance": 1,
         "chunk_precision": 1,
         "context_recall": 1,
-        "rag_score": 3,
+        "rag_score": 4,
     }
-    assert evaluation.usage.calls == 4
+    assert evaluation.usage.calls == 5
 
 
 async def test_a_step_that_fails_takes_only_its_metrics_with_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate, evaluator_version
 from ragtrace.judge import ScriptedJudge
-from ragtrace.metrics import Prompts, StepLimits, Steps, metric_named
+from ragtrace.metrics import Prompts, Steps, metric_named
 from ragtrace.metrics.prompt import PROMPTS
 from ragtrace.model import Chunk, Direction, MetricResult, RagRecord
 
@@ -101,18 +101,6 @@ def test_a_version_follows_the_prompts_that_the_metric_uses_and_no_others() -> N
     assert evaluator_version(chunks, judge) != evaluator_version(chunks, judge, prompts=mine)
     own = [metric_named("chunk_precision", prompts={"chunks": MINE})]
     assert evaluator_version(own, judge) != evaluator_version(chunks, judge)
-
-
-def test_the_prompt_of_relevance_counts_only_where_it_is_asked_apart() -> None:
-    metric, mine = metric_named("answer_relevance"), Prompts(relevance=Prompts().chunks)
-
-    def version(prompts: Prompts | None, form: Any) -> str:
-        return evaluator_version(
-            [metric], ScriptedJudge(), prompts=prompts, limits=StepLimits(relevance=form)
-        )
-
-    assert version(None, "merged") == version(mine, "merged")
-    assert version(None, "separate") != version(mine, "separate")
 
 
 class Bare:

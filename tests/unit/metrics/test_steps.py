@@ -40,7 +40,7 @@ def shown(request: JudgeRequest[Any]) -> tuple[NumberedText, ...]:
 
 def one_claim_a_sentence(request: JudgeRequest[Any]) -> ExtractReply:
     claims = [
-        ExtractedClaim(id=n, sentence_ids=[s.number], text=s.text, kind="factual", relevance="direct")
+        ExtractedClaim(id=n, sentence_ids=[s.number], text=s.text, kind="factual")
         for n, s in enumerate(shown(request), start=1)
     ]
     return ExtractReply(claims=claims, refusal=False)
@@ -89,11 +89,11 @@ async def test_claims_know_their_place_in_the_answer() -> None:
 async def test_statements_that_cite_no_sentence_are_rejected_and_counted() -> None:
     def respond(request: JudgeRequest[Any]) -> ExtractReply:
         claims = [
-            ExtractedClaim(id=1, sentence_ids=[9], text="Made up.", kind="factual", relevance="direct"),
-            ExtractedClaim(id=2, sentence_ids=[2, 9], text="B.", kind="factual", relevance="direct"),
-            ExtractedClaim(id=3, sentence_ids=[1], text="A.", kind="factual", relevance="direct"),
-            ExtractedClaim(id=4, sentence_ids=[1], text=" A. ", kind="factual", relevance="direct"),
-            ExtractedClaim(id=5, sentence_ids=[3], text="Nice!", kind="opinion", relevance="direct"),
+            ExtractedClaim(id=1, sentence_ids=[9], text="Made up.", kind="factual"),
+            ExtractedClaim(id=2, sentence_ids=[2, 9], text="B.", kind="factual"),
+            ExtractedClaim(id=3, sentence_ids=[1], text="A.", kind="factual"),
+            ExtractedClaim(id=4, sentence_ids=[1], text=" A. ", kind="factual"),
+            ExtractedClaim(id=5, sentence_ids=[3], text="Nice!", kind="opinion"),
         ]
         again = cast(ExtractInput, request.inputs).surroundings
         return ExtractReply(claims=[] if again else claims, refusal=False)
@@ -131,7 +131,7 @@ async def test_sentences_that_stay_left_out_lower_the_coverage() -> None:
 
 async def test_what_was_listed_before_is_not_listed_twice() -> None:
     def respond(request: JudgeRequest[Any]) -> ExtractReply:
-        first = ExtractedClaim(id=1, sentence_ids=[1], text="Reworded.", kind="factual", relevance="direct")
+        first = ExtractedClaim(id=1, sentence_ids=[1], text="Reworded.", kind="factual")
         return ExtractReply(claims=[first], refusal=False)
 
     found = await Steps(record(), ScriptedJudge(respond)).extract()
@@ -365,6 +365,6 @@ async def test_calls_about_the_same_chunks_share_their_prefix() -> None:
 
 def test_prompts_are_versioned_and_hashed() -> None:
     prompts = Prompts.built_in()
-    assert (prompts.extract.name, prompts.extract.version) == ("extract", "3")
+    assert (prompts.extract.name, prompts.extract.version) == ("extract", "4")
     assert "---" not in prompts.extract.text
     assert len({prompts.extract.sha256, prompts.verify.sha256, prompts.sha256}) == 3
