@@ -13,8 +13,7 @@ import pytest
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import Result, json_lines, run
 
-CLAIM = {"id": 1, "sentence_ids": [1], "text": "It rains.", "kind": "factual", "relevance": "direct"}
-REPLY = json.dumps({"claims": [CLAIM], "refusal": False})
+REPLY = json.dumps({"chunks": [{"id": 1, "reason": "it says so", "relevance": 2}]})
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ async def evaluate(
     records: str, *arguments: str, endpoint: PeerEndpoint, model: str = "gpt-4o-mini"
 ) -> Result:
     async with serving(endpoint):
-        named = ("--metrics", "answer_relevance", "--judge", f"openai:{model}", "--base-url", endpoint.url)
+        named = ("--metrics", "context_precision", "--judge", f"openai:{model}", "--base-url", endpoint.url)
         return await asyncio.to_thread(run, "evaluate", records, *named, "--json", *arguments)
 
 
@@ -73,7 +72,7 @@ async def test_with_a_cache_the_second_run_asks_nothing(records: str, tmp_path: 
     endpoint = PeerEndpoint(replies=[REPLY])
     server = await asyncio.start_server(endpoint.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    named = ("--metrics", "answer_relevance", "--judge", "openai:gpt-4o-mini", "--base-url", url)
+    named = ("--metrics", "context_precision", "--judge", "openai:gpt-4o-mini", "--base-url", url)
     lines = [
         line_of(await asyncio.to_thread(run, "evaluate", records, *named, "--json", "--cache")) for _ in "ab"
     ]

@@ -62,7 +62,7 @@ def test_the_summary_counts_chunks_and_statements_in_their_own_words(output: str
 
 def test_the_calls_of_steps_that_metrics_share_are_counted_once_in_all(output: str) -> None:
     assert output.splitlines()[-1].endswith("to the judge in all: metrics share steps")
-    assert int(output.splitlines()[-1].split()[0]) <= 4
+    assert int(output.splitlines()[-1].split()[0]) <= 5
 
 
 @pytest.mark.parametrize(("fail_under", "code"), [("0.5", 0), ("0.6", 1)])

@@ -72,15 +72,22 @@ def spec_of(gguf: Path, n_ctx: int = N_CTX) -> str:
 
 
 def children(pid: int) -> list[int]:
+    """Return the processes that serve a model for this one: it may have others, such as a back end."""
     found = (task.joinpath("children").read_text() for task in Path(f"/proc/{pid}/task").iterdir())
-    return [int(child) for line in found for child in line.split()]
+    return [
+        int(child) for line in found for child in line.split() if b"llama_child" in command_of(int(child))
+    ]
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()  # a zombie has none
+    except OSError:
+        return b""
 
 
 def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""  # a zombie has none
-    except OSError:
-        return False
+    return command_of(pid) != b""
 
 
 @pytest.fixture
