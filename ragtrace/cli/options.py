@@ -34,8 +34,10 @@ __all__ = [
     "judge_options",
     "make_metric",
     "metric_options",
+    "names_option",
     "second_judge_option",
     "split_names",
+    "threshold_option",
 ]
 
 Callback: TypeAlias = Callable[..., Any]
@@ -180,23 +182,28 @@ def judge_options(callback: Callback) -> Callback:
     return with_judge
 
 
+names_option = click.option(
+    "--metrics",
+    "names",
+    metavar="NAMES",
+    default="faithfulness",
+    show_default=True,
+    help="Separated by commas; `ragtrace metrics` lists them.",
+)
+
+threshold_option = click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    metavar="SCORE",
+    help="Where `pass` begins. Without it: the metric's own.",
+)
+
+
 def metric_options(callback: Callback) -> Callback:
     """Add ``--metrics`` and ``--threshold``; the callback gets ``metrics``, a tuple of `Metric`."""
 
-    @click.option(
-        "--metrics",
-        "names",
-        metavar="NAMES",
-        default="faithfulness",
-        show_default=True,
-        help="Separated by commas; `ragtrace metrics` lists them.",
-    )
-    @click.option(
-        "--threshold",
-        type=click.FloatRange(0, 1),
-        metavar="SCORE",
-        help="Where `pass` begins. Without it: the metric's own.",
-    )
+    @names_option
+    @threshold_option
     @wraps(callback)
     def with_metrics(names: str, threshold: float | None, **others: Any) -> Any:
         metrics = tuple(make_metric(name, threshold=threshold) for name in split_names(names))

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import click
 
-from ragtrace.cli.options import JudgeChoice, make_metric, split_names
+from ragtrace.cli.options import JudgeChoice, make_metric, names_option, split_names, threshold_option
 from ragtrace.compat.peer import PeerOptions
 from ragtrace.compat.peers import PROFILES, peer_named
 from ragtrace.compat.running import PeerPrompted
@@ -71,20 +71,8 @@ def profile_options(callback: Callback) -> Callback:
     """Add ``--metrics``, ``--profile``, ``--peer-prompts`` and what goes with them; the callback gets
     ``metrics``, a tuple of `Metric`."""
 
-    @click.option(
-        "--metrics",
-        "names",
-        metavar="NAMES",
-        default="faithfulness",
-        show_default=True,
-        help="Separated by commas; `ragtrace metrics` lists them.",
-    )
-    @click.option(
-        "--threshold",
-        type=click.FloatRange(0, 1),
-        metavar="SCORE",
-        help="Where `pass` begins. Without it: the metric's own.",
-    )
+    @names_option
+    @threshold_option
     @click.option(
         "--profile",
         type=click.Choice((_OWN, *PROFILES)),

@@ -81,14 +81,14 @@ class DeepEvalMetric:
         if Part.ANSWER in self.needs and record.answer == "":
             missing = Part.ANSWER.value
         if missing:
-            return _error(f"deepeval refuses a test case without {missing}")
+            return PeerRun.failed(f"deepeval refuses a test case without {missing}")
         asking = _Asking(calls=calls, options=options, version=self.version)
         try:
             reading = await self.measure(record, asking)
             if options.include_reason:
                 await asking.reason(self.metric, reading)
         except Unreadable as exc:
-            return _error(f"{exc}; deepeval neither repairs it nor asks again")
+            return PeerRun.failed(f"{exc}; deepeval neither repairs it nor asks again")
         return PeerRun(
             status=CompatStatus.OK,
             score=reading.score,
@@ -346,10 +346,6 @@ def _joined(truths: JsonValue) -> str:
     if not all(isinstance(text, str) for text in texts):
         raise Unreadable("the reply to `truths`: its field `truths` is no list of texts")
     return "\n\n".join(map(str, texts))
-
-
-def _error(explanation: str) -> PeerRun:
-    return PeerRun(status=CompatStatus.ERROR, score=None, explanation=explanation)
 
 
 _3 = _Version(profile="deepeval-3", unsure="idk", commas_first=True, read_verdicts=read_verdicts_3)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ragtrace.model import ChunkVerdict, CompatStatus, Direction, Part, RagRecord, Verdict
 from ragtrace.ports import FreeText, SamplingParameters
+from ragtrace.scoring import ProfileScore
 
 __all__ = ["PeerCalls", "PeerMetric", "PeerOptions", "PeerRun"]
 
@@ -71,6 +72,29 @@ class PeerRun:
     """One line for people, without text under judgment."""
     verdicts: tuple[Verdict, ...] = ()
     chunk_verdicts: tuple[ChunkVerdict, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        found: ProfileScore,
+        explanation: str,
+        *,
+        verdicts: tuple[Verdict, ...] = (),
+        chunk_verdicts: tuple[ChunkVerdict, ...] = (),
+    ) -> PeerRun:
+        """End with what the peer's rule makes of these verdicts."""
+        return cls(
+            status=found.status,
+            score=found.raw,
+            explanation=explanation,
+            verdicts=verdicts,
+            chunk_verdicts=chunk_verdicts,
+        )
+
+    @classmethod
+    def failed(cls, explanation: str) -> PeerRun:
+        """End as where the peer raises."""
+        return cls(status=CompatStatus.ERROR, score=None, explanation=explanation)
 
 
 class PeerMetric(Protocol):

@@ -25,7 +25,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.ports import SamplingParameters
-from ragtrace.scoring import ProfileScore, score
+from ragtrace.scoring import score
 
 __all__ = ["METRICS", "PromptfooMetric"]
 
@@ -45,7 +45,7 @@ class PromptfooMetric:
         """Measure the record as promptfoo does, one call after another."""
         missing = missing_parts(record, self.needs)
         if missing:
-            return _error(f"promptfoo refuses a test without {missing}")
+            return PeerRun.failed(f"promptfoo refuses a test without {missing}")
         try:
             return await self.measure(record, calls, options)
         except _GraderError as exc:
@@ -63,7 +63,7 @@ async def _faithfulness(record: RagRecord, calls: PeerCalls, options: PeerOption
         raise _GraderError("the grader's list of statements is empty")
     reply = await _said(calls, "nli", prompts.nli(_joined(record), statements))
     tally = _tally(reply.lower().strip(_SPACE), text_fallback=options.text_fallback)
-    return _run(
+    return PeerRun.of(
         score("faithfulness", "promptfoo", tally, n_claims=len(statements)),
         f"{sum(tally)} of {len(tally)} verdicts are a yes, on {len(statements)} statements",
         verdicts=_claims(statements, tally),
@@ -77,10 +77,10 @@ async def _answer_relevance(record: RagRecord, calls: PeerCalls, options: PeerOp
     (asked,) = await calls.embed([record.question or ""])
     vectors = [(await calls.embed([question]))[0] for question in made]
     if any(len(vector) != len(asked) for vector in vectors):
-        return _error("the vectors of the questions are of different length: promptfoo raises here")
+        return PeerRun.failed("the vectors of the questions are of different length: promptfoo raises here")
     cosines = [_cosine(asked, vector) for vector in vectors]
     found = score("answer_relevance", "promptfoo", cosines)
-    return _run(found, f"mean cosine of the question and {len(vectors)} questions made from the answer")
+    return PeerRun.of(found, f"mean cosine of the question and {len(vectors)} questions made from the answer")
 
 
 async def _context_recall(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
@@ -89,7 +89,7 @@ async def _context_recall(record: RagRecord, calls: PeerCalls, options: PeerOpti
     if not lines:
         raise _GraderError("the grader's reply marks no line [Attributed] or [Not Attributed]")
     found = [_NOT_ATTRIBUTED not in line.lower() for line in lines]
-    return _run(
+    return PeerRun.of(
         score("context_recall", "promptfoo", found),
         f"{sum(found)} of {len(found)} lines of the grader attributed to the context",
         verdicts=_claims([_without_mark(line) for line in lines], found),
@@ -106,7 +106,7 @@ async def _context_relevance(record: RagRecord, calls: PeerCalls, options: PeerO
         raise _GraderError("the grader's reply does not quote the context")
     # a chunk is a unit, and so is a line of the reply, whichever chunk it quotes
     units = [[number < len(echoed)] for number in range(len(chunks))]
-    return _run(
+    return PeerRun.of(
         score("context_relevance", "promptfoo", units),
         f"{len(echoed)} relevant units quoted of {len(chunks)} chunks",
         chunk_verdicts=tuple(
@@ -187,26 +187,6 @@ def _claims(statements: Sequence[str], supported: Sequence[bool]) -> tuple[Verdi
 
 def _joined(record: RagRecord) -> str:
     return "\n\n".join(contexts_of(record))
-
-
-def _run(
-    found: ProfileScore,
-    explanation: str,
-    *,
-    verdicts: tuple[Verdict, ...] = (),
-    chunk_verdicts: tuple[ChunkVerdict, ...] = (),
-) -> PeerRun:
-    return PeerRun(
-        status=found.status,
-        score=found.raw,
-        explanation=explanation,
-        verdicts=verdicts,
-        chunk_verdicts=chunk_verdicts,
-    )
-
-
-def _error(explanation: str) -> PeerRun:
-    return PeerRun(status=CompatStatus.ERROR, score=None, explanation=explanation)
 
 
 METRICS: tuple[PeerMetric, ...] = (

@@ -20,7 +20,6 @@ from ragtrace.model import (
     Chunk,
     ChunkVerdict,
     Claim,
-    CompatStatus,
     Direction,
     Part,
     RagRecord,
@@ -101,11 +100,11 @@ class RagEvalsMetric:
         """Measure the record as rag_evals does, with one call unless the reply is refused."""
         missing = missing_parts(record, self.needs)
         if missing:
-            return _error(f"rag_evals cannot ask without {missing}")
+            return PeerRun.failed(f"rag_evals cannot ask without {missing}")
         try:
             return await self.measure(record, calls, options)
         except _Refused as exc:
-            return _error(str(exc))
+            return PeerRun.failed(str(exc))
 
 
 class _Refused(Exception):
@@ -116,10 +115,9 @@ async def _faithfulness(record: RagRecord, calls: PeerCalls, options: PeerOption
     reply = await _asked(record, calls, options, "statements", prompts.FAITHFULNESS, FaithfulnessResult)
     supported = [statement.is_supported for statement in reply.statements]
     found = score("faithfulness", "rag_evals", supported)
-    return PeerRun(
-        status=found.status,
-        score=found.raw,
-        explanation=f"{sum(supported)} of {len(supported)} statements supported",
+    return PeerRun.of(
+        found,
+        f"{sum(supported)} of {len(supported)} statements supported",
         verdicts=tuple(_verdict(index, found, record) for index, found in enumerate(reply.statements)),
     )
 
@@ -127,14 +125,13 @@ async def _faithfulness(record: RagRecord, calls: PeerCalls, options: PeerOption
 async def _context_precision(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
     reply = await _asked(record, calls, options, "graded_chunks", prompts.PRECISION, ChunkGradedBinary)
     if not reply.graded_chunks:
-        return _error("the judge graded no chunk: rag_evals divides by zero here")
+        return PeerRun.failed("the judge graded no chunk: rag_evals divides by zero here")
     grades = [graded.score for graded in reply.graded_chunks]
     ungraded = set(range(len(record.chunks))) - {graded.id_chunk for graded in reply.graded_chunks}
     found = score("context_precision", "rag_evals", [*grades, *[False] * len(ungraded)])
-    return PeerRun(
-        status=found.status,
-        score=found.raw,
-        explanation=f"{sum(grades)} of {len(grades)} grades are relevant; {len(ungraded)} chunks ungraded",
+    return PeerRun.of(
+        found,
+        f"{sum(grades)} of {len(grades)} grades are relevant; {len(ungraded)} chunks ungraded",
         chunk_verdicts=_chunk_verdicts(record.chunks, reply.graded_chunks),
     )
 
@@ -143,11 +140,7 @@ async def _answer_relevance(record: RagRecord, calls: PeerCalls, options: PeerOp
     reply = await _asked(record, calls, options, "relevance", prompts.RELEVANCE, RelevanceScore)
     parts = f"{reply.topical_match:.2f}, {reply.completeness:.2f} and {reply.conciseness:.2f}"
     found = score("answer_relevance", "rag_evals", reply.overall_score)
-    return PeerRun(
-        status=found.status,
-        score=found.raw,
-        explanation=f"the judge's own number; topical match, completeness and conciseness: {parts}",
-    )
+    return PeerRun.of(found, f"the judge's own number; topical match, completeness and conciseness: {parts}")
 
 
 async def _asked(
@@ -225,10 +218,6 @@ def _chunk_verdicts(chunks: tuple[Chunk, ...], graded: list[ChunkBinaryScore]) -
         )
         for number, chunk in enumerate(chunks)
     )
-
-
-def _error(explanation: str) -> PeerRun:
-    return PeerRun(status=CompatStatus.ERROR, score=None, explanation=explanation)
 
 
 METRICS: tuple[PeerMetric, ...] = (

@@ -11,7 +11,7 @@ Source: RAGAS 0.4.3, run side by side with this module. What may surprise:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
@@ -19,6 +19,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel
 
 from ragtrace.compat import ragas_prompts as prompts
+from ragtrace.compat.material import contexts_of
 from ragtrace.compat.peer import PeerCalls, PeerMetric, PeerOptions, PeerRun
 from ragtrace.compat.ragas_readings import (
     claims_run,
@@ -65,11 +66,11 @@ class RagasMetric:
         """Measure the record as the collections do, one call after another."""
         missing = [part.value for part in self.needs if not _has(record, part)]
         if missing:
-            return _error(f"ragas refuses a sample without {' and '.join(missing)}")
+            return PeerRun.failed(f"ragas refuses a sample without {' and '.join(missing)}")
         try:
             return await self.measure(record, _Asking(calls=calls, options=options))
         except Unreadable as exc:
-            return _error(str(exc))
+            return PeerRun.failed(str(exc))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,7 @@ async def _answer_relevance(record: RagRecord, asking: _Asking) -> PeerRun:
         return questions_run("ragas", asked, (), {})
     texts = [reply.question for reply in made]
     if not all(text.strip() for text in (asked, *texts)):
-        return _error("ragas embeds no text that is only blanks")
+        return PeerRun.failed("ragas embeds no text that is only blanks")
     vectors = [*await asking.calls.embed([asked]), *await asking.calls.embed(texts)]
     return questions_run("ragas", asked, made, dict(zip((asked, *texts), vectors, strict=True)))
 
@@ -144,7 +145,7 @@ async def _context_precision(
         await asking.ask(
             "ctx_verdict", prompts.usefulness(record.question or "", context, answer), Usefulness
         )
-        for context in _contexts(record)
+        for context in contexts_of(record)
     ]
     return nodes_run("ragas", record, verdicts)
 
@@ -172,12 +173,8 @@ async def _groundedness(record: RagRecord, asking: _Asking) -> PeerRun:
     return ratings_run("ragas", "groundedness", (first, second))
 
 
-def _contexts(record: RagRecord) -> Sequence[str]:
-    return [chunk.text or "" for chunk in record.chunks]
-
-
 def _context(record: RagRecord) -> str:
-    return "\n".join(_contexts(record))
+    return "\n".join(contexts_of(record))
 
 
 def _has(record: RagRecord, part: Part) -> bool:
@@ -194,10 +191,6 @@ def _has(record: RagRecord, part: Part) -> bool:
 
 def _zero(explanation: str) -> PeerRun:
     return PeerRun(status=CompatStatus.OK, score=0.0, explanation=f"{explanation}: ragas scores that 0")
-
-
-def _error(explanation: str) -> PeerRun:
-    return PeerRun(status=CompatStatus.ERROR, score=None, explanation=explanation)
 
 
 METRICS: tuple[PeerMetric, ...] = (

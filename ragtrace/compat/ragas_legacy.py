@@ -12,7 +12,7 @@ Source: RAGAS 0.4.3, run side by side with this module. What may surprise:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
@@ -20,6 +20,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel
 
 from ragtrace.compat import ragas_prompts as prompts
+from ragtrace.compat.material import contexts_of, missing_parts
 from ragtrace.compat.peer import PeerCalls, PeerMetric, PeerOptions, PeerRun
 from ragtrace.compat.ragas_readings import (
     claims_run,
@@ -66,13 +67,13 @@ class LegacyRagasMetric:
 
     async def run(self, record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
         """Measure the record as the metrics of old do, one call after another."""
-        missing = [part.value for part in self.needs if not _has(record, part)]
+        missing = missing_parts(record, self.needs)
         if missing:
-            return _error(f"ragas refuses a sample without {' and '.join(missing)}")
+            return PeerRun.failed(f"ragas refuses a sample without {missing}")
         try:
             return await self.measure(record, _Asking(calls=calls, options=options))
         except Unreadable as exc:
-            return _error(str(exc))
+            return PeerRun.failed(str(exc))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +168,7 @@ async def _context_precision(
         await asking.ask(
             "ctx_verdict", prompts.usefulness(record.question or "", context, answer), Usefulness
         )
-        for context in _contexts(record)
+        for context in contexts_of(record)
     ]
     return nodes_run(_PROFILE, record, verdicts)
 
@@ -197,34 +198,14 @@ async def _groundedness(record: RagRecord, asking: _Asking) -> PeerRun:
     return ratings_run(_PROFILE, "groundedness", (first, second))
 
 
-def _contexts(record: RagRecord) -> Sequence[str]:
-    return [chunk.text or "" for chunk in record.chunks]
-
-
 def _context(record: RagRecord) -> str:
-    return "\n".join(_contexts(record))
-
-
-def _has(record: RagRecord, part: Part) -> bool:
-    match part:
-        case Part.QUESTION:
-            return record.question is not None
-        case Part.ANSWER:
-            return record.answer is not None
-        case Part.REFERENCE:
-            return record.reference is not None
-        case Part.CONTEXT:
-            return all(chunk.text is not None for chunk in record.chunks)
+    return "\n".join(contexts_of(record))
 
 
 def _at_once(score: float, explanation: str) -> PeerRun:
     return PeerRun(
         status=CompatStatus.OK, score=score, explanation=f"{explanation}: ragas scores that {score:g}"
     )
-
-
-def _error(explanation: str) -> PeerRun:
-    return PeerRun(status=CompatStatus.ERROR, score=None, explanation=explanation)
 
 
 METRICS: tuple[PeerMetric, ...] = (

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from ragtrace.compat.peer import PeerRun
 from ragtrace.compat.ragas_replies import Classification, JudgedStatement, MadeQuestionReply, Usefulness
 from ragtrace.model import ChunkVerdict, Claim, RagRecord, Verdict, VerdictLabel
-from ragtrace.scoring import ProfileScore, score
+from ragtrace.scoring import score
 
 __all__ = ["claims_run", "nodes_run", "questions_run", "ratings_run", "recall_run"]
 
@@ -18,7 +18,8 @@ def claims_run(profile: str, stated: Sequence[str], judged: Sequence[JudgedState
     numbers = [item.verdict for item in judged]
     found = score("faithfulness", profile, numbers)
     summary = f"{sum(map(bool, numbers))} of {len(numbers)} verdicts support a statement"
-    return _run(found, summary if stated else "the answer states nothing", _claims(stated, judged))
+    explanation = summary if stated else "the answer states nothing"
+    return PeerRun.of(found, explanation, verdicts=_claims(stated, judged))
 
 
 def questions_run(
@@ -36,9 +37,9 @@ def questions_run(
         embeddings=vectors,
     )
     if not made:
-        return _run(found, "no question was made from the answer")
+        return PeerRun.of(found, "no question was made from the answer")
     evading = sum(bool(reply.noncommittal) for reply in made)
-    return _run(found, f"{len(made)} questions made from the answer, {evading} of them noncommittal")
+    return PeerRun.of(found, f"{len(made)} questions made from the answer, {evading} of them noncommittal")
 
 
 def nodes_run(profile: str, record: RagRecord, judged: Sequence[Usefulness]) -> PeerRun:
@@ -54,7 +55,7 @@ def nodes_run(profile: str, record: RagRecord, judged: Sequence[Usefulness]) -> 
         )
         for chunk, reply in zip(record.chunks, judged, strict=True)
     )
-    return _run(found, f"{useful} of {len(judged)} chunks were of use", chunk_verdicts=verdicts)
+    return PeerRun.of(found, f"{useful} of {len(judged)} chunks were of use", chunk_verdicts=verdicts)
 
 
 def recall_run(profile: str, judged: Sequence[Classification]) -> PeerRun:
@@ -66,29 +67,13 @@ def recall_run(profile: str, judged: Sequence[Classification]) -> PeerRun:
         for index, item in enumerate(judged)
     )
     summary = f"{attributed} of {len(judged)} statements of the reference are in the context"
-    return _run(found, summary, verdicts)
+    return PeerRun.of(found, summary, verdicts=verdicts)
 
 
 def ratings_run(profile: str, metric: str, ratings: Sequence[int | None]) -> PeerRun:
     """Score by the ratings of two judges."""
     said = " and ".join("none" if rating is None else str(rating) for rating in ratings)
-    return _run(score(metric, profile, ratings), f"the two judges' ratings, of 2 at most: {said}")
-
-
-def _run(
-    found: ProfileScore,
-    explanation: str,
-    verdicts: tuple[Verdict, ...] = (),
-    *,
-    chunk_verdicts: tuple[ChunkVerdict, ...] = (),
-) -> PeerRun:
-    return PeerRun(
-        status=found.status,
-        score=found.raw,
-        explanation=explanation,
-        verdicts=verdicts,
-        chunk_verdicts=chunk_verdicts,
-    )
+    return PeerRun.of(score(metric, profile, ratings), f"the two judges' ratings, of 2 at most: {said}")
 
 
 def _claims(stated: Sequence[str], judged: Sequence[JudgedStatement]) -> tuple[Verdict, ...]:
