@@ -365,6 +365,8 @@ class Steps:
         )
 
     async def _retrieval(self, judge: Judge) -> tuple[Grading, Verification]:
+        if judge.identity.computes:  # the second judge may: it knows the steps, not the bundle
+            return await both(self._chunks(judge), self._recall(judge))
         bundle = Bundle(judge, prompt=self.prompts.retrieval, fence_code=self._fence_code)
         return await both(self._chunks(bundle), self._recall(bundle))
 

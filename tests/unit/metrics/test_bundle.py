@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragtrace.errors import JudgeError, JudgeNonsense, JudgeUnavailable
+from ragtrace.errors import JudgeCompromised, JudgeError, JudgeNonsense, JudgeUnavailable
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import StepLimits
@@ -115,6 +115,19 @@ async def test_judges_that_compute_are_asked_step_by_step() -> None:
     judge = ScriptedJudge()
     await judged(judge)
     assert judge.calls == {"chunks": 1, "recall": 1}
+
+
+async def test_a_second_judge_that_computes_is_asked_step_by_step() -> None:
+    first = ModelJudge(bundles=JudgeCompromised("talked round"))
+    evaluation = await evaluate(
+        RECORD,
+        metrics=["context_precision", "context_recall"],
+        judge=first,
+        second_judge=ScriptedJudge(),
+        limits=LIMITS,
+    )
+    assert not evaluation.failures
+    assert {result.judge for result in evaluation.results} == {ScriptedJudge().identity}
 
 
 async def test_one_of_the_two_alone_is_not_bundled() -> None:
