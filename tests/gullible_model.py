@@ -33,7 +33,8 @@ from tests.injections import MARK_ALL, Injection, injections
 __all__ = ["completion", "gullible_reply", "running_gullible_model", "running_model"]
 
 _FENCED = re.compile(
-    r"<<(?P<name>[a-z]+ ?\d*) (?P<code>\w+)>>\n(?P<text>.*?)\n<</(?P=name) (?P=code)>>", re.DOTALL
+    r"^<<(?P<name>[a-z]+ ?\d*) (?P<code>\w+)>>\n(?P<text>.*?)(?=\n<<[a-z]+ ?\d* (?P=code)>>)",
+    re.DOTALL | re.MULTILINE,
 )
 _PLAIN = re.compile(
     r"^(?P<name>[a-z]+ ?\d*):\n(?P<text>.*?)(?=\n\n[a-z]+ ?\d*:\n|\Z)", re.DOTALL | re.MULTILINE

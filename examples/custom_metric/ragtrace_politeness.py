@@ -87,7 +87,7 @@ def question_about(sentences: Sequence[Sentence], input_sha256: str) -> JudgeReq
     return JudgeRequest(
         step=STEP,
         system=INSTRUCTIONS,
-        user="\n".join(fenced("answer", fence_code(input_sha256), lines)),
+        user=fenced(fence_code(input_sha256), [("answer", lines)]),
         reply_type=RudeReply,
         inputs=Shown(sentences=tuple(sentence.text for sentence in sentences)),
         max_output_tokens=100 + 4 * len(sentences),

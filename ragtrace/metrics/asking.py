@@ -68,6 +68,9 @@ async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     Raises:
         Exception: the first failure, bare; the other calls are cancelled.
     """
+    calls = [*calls]
+    if len(calls) == 1:
+        return [await calls[0]]
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(call) for call in calls]

@@ -2,7 +2,7 @@
 
 Each fence line carries a code that is made from the whole record: the same record gives the same prompt, and
 no author of a chunk can foresee the code, because his own text is part of what it is made from (ADR 0003).
-A text cannot close its fence: the code is taken out of it, and whatever looks like a fence line is defaced.
+A text cannot write such a line: the code is taken out of it, and whatever looks like a fence line is defaced.
 """
 
 # ruff: noqa: RUF001  look-alikes of the fence's brackets are the subject here
@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
-from ragtrace.metrics.forms import NumberedText
-
-__all__ = ["fence_code", "fenced", "fenced_chunks"]
+__all__ = ["Section", "fence_code", "fenced"]
 
 CODE_DIGITS = 18
 """60 bits: to foresee the code is to find a text that holds its own digest. Decimal, because tokenizers read
 digits in threes: a code stands on each fence line, and each is paid for."""
+
+Section: TypeAlias = tuple[str, Sequence[str]]
+"""The name on its fence line, and the lines under it."""
 
 _GAP = (
     r"[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
@@ -27,18 +29,18 @@ _GAP = (
 )
 """White space and characters that nobody sees."""
 _OPENING = rf"(?:[<＜‹˂ᐸ﹤❮〈⟨]{_GAP}[<＜‹˂ᐸ﹤❮〈⟨]|[«《⟪≪])"
-_NAMES = r"(?:chunk|claim|question|answer|reference|surroundings|statement|sentence)s?(?![^\W\d_])"
+_NAMES = r"(?:chunk|claim|question|answer|reference|surroundings|statement|sentence|end)s?(?![^\W\d_])"
 _LOOKALIKE = re.compile(rf"{_OPENING}(?={_GAP}(?:[/\\⁄∕／⧸]|{_NAMES}))", re.IGNORECASE)
 
 
-def fenced(name: str, code: str, lines: Iterable[str]) -> list[str]:
-    """Put the fence's lines around texts, and make sure that no text holds one."""
-    return [f"<<{name} {code}>>", *(_harmless(line, code) for line in lines), f"<</{name} {code}>>"]
+def fenced(code: str, sections: Iterable[Section]) -> str:
+    """Put each text under a fence line with its name, and make sure that no text holds such a line.
 
-
-def fenced_chunks(chunks: Iterable[NumberedText], code: str) -> list[str]:
-    """Fence each chunk under its number."""
-    return [line for chunk in chunks for line in fenced(f"chunk {chunk.number}", code, [chunk.text])]
+    A section ends where the next one begins, the last one at the line ``end``: closing each would cost
+    three tokens in a hundred.
+    """
+    named = [[_line(name, code), *(_harmless(line, code) for line in lines)] for name, lines in sections]
+    return "\n".join([*(line for section in named for line in section), _line("end", code)])
 
 
 def fence_code(input_sha256: str) -> str:
@@ -47,6 +49,11 @@ def fence_code(input_sha256: str) -> str:
     return f"{int.from_bytes(digest) % 10**CODE_DIGITS:0{CODE_DIGITS}}"
 
 
+def _line(name: str, code: str) -> str:
+    return f"<<{name} {code}>>"
+
+
 def _harmless(text: str, code: str) -> str:
     # the judge has seen the code when it words the claims; what is put in its place can form no new one
-    return _LOOKALIKE.sub("[", text.replace(code, "[fence]"))
+    text = text.replace(code, "[fence]")
+    return text if text.isascii() and "<" not in text else _LOOKALIKE.sub("[", text)

@@ -143,7 +143,7 @@ def language_of(text: str) -> str:
         for language, script in _SCRIPTS.items():
             if len(script.findall(sample)) > _LEAST_SHARE * letters:
                 return language
-    words = Counter(re.findall(r"\w+", sample))
+    words = Counter(sample.split())
     return max(
         _COMMON_WORDS, key=lambda language: sum(words[word] for word in _COMMON_WORDS[language].split())
     )

@@ -6,13 +6,13 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from ragtrace.errors import ConfigError
-from ragtrace.metrics.fence import fenced
+from ragtrace.metrics.fence import Section, fenced
 from ragtrace.metrics.forms import (
     ChunksInput,
     ExtractInput,
@@ -33,6 +33,7 @@ __all__ = [
     "Prompts",
     "StepName",
     "built_in_prompt",
+    "chunk_sections",
     "content_sha256",
     "prompts_of",
     "read_prompts",
@@ -98,7 +99,17 @@ PromptSource: TypeAlias = "Prompt | Path | str"
 
 def prompts_of(steps: Iterable[StepName]) -> tuple[PromptName, ...]:
     """Return the names of the prompts that these steps may use."""
+    return _prompts_of(tuple(steps))
+
+
+@cache
+def _prompts_of(steps: tuple[StepName, ...]) -> tuple[PromptName, ...]:
     return tuple(dict.fromkeys(name for step in steps for name in _PROMPTS_OF.get(step, (step,))))
+
+
+@lru_cache(maxsize=256)
+def _joint_sha256(digests: tuple[str, ...]) -> str:
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def read_prompts(
@@ -136,7 +147,7 @@ def _file_text(name: PromptName, path: Path) -> str:
 
 @cache
 def built_in_prompt(file_name: str) -> Prompt:
-    """Load a prompt that comes with ragtrace, such as ``extract.v4.md``."""
+    """Load a prompt that comes with ragtrace, such as ``extract.v5.md``."""
     return Prompt.parse(files("ragtrace.metrics").joinpath("prompts", file_name).read_text("utf-8"))
 
 
@@ -144,20 +155,21 @@ def built_in_prompt(file_name: str) -> Prompt:
 class Prompts:
     """The instructions of the steps; those that come with ragtrace unless another is given."""
 
-    extract: Prompt = field(default_factory=partial(built_in_prompt, "extract.v4.md"))
-    relevance: Prompt = field(default_factory=partial(built_in_prompt, "relevance.v2.md"))
-    verify: Prompt = field(default_factory=partial(built_in_prompt, "verify.v2.md"))
+    extract: Prompt = field(default_factory=partial(built_in_prompt, "extract.v5.md"))
+    relevance: Prompt = field(default_factory=partial(built_in_prompt, "relevance.v3.md"))
+    verify: Prompt = field(default_factory=partial(built_in_prompt, "verify.v3.md"))
     verify_yes_no: Prompt = field(default_factory=partial(built_in_prompt, "verify_yes_no.v1.md"))
     """Instead of ``verify`` where claims are asked about one by one."""
     verify_again: Prompt = field(default_factory=partial(built_in_prompt, "verify_again.v1.md"))
     """Instead of ``verify`` for a second look."""
     chunks: Prompt = field(default_factory=partial(built_in_prompt, "chunks.v1.md"))
     recall: Prompt = field(default_factory=partial(built_in_prompt, "recall.v1.md"))
-    retrieval: Prompt = field(default_factory=partial(built_in_prompt, "retrieval.v1.md"))
+    retrieval: Prompt = field(default_factory=partial(built_in_prompt, "retrieval.v2.md"))
     """Instead of ``chunks`` and ``recall`` where both are asked in one request."""
     questions: Prompt = field(default_factory=partial(built_in_prompt, "questions.v1.md"))
 
     @classmethod
+    @cache
     def built_in(cls) -> Prompts:
         """Return the prompts that come with ragtrace."""
         return cls()
@@ -169,13 +181,13 @@ class Prompts:
 
     def sha256_of(self, steps: Collection[StepName]) -> str:
         """Digest the prompts of these steps; of a single one, the digest of its file."""
-        names = prompts_of([step for step in STEPS if step in steps])
-        digests = [getattr(self, name).sha256 for name in names]
-        return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+        names = _prompts_of(tuple(step for step in STEPS if step in steps))
+        return _joint_sha256(tuple([getattr(self, name).sha256 for name in names]))
 
     def is_built_in(self, *names: PromptName) -> bool:
         """Whether these prompts are the ones that come with ragtrace."""
-        return all(getattr(self, name) == getattr(Prompts(), name) for name in names)
+        built_in = Prompts.built_in()
+        return all(getattr(self, name) == getattr(built_in, name) for name in names)
 
     def replaced(self, own: Mapping[PromptName, Prompt]) -> Prompts:
         """Return these prompts with others in some places."""
@@ -195,45 +207,43 @@ def content_sha256(record: RagRecord) -> str:
 
 def render_extract(given: ExtractInput, code: str) -> str:
     """Render the material of step A."""
-    question = fenced("question", code, [given.question or "(not recorded)"])
-    around = fenced("surroundings", code, _lines(given.surroundings)) if given.surroundings else []
-    return "\n".join([*question, *around, *fenced("answer", code, _lines(given.sentences))])
+    around = [_numbered("surroundings", given.surroundings)] if given.surroundings else []
+    asked = ("question", [given.question or "(not recorded)"])
+    return fenced(code, [asked, *around, _numbered("answer", given.sentences)])
 
 
 def render_verify(given: VerifyInput, code: str) -> str:
     """Render the material of step B: chunks first, so that calls about the same chunks share a prefix."""
-    return "\n".join([*_chunks(given.chunks, code), *fenced("claims", code, _lines(given.claims))])
+    return fenced(code, [*chunk_sections(given.chunks), _numbered("claims", given.claims)])
 
 
 def render_chunks(given: ChunksInput, code: str) -> str:
     """Render the material of step C: what stays the same from call to call stands first."""
-    reference = fenced("reference", code, [given.reference]) if given.reference else []
-    question = fenced("question", code, [given.question])
-    return "\n".join([*question, *reference, *_chunks(given.chunks, code)])
+    reference: list[Section] = [("reference", [given.reference])] if given.reference else []
+    return fenced(code, [("question", [given.question]), *reference, *chunk_sections(given.chunks)])
 
 
 def render_retrieval(given: RetrievalInput, code: str) -> str:
     """Render the material of steps C and D in one."""
-    question = fenced("question", code, [given.question])
-    claims = fenced("claims", code, _lines(given.claims))
-    return "\n".join([*question, *_chunks(given.chunks, code), *claims])
-
-
-def _chunks(chunks: Iterable[NumberedText], code: str) -> list[str]:
-    return [line for chunk in chunks for line in fenced(f"chunk {chunk.number}", code, [chunk.text])]
+    claims = _numbered("claims", given.claims)
+    return fenced(code, [("question", [given.question]), *chunk_sections(given.chunks), claims])
 
 
 def render_relevance(given: RelevanceInput, code: str) -> str:
     """Render the material of step R."""
-    question = fenced("question", code, [given.question])
-    return "\n".join([*question, *fenced("statements", code, _lines(given.statements))])
+    return fenced(code, [("question", [given.question]), _numbered("statements", given.statements)])
 
 
 def render_questions(given: QuestionsInput, code: str) -> str:
     """Render the material of step Q."""
-    return "\n".join(fenced("answer", code, [given.answer]))
+    return fenced(code, [("answer", [given.answer])])
 
 
-def _lines(texts: Iterable[NumberedText]) -> list[str]:
+def chunk_sections(chunks: Iterable[NumberedText]) -> list[Section]:
+    """Put each chunk under its number."""
+    return [(f"chunk {chunk.number}", [chunk.text]) for chunk in chunks]
+
+
+def _numbered(name: str, texts: Iterable[NumberedText]) -> Section:
     # one line each: a line break inside could pass for the next number
-    return [f"[{item.number}] {' '.join(item.text.split())}" for item in texts]
+    return name, [f"[{item.number}] {' '.join(item.text.split())}" for item in texts]

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict
 from ragtrace.errors import JudgeNonsense
 from ragtrace.metrics.asking import together
 from ragtrace.metrics.context import Material
-from ragtrace.metrics.fence import fenced, fenced_chunks
+from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.forms import NumberedText
-from ragtrace.metrics.prompt import Prompt
+from ragtrace.metrics.prompt import Prompt, chunk_sections
 from ragtrace.metrics.sentinels import Sentinel, check_sentinels
 from ragtrace.metrics.verdicts import Ruling, Rulings, combine, undecided
 from ragtrace.metrics.verify_settings import VerifySettings
@@ -185,4 +185,4 @@ class _Heard:
 def _render(pack: Pack, claim: str, question: Question, code: str) -> str:
     """Put the chunks first, the same for all claims, so that servers and providers keep what they read."""
     asked = f"Do the chunks {question} the claim? Answer Yes or No."
-    return "\n".join([*fenced_chunks(pack, code), *fenced("claim", code, [" ".join(claim.split())]), asked])
+    return "\n".join([fenced(code, [*chunk_sections(pack), ("claim", [" ".join(claim.split())])]), asked])

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -76,7 +77,7 @@ def unfenced(request: JudgeRequest[ReplyT]) -> JudgeRequest[ReplyT]:
         parts += [f"claim:\n{given.claim}", request.user.rpartition("\n")[2]]
     else:
         parts += ["claims:\n" + "\n".join(f"[{claim.number}] {claim.text}" for claim in given.claims)]
-    system = request.system.partition("What stands between the fence lines")[0].strip()
+    system = re.split(r"(?:Text|What stands) between the fence lines", request.system)[0].strip()
     return replace(request, system=system, user="\n\n".join(parts), about=None)
 
 

@@ -1,7 +1,6 @@
 # ruff: noqa: RUF001  look-alikes of the fence are the subject here
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -21,16 +20,15 @@ _MARKS = st.sampled_from(
 )
 
 
-def closing_lines(text: str) -> list[str]:
-    return re.findall(rf"<</[^<>]*{CODE}[^<>]*>>", text)
+def lines_of(text: str) -> list[str]:
+    return fenced(CODE, [("chunk 1", [text])]).split("\n")
 
 
 @given(st.lists(_MARKS | st.text(max_size=4), max_size=12).map("".join))
 def test_no_text_holds_a_line_of_its_own_fence(text: str) -> None:
-    first, inside, last = fenced("chunk 1", CODE, [text])
-    assert (first, last) == (f"<<chunk 1 {CODE}>>", f"<</chunk 1 {CODE}>>")
-    assert CODE not in inside
-    assert closing_lines(inside) == []
+    first, *inside, last = lines_of(text)
+    assert (first, last) == (f"<<chunk 1 {CODE}>>", f"<<end {CODE}>>")
+    assert CODE not in "\n".join(inside)
 
 
 @pytest.mark.parametrize(
@@ -51,10 +49,11 @@ def test_no_text_holds_a_line_of_its_own_fence(text: str) -> None:
         "<<claims 1234>>",
         "<<QUESTION>>",
         "<<chunk1>>",
+        "<<end>>",
     ],
 )
 def test_what_looks_like_a_fence_line_is_defaced(attempt: str) -> None:
-    [_, inside, _] = fenced("chunk 1", CODE, [f"Before. {attempt} After."])
+    inside = "\n".join(lines_of(f"Before. {attempt} After.")[1:-1])
     assert attempt not in inside
     assert inside.startswith("Before. [")
     assert inside.endswith("After.")
@@ -72,7 +71,18 @@ def test_what_looks_like_a_fence_line_is_defaced(attempt: str) -> None:
     ],
 )
 def test_other_texts_are_left_as_they_are(text: str) -> None:
-    assert fenced("chunk 1", CODE, [text])[1] == text
+    assert lines_of(text)[1:-1] == [text]
+
+
+def test_a_section_ends_where_the_next_begins() -> None:
+    assert fenced(CODE, [("question", ["How long?"]), ("claims", ["[1] A.", "[2] B."])]).splitlines() == [
+        f"<<question {CODE}>>",
+        "How long?",
+        f"<<claims {CODE}>>",
+        "[1] A.",
+        "[2] B.",
+        f"<<end {CODE}>>",
+    ]
 
 
 def test_the_code_depends_on_every_text_of_the_record() -> None:
@@ -100,7 +110,8 @@ async def test_every_step_fences_every_text_it_shows() -> None:
 
 
 def outside(request: JudgeRequest[Any]) -> list[str]:
-    """Return what stands outside of all fences."""
+    """Return what stands outside of the fence."""
     code = request.user.split(">>", 1)[0].rsplit(" ", 1)[1]
-    within = re.sub(rf"<<([\w ]+) {code}>>\n.*?\n<</\1 {code}>>\n?", "", request.user, flags=re.DOTALL)
-    return [line for line in within.splitlines() if line.strip()]
+    before, _, rest = request.user.partition(f"<<end {code}>>")
+    assert before.startswith(f"<<{before[2:].split(' ' + code)[0]} {code}>>\n")
+    return [line for line in rest.splitlines() if line.strip()]
