@@ -17,8 +17,17 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
-from ragtrace.errors import ConfigError, JudgeCutOff, JudgeError, JudgeNonsense, JudgeRefused, JudgeUnable
-from ragtrace.judge.http import aiohttp_client, checked_url, failure_of, untraced, what_of
+from ragtrace.errors import (
+    ConfigError,
+    JudgeCutOff,
+    JudgeError,
+    JudgeNonsense,
+    JudgeRefused,
+    JudgeTimeout,
+    JudgeUnable,
+    JudgeUnavailable,
+)
+from ragtrace.judge.http import checked_url, described, status_failure, untraced
 from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.model import JudgeIdentity, Usage
@@ -115,7 +124,7 @@ def _client(*, api_key: str, base_url: str, timeout_s: float) -> anthropic.Async
         raise ConfigError(
             "the judge `anthropic` needs the extra of that name: pip install 'ragtrace-otel[anthropic]'"
         ) from exc
-    options: dict[str, Any] = {"max_retries": 0, "http_client": aiohttp_client(anthropic, timeout_s)}
+    options: dict[str, Any] = {"max_retries": 0}
     if "open_telemetry" in inspect.signature(anthropic.AsyncAnthropic.__init__).parameters:
         options["open_telemetry"] = {"traces": False, "propagation": False}  # newer ones trace by themselves
     return anthropic.AsyncAnthropic(api_key=api_key, base_url=base_url, timeout=timeout_s, **options)
@@ -249,7 +258,7 @@ class _Exchange(Generic[ReplyT]):
                 self.dialect = self._adapted(exc)
             except anthropic.APIError as exc:
                 # the cause may quote the prompt or the key: it is not chained
-                raise failure_of(exc, where=self.where, timeout_s=self.timeout_s, usage=self.spent) from None
+                raise self._failure(exc) from None
             except ValueError:
                 raise self._error(JudgeNonsense, "the reply is no JSON document") from None
             else:
@@ -273,16 +282,31 @@ class _Exchange(Generic[ReplyT]):
         complaint = str(exc.body if exc.body is not None else exc.message)
         if _NO_CREDIT.search(complaint):
             raise self._error(
-                JudgeRefused, f"the credit is used up: check the account ({what_of(exc)})"
+                JudgeRefused, f"the credit is used up: check the account ({_what_of(exc)})"
             ) from None
         if _TOO_LONG.search(complaint):
-            raise self._error(JudgeNonsense, f"the chunks are too long for it ({what_of(exc)})") from None
+            raise self._error(JudgeNonsense, f"the chunks are too long for it ({_what_of(exc)})") from None
         adapted = self.dialect.after_rejection(complaint)
         if adapted is None or (self.confirmed and not adapted.forced_tool and self.dialect.forced_tool):
             # what worked before is rejected now: then it is this request, not the endpoint
             kind = JudgeNonsense if self.confirmed else JudgeRefused
-            raise self._error(kind, f"it rejects the request ({what_of(exc)})") from None
+            raise self._error(kind, f"it rejects the request ({_what_of(exc)})") from None
         return adapted
+
+    def _failure(self, exc: anthropic.APIError) -> JudgeError:
+        import anthropic
+
+        if isinstance(exc, anthropic.APITimeoutError):
+            what = f"no answer within {self.timeout_s:g} s: is the model busy, or too slow?"
+            return self._error(JudgeTimeout, what)
+        if isinstance(exc, anthropic.APIConnectionError):
+            return self._error(JudgeUnavailable, "no connection: is the endpoint up, and the base URL right?")
+        if not isinstance(exc, anthropic.APIStatusError):
+            return self._error(JudgeNonsense, "the reply is not of the API's form")
+        headers = exc.response.headers
+        return status_failure(
+            exc.status_code, _code_of(exc), headers, who=f"judge {self.where}", usage=self.spent
+        )
 
     def _ask_to_correct(self, text: str, fault: ValueError) -> None:
         if self.correction:
@@ -317,6 +341,15 @@ class _Answer:
             stop_reason=message.stop_reason,
             usage=_usage(message),
         )
+
+
+def _what_of(exc: anthropic.APIStatusError) -> str:
+    return described(exc.status_code, _code_of(exc))
+
+
+def _code_of(exc: anthropic.APIStatusError) -> str:
+    error = exc.body.get("error") if isinstance(exc.body, Mapping) else None
+    return str(error.get("type") or "") if isinstance(error, Mapping) else ""
 
 
 def _usage(message: Message) -> Usage:

@@ -6,13 +6,9 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ragtrace.model import Usage
-
-if TYPE_CHECKING:
-    from openai.types import CompletionUsage
-    from openai.types.chat import ChatCompletion
 
 __all__ = ["Answer", "Likely", "yes_probability"]
 
@@ -43,7 +39,7 @@ class Answer:
         return self.usage.reasoning_tokens > 0 or opening.lstrip().startswith("<think")
 
     @classmethod
-    def of(cls, completion: ChatCompletion) -> Answer:
+    def of(cls, completion: Any) -> Answer:
         """Read a completion, which may be any JSON: the client checks nothing.
 
         Raises:
@@ -111,7 +107,7 @@ def _numbers(places: Iterable[Mapping[Any, Any]]) -> Iterable[Likely]:
         yield {str(token): float(value) for token, value in place.items() if not math.isnan(value)}
 
 
-def _usage(usage: CompletionUsage | None) -> Usage:
+def _usage(usage: Any) -> Usage:
     if usage is None:
         return Usage(calls=1)
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details

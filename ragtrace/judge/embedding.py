@@ -11,16 +11,8 @@ from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, RagtraceError
-from ragtrace.judge.http import (
-    OPENAI_URL,
-    checked_url,
-    failure_of,
-    openai_client,
-    openai_key,
-    post_json,
-    untraced,
-    what_of,
-)
+from ragtrace.judge.endpoint import Endpoint, Rejected
+from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
 from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
 from ragtrace.judge.retrying import Backoff, retried
 from ragtrace.model import JudgeIdentity, Usage
@@ -127,12 +119,19 @@ class OpenAICompatibleEmbedder:
     """
 
     def __init__(
-        self, *, model: str, api_key: str, base_url: str = OPENAI_URL, timeout_s: float = 60.0
+        self,
+        *,
+        model: str,
+        api_key: str,
+        base_url: str = OPENAI_URL,
+        timeout_s: float = 60.0,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._client = openai_client(api_key=api_key, base_url=base_url, timeout_s=timeout_s)
-        self._timeout_s = timeout_s
         self._model = model
-        self._where = f"{model} at {urlsplit(base_url).hostname}"
+        self._who = f"embedder {model} at {urlsplit(base_url).hostname}"
+        self._endpoint = Endpoint(
+            base_url=base_url, api_key=api_key, timeout_s=timeout_s, who=self._who, headers=headers
+        )
 
     @property
     def identity(self) -> JudgeIdentity:
@@ -158,23 +157,17 @@ class OpenAICompatibleEmbedder:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self._endpoint.aclose()
 
     async def _create(self, texts: Sequence[str], spent: Usage) -> Any:
-        import openai
-
         # lone surrogates have no UTF-8
         encodable = [text.encode("utf-8", "replace").decode() for text in texts]
         body = {"model": self._model, "input": encodable, "encoding_format": "float"}
         try:
             with untraced():
-                return await post_json(self._client, "/embeddings", body)
-        except (openai.BadRequestError, openai.UnprocessableEntityError) as exc:
-            raise self._error(f"it rejects the texts ({what_of(exc)})", spent) from None
-        except openai.APIError as exc:
-            raise failure_of(exc, where=self._where, timeout_s=self._timeout_s, usage=spent) from None
-        except ValueError:
-            raise self._error("the reply is no JSON document", spent + Usage(calls=1)) from None
+                return await self._endpoint.post("/embeddings", body, spent=spent)
+        except Rejected as exc:
+            raise self._error(f"it rejects the texts ({exc.what})", spent) from None
 
     def _checked(self, answer: Any, expected: int, spent: Usage) -> list[Vector]:
         try:
@@ -189,7 +182,7 @@ class OpenAICompatibleEmbedder:
         return vectors
 
     def _error(self, what: str, spent: Usage) -> JudgeError:
-        return JudgeNonsense(f"embedder {self._where}: {what}", usage=spent)
+        return JudgeNonsense(f"{self._who}: {what}", usage=spent)
 
 
 def open_openai_embedder(settings: JudgeSettings) -> Embedder:
@@ -209,6 +202,7 @@ def open_openai_embedder(settings: JudgeSettings) -> Embedder:
         api_key=openai_key(settings, base_url),
         base_url=base_url,
         timeout_s=settings.timeout_s,
+        headers=openai_headers(settings),
     )
 
 

@@ -11,21 +11,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeRefused, JudgeUnable
 from ragtrace.judge.completion import Answer, yes_probability
 from ragtrace.judge.dialect import Dialect, Rung
-from ragtrace.judge.http import failure_of, post_json, what_of
+from ragtrace.judge.endpoint import Endpoint, Rejected
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest, YesProbability
-
-if TYPE_CHECKING:
-    import openai
-    from openai.types.chat import ChatCompletion
 
 __all__ = ["Exchange", "Kind"]
 
@@ -58,7 +54,7 @@ class Kind(StrEnum):
 class Exchange(Generic[ReplyT]):
     """One request, and what was learned about the endpoint while it was answered."""
 
-    client: openai.AsyncOpenAI
+    endpoint: Endpoint
     model: str
     where: str
     too_long_advice: str
@@ -155,22 +151,12 @@ class Exchange(Generic[ReplyT]):
         self.spent += answer.usage
         return answer
 
-    async def _completion(self) -> ChatCompletion:
-        import openai
-
+    async def _completion(self) -> Any:
         while True:
             try:
-                completion: ChatCompletion = await post_json(self.client, "/chat/completions", self._body())
-            except (openai.BadRequestError, openai.UnprocessableEntityError) as exc:
+                return await self.endpoint.post("/chat/completions", self._body(), spent=self.spent)
+            except Rejected as exc:
                 self.dialect = self._adapted(exc)
-            except openai.APIError as exc:
-                # the cause may quote the prompt or the key: it is not chained
-                timeout_s = cast(float, self.client.timeout)
-                raise failure_of(exc, where=self.where, timeout_s=timeout_s, usage=self.spent) from None
-            except ValueError:
-                raise self._error(JudgeNonsense, "the reply is no JSON document") from None
-            else:
-                return completion
 
     def _body(self) -> dict[str, Any]:
         asked = self.request
@@ -188,22 +174,21 @@ class Exchange(Generic[ReplyT]):
         asked = [*instructions, ("user", self.request.user), *self.correction]
         return [{"role": role, "content": _encodable(content)} for role, content in asked]
 
-    def _adapted(self, exc: openai.APIStatusError) -> Dialect:
-        complaint = f"{exc.param} {exc.body if exc.body is not None else exc.message}"
+    def _adapted(self, exc: Rejected) -> Dialect:
         if exc.code == "content_filter":
             raise self._error(JudgeNonsense, "a content filter stopped the request") from None
-        if _TOO_LONG.search(f"{exc.code} {complaint}"):
+        if _TOO_LONG.search(f"{exc.code} {exc.complaint}"):
             raise self._error(
                 JudgeNonsense, f"the chunks are too long for it: {self.too_long_advice}"
             ) from None
-        adapted = self.dialect.after_rejection(complaint, self.request.reply_type, self.request.sampling)
+        adapted = self.dialect.after_rejection(exc.complaint, self.request.reply_type, self.request.sampling)
         if adapted is not None:
             return adapted
         if self._kind is Kind.YES and not self.confirmed:
             raise self._unable() from None
         # what worked before is rejected now: then it is this request, not the endpoint
         kind = JudgeNonsense if self.confirmed else JudgeRefused
-        raise self._error(kind, f"it rejects the request ({what_of(exc)})") from None
+        raise self._error(kind, f"it rejects the request ({exc.what})") from None
 
     def _other_likelihoods(self) -> Dialect:
         other = self.dialect.with_other_likelihoods()

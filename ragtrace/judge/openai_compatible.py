@@ -7,6 +7,7 @@ ragtrace would judge them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -15,8 +16,9 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnable
 from ragtrace.judge.dialect import Dialect, Likelihoods, Rung
+from ragtrace.judge.endpoint import Endpoint
 from ragtrace.judge.exchange import Exchange, Kind
-from ragtrace.judge.http import OPENAI_URL, checked_url, openai_client, openai_key, untraced
+from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
 from ragtrace.judge.opening import JudgeSettings
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
@@ -41,10 +43,17 @@ class OpenAICompatibleJudge:
         timeout_s: float = 60.0,
         provider: str = "openai",
         too_long_advice: str = "serve the model with a larger context",
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._client = openai_client(api_key=api_key, base_url=base_url, timeout_s=timeout_s)
         self._identity = JudgeIdentity(provider=provider, model=model)
         self._where = f"{model} at {urlsplit(base_url).hostname}"
+        self._endpoint = Endpoint(
+            base_url=base_url,
+            api_key=api_key,
+            timeout_s=timeout_s,
+            who=f"judge {self._where}",
+            headers=headers,
+        )
         self._too_long_advice = too_long_advice
         limits = ("max_tokens", "max_completion_tokens")
         ours = base_url.startswith(OPENAI_URL)
@@ -75,7 +84,7 @@ class OpenAICompatibleJudge:
         kind = Kind.of(request.reply_type)
         before = self._dialect
         exchange = Exchange(
-            client=self._client,
+            endpoint=self._endpoint,
             where=self._where,
             model=self._identity.model,
             too_long_advice=self._too_long_advice,
@@ -95,7 +104,7 @@ class OpenAICompatibleJudge:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self._endpoint.aclose()
 
 
 def open_openai(settings: JudgeSettings) -> Judge:
@@ -114,4 +123,5 @@ def open_openai(settings: JudgeSettings) -> Judge:
         api_key=openai_key(settings, base_url),
         base_url=base_url,
         timeout_s=settings.timeout_s,
+        headers=openai_headers(settings),
     )

@@ -1,11 +1,11 @@
-"""Measure what one judge call costs the client in processor time, over each HTTP transport of the SDK.
+"""Measure what one judge call costs the client in processor time, beside the openai SDK.
 
     python tests/benchmarks/judge_client.py [--calls 2000] [--at-once 64] [--rounds 3]
 
-A stub in another process answers every chat completion at once with the same verdicts. *client*: the SDK
-alone; *judge*: all of ragtrace around it (ladder, layers, checks of the reply); *cached*: the same question
-again, out of the cache on disk. Rounds are interleaved, so that a noisy machine is noisy for all; the best
-round counts.
+A stub in another process answers every chat completion at once with the same verdicts. *sdk*: the openai SDK
+alone, over httpx and over aiohttp; *judge*: all of ragtrace (client, ladder, layers, checks of the reply);
+*cached*: the same question again, out of the cache on disk. Rounds are interleaved, so that a noisy machine
+is noisy for all; the best round counts.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ragtrace.judge import CacheFile, CacheSettings, cached, http, open_judge
+from openai import AsyncOpenAI, DefaultAioHttpClient, DefaultAsyncHttpxClient
+
+from ragtrace.judge import CacheFile, CacheSettings, cached, open_judge
 from ragtrace.metrics.forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.ports import JudgeRequest
 
@@ -92,35 +95,37 @@ def main() -> None:
 async def _measure(url: str, options: argparse.Namespace) -> None:
     best: dict[str, tuple[float, float]] = {}
     for _ in range(options.rounds):
-        for transport in ("httpx", "aiohttp"):
-            for name, cost in (await _round(url, transport, options)).items():
-                best[f"{name} over {transport}"] = min(cost, best.get(f"{name} over {transport}", cost))
+        for name, cost in (await _round(url, options)).items():
+            best[name] = min(cost, best.get(name, cost))
     print(f"{options.calls} calls, {options.at_once} at once: CPU ms a call, calls a second")
     for name, (cpu_s, wall_s) in sorted(best.items()):
         print(f"{name:24} {cpu_s * 1000:6.2f} {1 / wall_s:8.0f}")
 
 
-async def _round(url: str, transport: str, options: argparse.Namespace) -> dict[str, tuple[float, float]]:
-    own = http.aiohttp_client
-    if transport == "httpx":
-        http.aiohttp_client = lambda sdk, timeout_s: None
-    try:
-        client = http.openai_client(api_key="k", base_url=url, timeout_s=60)
-        judge = open_judge("openai:m", base_url=url, environ={}, max_concurrency=options.at_once)
-    finally:
-        http.aiohttp_client = own
+async def _round(url: str, options: argparse.Namespace) -> dict[str, tuple[float, float]]:
+    judge = open_judge("openai:m", base_url=url, environ={}, max_concurrency=options.at_once)
+    sdk = {
+        "sdk over httpx": AsyncOpenAI(api_key="k", base_url=url, http_client=DefaultAsyncHttpxClient()),
+        "sdk over aiohttp": AsyncOpenAI(api_key="k", base_url=url, http_client=DefaultAioHttpClient()),
+    }
     with tempfile.TemporaryDirectory() as folder:
         remembering = cached(judge, CacheFile(CacheSettings(path=Path(folder) / "judge.db")))
         await remembering.ask(_request(0))
         calls: dict[str, Call] = {
-            "client": lambda number: client.chat.completions.create(**_parameters(number)),
             "judge": lambda number: judge.ask(_request(number)),
             "cached": lambda number: remembering.ask(_request(0)),
         }
+        for name, client in sdk.items():
+            calls[name] = partial(_complete, client)
         found = {name: await _cost(call, options) for name, call in calls.items()}
         await remembering.aclose()
+    for client in sdk.values():
         await client.close()
     return found
+
+
+async def _complete(client: AsyncOpenAI, number: int) -> object:
+    return await client.chat.completions.create(**_parameters(number))
 
 
 async def _cost(call: Call, options: argparse.Namespace) -> tuple[float, float]:

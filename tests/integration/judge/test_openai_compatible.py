@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import aiohttp
 import pytest
 from opentelemetry import context as otel_context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
@@ -318,13 +319,13 @@ async def test_judge_calls_are_made_untraced(
 ) -> None:
     endpoint.answers = lambda body: (200, completion(GOOD))
     seen: list[object] = []
-    send: Callable[..., Any] = judge._client._client.send
+    send: Callable[..., Any] = aiohttp.ClientSession._request
 
     async def watching(*args: Any, **kwargs: Any) -> Any:
         seen.append(otel_context.get_value(_SUPPRESS_INSTRUMENTATION_KEY))
         return await send(*args, **kwargs)
 
-    monkeypatch.setattr(judge._client._client, "send", watching)
+    monkeypatch.setattr(aiohttp.ClientSession, "_request", watching)
     await judge.ask(request())
     assert seen == [True]
     assert otel_context.get_value(_SUPPRESS_INSTRUMENTATION_KEY) is None

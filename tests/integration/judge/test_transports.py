@@ -1,4 +1,4 @@
-"""What the layers and the clients do over real sockets, with each HTTP transport."""
+"""What the layers and the HTTP client do over real sockets."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from ragtrace.errors import (
+    ConfigError,
     JudgeError,
     JudgeNonsense,
     JudgeRefused,
     JudgeTimeout,
     JudgeUnavailable,
 )
-from ragtrace.judge import open_judge, spent_by, unwrapped
+from ragtrace.judge import open_judge, spent_by
 from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
 
 
@@ -47,17 +48,8 @@ def request(user: str = "?") -> JudgeRequest[FreeText]:
     )
 
 
-@pytest.fixture(params=["aiohttp", "httpx"])
-def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each transport that the SDK has."""
-    name: str = request.param
-    if name == "httpx":
-        monkeypatch.setattr("ragtrace.judge.http.aiohttp_client", lambda sdk, timeout_s: None)
-    return name
-
-
 @pytest.fixture
-async def judge(endpoint: Any, transport: str) -> AsyncIterator[Judge]:
+async def judge(endpoint: Any) -> AsyncIterator[Judge]:
     opened = open_judge("openai:m", base_url=endpoint.url, environ={}, max_retries=2)
     yield opened
     await opened.aclose()
@@ -65,14 +57,46 @@ async def judge(endpoint: Any, transport: str) -> AsyncIterator[Judge]:
     gc.collect()  # what was not closed would warn now
 
 
-async def test_a_question_is_answered(endpoint: Any, judge: Judge, transport: str) -> None:
+async def test_a_question_is_answered(endpoint: Any, judge: Judge) -> None:
     endpoint.answers = lambda body: (200, completion("hm"))
     reply = await judge.ask(request())
     told = endpoint.headers[0]
     assert (reply.value.text, reply.usage.calls) == ("hm", 1)
-    assert told["user-agent"].startswith("AsyncOpenAI")
+    assert told["authorization"] == "Bearer none"
+    assert told["user-agent"].startswith("ragtrace/")
     assert spent_by(judge) == reply.usage
-    assert ("Aio" in type(unwrapped(judge)._client._client).__name__) is (transport == "aiohttp")  # type: ignore[attr-defined]
+
+
+async def test_the_account_of_openai_s_own_variables_goes_along(endpoint: Any) -> None:
+    endpoint.answers = lambda body: (200, completion("hm"))
+    environ = {"OPENAI_API_KEY": "k", "OPENAI_ORG_ID": "org-1", "OPENAI_PROJECT_ID": "proj-1"}
+    judge = open_judge("openai:m", base_url=endpoint.url, environ=environ)
+    await judge.ask(request())
+    await judge.aclose()
+    told = endpoint.headers[0]
+    assert (told["openai-organization"], told["openai-project"]) == ("org-1", "proj-1")
+
+
+async def test_a_proxy_of_the_environment_is_used_unless_the_host_is_exempt(
+    endpoint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.answers = lambda body: (200, completion("hm"))
+    monkeypatch.setenv("http_proxy", endpoint.url.removesuffix("/v1"))
+    judge = open_judge("openai:m", base_url="http://nowhere.invalid/v1", environ={}, max_retries=0)
+    assert (await judge.ask(request())).value.text == "hm"
+    await judge.aclose()
+    assert endpoint.headers[0]["host"] == "nowhere.invalid"
+    monkeypatch.setenv("no_proxy", "nowhere.invalid")
+    judge = open_judge("openai:m", base_url="http://nowhere.invalid/v1", environ={}, max_retries=0)
+    with pytest.raises(JudgeUnavailable, match="no connection"):
+        await judge.ask(request())
+    await judge.aclose()
+
+
+def test_a_proxy_that_cannot_be_used_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "socks5://127.0.0.1:1080")
+    with pytest.raises(ConfigError, match="'socks5' proxy"):
+        open_judge("openai:m", environ={"OPENAI_API_KEY": "k"})
 
 
 async def test_many_questions_at_once_are_answered(endpoint: Any, judge: Judge) -> None:
@@ -166,7 +190,7 @@ async def test_text_that_was_cut_off_says_so(endpoint: Any, judge: Judge) -> Non
     assert (await judge.ask(request())).value.cut_off
 
 
-async def test_a_slow_endpoint_is_asked_once(endpoint: Any, transport: str) -> None:
+async def test_a_slow_endpoint_is_asked_once(endpoint: Any) -> None:
     endpoint.hold = asyncio.Event()
     judge = open_judge("openai:m", base_url=endpoint.url, environ={}, timeout_s=0.1)
     with pytest.raises(JudgeTimeout):
@@ -175,14 +199,14 @@ async def test_a_slow_endpoint_is_asked_once(endpoint: Any, transport: str) -> N
     assert len(endpoint.requests) == 1
 
 
-async def test_nobody_listening_is_unavailable_after_all_retries(transport: str) -> None:
+async def test_nobody_listening_is_unavailable_after_all_retries() -> None:
     judge = open_judge("openai:m", base_url="http://127.0.0.1:1/v1", environ={}, max_retries=0)
     with pytest.raises(JudgeUnavailable, match="no connection"):
         await judge.ask(request())
     await judge.aclose()
 
 
-async def test_a_connection_that_is_dropped_is_tried_again(endpoint: Any, transport: str) -> None:
+async def test_a_connection_that_is_dropped_is_tried_again(endpoint: Any) -> None:
     dropped = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

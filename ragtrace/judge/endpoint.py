@@ -1,0 +1,166 @@
+"""An OpenAI-compatible endpoint: JSON goes there, JSON comes back, or one of ragtrace's errors.
+
+It speaks through aiohttp, not through an SDK: a collector has hundreds of requests under way, and of the
+processor time of one, the SDK took more than all else together (ADR 0005).
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Mapping
+from functools import cached_property
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from ragtrace.errors import ConfigError, JudgeNonsense, JudgeTimeout, JudgeUnavailable
+from ragtrace.judge.http import described, status_failure
+from ragtrace.model import Usage
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["Endpoint", "JsonObject", "Rejected"]
+
+_MAX_COMPLAINT_BYTES: Final = 65_536
+_ADAPTABLE: Final = (400, 422)
+
+
+class JsonObject(dict[str, Any]):
+    """A JSON object whose keys are its attributes; what it does not have is ``None``."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name)
+
+
+class Rejected(Exception):
+    """The endpoint turned the request down by 400 or 422; what it says may tell how to ask instead."""
+
+    def __init__(self, status: int, body: Any) -> None:
+        super().__init__(status)
+        error = body.get("error", body) if isinstance(body, Mapping) else body
+        fields = error if isinstance(error, Mapping) else {}
+        names = [str(name) for name in (fields.get("code"), fields.get("type")) if name]
+        self.code = "insufficient_quota" if "insufficient_quota" in names else [*names, ""][0]
+        self.complaint = f"{fields.get('param')} {error}"
+        """May quote the prompt: to be searched, never to be shown."""
+        self.what = described(status, self.code)
+        """The status and the short code."""
+
+
+class Endpoint:
+    """Posts to one base URL over a pool of connections, bound to the event loop in which it is first used."""
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        api_key: str,
+        timeout_s: float,
+        who: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._headers = {
+            "authorization": f"Bearer {api_key}",
+            "content-type": "application/json",
+            "user-agent": f"ragtrace/{version('ragtrace-otel')}",
+            **(headers or {}),
+        }
+        self._timeout_s = timeout_s
+        self._who = who
+        self._proxy = _proxy_for(base_url)
+        self._opened = False
+
+    async def post(self, path: str, body: Mapping[str, Any], *, spent: Usage) -> Any:
+        """Post a JSON document; return the JSON of the reply, whatever it is. Its objects are `JsonObject`.
+
+        Args:
+            path: Behind the base URL, from its slash on.
+            body: The document.
+            spent: On the way so far; stands on the errors.
+
+        Raises:
+            Rejected: the status is 400 or 422.
+            JudgeError: there is no reply, or it is no JSON.
+        """
+        import aiohttp
+
+        document = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        try:
+            async with self._session.post(
+                f"{self._base_url}{path}", data=document, proxy=self._proxy
+            ) as response:
+                if response.status >= 400:
+                    await self._raise_for(response, spent)
+                reply = await response.read()
+        # no cause is chained: it may quote the key
+        except TimeoutError:
+            message = f"no answer within {self._timeout_s:g} s: is the model busy, or too slow?"
+            raise JudgeTimeout(f"{self._who}: {message}", usage=spent) from None
+        except aiohttp.ClientError:
+            message = "no connection: is the endpoint up, and the base URL right?"
+            raise JudgeUnavailable(f"{self._who}: {message}", usage=spent) from None
+        try:
+            return json.loads(reply, object_hook=JsonObject)
+        except (ValueError, RecursionError):
+            message = "the reply is no JSON document"
+            raise JudgeNonsense(f"{self._who}: {message}", usage=spent + Usage(calls=1)) from None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._opened:
+            await self._session.close()
+
+    async def _raise_for(self, response: aiohttp.ClientResponse, spent: Usage) -> None:
+        said = await response.content.read(_MAX_COMPLAINT_BYTES)
+        try:
+            body = json.loads(said)
+        except (ValueError, RecursionError):
+            body = said.decode(errors="replace")
+        rejected = Rejected(response.status, body)
+        if response.status in _ADAPTABLE:
+            raise rejected
+        raise status_failure(response.status, rejected.code, response.headers, who=self._who, usage=spent)
+
+    @cached_property
+    def _session(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        self._opened = True
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._trust),  # what limits calls is a layer above
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=self._headers,
+            timeout=aiohttp.ClientTimeout(total=self._timeout_s),
+        )
+
+    @property
+    def _trust(self) -> ssl.SSLContext | bool:
+        """The certificates of certifi or of ``SSL_CERT_FILE``: not every system has its own in place."""
+        if not self._base_url.startswith("https:"):
+            return True
+        import httpx
+
+        return httpx.create_ssl_context()
+
+
+def _proxy_for(base_url: str) -> str | None:
+    """Read ``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY`` and ``NO_PROXY``, once: aiohttp does at each call.
+
+    Raises:
+        ConfigError: it is a proxy that aiohttp cannot use.
+    """
+    url = urlsplit(base_url)
+    proxies = getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(url.netloc):
+        return None
+    if urlsplit(proxy).scheme not in ("http", "https"):
+        raise ConfigError(
+            f"{url.hostname} cannot be reached through the {urlsplit(proxy).scheme!r} proxy that the"
+            " environment names: set HTTP_PROXY or HTTPS_PROXY to an http:// proxy, or NO_PROXY to the host"
+        )
+    return proxy
