@@ -10,11 +10,11 @@ import json
 import ssl
 from collections.abc import Mapping
 from functools import cached_property
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from ragtrace import __version__
 from ragtrace.errors import ConfigError, JudgeNonsense, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge.http import described, status_failure
 from ragtrace.model import Usage
@@ -66,7 +66,7 @@ class Endpoint:
         self._headers = {
             "authorization": f"Bearer {api_key}",
             "content-type": "application/json",
-            "user-agent": f"ragtrace/{version('ragtrace-otel')}",
+            "user-agent": f"ragtrace/{__version__}",
             **(headers or {}),
         }
         self._timeout_s = timeout_s
