@@ -1,5 +1,5 @@
-# Every target makes the virtual environment it needs, from requirements.lock: with uv where it is installed,
-# else with the interpreter's own venv and pip.
+# Every target makes the virtual environment it needs, from its lock: with uv where it is installed, else with the
+# interpreter's own venv and pip.
 #   make demo            the whole job on human-labelled traffic; no key, no account, no container
 #   make test            all tests; those with a real back end are skipped where it was never built
 #   make help            the rest
@@ -7,13 +7,14 @@ VENV ?= .venv
 PYTHON ?= python3
 ARGS ?=
 
+# The second environment: too much for every developer, and nothing of it may reach the first one's lock.
+second := .venv-frameworks
+environments := $(VENV) $(second)
 bin := $(VENV)/bin
-locked := $(VENV)/.made-from-lock
-installed := $(VENV)/.project-installed
 paths := ragtrace collector tests examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check format venv lock backends
+.PHONY: help demo test test-fast check format venv lock backends frameworks recordings
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -21,7 +22,7 @@ help: ## say what there is
 demo: venv ## replay labelled RAG traffic through capture, collector and judge (ARGS="--limit 5")
 	@$(bin)/ragtrace demo $(ARGS)
 
-test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends) ## run all tests, the fast ones first (ARGS="-k carrier")
+test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks) ## run all tests, the fast ones first (ARGS="-k carrier")
 	$(bin)/python -m pytest $(ARGS)
 
 test-fast: venv ## run the tests that start no process (under two minutes)
@@ -41,32 +42,45 @@ backends: venv ## get the real Jaeger and language model that tests run, into a 
 	@PATH="$(abspath $(bin)):$$PATH" tests/backends/build.sh smollm2
 	@tests/backends/build.sh jaeger
 
+frameworks: $(second)/.project-installed ## make the second environment: frameworks, and others' instrumentations
+
+recordings: venv frameworks ## record the traces that the extractor is tested on again, from the real libraries
+	$(bin)/python -m tests.recordings $(ARGS)
+
 lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
-	{ echo "# Made by 'make lock' from pyproject.toml: core, extras and development tools, for Python 3.11 and later."; \
-	  uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --upgrade --quiet \
-	    --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links; } > requirements.lock.new
-	mv requirements.lock.new requirements.lock
+	$(call resolve,requirements.lock,core with its extras and development tools,--all-extras --group dev)
+	$(call resolve,requirements-frameworks.lock,core and the group 'frameworks',--group frameworks)
 
-venv: $(installed) ## make the virtual environment, again if the lock changed
+define resolve # lock, what is in it, how uv is told
+	{ echo "# Made by 'make lock' from pyproject.toml: $(2), for Python 3.11 and later."; \
+	  uv pip compile pyproject.toml $(3) --universal --python-version 3.11 --upgrade --quiet \
+	    --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links; } > $(1).new
+	mv $(1).new $(1)
+endef
 
-$(locked): requirements.lock
+venv: $(VENV)/.project-installed ## make the virtual environment, again if the lock changed
+
+$(VENV)/.made-from-lock: requirements.lock
+$(second)/.made-from-lock: requirements-frameworks.lock
+
+$(environments:=/.made-from-lock): %/.made-from-lock:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "ragtrace needs Python 3.11 or later: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
-	@echo "making $(VENV) from requirements.lock ..." >&2
+	@echo "making $* from $(filter %.lock,$^) ..." >&2
 	@if command -v uv >/dev/null; then \
-	  uv venv --quiet --clear --python $(PYTHON) $(VENV) && \
-	  uv pip sync --quiet --python $(bin)/python --require-hashes requirements.lock; \
+	  uv venv --quiet --clear --python $(PYTHON) $* && \
+	  uv pip sync --quiet --python $*/bin/python --require-hashes $(filter %.lock,$^); \
 	else \
-	  $(PYTHON) -m venv --clear $(VENV) && \
-	  $(bin)/python -m pip install --quiet --require-hashes --requirement requirements.lock; \
+	  $(PYTHON) -m venv --clear $* && \
+	  $*/bin/python -m pip install --quiet --require-hashes --requirement $(filter %.lock,$^); \
 	fi
-	@touch $(locked)
+	@touch $@
 
-$(installed): $(locked) pyproject.toml
+$(environments:=/.project-installed): %/.project-installed: %/.made-from-lock pyproject.toml
 	@if command -v uv >/dev/null; then \
-	  uv pip install --quiet --python $(bin)/python --no-deps --no-build-isolation --editable .; \
+	  uv pip install --quiet --python $*/bin/python --no-deps --no-build-isolation --editable .; \
 	else \
-	  $(bin)/python -m pip install --quiet --no-deps --no-build-isolation --editable .; \
+	  $*/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .; \
 	fi
-	@touch $(installed)
+	@touch $@

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.backends.binary import required_binary
+from tests.backends.binary import required, required_binary
 from tests.backends.jaeger_server import Jaeger, running_jaeger
 from tests.backends.otelcol import OtelCol
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
@@ -26,7 +26,7 @@ settings.load_profile("ragtrace-ci" if os.environ.get("CI") else "ragtrace")
 # could not interrupt the programs they start. With a handler here, children start with the default again.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_BACKEND_FIXTURES = {"jaeger", "otelcol", "gguf"}
+_BACKEND_FIXTURES = {"jaeger", "otelcol", "gguf", "frameworks"}
 _CLEANED = ("OTEL_", "RAGTRACE_", "OPENAI_")
 
 
@@ -66,6 +66,13 @@ def otelcol(tmp_path_factory: pytest.TempPathFactory) -> OtelCol:
 def gguf() -> Path:
     """Find a small language model: it speaks a model's protocol, and understands next to nothing."""
     return required_binary("smollm2")
+
+
+@pytest.fixture(scope="session")
+def frameworks() -> Path:
+    """Find the interpreter that has the frameworks and others' instrumentations. It has no pytest."""
+    python = Path(__file__).parents[1] / ".venv-frameworks" / "bin" / "python"
+    return required(python, reason=".venv-frameworks is not there: run `make frameworks` (minutes, once)")
 
 
 @pytest.fixture

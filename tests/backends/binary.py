@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["BACKENDS", "required_binary"]
+__all__ = ["BACKENDS", "required", "required_binary"]
 
 BACKENDS = Path(__file__).parent
 
@@ -18,10 +18,14 @@ def required_binary(name: str) -> Path:
     where = subprocess.run(
         [BACKENDS / "build.sh", "--where", name], stdout=subprocess.PIPE, text=True, check=True, timeout=30
     )
-    binary = Path(where.stdout.strip())
-    if binary.exists():
-        return binary
     reason = f"the real {name} is not there: run `make backends` (needs Go and a network, ten minutes, once)"
+    return required(Path(where.stdout.strip()), reason=reason)
+
+
+def required(file: Path, *, reason: str) -> Path:
+    """Return the file, or skip the test; fail it where RAGTRACE_REQUIRE_BACKENDS is set."""
+    if file.exists():
+        return file
     if os.environ.get("RAGTRACE_REQUIRE_BACKENDS"):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
