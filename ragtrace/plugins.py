@@ -12,7 +12,7 @@ import hashlib
 import re
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -23,9 +23,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from ragtrace.errors import ConfigError
+from ragtrace.errors import ConfigError, RagtraceError
 
-__all__ = ["Address", "find_plugins", "load_address", "load_plugin", "named_beside"]
+__all__ = ["Address", "Openable", "find_plugins", "load_address", "load_plugin", "named_beside"]
 
 _ADDRESS: Final = re.compile(
     r"(?P<where>[^:]+\.py|[A-Za-z_][\w.]*):(?P<name>[A-Za-z_]\w*)(?::(?P<argument>.*))?", re.DOTALL
@@ -70,6 +70,61 @@ def named_beside(text: str, folder: Path) -> str:
     if address is None or not address.is_file:
         return text
     return f"{folder / address.where}{text[len(address.where) :]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Openable:
+    """A kind of thing that a text names: ``NAME:ARGUMENT`` of a plug-in, or the address of a factory."""
+
+    what: str
+    """For people: ``judge``."""
+    group: str
+    """Of the entry points."""
+    built_in: Mapping[str, str]
+    choices: str
+    """For people: what to write."""
+    members: tuple[str, ...]
+    """What each must have."""
+    port: str
+    """The protocol that says what these are."""
+
+    def factory(self, spec: str) -> tuple[Callable[[Any], Any], str]:
+        """Find who opens it, and what is behind the colon for it.
+
+        Raises:
+            ConfigError: nobody does.
+        """
+        name, _, argument = spec.partition(":")
+        points = find_plugins(self.group, self.built_in)
+        if name in points:
+            return load_plugin(points[name]), argument
+        address = Address.parse(spec)
+        if address and address.leads_somewhere:
+            return load_address(address), address.argument
+        raise ConfigError(
+            f"there is no {self.what} {name!r}: choose {self.choices}"
+            f" (installed: {', '.join(sorted(points))}), or name code: ./FILE.py:NAME"
+        )
+
+    def open(self, make: Callable[[Any], Any], settings: object, spec: str) -> Any:
+        """Call a factory, and see that it gives what it should.
+
+        Raises:
+            ConfigError: it raises something else, or gives something else.
+        """
+        try:
+            made = make(settings)  # a stranger's code may raise anything
+        except RagtraceError:
+            raise
+        except Exception as exc:
+            raise ConfigError(f"{self.what} {spec!r} cannot be opened: {exc!r}") from exc
+        lack = [name for name in self.members if not hasattr(made, name)]
+        if lack:
+            raise ConfigError(
+                f"{spec!r} gives no {self.what}: a {type(made).__name__} without `{lack[0]}`"
+                f" ({self.port} says what one has)"
+            )
+        return made
 
 
 def load_address(address: Address) -> Any:

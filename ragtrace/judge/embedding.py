@@ -7,25 +7,32 @@ import asyncio
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, RagtraceError
+from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense
 from ragtrace.judge.endpoint import Endpoint, Rejected
 from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
 from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
 from ragtrace.judge.retrying import Backoff, retried
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
+from ragtrace.plugins import Openable
 from ragtrace.ports import Embedder, Embeddings
 
 __all__ = ["EmbedderFactory", "OpenAICompatibleEmbedder", "open_embedder", "open_openai_embedder"]
 
 GROUP: Final = "ragtrace.embedders"
-_BUILT_IN: Final = {
-    "openai": "ragtrace.judge.embedding:open_openai_embedder",
-    "wordllama": "ragtrace.judge.wordllama:open_wordllama",
-}
+_EMBEDDERS: Final = Openable(
+    what="embedder",
+    group=GROUP,
+    built_in={
+        "openai": "ragtrace.judge.embedding:open_openai_embedder",
+        "wordllama": "ragtrace.judge.wordllama:open_wordllama",
+    },
+    choices="`openai:MODEL` or `wordllama`",
+    members=("identity", "embed", "aclose"),
+    port="ragtrace.ports.Embedder",
+)
 _TEXTS_A_CALL: Final = 128
 
 Vector: TypeAlias = tuple[float, ...]
@@ -48,7 +55,7 @@ def open_embedder(
     Raises:
         ConfigError: no such embedder, or it lacks a setting; the message names what to set.
     """
-    make, argument = _factory(spec)
+    make, argument = _EMBEDDERS.factory(spec)
     settings = JudgeSettings(
         argument=argument,
         base_url=base_url,
@@ -56,38 +63,7 @@ def open_embedder(
         timeout_s=timeout_s,
         environ=os.environ if environ is None else environ,
     )
-    return _Careful(_made(make, settings, spec), Backoff(max_retries=max_retries), max_concurrency)
-
-
-def _factory(spec: str) -> tuple[EmbedderFactory, str]:
-    """Find who opens the embedder, and what is behind the colon for it."""
-    name, _, argument = spec.partition(":")
-    points = find_plugins(GROUP, _BUILT_IN)
-    if name in points:
-        return cast(EmbedderFactory, load_plugin(points[name])), argument
-    address = Address.parse(spec)
-    if address and address.leads_somewhere:
-        return cast(EmbedderFactory, load_address(address)), address.argument
-    raise ConfigError(
-        f"there is no embedder {name!r}: choose `openai:MODEL` or `wordllama`"
-        f" (installed: {', '.join(sorted(points))}), or name code: ./FILE.py:NAME"
-    )
-
-
-def _made(make: EmbedderFactory, settings: JudgeSettings, spec: str) -> Embedder:
-    try:
-        embedder = make(settings)  # a stranger's code may raise anything
-    except RagtraceError:
-        raise
-    except Exception as exc:
-        raise ConfigError(f"embedder {spec!r} cannot be opened: {exc!r}") from exc
-    lack = [name for name in ("identity", "embed", "aclose") if not hasattr(embedder, name)]
-    if lack:
-        raise ConfigError(
-            f"{spec!r} gives no embedder: a {type(embedder).__name__} without `{lack[0]}`"
-            " (ragtrace.ports.Embedder says what one has)"
-        )
-    return embedder
+    return _Careful(_EMBEDDERS.open(make, settings, spec), Backoff(max_retries=max_retries), max_concurrency)
 
 
 class _Careful:

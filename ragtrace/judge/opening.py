@@ -6,16 +6,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, cast, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
-from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.judge.cache import cached
 from ragtrace.judge.cache_file import CacheFile, CacheSettings
 from ragtrace.judge.layers import limited, timed
 from ragtrace.judge.metering import metered
 from ragtrace.judge.retrying import Backoff, retrying
-from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
+from ragtrace.plugins import Openable
 from ragtrace.ports import Judge
 
 __all__ = ["JudgeFactory", "JudgeLayers", "JudgeSettings", "judge_named_by", "layered", "open_judge"]
@@ -26,13 +25,20 @@ _WHOLE_ASK = 5
 DEFAULT_MODEL = "gpt-4o-mini"
 OPENAI_KEY = "OPENAI_API_KEY"
 """Where the key is unless one says otherwise; a judge of another provider takes its own variable instead."""
-_BUILT_IN = {
-    "anthropic": "ragtrace.judge.anthropic:open_anthropic",
-    "lexical": "ragtrace.judge.lexical:open_lexical",
-    "llama": "ragtrace.judge.llama:open_llama",
-    "openai": "ragtrace.judge.openai_compatible:open_openai",
-    "scripted": "ragtrace.judge.scripted:open_scripted",
-}
+_JUDGES = Openable(
+    what="judge",
+    group=GROUP,
+    built_in={
+        "anthropic": "ragtrace.judge.anthropic:open_anthropic",
+        "lexical": "ragtrace.judge.lexical:open_lexical",
+        "llama": "ragtrace.judge.llama:open_llama",
+        "openai": "ragtrace.judge.openai_compatible:open_openai",
+        "scripted": "ragtrace.judge.scripted:open_scripted",
+    },
+    choices="`lexical`, `openai:MODEL`, `anthropic:MODEL`, `llama:PATH.gguf` or `scripted:PATH`",
+    members=("identity", "ask", "aclose"),
+    port="ragtrace.ports.Judge",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +95,7 @@ def open_judge(
     Raises:
         ConfigError: no such judge, or it lacks a setting; the message names what to set.
     """
-    make, argument = _factory(spec)
+    make, argument = _JUDGES.factory(spec)
     settings = JudgeSettings(
         argument=argument,
         base_url=base_url,
@@ -104,7 +110,7 @@ def open_judge(
         cache=cache,
         place=f"{spec} {_endpoint(spec, settings)}",
     )
-    return layered(_made(make, settings, spec), layers)
+    return layered(_JUDGES.open(make, settings, spec), layers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,38 +148,6 @@ def _endpoint(spec: str, settings: JudgeSettings) -> str:
     variable = f"{spec.partition(':')[0].upper()}_BASE_URL"
     url = urlsplit(settings.base_url or settings.environ.get(variable) or "")
     return f"{url.netloc.rpartition('@')[2]}{url.path.rstrip('/')}"
-
-
-def _factory(spec: str) -> tuple[JudgeFactory, str]:
-    """Find who opens the judge, and what is behind the colon for it."""
-    name, _, argument = spec.partition(":")
-    points = find_plugins(GROUP, _BUILT_IN)
-    if name in points:
-        return cast(JudgeFactory, load_plugin(points[name])), argument
-    address = Address.parse(spec)
-    if address and address.leads_somewhere:
-        return cast(JudgeFactory, load_address(address)), address.argument
-    raise ConfigError(
-        f"there is no judge {name!r}: choose `lexical`, `openai:MODEL`, `anthropic:MODEL`, `llama:PATH.gguf`"
-        " or `scripted:PATH`"
-        f" (installed: {', '.join(sorted(points))}), or name code: ./FILE.py:NAME"
-    )
-
-
-def _made(make: JudgeFactory, settings: JudgeSettings, spec: str) -> Judge:
-    try:
-        judge = make(settings)  # a stranger's code may raise anything
-    except RagtraceError:
-        raise
-    except Exception as exc:
-        raise ConfigError(f"judge {spec!r} cannot be opened: {exc!r}") from exc
-    lack = [name for name in ("identity", "ask", "aclose") if not hasattr(judge, name)]
-    if lack:
-        raise ConfigError(
-            f"{spec!r} gives no judge: a {type(judge).__name__} without `{lack[0]}`"
-            " (ragtrace.ports.Judge says what one has)"
-        )
-    return judge
 
 
 def judge_named_by(environ: Mapping[str, str]) -> str:
