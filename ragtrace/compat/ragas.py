@@ -11,66 +11,28 @@ Source: RAGAS 0.4.3, run side by side with this module. What may surprise:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel
 
 from ragtrace.compat import ragas_prompts as prompts
-from ragtrace.compat.material import contexts_of
-from ragtrace.compat.peer import PeerCalls, PeerMetric, PeerOptions, PeerRun
-from ragtrace.compat.ragas_readings import (
-    claims_run,
-    nodes_run,
-    questions_run,
-    ratings_run,
-    recall_run,
-)
-from ragtrace.compat.ragas_replies import (
-    Classifications,
-    JudgedStatements,
-    MadeQuestionReply,
-    Rating,
-    Statements,
-    Unreadable,
-    Usefulness,
-    read_to_the_letter,
-)
-from ragtrace.model import CompatStatus, Direction, Part, RagRecord
+from ragtrace.compat.peer import PeerCalls, PeerOptions, PeerRun
+from ragtrace.compat.ragas_measures import RagasRules, context_of, ragas_metrics, told_at_once
+from ragtrace.compat.ragas_readings import questions_run, ratings_run
+from ragtrace.compat.ragas_replies import MadeQuestionReply, Rating, Unreadable, read_to_the_letter
+from ragtrace.model import Part, RagRecord
 from ragtrace.ports import SamplingParameters
 
-__all__ = ["METRICS", "RagasMetric"]
+__all__ = ["METRICS"]
 
 FormT = TypeVar("FormT", bound=BaseModel)
 
+_PROFILE = "ragas"
 _SAMPLING = SamplingParameters(temperature=0.01, top_p=0.1, json_object=True)
 _MAX_TOKENS = 1024
 _TRIES_A_JUDGE = 5
 _RATINGS = (0, 1, 2)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RagasMetric:
-    """One metric of the collections."""
-
-    metric: str
-    measure: Callable[[RagRecord, _Asking], Awaitable[PeerRun]]
-    needs: tuple[Part, ...]
-    profile: str = "ragas"
-    direction: Direction = Direction.HIGHER_IS_BETTER
-    threshold: float = 0.5
-
-    async def run(self, record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
-        """Measure the record as the collections do, one call after another."""
-        missing = [part.value for part in self.needs if not _has(record, part)]
-        if missing:
-            return PeerRun.failed(f"ragas refuses a sample without {' and '.join(missing)}")
-        try:
-            return await self.measure(record, _Asking(calls=calls, options=options))
-        except Unreadable as exc:
-            return PeerRun.failed(str(exc))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +41,7 @@ class _Asking:
 
     calls: PeerCalls
     options: PeerOptions
+    profile: str = _PROFILE
 
     async def ask(self, step: str, prompt: str, form: type[FormT]) -> FormT:
         """Ask until the reply has the form, at most so often.
@@ -111,16 +74,6 @@ class _Asking:
         return None
 
 
-async def _faithfulness(record: RagRecord, asking: _Asking) -> PeerRun:
-    prompt = prompts.statements(record.question or "", record.answer or "")
-    stated = (await asking.ask("statements", prompt, Statements)).statements
-    if not stated:
-        return claims_run("ragas", stated, ())
-    prompt = prompts.verdicts(_context(record), stated)
-    judged = (await asking.ask("verdicts", prompt, JudgedStatements)).statements
-    return claims_run("ragas", stated, judged)
-
-
 async def _answer_relevance(record: RagRecord, asking: _Asking) -> PeerRun:
     prompt = prompts.made_question(record.answer or "")
     replies = [
@@ -129,52 +82,25 @@ async def _answer_relevance(record: RagRecord, asking: _Asking) -> PeerRun:
     made = [reply for reply in replies if reply.question]
     asked = record.question or ""
     if not made:
-        return questions_run("ragas", asked, (), {})
+        return questions_run(_PROFILE, asked, (), {})
     texts = [reply.question for reply in made]
     if not all(text.strip() for text in (asked, *texts)):
         return PeerRun.failed("ragas embeds no text that is only blanks")
     vectors = [*await asking.calls.embed([asked]), *await asking.calls.embed(texts)]
-    return questions_run("ragas", asked, made, dict(zip((asked, *texts), vectors, strict=True)))
-
-
-async def _context_precision(
-    record: RagRecord, asking: _Asking, beside: Literal["reference", "answer"]
-) -> PeerRun:
-    answer = (record.reference if beside == "reference" else record.answer) or ""
-    verdicts = [
-        await asking.ask(
-            "ctx_verdict", prompts.usefulness(record.question or "", context, answer), Usefulness
-        )
-        for context in contexts_of(record)
-    ]
-    return nodes_run("ragas", record, verdicts)
-
-
-async def _context_recall(record: RagRecord, asking: _Asking) -> PeerRun:
-    prompt = prompts.recall(record.question or "", _context(record), record.reference or "")
-    return recall_run("ragas", (await asking.ask("recall", prompt, Classifications)).classifications)
-
-
-async def _context_relevance(record: RagRecord, asking: _Asking) -> PeerRun:
-    question, context = record.question or "", _context(record)
-    if not question.strip() or context.strip() in question.strip():
-        return _zero("the question holds the whole context, or one of them is blank")
-    first = await asking.rating("relevance1", prompts.worth_of_context(question, context))
-    second = await asking.rating("relevance2", prompts.worth_of_context_again(question, context))
-    return ratings_run("ragas", "context_relevance", (first, second))
+    return questions_run(_PROFILE, asked, made, dict(zip((asked, *texts), vectors, strict=True)))
 
 
 async def _groundedness(record: RagRecord, asking: _Asking) -> PeerRun:
-    answer, context = record.answer or "", _context(record)
+    answer, context = record.answer or "", context_of(record)
     if not answer.strip() or not context.strip():
-        return _zero("the answer or the context is blank")
+        return told_at_once(0.0, "the answer or the context is blank")
     first = await asking.rating("groundedness1", prompts.supports(context, answer))
     second = await asking.rating("groundedness2", prompts.supports_again(context, answer))
-    return ratings_run("ragas", "groundedness", (first, second))
+    return ratings_run(_PROFILE, "groundedness", (first, second))
 
 
-def _context(record: RagRecord) -> str:
-    return "\n".join(contexts_of(record))
+def _missing(record: RagRecord, needs: tuple[Part, ...]) -> str:
+    return " and ".join(part.value for part in needs if not _has(record, part))
 
 
 def _has(record: RagRecord, part: Part) -> bool:
@@ -189,30 +115,12 @@ def _has(record: RagRecord, part: Part) -> bool:
             return bool(record.chunks) and all(chunk.text is not None for chunk in record.chunks)
 
 
-def _zero(explanation: str) -> PeerRun:
-    return PeerRun(status=CompatStatus.OK, score=0.0, explanation=f"{explanation}: ragas scores that 0")
-
-
-METRICS: tuple[PeerMetric, ...] = (
-    RagasMetric(
-        metric="faithfulness", measure=_faithfulness, needs=(Part.QUESTION, Part.ANSWER, Part.CONTEXT)
-    ),
-    RagasMetric(metric="answer_relevance", measure=_answer_relevance, needs=(Part.QUESTION, Part.ANSWER)),
-    RagasMetric(
-        metric="context_precision",
-        measure=partial(_context_precision, beside="reference"),
-        needs=(Part.QUESTION, Part.CONTEXT, Part.REFERENCE),
-    ),
-    RagasMetric(
-        metric="context_utilization",
-        measure=partial(_context_precision, beside="answer"),
-        needs=(Part.QUESTION, Part.CONTEXT, Part.ANSWER),
-    ),
-    RagasMetric(
-        metric="context_recall",
-        measure=_context_recall,
-        needs=(Part.QUESTION, Part.CONTEXT, Part.REFERENCE),
-    ),
-    RagasMetric(metric="context_relevance", measure=_context_relevance, needs=(Part.QUESTION, Part.CONTEXT)),
-    RagasMetric(metric="groundedness", measure=_groundedness, needs=(Part.ANSWER, Part.CONTEXT)),
+METRICS = ragas_metrics(
+    RagasRules(
+        profile=_PROFILE,
+        asking=lambda calls, options: _Asking(calls=calls, options=options),
+        missing=_missing,
+        answer_relevance=_answer_relevance,
+        groundedness=_groundedness,
+    )
 )
