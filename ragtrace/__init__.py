@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ragtrace.capture import (
         ContentPolicy,
+        feedback,
         generation,
         instrument,
         rag,
@@ -32,6 +33,7 @@ _HOME = {
     "RagtraceError": "ragtrace.errors",
     "evaluate": "ragtrace.evaluation",
     "evaluate_sync": "ragtrace.waiting",
+    "feedback": "ragtrace.capture",
     "generation": "ragtrace.capture",
     "instrument": "ragtrace.capture",
     "rag": "ragtrace.capture",
@@ -48,6 +50,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "evaluate_sync",
+    "feedback",
     "generation",
     "instrument",
     "rag",

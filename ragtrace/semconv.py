@@ -101,6 +101,9 @@ OI_REQUEST_MODEL_NAME: Final = "llm.request.model_name"
 OI_PROMPT_VERSION: Final = "llm.prompt_template.version"
 OI_EVALUATIONS: Final = "evaluations"
 """Flat, zero-based list on a carrier: ``evaluations.<i>.evaluation.<field>``."""
+OI_ANNOTATIONS: Final = "annotations"
+"""Flat, zero-based list on a span of feedback: ``annotations.<i>.annotation.<field>``."""
+OI_HUMAN: Final = "HUMAN"
 
 # -- other evaluators' spans, never judged ----------------------------------------------------------------
 LANGFUSE_OBSERVATION_TYPE: Final = "langfuse.observation.type"
@@ -132,6 +135,13 @@ RAG_METADATA_PREFIX: Final = "ragtrace.metadata."
 """One searchable attribute a key of the metadata an application gives to a RAG call."""
 REFERENCE_ANSWER: Final = "ragtrace.reference.answer"
 REFERENCE_CONTEXT_IDS: Final = "ragtrace.reference.context_ids"
+
+# -- ragtrace: what people say of an answer, on a span of its own -----------------------------------------
+FEEDBACK_NAME: Final = "ragtrace.feedback.name"
+FEEDBACK_LABEL: Final = "ragtrace.feedback.label"
+"""``up`` or ``down``: what sampling rules ask for."""
+FEEDBACK_SCORE: Final = "ragtrace.feedback.score"
+FEEDBACK_COMMENT: Final = "ragtrace.feedback.comment"
 
 SAFE_STRING_BYTES: Final = 1_800
 """Strings we write stay below Tempo's cut of 2,048 bytes."""

@@ -1,5 +1,6 @@
 """The application side: switch capture on, and record RAG calls as OpenTelemetry spans."""
 
+from ragtrace.capture.feedback_call import feedback
 from ragtrace.capture.generation_call import GenerationCall, generation
 from ragtrace.capture.instrumentation import CaptureStatistics, flush, instrument, statistics, uninstrument
 from ragtrace.capture.policy import ContentPolicy
@@ -12,6 +13,7 @@ __all__ = [
     "GenerationCall",
     "RagCall",
     "RetrievalCall",
+    "feedback",
     "flush",
     "generation",
     "instrument",

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -15,6 +15,7 @@ from opentelemetry import trace
 
 import ragtrace
 from ragtrace import semconv
+from ragtrace.capture.feedback_call import feedback_counts
 from ragtrace.capture.guard import guarded, log, stopped
 from ragtrace.capture.policy import ContentPolicy, Redact
 from ragtrace.capture.recorder import Recorder, activate
@@ -96,21 +97,29 @@ class CaptureStatistics:
     spans_waiting: int = 0
     errors_stopped: int = 0
     """Errors of ragtrace's own that were kept from the application, since the process began."""
+    feedback_recorded: int = 0
+    feedback_refused: int = 0
+    """Calls of ``feedback`` whose target or values could not be used; both since the process began."""
 
 
 def statistics() -> CaptureStatistics:
     """Count what was recorded, and what was lost on the way."""
-    installed = _installed
+    installed, feedback = _installed, feedback_counts()
+    told = CaptureStatistics(
+        errors_stopped=stopped(),
+        feedback_recorded=feedback.recorded,
+        feedback_refused=feedback.refused,
+    )
     if installed is None or installed.pipeline is None:
-        return CaptureStatistics(errors_stopped=stopped())
+        return told
     counts = installed.pipeline.counts()
-    return CaptureStatistics(
+    return replace(
+        told,
         spans_ended=counts.ended,
         spans_exported=counts.exported,
         spans_failed=counts.failed,
         spans_dropped=counts.dropped,
         spans_waiting=counts.waiting,
-        errors_stopped=stopped(),
     )
 
 

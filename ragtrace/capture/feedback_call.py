@@ -1,0 +1,281 @@
+"""What people say of an answer, as a span of its trace: at once, or much later and in another process."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    INVALID_SPAN_ID,
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    TraceFlags,
+    Tracer,
+    format_span_id,
+    format_trace_id,
+    set_span_in_context,
+)
+
+from ragtrace import semconv
+from ragtrace.capture.guard import guarded, log
+from ragtrace.capture.policy import Passage, plain_text
+from ragtrace.capture.recorder import Recorder, active
+from ragtrace.capture.recording import Recording
+from ragtrace.errors import InputError
+from ragtrace.model import Part
+
+if TYPE_CHECKING:
+    from opentelemetry.util.types import AttributeValue
+
+__all__ = ["FeedbackCounts", "feedback", "feedback_counts"]
+
+Thumbs = Literal["up", "down"]
+COMMENT: Final = "comment"
+"""The mark for a comment that was cut or changed. It is none of the parts that are judged."""
+
+
+def feedback(
+    target: str | Span | SpanContext | Recording,
+    *,
+    span_id: str | None = None,
+    thumbs: Thumbs | bool | None = None,
+    score: float | None = None,
+    comment: str | None = None,
+    reference: str | None = None,
+    name: str = "user_feedback",
+    user_id: str | None = None,
+) -> bool:
+    """Record what somebody says of an answer as a small span of its trace; return whether it was recorded.
+
+    Hand the ids to whoever shows the answer, and call this where and when the feedback comes in::
+
+        ragtrace.feedback(trace_id, span_id=span_id, thumbs="down", comment="That is last year's price.")
+
+    It does nothing while capture is off and never raises: what cannot be used is told in the log and counted.
+
+    Args:
+        target: A trace id (32 hex digits), an OpenTelemetry span or span context, or what ``ragtrace.rag``,
+            ``retrieval`` or ``generation`` gave you.
+        span_id: Beside a trace id, the span of the answer (16 hex digits): what the feedback is linked to.
+        thumbs: ``"up"`` or ``"down"``, or ``True`` or ``False``.
+        score: From 0 (bad) to 1 (good).
+        comment: Recorded as the content policy says, and at most 1,800 bytes of it.
+        reference: The answer that would have been right, for the metrics that compare with one.
+        name: What was asked, where you ask for several things.
+        user_id: Who says it.
+    """
+    recorder = active()
+    if recorder is None:
+        return False
+    said = _Said(thumbs, score, comment, reference, name, user_id)
+    return _record(recorder, target, span_id, said) is True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedbackCounts:
+    """What became of the calls of ``feedback`` while capture was on, since the process began."""
+
+    recorded: int = 0
+    refused: int = 0
+    """Its target or its values could not be used."""
+
+
+def feedback_counts() -> FeedbackCounts:
+    """Count the feedback so far."""
+    return FeedbackCounts(recorded=_recorded, refused=_refused)
+
+
+class _Said(NamedTuple):
+    """The arguments, as they were given."""
+
+    thumbs: object
+    score: object
+    comment: object
+    reference: object
+    name: object
+    user_id: object
+
+
+class _Target(NamedTuple):
+    trace_id: int
+    span_id: int = INVALID_SPAN_ID
+    """Not valid where a trace id is all that is known."""
+    flags: TraceFlags | None = None
+    """``None`` where nobody can tell whether that span was sampled."""
+
+
+_records, _refusals = itertools.count(1), itertools.count(1)
+_recorded = _refused = 0
+
+
+@guarded
+def _record(recorder: Recorder, target: object, span_id: object, said: _Said) -> bool:
+    global _recorded, _refused
+    try:
+        found = _target(target, span_id)
+        if found is None:
+            return False
+        passage = Passage(recorder.policy)
+        attributes = _attributes(found, said, passage)
+        span = _start(recorder.tracer, found, attributes)
+    except InputError as exc:
+        _refused = next(_refusals)
+        log.warning("ragtrace: feedback was not recorded: %s", exc)
+        return False
+    is_recorded = span.is_recording()
+    span.end()
+    if is_recorded:
+        _recorded = next(_records)
+    return is_recorded
+
+
+def _target(target: object, span_id: object) -> _Target | None:
+    """Find what the feedback is about; ``None`` where ragtrace recorded nothing that it could be about."""
+    if isinstance(target, str):
+        parent = INVALID_SPAN_ID if span_id is None else _id(span_id, "span_id", digits=16)
+        return _Target(_id(target, "target", digits=32), parent)
+    if span_id is not None:
+        raise InputError("`span_id` stands beside a trace id, and nothing else")
+    if isinstance(target, Recording):
+        target = target.span
+        if target is None:
+            return None
+    context = target.get_span_context() if isinstance(target, Span) else target
+    if not isinstance(context, SpanContext):
+        raise InputError(
+            f"`target` is a {type(target).__name__}: give a trace id, a span or what `rag` gave you"
+        )
+    if not context.is_valid:
+        raise InputError(
+            "`target` is a span without ids: was there a current span, and an OpenTelemetry SDK?"
+        )
+    return _Target(context.trace_id, context.span_id, context.trace_flags)
+
+
+def _id(text: object, argument: str, *, digits: int) -> int:
+    if isinstance(text, str) and re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", text) and int(text, 16):
+        return int(text, 16)
+    raise InputError(f"`{argument}` is no id: give {digits} hex digits, not all of them 0")
+
+
+def _attributes(target: _Target, said: _Said, passage: Passage) -> dict[str, AttributeValue]:
+    limit = min(passage.policy.max_question_bytes, semconv.SAFE_STRING_BYTES)
+    label, score = _label(said.thumbs), _score(said.score)
+    comment = passage.text(said.comment, Part.QUESTION, limit, COMMENT)
+    reference = passage.text(said.reference, Part.REFERENCE, passage.policy.max_answer_bytes)
+    if all(each is None for each in said[:4]):
+        raise InputError("it says nothing: give `thumbs`, `score`, `comment` or `reference`")
+    name = plain_text(said.name)
+    found: dict[str, AttributeValue | None] = {
+        semconv.OI_KIND: semconv.OI_EVALUATOR,
+        semconv.FEEDBACK_NAME: name,
+        semconv.FEEDBACK_LABEL: label,
+        semconv.FEEDBACK_SCORE: score,
+        semconv.FEEDBACK_COMMENT: comment,
+        semconv.REFERENCE_ANSWER: reference,
+        semconv.USER_ID: None if said.user_id is None else plain_text(said.user_id),
+        semconv.TARGET_TRACE_ID: format_trace_id(target.trace_id),
+        **(_annotation(name, label, score, comment) if target.span_id != INVALID_SPAN_ID else {}),
+        **passage.marks(),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _label(thumbs: object) -> Thumbs | None:
+    if thumbs is None:
+        return None
+    if thumbs is True or thumbs == "up":
+        return "up"
+    if thumbs is False or thumbs == "down":
+        return "down"
+    raise InputError('`thumbs` is neither "up" nor "down", nor True or False')
+
+
+def _score(score: object) -> float | None:
+    if score is None:
+        return None
+    number = _number(score)
+    if not 0 <= number <= 1:  # nor NaN
+        raise InputError("`score` is no number from 0 to 1: map your scale to it")
+    return number
+
+
+def _number(value: Any) -> float:
+    try:
+        return math.nan if isinstance(value, bool | str) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _annotation(
+    name: str, label: str | None, score: float | None, comment: str | None
+) -> dict[str, AttributeValue | None]:
+    """Say it in OpenInference's form (``spec/annotations.md``), where it has something to say."""
+    if label is None and score is None and comment is None:
+        return {}
+    prefix = f"{semconv.OI_ANNOTATIONS}.0.annotation."
+    return {
+        f"{prefix}name": name,
+        f"{prefix}annotator_kind": semconv.OI_HUMAN,
+        f"{prefix}label": label,
+        f"{prefix}score": score,
+        f"{prefix}explanation": comment,
+    }
+
+
+def _start(tracer: Tracer, target: _Target, attributes: dict[str, AttributeValue]) -> Span:
+    label = attributes.get(semconv.FEEDBACK_LABEL)
+    name = "feedback" if label is None else f"feedback {label}"
+    if target.span_id == INVALID_SPAN_ID:
+        return _in_trace(tracer, target.trace_id).start_span(
+            name, Context(), kind=SpanKind.INTERNAL, attributes=attributes
+        )
+    flags = _flags(tracer, target.trace_id, name) if target.flags is None else target.flags
+    about = SpanContext(target.trace_id, target.span_id, is_remote=True, trace_flags=flags)
+    return tracer.start_span(
+        name,
+        set_span_in_context(NonRecordingSpan(about), Context()),
+        kind=SpanKind.INTERNAL,
+        attributes={**attributes, semconv.TARGET_SPAN_ID: format_span_id(target.span_id)},
+        links=[Link(about)],
+    )
+
+
+def _flags(tracer: Tracer, trace_id: int, name: str) -> TraceFlags:
+    """Decide as the application's sampler did: feedback on a trace that was left out would stand alone."""
+    sampler = getattr(tracer, "sampler", None)
+    if sampler is not None and not sampler.should_sample(Context(), trace_id, name).decision.is_sampled():
+        return TraceFlags(TraceFlags.DEFAULT)
+    return TraceFlags(TraceFlags.SAMPLED)
+
+
+def _in_trace(tracer: Tracer, trace_id: int) -> Tracer:
+    """Return a tracer whose root spans join this trace: no parent is known, and one made up would dangle."""
+    ids = getattr(tracer, "id_generator", None)
+    if ids is None:
+        raise InputError("a trace id alone needs the tracer of OpenTelemetry's SDK: give `span_id` too")
+    joining: Any = copy(tracer)
+    joining.id_generator = _IdsOfTrace(trace_id, ids)
+    return joining  # type: ignore[no-any-return]
+
+
+class _IdsOfTrace:
+    """An id generator that gives one trace id, and span ids of another generator."""
+
+    def __init__(self, trace_id: int, ids: object) -> None:
+        self._trace_id = trace_id
+        self._ids = ids
+
+    def generate_trace_id(self) -> int:
+        return self._trace_id
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ids, name)
