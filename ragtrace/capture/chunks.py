@@ -52,7 +52,8 @@ def chunk_documents(items: Iterable[object], passage: Passage) -> ChunkDocuments
         element, used = _element(found, rank, budget, passage)
         budget -= used
         elements.append(element)
-        listed.append(element if found.score is not None else '{"score":null,' + element[1:])
+        is_scored = found.score is not None and found.score_key == "score"
+        listed.append(element if is_scored else '{"score":null,' + element[1:])
     return ChunkDocuments(elements, "[" + ",".join(listed) + "]")
 
 
@@ -62,6 +63,7 @@ class _Found(NamedTuple):
     score: float | None = None
     metadata: Mapping[Any, object] | None = None
     truncated: bool = False
+    score_key: str = "score"
 
 
 def _element(found: _Found, rank: int, budget: int, passage: Passage) -> tuple[str, int]:
@@ -71,7 +73,7 @@ def _element(found: _Found, rank: int, budget: int, passage: Passage) -> tuple[s
     limit = min(passage.policy.max_chunk_bytes, budget)
     used, is_cut = 0, found.truncated
     if found.score is not None:
-        fields.append(f'"score":{found.score!r}')
+        fields.append(f'"{found.score_key}":{found.score!r}')
     if text is not None:
         kept, used, shortened = cut(text, limit)
         fields.append(f'"content":{json_string(kept)}')
@@ -104,7 +106,8 @@ def _read(item: object) -> _Found:
     if type(item) is dict:  # by far the most frequent, and asking for a Mapping is slow
         return _from_mapping(item)
     if isinstance(item, Chunk):
-        return _Found(item.id, item.text, _number(item.score), item.metadata, item.truncated)
+        key = "distance" if item.score_kind == "distance" else "score"
+        return _Found(item.id, item.text, _number(item.score), item.metadata, item.truncated, key)
     if isinstance(item, str | bytes):
         return _Found(text=item)
     if isinstance(item, Mapping):
