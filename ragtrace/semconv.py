@@ -137,6 +137,9 @@ REFERENCE_ANSWER: Final = "ragtrace.reference.answer"
 REFERENCE_CONTEXT_IDS: Final = "ragtrace.reference.context_ids"
 
 # -- ragtrace: what people say of an answer, on a span of its own -----------------------------------------
+FEEDBACK_SPAN: Final = "feedback"
+"""The span is named so, or ``feedback up|down``."""
+FEEDBACK_PREFIX: Final = "ragtrace.feedback."
 FEEDBACK_NAME: Final = "ragtrace.feedback.name"
 FEEDBACK_LABEL: Final = "ragtrace.feedback.label"
 """``up`` or ``down``: what sampling rules ask for."""

@@ -40,6 +40,8 @@ class OpenTrace:
         self.last_arrival_ns = max(self.last_arrival_ns, arrived_ns)
         for ref in refs:
             self.span_ids.add(ref.span_id)
+            if ref.is_feedback:
+                continue
             if ref.parent_span_id is None:
                 self.has_root = True
             else:

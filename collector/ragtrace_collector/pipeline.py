@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from ragtrace import semconv
 from ragtrace.errors import (
     JudgeCompromised,
     JudgeCutOff,
@@ -173,18 +174,20 @@ class Settler:
             for record in records
             if not sample and record.target
         ]
-        queued, ended = await self.store.settle(
+        awaits_feedback = bool(left_out) and self.sampler.awaits_feedback
+        settled = await self.store.settle(
             trace_id,
             jobs=jobs,
             outcomes=left_out,
-            keep_spans=bool(jobs) or not _is_whole(trace),
+            keep_spans=bool(jobs) or awaits_feedback or not _is_whole(trace),
             now_ns=self.clock.now_ns(),
         )
         self.counters.add(Counts.TRACES_SETTLED)
         self.counters.add(Counts.TRACES_WITHOUT_RAG, not records)
-        self.counters.add(Counts.ANSWERS_QUEUED, queued)
-        self.counters.add(Counts.ANSWERS_SAMPLED_OUT, ended)
-        if queued:
+        self.counters.add(Counts.ANSWERS_QUEUED, settled.queued)
+        self.counters.add(Counts.ANSWERS_SAMPLED_OUT, settled.ended)
+        self.counters.add(Counts.ANSWERS_BROUGHT_BACK, settled.brought_back)
+        if settled.queued:
             self.queued.set()
 
 
@@ -389,8 +392,9 @@ def _outcome(evaluation: Evaluation) -> str:
 
 
 def _is_whole(trace: Trace) -> bool:
-    seen = {span.span_id for span in trace.spans}
-    parents = {span.parent_span_id for span in trace.spans}
+    spans = [span for span in trace.spans if semconv.FEEDBACK_NAME not in span.attributes]
+    seen = {span.span_id for span in spans}
+    parents = {span.parent_span_id for span in spans}
     return None in parents and parents - {None} <= seen
 
 

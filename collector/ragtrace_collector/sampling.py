@@ -27,6 +27,11 @@ class AlwaysRule:
         """Say whether a span of the trace satisfies the whole rule."""
         return any(self._matches_span(span) for span in trace.spans)
 
+    @property
+    def is_about_feedback(self) -> bool:
+        """Whether what it asks for comes when people have read the answer: minutes after the trace."""
+        return any(key.startswith(semconv.FEEDBACK_PREFIX) for key in self.attributes)
+
     def _matches_span(self, span: Span) -> bool:
         if self.service is not None and span.resource.attributes.get(semconv.SERVICE_NAME) != self.service:
             return False
@@ -46,6 +51,11 @@ class Sampler:
     def may_keep(self, trace_id: str) -> bool:
         """Say whether spans of this trace are worth storing before the whole trace is known."""
         return bool(self.always) or keeps(trace_id, self.ratio)
+
+    @property
+    def awaits_feedback(self) -> bool:
+        """Whether a trace that is left out may be kept after all, when people have said what they think."""
+        return any(rule.is_about_feedback for rule in self.always)
 
     def decide(self, trace: Trace) -> Sample | None:
         """Return how the trace came into the sample, and how probable that was; ``None`` if it did not."""

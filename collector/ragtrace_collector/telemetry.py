@@ -32,6 +32,8 @@ class Counts(StrEnum):
     TRACES_WITHOUT_RAG = "traces_without_rag"
     ANSWERS_QUEUED = "answers_queued"
     ANSWERS_SAMPLED_OUT = "answers_sampled_out"
+    ANSWERS_BROUGHT_BACK = "answers_brought_back"
+    """Sampled out, and queued after all when feedback came that a rule asks for."""
     ANSWERS_JUDGED = "answers_judged"
     ANSWERS_INELIGIBLE = "answers_ineligible"
     ANSWERS_FAILED = "answers_failed"

@@ -233,7 +233,7 @@ def _annotation(
 
 def _start(tracer: Tracer, target: _Target, attributes: dict[str, AttributeValue]) -> Span:
     label = attributes.get(semconv.FEEDBACK_LABEL)
-    name = "feedback" if label is None else f"feedback {label}"
+    name = semconv.FEEDBACK_SPAN if label is None else f"{semconv.FEEDBACK_SPAN} {label}"
     if target.span_id == INVALID_SPAN_ID:
         return _in_trace(tracer, target.trace_id).start_span(
             name, Context(), kind=SpanKind.INTERNAL, attributes=attributes

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1 import trace_pb2
 
+from ragtrace import semconv
 from ragtrace.errors import CodecError
 from ragtrace.traces._otlp_flood import MAX_PARTS, is_flood, is_flood_of_json, is_flood_on_the_wire
 from ragtrace.traces._otlp_json import from_json, to_json
@@ -46,6 +47,8 @@ class SpanRef:
 
     span_id: str
     parent_span_id: str | None
+    is_feedback: bool = False
+    """Said of the trace from outside: whether it is complete does not depend on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,4 +236,10 @@ def _select(request: ExportTraceServiceRequest, members: list[_Placed]) -> Expor
 
 
 def _ref(span: trace_pb2.Span) -> SpanRef:
-    return SpanRef(span_id=span.span_id.hex(), parent_span_id=parent_id(span))
+    return SpanRef(span_id=span.span_id.hex(), parent_span_id=parent_id(span), is_feedback=_is_feedback(span))
+
+
+def _is_feedback(span: trace_pb2.Span) -> bool:
+    return span.name.startswith(semconv.FEEDBACK_SPAN) and any(
+        attribute.key == semconv.FEEDBACK_NAME for attribute in span.attributes
+    )

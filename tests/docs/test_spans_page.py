@@ -24,6 +24,11 @@ def test_the_page_names_every_attribute_and_no_other() -> None:
     told = {name for name in told if not name.startswith(("ragtrace.claims.", "ragtrace.chunks."))}
     values = {value for key, value in vars(semconv).items() if key.isupper() and isinstance(value, str)}
     known = {value for value in values if value.startswith("ragtrace.")}
-    structural = {semconv.EVAL_PREFIX, semconv.CLAIMS_PREFIX, semconv.CHUNKS_PREFIX}
+    structural = {
+        semconv.EVAL_PREFIX,
+        semconv.CLAIMS_PREFIX,
+        semconv.CHUNKS_PREFIX,
+        semconv.FEEDBACK_PREFIX,
+    }
     assert told - known == set()
     assert known - told - structural == set()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ragtrace.errors import RagtraceError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import TraceSlice
 
-__all__ = ["Job", "Outcome", "Parcel", "StoreUnavailable", "StoredTrace", "WorkStore"]
+__all__ = ["Job", "Outcome", "Parcel", "Settled", "StoreUnavailable", "StoredTrace", "WorkStore"]
 
 
 class StoreUnavailable(RagtraceError):
@@ -57,6 +57,17 @@ class Parcel:
     payload: bytes
 
 
+class Settled(NamedTuple):
+    """What settling a trace changed."""
+
+    queued: int
+    """Answers that are to be judged now and were not before."""
+    ended: int
+    """Outcomes that are new."""
+    brought_back: int = 0
+    """Of those queued, how many had been sampled out."""
+
+
 class WorkStore(Protocol):
     """Every method is one transaction: on return it is on disk, or nothing of it is.
 
@@ -89,11 +100,11 @@ class WorkStore(Protocol):
         outcomes: Sequence[Outcome],
         keep_spans: bool,
         now_ns: int,
-    ) -> tuple[int, int]:
+    ) -> Settled:
         """Queue the jobs and record the outcomes of a trace; those known already stay as they are.
 
+        But a job whose answer was sampled out is queued: a rule matched a span that came later.
         ``keep_spans`` says whether spans that come later could still make a record of this trace.
-        Returns the numbers of jobs and of outcomes that are new.
         """
         ...
 

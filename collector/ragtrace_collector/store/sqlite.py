@@ -11,7 +11,7 @@ from typing import IO, Final, TypeVar
 from ragtrace.errors import ConfigError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import TraceSlice
-from ragtrace_collector.store.port import Job, Outcome, Parcel, StoredTrace, StoreUnavailable
+from ragtrace_collector.store.port import Job, Outcome, Parcel, Settled, StoredTrace, StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
 
 __all__ = ["SqliteStore"]
@@ -109,13 +109,15 @@ class SqliteStore:
         outcomes: Sequence[Outcome],
         keep_spans: bool,
         now_ns: int,
-    ) -> tuple[int, int]:
-        def work(db: sqlite3.Connection) -> tuple[int, int]:
+    ) -> Settled:
+        def work(db: sqlite3.Connection) -> Settled:
             db.execute("UPDATE trace SET settled_ns = ? WHERE trace_id = ?", (now_ns, trace_id))
             if not keep_spans:
                 db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
             ended = sum(_end_job(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)
-            return sum(_queue_job(db, job, now_ns=now_ns) for job in jobs), ended
+            back = sum(_bring_back_job(db, job, now_ns=now_ns) for job in jobs)
+            new = sum(_queue_job(db, job, now_ns=now_ns) for job in jobs)
+            return Settled(queued=new + back, ended=ended, brought_back=back)
 
         return await self._submit(work)
 
@@ -287,6 +289,16 @@ def _queue_job(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
         "INSERT INTO job (trace_id, span_id, rule, rate, probability, state, due_ns) "
         "VALUES (?, ?, ?, ?, ?, 'queued', ?) ON CONFLICT DO NOTHING",
         (job.trace_id, job.span_id, sample.rule, sample.rate, sample.probability, now_ns),
+    )
+    return cursor.rowcount
+
+
+def _bring_back_job(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
+    sample = job.sample
+    cursor = db.execute(
+        "UPDATE job SET rule = ?, rate = ?, probability = ?, state = 'queued', due_ns = ?, ended_ns = NULL,"
+        " outcome = '' WHERE trace_id = ? AND span_id = ? AND outcome = 'sampled_out'",
+        (sample.rule, sample.rate, sample.probability, now_ns, job.trace_id, job.span_id),
     )
     return cursor.rowcount
 

@@ -48,6 +48,16 @@ def test_an_incomplete_trace_waits_for_the_deadline_after_its_last_span(refs: li
     assert ready_at(assembly, 110) == ["t"]
 
 
+@pytest.mark.parametrize("parent", [None, "01"], ids=["on the trace", "on a span"])
+def test_feedback_neither_completes_a_trace_nor_keeps_it_open(parent: str | None) -> None:
+    feedback = SpanRef(span_id="04", parent_span_id=parent, is_feedback=True)
+    assembly = Assembly(POLICY)
+    assembly.add("early", [feedback], arrived_ns=0)
+    assembly.add("late", [ROOT, CHILD, feedback], arrived_ns=0)
+    assert ready_at(assembly, 59) == ["late"]
+    assert ready_at(assembly, 60) == ["early"]
+
+
 def test_a_settled_trace_that_grows_waits_for_quiet_alone() -> None:
     assembly = Assembly(POLICY)
     assembly.add("t", [GRANDCHILD], arrived_ns=0, reopened=True)

@@ -81,3 +81,10 @@ def test_a_rule_beats_the_ratio_and_says_so() -> None:
 def test_without_rules_spans_of_a_trace_that_is_left_out_are_not_worth_storing() -> None:
     assert not Sampler(ratio=0.0).may_keep("ab" * 16)
     assert Sampler(ratio=0.0, always=(AlwaysRule(service="shop"),)).may_keep("ab" * 16)
+
+
+def test_only_rules_about_feedback_wait_for_it() -> None:
+    others = AlwaysRule(service="shop"), AlwaysRule(attributes={"tier": "gold"})
+    disliked = AlwaysRule(service="shop", attributes={"ragtrace.feedback.label": "down"})
+    assert not Sampler(ratio=0.1, always=others).awaits_feedback
+    assert Sampler(ratio=0.1, always=(*others, disliked)).awaits_feedback

@@ -1,0 +1,107 @@
+"""What people say of an answer decides whether it is judged, also when they say it late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ragtrace
+from ragtrace import semconv
+from ragtrace.traces.trace import Span
+from ragtrace_collector.service import Collector
+from tests.integration.collector.running import (
+    carriers_in,
+    config_of,
+    post,
+    request_of,
+    running_collector,
+    until,
+)
+from tests.rag_spans import rag_trace, trace_id_of
+
+DISLIKED = {"ratio": 0.0, "always": [{"attributes": {semconv.FEEDBACK_LABEL: "down"}}]}
+ANSWER_SPAN = rag_trace(0)[0].span_id
+
+
+async def tell(collector: Collector, *feedback: Mapping[str, Any]) -> None:
+    """Be the process that takes people's feedback: it exports by OTLP, and knows nothing but the ids."""
+
+    def application() -> None:
+        assert ragtrace.instrument(endpoint=f"http://127.0.0.1:{collector.grpc_port}", protocol="grpc")
+        try:
+            assert all(ragtrace.feedback(each["trace_id"], **_said(each)) for each in feedback)
+        finally:
+            assert ragtrace.uninstrument()
+
+    await asyncio.to_thread(application)
+
+
+def _said(feedback: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in feedback.items() if key != "trace_id"}
+
+
+async def stored(collector: Collector, **outcomes: int) -> None:
+    """Wait until the store counts so many answers of each outcome."""
+    async with asyncio.timeout(20):
+        while not outcomes.items() <= (await collector.store.counts()).items():  # noqa: ASYNC110 -- a store's
+            await asyncio.sleep(0.02)
+
+
+async def carriers(folder: Path, number: int) -> list[Span]:
+    def enough() -> list[Span] | None:
+        found = list(carriers_in(folder / "out.jsonl"))
+        return found if len(found) >= number else None
+
+    return await until(enough)  # type: ignore[no-any-return]
+
+
+async def test_a_disliked_answer_is_judged_though_it_was_sampled_out_before(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path, sample=DISLIKED)) as collector:
+        await post(collector, request_of(*rag_trace(0), *rag_trace(1), *rag_trace(2)))
+        await stored(collector, sampled_out=3)
+        await tell(
+            collector,
+            {"trace_id": trace_id_of(0), "span_id": ANSWER_SPAN, "thumbs": "down"},
+            {"trace_id": trace_id_of(1), "thumbs": "down"},
+            {"trace_id": trace_id_of(2), "thumbs": "up"},
+        )
+        found = await carriers(tmp_path, 2)
+        await stored(collector, sampled_out=1, judged=2)
+        counted = (await collector.status())["since_start"]
+    assert {span.trace_id for span in found} == {trace_id_of(0), trace_id_of(1)}
+    assert {span.attributes[semconv.SAMPLE_RULE] for span in found} == {"always"}
+    assert {span.parent_span_id for span in found} == {ANSWER_SPAN}
+    assert (counted["answers_sampled_out"], counted["answers_brought_back"]) == (3, 2)
+
+
+async def test_feedback_that_overtakes_its_trace_waits_for_it(tmp_path: Path) -> None:
+    sample, assemble = DISLIKED, {"deadline": "50ms"}
+    async with running_collector(config_of(tmp_path, sample=sample, assemble=assemble)) as collector:
+        await tell(collector, {"trace_id": trace_id_of(0), "thumbs": "down"})
+        await until(lambda: collector.counters.snapshot()["traces_without_rag"])
+        await post(collector, request_of(*rag_trace(0)))
+        (carrier,) = await carriers(tmp_path, 1)
+    assert carrier.trace_id == trace_id_of(0)
+
+
+async def test_an_answer_that_was_judged_is_not_judged_again_for_feedback(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        await post(collector, request_of(*rag_trace(0)))
+        await carriers(tmp_path, 1)
+        settled = collector.counters.snapshot()["traces_settled"]
+        await tell(collector, {"trace_id": trace_id_of(0), "span_id": ANSWER_SPAN, "thumbs": "down"})
+        await until(lambda: collector.counters.snapshot()["traces_settled"] > settled)
+        assert (await collector.store.counts())["judged"] == 1
+    assert len(carriers_in(tmp_path / "out.jsonl")) == 1
+
+
+async def test_without_a_rule_about_feedback_the_spans_of_what_is_left_out_are_not_kept(
+    tmp_path: Path,
+) -> None:
+    sample = {"ratio": 0.0, "always": [{"service": "vip"}]}
+    async with running_collector(config_of(tmp_path, sample=sample)) as collector:
+        await post(collector, request_of(*rag_trace(0)))
+        await stored(collector, sampled_out=1)
+        assert await collector.store.payloads(trace_id_of(0)) == ()
