@@ -34,7 +34,7 @@ _CREATED = 1_760_000_000
 _STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
-        "a an and are as at be by can do does for from has have how i in is it its me my not of on or that "
+        "a an and are as at be by can do does for from has have how i in is it its me my of on or that "
         "the their them there this to was we what when where which who why will with you your",
     )
 )
