@@ -7,5 +7,6 @@ tree of spans, ``record`` chooses what to believe, and says why.
 from __future__ import annotations
 
 from ragtrace.traces.extract.extraction import Extraction, Note, extract_records
+from ragtrace.traces.extract.mapping import AttributeMapping, AttributePath
 
-__all__ = ["Extraction", "Note", "extract_records"]
+__all__ = ["AttributeMapping", "AttributePath", "Extraction", "Note", "extract_records"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ragtrace import semconv
 from ragtrace.traces.extract.conventions import CONVENTIONS, own
+from ragtrace.traces.extract.mapping import AttributeMapping, read_mapped
 from ragtrace.traces.extract.reading import Reading, Role, merge
+from ragtrace.traces.extract.rules import Rules
 from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["Call", "SpanTree", "find_calls", "is_evaluator", "read_spans"]
@@ -114,10 +116,19 @@ def is_evaluator(span: Span) -> bool:
     )
 
 
-def read_spans(spans: Iterable[Span]) -> tuple[Reading, ...]:
-    """Read every span that a convention knows a role for."""
-    merged = (merge([read(span) for read in CONVENTIONS]) for span in spans)
+def read_spans(spans: Iterable[Span], mapping: AttributeMapping | None = None) -> tuple[Reading, ...]:
+    """Read every span that the mapping or a convention knows a role for."""
+    merged = (_read(span, mapping) for span in spans)
     return tuple(reading for reading in merged if reading.role is not None)
+
+
+def _read(span: Span, mapping: AttributeMapping | None) -> Reading:
+    by_convention = merge([read(span) for read in CONVENTIONS])
+    mapped = read_mapped(span, mapping) if mapping else None
+    if mapped is None or mapped.role is None:
+        return by_convention
+    has_role = by_convention.role not in (None, Role.STEP)
+    return merge([replace(mapped, role=by_convention.role if has_role else mapped.role), by_convention])
 
 
 def find_calls(tree: SpanTree, readings: Sequence[Reading]) -> tuple[Call, ...]:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from ragtrace import semconv
 from ragtrace.model import RagRecord
 from ragtrace.traces.extract.calls import Call, SpanTree, find_calls, is_evaluator, read_spans
+from ragtrace.traces.extract.mapping import AttributeMapping
 from ragtrace.traces.extract.reading import Reading, Role
 from ragtrace.traces.extract.record import record_of
+from ragtrace.traces.extract.rules import DEFAULT_RULES, Rules
 from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["Extraction", "Note", "extract_records"]
@@ -34,8 +36,10 @@ class Extraction:
     notes: tuple[Note, ...] = ()
 
 
-def extract_records(trace: Trace) -> Extraction:
+def extract_records(trace: Trace, mapping: AttributeMapping | None = None) -> Extraction:
     """Find every RAG call of a trace: its question, its chunks and its answer.
+
+    A mapping names attributes of the user's own; it wins over the conventions.
 
     Pure: the same spans give the same records, whatever order they came in. What is missing or damaged is a
     [`Gap`][ragtrace.model.Gap] of the record, never an exception.
@@ -43,7 +47,7 @@ def extract_records(trace: Trace) -> Extraction:
     tree = SpanTree(trace)
     evaluators = {span.span_id for span in trace.spans if is_evaluator(span)}
     judged, notes = _without_evaluators(trace, tree, evaluators)
-    readings = read_spans(judged)
+    readings = read_spans(judged, mapping)
     calls = [call for call in find_calls(tree, readings) if _has_steps(call)]
     records = tuple(record_of(call, tree) for call in calls)
     return Extraction(records=records, notes=(*notes, *_unused(readings, calls)))

@@ -24,6 +24,9 @@ class Role(StrEnum):
     RETRIEVAL = "retrieval"
     RERANK = "rerank"
     GENERATION = "generation"
+    TOOL = "tool call"
+    STEP = "step"
+    """Something else: says so where another convention on the same span would take it for more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,10 @@ class Reading:
     question: Found[str] | None = None
     query: Found[str] | None = None
     documents: Found[tuple[Chunk, ...]] | None = None
+    tool: str | None = None
+    """The name of the tool that was called."""
+    handed: Found[tuple[Chunk, ...]] | None = None
+    """What tools had returned, as a generation's prompt repeats it after the last message of the user."""
     answer: Found[str] | None = None
     reference: Found[str] | None = None
     reference_chunk_ids: tuple[str, ...] = ()
@@ -67,6 +74,8 @@ def merge(readings: Sequence[Reading]) -> Reading:
         question=_marked(span, Part.QUESTION, best(*(reading.question for reading in readings))),
         query=best(*(reading.query for reading in readings)),
         documents=_marked(span, Part.CONTEXT, best(*(reading.documents for reading in readings))),
+        tool=_first(reading.tool for reading in readings),
+        handed=best(*(reading.handed for reading in readings)),
         answer=_marked(span, Part.ANSWER, best(*(reading.answer for reading in readings))),
         reference=best(*(reading.reference for reading in readings)),
         reference_chunk_ids=next(

@@ -1,0 +1,171 @@
+"""What frameworks log as a step's input and output: free-form JSON with a question, an answer or documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ragtrace.model import AttributeValue, Chunk
+from ragtrace.traces.extract.attributes import found_text
+from ragtrace.traces.extract.content import Found, broken_damage, parse_loosely
+from ragtrace.traces.extract.documents import find_documents
+from ragtrace.traces.extract.messages import last_answer_text, last_user_text, message_text, messages_of
+
+__all__ = ["answer_in", "documents_in", "listed_documents", "question_in"]
+
+_MAX_WRAPPERS: Final = 6
+_QUESTION_KEYS: Final = ("question", "query", "input", "user_input", "query_str", "inputs", "user_query")
+_ANSWER_KEYS: Final = (
+    "answer",
+    "output",
+    "result",
+    "response",
+    "answers",
+    "replies",
+    "choices",
+    "generations",
+    "message",
+    "data",
+    "outputs",
+    "text",
+)
+_LIST_KEYS: Final = (
+    "documents",
+    "nodes",
+    "output",
+    "result",
+    "results",
+    "chunks",
+    "hits",
+    "matches",
+    "context",
+)
+_DOCUMENT_KEYS: Final = ("content", "page_content", "text", "node")
+
+
+def question_in(value: AttributeValue, *, attribute: str, convention: str) -> Found[str] | None:
+    """Read the question that an input holds: a text, a usual name, an only text, or the user's last message."""
+    parsed = _parsed(value)
+    text, how = _question(parsed, 0)
+    return _found(text, how, value, parsed, attribute, convention)
+
+
+def answer_in(value: AttributeValue, *, attribute: str, convention: str) -> Found[str] | None:
+    """Read the answer that an output holds: a text, a usual name, or the model's last message."""
+    parsed = _parsed(value)
+    text, how = _answer(parsed, 0)
+    return _found(text, how, value, parsed, attribute, convention)
+
+
+def documents_in(
+    value: AttributeValue, *, attribute: str, convention: str, span_id: str
+) -> Found[tuple[Chunk, ...]] | None:
+    """Read the documents that an output holds, under whatever name its list has."""
+    if value is None or value == "":
+        return None
+    listed = listed_documents(value)
+    return find_documents(listed, attribute=attribute, convention=convention, span_id=span_id)
+
+
+def listed_documents(value: AttributeValue) -> AttributeValue:
+    """Unwrap the list in ``{"output": {"documents": […]}}``, and give pairs of document and score one form."""
+    node = _parsed(value)
+    for _ in range(_MAX_WRAPPERS):
+        if not isinstance(node, Mapping) or any(key in node for key in _DOCUMENT_KEYS):
+            break
+        inner = next((_parsed(node[key]) for key in _LIST_KEYS if key in node), None)
+        if not isinstance(inner, tuple | Mapping):
+            break
+        node = inner
+    return tuple(map(_scored, node)) if isinstance(node, tuple) else node
+
+
+def _scored(item: AttributeValue) -> AttributeValue:
+    """Turn ``(document, score)``, as vector stores return it, into a document with a score."""
+    if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], Mapping):
+        return item
+    return {**item[0], "score": item[1]}
+
+
+def _parsed(value: AttributeValue) -> AttributeValue:
+    return parse_loosely(value) if isinstance(value, str) else value
+
+
+def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
+    if isinstance(node, str):
+        return node, "its text"
+    if depth > _MAX_WRAPPERS:
+        return None, ""
+    if isinstance(node, Mapping):
+        return _question_in_mapping(node, depth)
+    if isinstance(node, tuple) and len(node) == 1 and isinstance(node[0], str):
+        return node[0], "its only text"
+    return last_user_text(messages_of(node)[0]), "the last message of the user"
+
+
+def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
+    if "kwargs" in node and "args" in node:  # a call of a Python function
+        return _question_in_call(node, depth)
+    name = next((name for name in _QUESTION_KEYS if node.get(name)), None)
+    if name is not None:
+        text, how = _question(_parsed(node[name]), depth + 1)
+        return text, how if how.startswith("the last") else f"`{name}` in its JSON"
+    text = last_user_text(messages_of(node)[0])
+    if text:
+        return text, "the last message of the user"
+    texts = [(key, value) for key, value in node.items() if isinstance(value, str) and value]
+    if len(texts) == 1 and "role" not in node:
+        return texts[0][1], f"`{texts[0][0]}`, the only text in its JSON"
+    return None, ""
+
+
+def _question_in_call(node: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
+    text, how = _question(node["kwargs"], depth + 1)
+    args = node["args"] if isinstance(node["args"], tuple) else ()
+    first = next((each for each in args if isinstance(each, str) and each), None)
+    if text is None and first is None:
+        return next((found for each in args if (found := _question(each, depth + 1))[0]), (None, ""))
+    return (text, how) if text and first is None else (first, "the first argument")
+
+
+def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
+    if isinstance(node, str):
+        return node, "its text"
+    if depth > _MAX_WRAPPERS:
+        return None, ""
+    if isinstance(node, Mapping):
+        text = message_text(node)
+        return (text, "the text of the message") if text else _answer_in_mapping(node, depth)
+    if isinstance(node, tuple):
+        return _answer_in_list(node, depth)
+    return None, ""
+
+
+def _answer_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
+    for name in _ANSWER_KEYS:
+        if node.get(name):
+            text, how = _answer(_parsed(node[name]), depth + 1)
+            if text:
+                return text, how if how.startswith("the last") else f"`{name}` in its JSON"
+    return last_answer_text(messages_of(node)[0]), "the last message of the model"
+
+
+def _answer_in_list(node: Sequence[AttributeValue], depth: int) -> tuple[str | None, str]:
+    text = last_answer_text(messages_of(tuple(node))[0])
+    if text:
+        return text, "the last message of the model"
+    return _answer(node[0], depth + 1) if node else (None, "")
+
+
+def _found(
+    text: str | None,
+    how: str,
+    raw: AttributeValue,
+    parsed: AttributeValue,
+    attribute: str,
+    convention: str,
+) -> Found[str] | None:
+    if isinstance(raw, str) and parsed == raw and raw.lstrip()[:2] in ('{"', "[{", '["'):
+        damage = broken_damage(raw, attribute)
+        return Found(value=None, attribute=attribute, convention=convention, how="its text", damage=damage)
+    return found_text(text or None, attribute=attribute, convention=convention, how=how, raw=raw)
