@@ -1,47 +1,106 @@
-"""Text that arrives whole or in pieces."""
+"""A span that ends with an answer, which arrives whole or in pieces."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from ragtrace.capture.guard import guarded
+from ragtrace.capture.event_stream import PieceReader
+from ragtrace.capture.guard import guarded, note_unread
+from ragtrace.capture.recording import Recording
+from ragtrace.capture.responses import body_of
+from ragtrace.capture.text import answer_in, stated_answer
+from ragtrace.model import Part
 
-__all__ = ["AnswerOf", "AnswerText", "answer_in"]
+if TYPE_CHECKING:
+    from ragtrace.capture.policy import Passage
 
-AnswerOf = Callable[[object], str | None]
+__all__ = ["AnswerOf", "AnsweredRecording"]
+
+AnswerOf = Callable[..., object]
 """Finds the answer's text in what a function returned, or the next piece of it in what it yielded."""
 
 
-class AnswerText:
-    """An answer under construction, of which no more is kept than may be recorded."""
+class AnsweredRecording(Recording):
+    """What the spans of whole calls and of generations have in common."""
 
-    __slots__ = ("_kept", "_pieces", "_whole")
+    __slots__ = ("_answer", "_answer_of", "_kept", "_pieces", "_reader")
 
-    def __init__(self) -> None:
-        self._whole: object = None
+    def __init__(self, parent: Recording | None, answer_of: AnswerOf | None) -> None:
+        super().__init__(parent)
+        self._answer_of = answer_of
+        self._answer: object = None
         self._pieces: list[str] = []
         self._kept = 0
+        self._reader: PieceReader | None = None
 
-    def set(self, text: object) -> None:
-        """Take the whole answer; it replaces what came before."""
-        self._whole = text
+    @property
+    def answer(self) -> str | None:
+        """The answer as given so far."""
+        value = "".join(self._pieces) if self._pieces else self._answer
+        return value if isinstance(value, str) else None
+
+    @answer.setter
+    def answer(self, answer: object) -> None:
+        self.set_answer(answer)
+
+    def set_answer(self, answer: object) -> None:
+        """Tell the answer, whole: a text, or a reply or structure that holds one."""
+        self._answer = answer
         self._pieces.clear()
 
-    def add(self, piece: str, limit: int) -> None:
-        """Append a piece. A character is at least a byte: past ``limit`` characters nothing more is kept."""
-        if piece and self._kept <= limit:
-            self._pieces.append(piece)
-            self._kept += len(piece)
+    @guarded
+    def add_answer(self, piece: object) -> None:
+        """Tell the next piece of a streamed answer: a text, or an event that holds one."""
+        text = answer_in(piece)
+        if text is None or self._passage is None:
+            return
+        if not self._streaming:
+            self._streaming = True
+            self._on_first_piece()
+        # A character is at least a byte: past so many characters nothing more is kept.
+        if text and self._kept <= self._passage.policy.max_answer_bytes:
+            self._pieces.append(text)
+            self._kept += len(text)
 
-    def value(self) -> object:
-        """Return the answer, or ``None`` where there was none."""
-        return "".join(self._pieces) if self._pieces else self._whole
+    def expect(self, media_type: str) -> None:
+        """Note what kind of stream a decorated function returned."""
+        self._reader = PieceReader(media_type)
+
+    @guarded
+    def take(self, piece: object) -> None:
+        """Note a piece of what a decorated function streams."""
+        if self._reader is None:
+            self._reader = PieceReader()
+        found = self._answer_of(piece) if self._answer_of is not None else self._reader.text(piece)
+        self.add_answer("" if found is None else found)
+
+    @guarded
+    def conclude(self, result: object) -> None:
+        """Note what a decorated function returned."""
+        if self._answer_of is not None:
+            self.set_answer(self._answer_of(result))
+            return
+        body = body_of(result)
+        text = answer_in(body)
+        if text is None and body is not None:
+            note_unread("answer", result)
+        self.set_answer(text)
+
+    def _on_first_piece(self) -> None:
+        """Note when a stream began."""
+
+    def _answer_within(self, passage: Passage) -> str | None:
+        """Return the answer as it may be recorded."""
+        answer = "".join(self._pieces) if self._pieces else _told(self._answer)
+        return passage.text(answer, Part.ANSWER, passage.policy.max_answer_bytes)
 
 
-@guarded
-def answer_in(result: object, answer_of: AnswerOf | None) -> str | None:
-    """Return the text in a result: by the hook, or a string itself, or what a mapping holds as ``answer``."""
-    found = answer_of(result) if answer_of is not None else result
-    if isinstance(found, Mapping):
-        found = found.get("answer")
-    return found if isinstance(found, str) else None
+def _told(answer: object) -> str | None:
+    """Return the text of an answer that the application told itself: a structure stands for itself."""
+    if answer is None or type(answer) is str:
+        return answer
+    text = stated_answer(answer)
+    if text is None:
+        note_unread("answer", answer)
+    return text

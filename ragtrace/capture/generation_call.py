@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 from opentelemetry.trace import SpanKind
 
 from ragtrace import semconv
-from ragtrace.capture.answer import AnswerOf, AnswerText, answer_in
+from ragtrace.capture.answer import AnsweredRecording, AnswerOf
 from ragtrace.capture.guard import guarded
 from ragtrace.capture.messages import prompt_messages, text_message
 from ragtrace.capture.policy import Passage, plain_text
 from ragtrace.capture.recording import Recording
-from ragtrace.capture.wrapping import Argument, Arguments, traced
-from ragtrace.model import Part
+from ragtrace.capture.wrapping import Arguments, finder, traced
 
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
@@ -86,56 +85,29 @@ class _Options(NamedTuple):
     answer_of: AnswerOf | None
 
 
-class GenerationCall(Recording):
+class GenerationCall(AnsweredRecording):
     """A model call under way: made by [`generation`][ragtrace.capture.generation_call.generation]."""
 
     span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
 
-    __slots__ = ("_answer", "_facts", "_finish_reason", "_messages", "_options", "_started")
+    __slots__ = ("_facts", "_finish_reason", "_messages", "_options", "_started")
 
     def __init__(self, messages: object, options: _Options) -> None:
-        super().__init__(options.parent)
+        super().__init__(options.parent, options.answer_of)
         self._options = options
         self._messages = messages
-        self._answer = AnswerText()
         self._facts: dict[str, AttributeValue] = {}
         self._finish_reason: str | None = None
         self._started = time.monotonic()
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each of its calls becomes a generation of its own."""
-        wanted = self._messages if isinstance(self._messages, str) else None
-        argument = Argument.of(function, wanted, MESSAGES_NAMES)
+        find = finder(function, self._messages, MESSAGES_NAMES)
 
         def begin(given: Arguments) -> Recording:
-            return GenerationCall(argument.value(given), self._options)
+            return GenerationCall(find(given), self._options)
 
         return traced(function, begin)
-
-    @property
-    def answer(self) -> str | None:
-        """The answer as given so far."""
-        value = self._answer.value()
-        return value if isinstance(value, str) else None
-
-    @answer.setter
-    def answer(self, text: str | None) -> None:
-        self._answer.set(text)
-
-    def set_answer(self, text: str | None) -> None:
-        """Tell the answer, whole."""
-        self._answer.set(text)
-
-    @guarded
-    def add_answer(self, piece: str) -> None:
-        """Tell the next piece of a streamed answer."""
-        if self._passage is None or not isinstance(piece, str):
-            return
-        if not self._streaming:
-            self._streaming = True
-            self._facts[semconv.REQUEST_STREAM] = True
-            self._facts[semconv.TIME_TO_FIRST_CHUNK] = time.monotonic() - self._started
-        self._answer.add(piece, self._passage.policy.max_answer_bytes)
 
     @guarded
     def set_messages(self, messages: object) -> None:
@@ -180,16 +152,9 @@ class GenerationCall(Recording):
             self._facts[semconv.RESPONSE_FINISH_REASONS] = reasons
             self._finish_reason = reasons[0]
 
-    @guarded
-    def take(self, piece: object) -> None:
-        """Note a piece of what a decorated function streams."""
-        text = answer_in(piece, self._options.answer_of)
-        self.add_answer(text if text is not None else "")
-
-    @guarded
-    def conclude(self, result: object) -> None:
-        """Note what a decorated function returned."""
-        self._answer.set(answer_in(result, self._options.answer_of))
+    def _on_first_piece(self) -> None:
+        self._facts[semconv.REQUEST_STREAM] = True
+        self._facts[semconv.TIME_TO_FIRST_CHUNK] = time.monotonic() - self._started
 
     def _name(self) -> str:
         model = self._options.model
@@ -211,7 +176,7 @@ class GenerationCall(Recording):
         messages = prompt_messages(self._messages, passage)
         if messages is not None:
             attributes[semconv.INPUT_MESSAGES] = messages
-        answer = passage.text(self._answer.value(), Part.ANSWER, passage.policy.max_answer_bytes)
+        answer = self._answer_within(passage)
         if answer is not None:
             attributes[semconv.OUTPUT_MESSAGES] = text_message("assistant", answer, self._finish_reason)
         return attributes

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import os
 import traceback
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-__all__ = ["guarded", "log", "stopped"]
+__all__ = ["forget_told", "guarded", "log", "note_unread", "stopped", "unread"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -18,12 +19,14 @@ log = logging.getLogger("ragtrace")
 # Silence by default, as for any library: an application that configures logging still gets our warnings.
 log.addHandler(logging.NullHandler())
 
-_stops = itertools.count(1)
-_stopped = 0
+MAX_TOLD = 1_000
+"""An application that makes classes as it runs must not grow our memory."""
+
+_told: set[tuple[str, str]] = set()
 
 
 def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
-    """Stop every ``Exception`` of the function: count it, log it without content, and return ``None``."""
+    """Stop every ``Exception`` of the function: count it, tell it once without content, return ``None``."""
 
     @functools.wraps(function)
     def behind_the_wall(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -36,15 +39,54 @@ def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
     return behind_the_wall
 
 
+def note_unread(what: str, value: object) -> None:
+    """Count a value that could not be recorded; tell what it was to be, and its class, once."""
+    global _unread
+    _unread = next(_unreads)
+    kind = type.__getattribute__(type(value), "__name__")  # whatever its metaclass says
+    if _first_time(what, kind):
+        log.warning("ragtrace: no %s was found in a value of type %s", what, kind)
+
+
 def stopped() -> int:
     """Return how many errors of ragtrace's own were kept from the application so far."""
     return _stopped
 
 
+def unread() -> int:
+    """Return how many values could not be recorded so far."""
+    return _unread
+
+
+def forget_told() -> None:
+    """Tell everything once more: capture begins anew."""
+    _told.clear()
+
+
 def _stop(where: str, exc: Exception) -> None:
     global _stopped
     _stopped = next(_stops)
+    kind = type.__getattribute__(type(exc), "__name__")
+    if not _first_time(where, kind):
+        return
     # Frames only: the message of an exception may quote the text under capture.
-    log.warning("ragtrace: %s failed with %s and was skipped", where, type(exc).__name__)
+    log.warning("ragtrace: %s failed with %s and was skipped", where, kind)
     if log.isEnabledFor(logging.DEBUG):
         log.debug("ragtrace: raised at\n%s", "".join(traceback.format_tb(exc.__traceback__)))
+
+
+def _first_time(place: str, kind: str) -> bool:
+    if (place, kind) in _told or len(_told) >= MAX_TOLD:
+        return False
+    _told.add((place, kind))
+    return True
+
+
+def _count_from_zero() -> None:
+    global _stops, _stopped, _unreads, _unread
+    _stops, _unreads = itertools.count(1), itertools.count(1)
+    _stopped = _unread = 0
+
+
+_count_from_zero()
+os.register_at_fork(after_in_child=_count_from_zero)

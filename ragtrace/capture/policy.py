@@ -8,6 +8,7 @@ from json.encoder import encode_basestring as json_string
 
 from ragtrace import semconv
 from ragtrace.capture.guard import guarded
+from ragtrace.capture.plain import CONTAINERS, compact_json, plain
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part
 
@@ -136,6 +137,8 @@ def _as_str(value: object) -> str:
         return str.__str__(value)
     if isinstance(value, bytes | bytearray):
         return value.decode("utf-8", "replace")
+    if isinstance(value, CONTAINERS):  # its own `str` has no end where it holds itself often enough
+        return compact_json(plain(value, plain_text).value)
     return str(value)
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 
 from opentelemetry.trace import SpanKind
 
 from ragtrace import semconv
-from ragtrace.capture.answer import AnswerOf, AnswerText, answer_in
-from ragtrace.capture.guard import guarded
+from ragtrace.capture.answer import AnsweredRecording, AnswerOf
+from ragtrace.capture.guard import guarded, note_unread
 from ragtrace.capture.messages import text_message
 from ragtrace.capture.policy import Passage, cut, plain_text
 from ragtrace.capture.recording import Recording
-from ragtrace.capture.wrapping import Argument, Arguments, traced
+from ragtrace.capture.text import QUESTION_NAMES, is_request, question_in
+from ragtrace.capture.wrapping import Arguments, finder, traced
 from ragtrace.model import Part
 
 if TYPE_CHECKING:
@@ -22,20 +23,22 @@ if TYPE_CHECKING:
 __all__ = ["RagCall", "rag"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+QuestionOf = Callable[..., object]
+"""Finds the question, given what the decorated function is given, before it runs."""
 
 DEFAULT_NAME = "rag"
-QUESTION_NAMES = ("question", "query", "q", "user_input", "input", "prompt", "message", "text")
 MAX_METADATA = 64
 """Below the SDK's limit of 128 attributes: the application's keys never push out ours."""
 
 
 @overload
-def rag(question: F, /) -> F: ...
+def rag(function: F, /) -> F: ...
 
 
 @overload
 def rag(
-    question: str | None = None,
+    question: str | None,
+    /,
     *,
     name: str = DEFAULT_NAME,
     session_id: str | None = None,
@@ -47,9 +50,25 @@ def rag(
 ) -> RagCall: ...
 
 
+@overload
 def rag(
-    question: F | str | None = None,
     *,
+    question: str | QuestionOf | None = None,
+    name: str = DEFAULT_NAME,
+    session_id: str | None = None,
+    conversation_id: str | None = None,
+    user_id: str | None = None,
+    reference: str | None = None,
+    metadata: Mapping[str, object] | None = None,
+    answer: AnswerOf | None = None,
+) -> RagCall: ...
+
+
+def rag(
+    function: F | str | None = None,
+    /,
+    *,
+    question: str | QuestionOf | None = None,
     name: str = DEFAULT_NAME,
     session_id: str | None = None,
     conversation_id: str | None = None,
@@ -73,16 +92,17 @@ def rag(
         def ask(question: str) -> Iterator[str]: ...
 
     Args:
-        question: The question; above a function, the name of its parameter.
+        question: The question; above a function, the name of its parameter, or a function of its arguments
+            that finds the question (above a Flask route: ``lambda: flask.request.json["question"]``).
         name: Which pipeline this is: ``gen_ai.workflow.name``.
         reference: A reference ("ground truth") answer.
         metadata: Your own searchable keys, written as ``ragtrace.metadata.<key>``; at most 64.
-        answer: Finds the text in what the function returns or yields, where that is no string.
+        answer: Finds the text in what the function returns or yields, where it is not found without.
     """
     options = _Options(name, session_id, conversation_id, user_id, reference, metadata, answer)
-    if callable(question):
-        return RagCall(None, options)(question)
-    return RagCall(question, options)
+    if callable(function):
+        return RagCall(question, options)(function)
+    return RagCall(function if function is not None else question, options)
 
 
 class _Options(NamedTuple):
@@ -95,71 +115,36 @@ class _Options(NamedTuple):
     answer_of: AnswerOf | None
 
 
-class RagCall(Recording):
+class RagCall(AnsweredRecording):
     """A RAG call under way: made by [`rag`][ragtrace.capture.rag_call.rag]."""
 
     span_kind: ClassVar[SpanKind] = SpanKind.INTERNAL
 
-    __slots__ = ("_answer", "_options", "_question", "_reference")
+    __slots__ = ("_options", "_question", "_reference")
 
     def __init__(self, question: object, options: _Options) -> None:
-        super().__init__()
+        super().__init__(None, options.answer_of)
         self._options = options
         self._question = question
         self._reference: object = options.reference
-        self._answer = AnswerText()
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each of its calls becomes a RAG call of its own."""
-        wanted = self._question if isinstance(self._question, str) else None
-        argument = Argument.of(function, wanted, QUESTION_NAMES)
+        find = finder(function, self._question, QUESTION_NAMES)
 
         def begin(given: Arguments) -> Recording:
-            return RagCall(_question_in(argument.value(given)), self._options)
+            asked = question_in(find(given))
+            return RagCall(asked if asked is not None else given, self._options)
 
         return traced(function, begin)
 
-    @property
-    def answer(self) -> str | None:
-        """The answer as given so far."""
-        value = self._answer.value()
-        return value if isinstance(value, str) else None
-
-    @answer.setter
-    def answer(self, text: str | None) -> None:
-        self._answer.set(text)
-
-    def set_answer(self, text: str | None) -> None:
-        """Tell the answer, whole."""
-        self._answer.set(text)
-
-    @guarded
-    def add_answer(self, piece: str) -> None:
-        """Tell the next piece of a streamed answer."""
-        if self._passage is not None and isinstance(piece, str):
-            self._streaming = True
-            self._answer.add(piece, self._passage.policy.max_answer_bytes)
-
-    def set_question(self, text: str | None) -> None:
-        """Tell the question, if it was not known at the start."""
-        self._question = text
+    def set_question(self, question: object) -> None:
+        """Tell the question, if it was not known at the start: a text, or a request that holds one."""
+        self._question = question
 
     def set_reference(self, text: str | None) -> None:
         """Tell a reference answer."""
         self._reference = text
-
-    @guarded
-    def take(self, piece: object) -> None:
-        """Note a piece of what a decorated function streams."""
-        self._streaming = True
-        text = answer_in(piece, self._options.answer_of)
-        if text is not None:
-            self.add_answer(text)
-
-    @guarded
-    def conclude(self, result: object) -> None:
-        """Note what a decorated function returned."""
-        self._answer.set(answer_in(result, self._options.answer_of))
 
     def _name(self) -> str:
         return f"{semconv.OP_INVOKE_WORKFLOW} {plain_text(self._options.name)}"
@@ -182,13 +167,13 @@ class RagCall(Recording):
 
     def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
         policy = passage.policy
-        attributes = _metadata(self._options.metadata, passage) if self._options.metadata else {}
-        question = passage.text(self._question, Part.QUESTION, policy.max_question_bytes)
+        attributes = (_metadata(self._options.metadata, passage) if self._options.metadata else None) or {}
+        question = passage.text(_asked(self._question), Part.QUESTION, policy.max_question_bytes)
         if question is not None:
             messages = attributes[semconv.INPUT_MESSAGES] = text_message("user", question)
             if _is_long(messages):
                 attributes[semconv.RAG_QUESTION] = (question,)
-        answer = passage.text(self._answer.value(), Part.ANSWER, policy.max_answer_bytes)
+        answer = self._answer_within(passage)
         if answer is not None:
             messages = attributes[semconv.OUTPUT_MESSAGES] = text_message("assistant", answer)
             if _is_long(messages):
@@ -199,17 +184,24 @@ class RagCall(Recording):
         return attributes
 
 
-def _question_in(value: object) -> str | None:
-    """Find the question in an argument: a string, a request that holds one, or the last message of a chat."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list | tuple):
-        return _question_in(value[-1]) if value else None
-    for name in (*QUESTION_NAMES, "content"):
-        held = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-        if isinstance(held, str):
-            return held
-    return None
+def _asked(question: object) -> str | None:
+    if question is None or type(question) is str:
+        return question
+    if isinstance(question, Arguments):
+        return _asked_meanwhile((*question.args, *question.kwargs.values()))
+    text = question_in(question)
+    if text is None:
+        note_unread("question", question)
+    return text
+
+
+def _asked_meanwhile(given: Sequence[object]) -> str | None:
+    """Look once more into a request: Starlette's has a body once the function has read it."""
+    texts = (question_in(value) for value in given if is_request(value))
+    text = next((text for text in texts if text is not None), None)
+    if text is None:
+        note_unread("question", given[0] if given else None)
+    return text
 
 
 def _is_long(text: str) -> bool:
@@ -219,6 +211,7 @@ def _is_long(text: str) -> bool:
     )
 
 
+@guarded
 def _metadata(metadata: Mapping[str, object], passage: Passage) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {}
     for key, value in metadata.items():

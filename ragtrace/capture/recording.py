@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -133,6 +134,11 @@ class Recording:
             return
         otel_context.detach(token)
 
+    def __del__(self) -> None:
+        # A generator that nobody starts runs no `finally`, nor does an async one whose event loop is gone.
+        if self._open and not sys.is_finalizing():
+            self.finish(GeneratorExit())
+
     def finish(self, exc: BaseException | None = None) -> None:
         """Write what was recorded and end the span. Later calls do nothing."""
         span = self._span
@@ -143,6 +149,9 @@ class Recording:
             self._write(span, self._passage, exc)
         _end(span)
 
+    def expect(self, media_type: str) -> None:
+        """Note what kind of stream a decorated function returned."""
+
     def take(self, piece: object) -> None:
         """Note a piece of what a decorated function streams."""
 
@@ -151,7 +160,7 @@ class Recording:
 
     @guarded
     def _write(self, span: Span, passage: Passage, exc: BaseException | None) -> None:
-        attributes = self._at_end(passage)
+        attributes = guarded(self._at_end)(passage) or {}
         attributes.update(passage.marks())
         abandoned = isinstance(exc, GeneratorExit) or (self._streaming and isinstance(exc, _ABANDONED))
         if abandoned or (self._streaming and exc is not None):

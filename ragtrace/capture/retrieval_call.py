@@ -12,7 +12,7 @@ from ragtrace.capture.chunks import MAX_CHUNKS, ChunkDocuments, chunk_documents
 from ragtrace.capture.guard import guarded, log
 from ragtrace.capture.policy import Passage, plain_text
 from ragtrace.capture.recording import Recording
-from ragtrace.capture.wrapping import Argument, Arguments, traced
+from ragtrace.capture.wrapping import Arguments, finder, traced
 from ragtrace.model import Part
 
 if TYPE_CHECKING:
@@ -100,11 +100,10 @@ class RetrievalCall(Recording):
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each of its calls becomes a retrieval of its own."""
-        wanted = self._query if isinstance(self._query, str) else None
-        argument = Argument.of(function, wanted, QUERY_NAMES)
+        find = finder(function, self._query, QUERY_NAMES)
 
         def begin(given: Arguments) -> Recording:
-            return RetrievalCall(argument.value(given), self._options)
+            return RetrievalCall(find(given), self._options)
 
         return traced(function, begin)
 

@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import functools
 import inspect
-import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from typing import Any, NamedTuple, TypeVar
 
 from ragtrace.capture.guard import guarded, log
 from ragtrace.capture.recorder import active
 from ragtrace.capture.recording import Recording
+from ragtrace.capture.responses import streamed_body
+from ragtrace.capture.text import ASKING_NAMES, first_field, question_in
 
-__all__ = ["Argument", "Arguments", "Begin", "traced"]
+__all__ = ["Arguments", "Begin", "finder", "traced"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,14 +39,16 @@ class Arguments(NamedTuple):
 
 
 Begin = Callable[[Arguments], Recording]
+Find = Callable[[Arguments], object]
 
 
 class Argument(NamedTuple):
     """Where to find one argument of a function."""
 
-    name: str | None
-    position: int | None
+    name: str | None = None
+    position: int | None = None
     default: object = None
+    is_method: bool = False
 
     @classmethod
     def of(cls, function: Callable[..., Any], wanted: str | None, usual: Sequence[str]) -> Argument:
@@ -52,18 +64,30 @@ class Argument(NamedTuple):
                 keyword = parameter.kind is inspect.Parameter.KEYWORD_ONLY
                 default = None if parameter.default is inspect.Parameter.empty else parameter.default
                 return cls(name, None if keyword else list(parameters).index(name), default)
-        return cls(None, None)
+        return cls(is_method=next(iter(parameters), None) in {"self", "cls"})
 
     def value(self, given: Arguments) -> object:
-        """Return the argument's value, or the first string given if the function has no such parameter."""
+        """Return the argument's value; without such a parameter, the first that seems to ask something."""
         if self.name is None:
-            everything = (*given.args, *given.kwargs.values())
-            return next((value for value in everything if isinstance(value, str)), None)
+            return _asking((*given.args[self.is_method :], *given.kwargs.values()))
         if self.name in given.kwargs:
             return given.kwargs[self.name]
         if self.position is not None and self.position < len(given.args):
             return given.args[self.position]
         return self.default
+
+
+def finder(function: Callable[..., Any], wanted: object, usual: Sequence[str]) -> Find:
+    """Return what finds one argument of a call: the application's hook, or the parameter's name."""
+    if not callable(wanted):
+        name = wanted if isinstance(wanted, str) else None
+        return (guarded(Argument.of)(function, name, usual) or Argument()).value
+
+    @guarded
+    def ask_hook(given: Arguments) -> object:
+        return wanted(*given.args, **given.kwargs)
+
+    return ask_hook
 
 
 def traced(function: F, begin: Begin) -> F:
@@ -145,11 +169,13 @@ async def _awaited(recording: Recording, awaitable: Awaitable[Any]) -> Any:
 def _concluded(recording: Recording, result: Any) -> Any:
     """Return the result; the span ends with it, and with what it streams if it is a generator."""
     if inspect.isgenerator(result):
-        return _watched(recording, _streaming(lambda: (recording, result))())
+        return _streaming(lambda: (recording, result))()
     if inspect.isasyncgen(result):
-        return _watched(recording, _async_streaming(lambda: (recording, result))())
+        return _async_streaming(lambda: (recording, result))()
     if inspect.iscoroutine(result):
         return _concluded_later(recording, result)
+    if type(result) not in _WHOLE and (streaming := _streaming_response(recording, result)) is not None:
+        return streaming
     recording.conclude(result)
     recording.finish()
     return result
@@ -159,10 +185,36 @@ async def _concluded_later(recording: Recording, awaitable: Awaitable[Any]) -> A
     return _concluded(recording, await _awaited(recording, awaitable))
 
 
-def _watched(recording: Recording, stream: Any) -> Any:
-    # A generator that nobody ever starts runs no `finally`: its span ends when it is collected.
-    weakref.finalize(stream, recording.finish, GeneratorExit()).atexit = False
-    return stream
+_WHOLE = frozenset({str, dict, list, type(None)})
+
+
+@guarded
+def _streaming_response(recording: Recording, result: object) -> Any:
+    """Return the response of a web framework with its stream watched, ``None`` for anything else."""
+    body = streamed_body(result)
+    if body is None:
+        return None
+    recording.expect(body.media_type)
+    pieces = body.pieces
+    if isinstance(pieces, AsyncIterable):
+        opened = pieces if inspect.isasyncgen(pieces) else _each_of_async(pieces)
+        return body.replaced(_async_streaming(lambda: (recording, opened))())
+    inner = pieces if inspect.isgenerator(pieces) else _each_of(pieces)
+    return body.replaced(_streaming(lambda: (recording, inner))())
+
+
+def _each_of(pieces: Iterable[Any]) -> Generator[Any, None, None]:
+    try:
+        yield from pieces
+    finally:
+        close = getattr(pieces, "close", None)
+        if close is not None:
+            close()
+
+
+async def _each_of_async(pieces: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
+    async for piece in pieces:
+        yield piece
 
 
 def _streaming(opened: Callable[..., tuple[Recording, Generator[Any, Any, Any]]]) -> Callable[..., Any]:
@@ -241,6 +293,15 @@ async def _async_step(recording: Recording, resume: Callable[[], Awaitable[Any]]
         return await resume()
     finally:
         recording.pause()
+
+
+def _asking(values: Sequence[object]) -> object:
+    """Return a request with a question, else the first string, else whatever holds a question."""
+    for value in values:
+        if not isinstance(value, str | bytes) and isinstance(first_field(value, ASKING_NAMES), str):
+            return value
+    found = next((value for value in values if isinstance(value, str)), None)
+    return found if found is not None else next((v for v in values if question_in(v) is not None), None)
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

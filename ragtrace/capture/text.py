@@ -1,0 +1,183 @@
+"""The text in values of any shape: questions in requests, answers in replies. Known by their shape alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Number
+
+from ragtrace.capture.guard import guarded
+from ragtrace.capture.plain import CONTAINERS
+from ragtrace.capture.policy import plain_text
+
+__all__ = [
+    "ASKING_NAMES",
+    "QUESTION_NAMES",
+    "answer_in",
+    "field",
+    "first_field",
+    "is_request",
+    "question_in",
+    "stated_answer",
+]
+
+ASKING_NAMES = ("question", "query", "user_query", "user_input", "q")
+QUESTION_NAMES = (*ASKING_NAMES, "input", "prompt", "message", "text")
+_QUESTION_FIELDS = (*QUESTION_NAMES, "query_str", "content", "messages", "parts")
+_REQUEST_FIELDS = ("_json", "_form", "query_params", "path_params")
+"""Of a Starlette request: its body only once the application has read it, as nobody else may wait for it."""
+_ANSWER_FIELDS = (
+    *("delta", "answer", "output_text", "output", "response", "result", "text", "content"),
+    *("completion", "reply", "replies", "answers", "choices", "message", "messages", "parts", "data"),
+)
+_ONE_OF_MANY = {"choices": 0, "replies": 0, "answers": 0, "messages": -1}
+_THOUGHTS = ("reasoning", "thinking", "tool_", "function_call")
+_AGAIN = ("response.", "message_", "content_block_", "text-", "text_")
+_PIECES = ("response.output_text.delta", "content_block_delta", "text-delta", "text_delta")
+
+MAX_DEPTH = 6
+MAX_VISITS = 2_000
+"""Of one value: an object may hold another under every name, and so on without end."""
+
+
+@guarded
+def question_in(value: object) -> str | None:
+    """Return the question in a string, a request that holds one, or the last user's message of a chat."""
+    return value if type(value) is str else _question(value, _Way())
+
+
+@guarded
+def answer_in(value: object) -> str | None:
+    """Return the answer in what a function returned, or the next piece of it in what it yielded.
+
+    That is a string, a number, the first of a tuple, or what a mapping or object holds as ``answer``,
+    ``output``, ``content`` and the like: replies of the OpenAI and Anthropic SDKs, messages and results of
+    LangChain, LlamaIndex, Haystack and pydantic-ai, events of their streams.
+    """
+    if type(value) is str:
+        return value
+    if isinstance(value, Number) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, tuple) and value and not isinstance(value[0], list | tuple):
+        return answer_in(value[0])
+    return None if isinstance(value, list | tuple) else _answer(value, _Way())
+
+
+@guarded
+def stated_answer(value: object) -> str | None:
+    """Return the answer that an application states itself: a structure without one stands for itself."""
+    found = answer_in(value)
+    if found is not None or value is None or first_field(value, _ANSWER_FIELDS) is not None:
+        return found
+    dump = getattr(value, "model_dump_json", None)
+    if callable(dump):
+        return str(dump())
+    return plain_text(value) if isinstance(value, CONTAINERS) else None
+
+
+def is_request(value: object) -> bool:
+    """Tell a request of Starlette's."""
+    return getattr(value, "query_params", None) is not None
+
+
+def first_field(value: object, names: Iterable[str]) -> object:
+    """Return the first of these that the mapping or object holds, methods aside."""
+    return next((held for name in names if (held := field(value, name)) is not None), None)
+
+
+@guarded
+def field(value: object, name: str) -> object:
+    """Return what a mapping or an object holds by this name, if that is no method."""
+    held = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    return None if callable(held) and not isinstance(held, str) else held
+
+
+class _Way:
+    """How far a search has come into a value."""
+
+    __slots__ = ("depth", "visits")
+
+    def __init__(self) -> None:
+        self.depth = self.visits = 0
+
+    def first(self, search: Callable[[object, _Way], str | None], values: Iterable[object]) -> str | None:
+        """Return the first text found in these, one level down."""
+        return next(self.each(search, values), None)
+
+    def each(self, search: Callable[[object, _Way], str | None], values: Iterable[object]) -> Iterator[str]:
+        """Return the texts found in these, one level down."""
+        if self.depth == MAX_DEPTH:
+            return
+        for value in values:
+            if value is None or self.visits == MAX_VISITS:
+                continue
+            self.visits += 1
+            self.depth += 1
+            found = search(value, self)
+            self.depth -= 1
+            if found is not None:
+                yield found
+
+
+def _question(value: object, way: _Way) -> str | None:
+    if isinstance(value, str | bytes | bytearray):
+        return _decoded(value)
+    if isinstance(value, Number):
+        return None
+    if isinstance(value, list | tuple):
+        return way.first(_question, _asked_last(value))
+    if is_request(value):
+        return way.first(_question, (getattr(value, name, None) for name in _REQUEST_FIELDS))
+    return way.first(_question, (field(value, name) for name in _QUESTION_FIELDS))
+
+
+def _asked_last(messages: Sequence[object]) -> Sequence[object]:
+    """Return what users said, last first; without users, what was said last."""
+    last = messages[: -MAX_VISITS - 1 : -1]
+    return [message for message in last if _role(message) in {"user", "human"}] or last[:1]
+
+
+def _role(message: object) -> object:
+    role = None if isinstance(message, str | bytes) else first_field(message, ("role", "type"))
+    role = getattr(role, "value", role)
+    return role if isinstance(role, str) else None
+
+
+def _answer(value: object, way: _Way) -> str | None:
+    if isinstance(value, str | bytes | bytearray):
+        return _decoded(value)
+    if isinstance(value, Number):
+        return None
+    if isinstance(value, list | tuple):
+        found = list(way.each(_answer, value[:MAX_VISITS]))
+        return "".join(found) if found else None
+    if _is_no_piece(value):
+        return None
+    return way.first(_answer, (_held(value, name) for name in _ANSWER_FIELDS)) or _reply_of_part(value, way)
+
+
+def _is_no_piece(value: object) -> bool:
+    """Tell events that hold a thought, a tool's arguments, or once more what pieces brought before."""
+    kind = field(value, "type")
+    if not isinstance(kind, str):
+        return False
+    again = kind.startswith(_AGAIN) and kind not in _PIECES
+    return again or kind.startswith(_THOUGHTS) or field(value, "snapshot") is not None
+
+
+def _held(value: object, name: str) -> object:
+    held = field(value, name)
+    if name in _ONE_OF_MANY and isinstance(held, list | tuple):
+        return held[_ONE_OF_MANY[name]] if held else None
+    return held
+
+
+def _reply_of_part(value: object, way: _Way) -> str | None:
+    """Look for what one part of a pipeline replied, as Haystack and LangGraph name their parts."""
+    if way.depth or not isinstance(value, Mapping):
+        return None
+    parts = (part for part in value.values() if isinstance(part, Mapping))
+    return way.first(_answer, (_held(part, name) for part in parts for name in _ONE_OF_MANY))
+
+
+def _decoded(value: str | bytes | bytearray) -> str:
+    return str.__str__(value) if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
