@@ -1,15 +1,16 @@
 """Haystack: an embedder, a retriever, a prompt builder and a chat generator in one pipeline.
 
-python examples/frameworks/haystack_app.py "When does a refund reach my account?"
+    python examples/frameworks/haystack_app.py "When does a refund reach my account?"
+
+The one line captures the pipeline with its components.
 """
 
 import functools
 import os
 import sys
 
-os.environ.setdefault(
-    "HAYSTACK_TELEMETRY_ENABLED", "false"
-)  # before the import: nothing is reported to its makers
+# Before the import: nothing is reported to Haystack's makers.
+os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "false")
 
 from corpus import CHUNKS
 from haystack import Document, Pipeline

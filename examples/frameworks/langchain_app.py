@@ -1,6 +1,8 @@
 """LangChain: a retriever, a prompt and a chat model in one chain.
 
-python examples/frameworks/langchain_app.py "How long does the warranty last?"
+    python examples/frameworks/langchain_app.py "How long does the warranty last?"
+
+The one line captures the chain with its retriever and its model.
 """
 
 import functools

@@ -1,6 +1,8 @@
 """LlamaIndex: a vector store index and its query engine.
 
-python examples/frameworks/llamaindex_app.py "Who pays for the shipping of a return?"
+    python examples/frameworks/llamaindex_app.py "Who pays for the shipping of a return?"
+
+The one line captures the query engine with its retriever and its model.
 """
 
 import functools

@@ -1,6 +1,8 @@
 """pydantic-ai: an agent that retrieves by a tool.
 
-python examples/frameworks/pydantic_ai_app.py "What does the warranty cover?"
+    python examples/frameworks/pydantic_ai_app.py "What does the warranty cover?"
+
+The one line captures the agent's run with its tools and its model.
 """
 
 import functools
