@@ -11,6 +11,7 @@ from ragtrace.traces.extract.calls import Call, SpanTree, find_calls, is_evaluat
 from ragtrace.traces.extract.mapping import AttributeMapping
 from ragtrace.traces.extract.reading import Reading, Role
 from ragtrace.traces.extract.record import record_of
+from ragtrace.traces.extract.references import with_references
 from ragtrace.traces.extract.rules import DEFAULT_RULES, Rules
 from ragtrace.traces.trace import Span, Trace
 
@@ -49,7 +50,7 @@ def extract_records(trace: Trace, mapping: AttributeMapping | None = None) -> Ex
     judged, notes = _without_evaluators(trace, tree, evaluators)
     readings = read_spans(judged, mapping)
     calls = [call for call in find_calls(tree, readings) if _has_steps(call)]
-    records = tuple(record_of(call, tree) for call in calls)
+    records = with_references([record_of(call, tree) for call in calls], calls, trace, tree)
     return Extraction(records=records, notes=(*notes, *_unused(readings, calls)))
 
 
