@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 
 from opentelemetry.trace import SpanKind
 
 from ragtrace import semconv
 from ragtrace.capture.chunks import MAX_CHUNKS, ChunkDocuments, chunk_documents
-from ragtrace.capture.guard import guarded, log
+from ragtrace.capture.documents import documents_in
+from ragtrace.capture.guard import guarded, note_unread
 from ragtrace.capture.policy import Passage, plain_text
 from ragtrace.capture.recording import Recording
+from ragtrace.capture.text import question_in
 from ragtrace.capture.wrapping import Arguments, finder, traced
 from ragtrace.model import Part
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ChunksOf", "RetrievalCall", "retrieval"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-ChunksOf = Callable[[object], Collection[object] | None]
+ChunksOf = Callable[[object], object]
 """Finds the chunks in what a function returned."""
 
 QUERY_NAMES = ("query", "question", "q", "text", "search", "input", "prompt")
@@ -108,25 +110,25 @@ class RetrievalCall(Recording):
         return traced(function, begin)
 
     @guarded
-    def set_chunks(self, chunks: Iterable[object] | None) -> None:
+    def set_chunks(self, chunks: object) -> None:
         """Tell what was found, best first.
 
         A chunk is a [`Chunk`][ragtrace.model.Chunk], a mapping ``{"id", "text" | "content" | "page_content",
         "score", "metadata"}``, an object with such attributes, a pair of one of these and its score, or a
-        string. An iterator is not consumed: give a list.
+        string. Results of vector stores and frameworks may be given as they are. An iterator is not consumed:
+        give a list.
         """
         if self._passage is None or chunks is None:
             return
-        if type(chunks) is not list and (
-            not isinstance(chunks, Collection) or isinstance(chunks, str | bytes)
-        ):
-            log.warning("ragtrace: chunks of type %s were not recorded: give a list", type(chunks).__name__)
-            return
-        self._documents = chunk_documents(chunks, self._passage)
+        documents = documents_in(chunks)
+        if documents is None:
+            note_unread("list of chunks", chunks)
+        else:
+            self._documents = chunk_documents(documents, self._passage)
 
-    def set_query(self, text: str | None) -> None:
+    def set_query(self, query: object) -> None:
         """Tell the query, if it was not known at the start."""
-        self._query = text
+        self._query = query
 
     @guarded
     def take(self, piece: object) -> None:
@@ -138,8 +140,7 @@ class RetrievalCall(Recording):
     @guarded
     def conclude(self, result: object) -> None:
         """Note what a decorated function returned."""
-        found = self._options.chunks_of(result) if self._options.chunks_of is not None else result
-        self.set_chunks(found)  # type: ignore[arg-type]  # it looks for itself
+        self.set_chunks(self._options.chunks_of(result) if self._options.chunks_of is not None else result)
 
     def _name(self) -> str:
         name = self._options.name
@@ -159,7 +160,8 @@ class RetrievalCall(Recording):
 
     def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
         attributes: dict[str, AttributeValue] = {}
-        query = passage.text(self._query, Part.QUESTION, passage.policy.max_question_bytes)
+        # a vector, as retrievers are given too, is no text
+        query = passage.text(question_in(self._query), Part.QUESTION, passage.policy.max_question_bytes)
         if query is not None:
             attributes[semconv.RETRIEVAL_QUERY] = query
         documents = self._documents

@@ -1,0 +1,198 @@
+"""Retrieved documents of any shape, read: an application's own, a framework's, or a vector store's answer.
+
+All are known by the names of their fields. A distance is no score: it stays one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain, zip_longest
+from typing import Any, NamedTuple
+
+from ragtrace.capture.guard import guarded, note_unread
+from ragtrace.capture.text import answer_in, field, first_field
+from ragtrace.model import Chunk
+
+__all__ = ["Found", "documents_in", "read_document"]
+
+_TEXT_NAMES = ("text", "content", "page_content")
+_STORED_TEXT_NAMES = (*_TEXT_NAMES, "document", "chunk", "passage", "body")
+_STORED_NAMES = ("payload", "properties", "entity", "_source", "document", "metadata")
+"""Where vector stores keep what an application stored with a vector."""
+_ID_NAMES = ("id", "chunk_id", "node_id", "id_", "document_id", "doc_id", "uuid", "_id")
+_METADATA_ID_NAMES = ("id", "chunk_id")
+_METADATA_NAMES = ("metadata", "meta", "payload", "properties")
+_SCORE_NAMES = ("score", "_score", "relevance_score")
+_LIST_NAMES = (
+    *("documents", "docs", "source_documents", "source_nodes", "nodes", "points", "objects", "matches"),
+    *("hits", "chunks", "contexts", "context", "results", "items", "data"),
+)
+_PAIR = 2
+_DEEPEST_LIST = 3
+
+
+class Found(NamedTuple):
+    """What could be read of a document."""
+
+    id: object = None
+    text: object = None
+    score: float | None = None
+    metadata: Mapping[Any, object] | None = None
+    truncated: bool = False
+    score_key: str = "score"
+
+
+def documents_in(result: object) -> Collection[object] | None:
+    """Return the documents in what a retrieval returned, or ``None`` where there are none to be found.
+
+    That is a list of them, one of them, or what holds such a list: the ``documents`` of Haystack's
+    retrievers, Qdrant's ``points``, Weaviate's ``objects``, Chroma's lists of columns, one for each query.
+    An iterator is not consumed.
+    """
+    return result if type(result) is list and not _is_nested(result) else _documents(result, 0)
+
+
+@guarded
+def read_document(item: object) -> Found:
+    """Return what can be read of a document.
+
+    That is a [`Chunk`][ragtrace.model.Chunk], a string, a mapping or an object with fields such as ``text``,
+    ``content`` or ``page_content``, or with a ``payload`` that has them, a pair of one of these and a score,
+    or a row of a table.
+    """
+    if type(item) is dict:  # by far the most frequent, and asking for a Mapping is slow
+        return _from_mapping(item)
+    if isinstance(item, Chunk):
+        key = "distance" if item.score_kind == "distance" else "score"
+        return Found(item.id, item.text, _number(item.score), item.metadata, item.truncated, key)
+    if isinstance(item, str | bytes):
+        return Found(text=item)
+    if isinstance(item, Mapping):
+        return _from_mapping(item)
+    if isinstance(item, Sequence) and not hasattr(item, "_fields"):
+        return _from_sequence(item)
+    return _from_object(item)
+
+
+@guarded
+def _documents(result: object, depth: int) -> Collection[object] | None:
+    if result is None or depth == _DEEPEST_LIST:
+        return None
+    if isinstance(result, str | bytes) or (depth == 0 and _holds_text(result)):
+        return (result,)
+    if isinstance(result, Mapping) and isinstance(result.get("ids"), list):
+        return _from_columns(result)
+    if isinstance(result, Collection) and not isinstance(result, Mapping):
+        return list(chain.from_iterable(result)) if _is_nested(result) else _plain_collection(result)
+    held = (field(result, name) for name in _LIST_NAMES)
+    found = (_documents(inner, depth + 1) for inner in held if inner is not None)
+    return next((documents for documents in found if documents is not None), None)
+
+
+def _holds_text(result: object) -> bool:
+    return first_field(result, _TEXT_NAMES) is not None and not isinstance(result, list | tuple)
+
+
+def _is_nested(result: Collection[object]) -> bool:
+    """Tell lists of results, one for each of several queries, from pairs and rows."""
+    return isinstance(result, list) and bool(result) and type(result[0]) is list
+
+
+def _plain_collection(result: Collection[object]) -> Collection[object] | None:
+    # a matrix of numbers, or a table: what is in it are no documents
+    return None if hasattr(result, "shape") else result
+
+
+def _from_columns(result: Mapping[Any, Any]) -> Collection[object]:
+    names = {"ids": "id", "documents": "text", "metadatas": "metadata", "distances": "distance"}
+    count = len(_column(result.get("ids")))
+    columns = [_column(result.get(name))[:count] for name in names]
+    return [dict(zip(names.values(), row, strict=True)) for row in zip_longest(*columns)]
+
+
+def _column(column: Any) -> Sequence[object]:
+    if not isinstance(column, list):
+        return ()
+    return list(chain.from_iterable(column)) if _is_nested(column) else column
+
+
+def _from_mapping(item: Mapping[Any, object]) -> Found:
+    get = item.get
+    text, metadata = get("text"), get("metadata")
+    if type(text) is not str:
+        text = _text_of(item)
+    score, identity = get("score"), get("id")
+    found = _found(
+        identity if identity is not None else first_field(item, _ID_NAMES),
+        text,
+        score,
+        metadata if metadata is not None else first_field(item, _METADATA_NAMES),
+        item,
+    )
+    return found if score is not None else _measured(found, item)
+
+
+def _from_object(item: object) -> Found:
+    node = field(item, "node")  # held together with its score
+    held = item if node is None else node
+    metadata = (field(held, name) for name in _METADATA_NAMES)
+    found = _found(
+        first_field(held, _ID_NAMES),
+        _text_of(held),
+        None,
+        next((value for value in metadata if isinstance(value, Mapping)), None),
+        item,
+    )
+    return _measured(found, item, field(item, "metadata"))
+
+
+def _measured(found: Found, *places: object) -> Found:
+    for key, names in (("score", _SCORE_NAMES), ("distance", ("distance",))):
+        for place in places:
+            if (number := _number(first_field(place, names))) is not None:
+                return found._replace(score=number, score_key=key)
+    return found
+
+
+def _from_sequence(item: Sequence[object]) -> Found:
+    """Read a pair of a document and its score, or a row of a table: its longest text, and what names it."""
+    if len(item) == _PAIR and not isinstance(item[1], str | bytes):
+        return (read_document(item[0]) or Found())._replace(score=_number(item[1]))
+    texts = [value for value in item if isinstance(value, str)]
+    if not texts:
+        note_unread("text of a chunk", item)
+        return Found()
+    text = max(texts, key=len)
+    names = (value for value in item if value is not text and not isinstance(value, float | Mapping))
+    return Found(next(names, None), text)
+
+
+def _text_of(item: object) -> object:
+    """Return the text of a document, its own or what was stored with its vector."""
+    text = first_field(item, _TEXT_NAMES)
+    if text is None:
+        stored = (first_field(field(item, name), _STORED_TEXT_NAMES) for name in _STORED_NAMES)
+        text = next((found for found in stored if found is not None), None)
+    return text if text is None or isinstance(text, str | bytes) else answer_in(text)
+
+
+def _found(identity: object, text: object, score: object, metadata: object, item: object) -> Found:
+    if text is None:
+        note_unread("text of a chunk", item)
+    known = metadata if metadata is not None and isinstance(metadata, Mapping) else None
+    if identity is None and known is not None:
+        identity = first_field(known, _METADATA_ID_NAMES)
+    return Found(identity, text, _number(score), known)
+
+
+def _number(value: object) -> float | None:
+    if type(value) is float:
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | bytes | bool):
+        return None
+    try:
+        number = float(value)  # type: ignore[arg-type]  # numpy and decimal numbers know how
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
