@@ -12,7 +12,6 @@ from ragtrace.traces.extract.mapping import AttributeMapping
 from ragtrace.traces.extract.reading import Reading, Role
 from ragtrace.traces.extract.record import record_of
 from ragtrace.traces.extract.references import with_references
-from ragtrace.traces.extract.rules import DEFAULT_RULES, Rules
 from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["Extraction", "Note", "extract_records"]
@@ -81,7 +80,7 @@ def _unused(readings: Sequence[Reading], calls: Sequence[Call]) -> list[Note]:
     notes = [
         _note(reading.span, f"is a {reading.role} outside of any RAG call")
         for reading in readings
-        if reading.span.span_id not in used
+        if reading.span.span_id not in used and reading.role is not Role.STEP
     ]
     if not calls:
         notes.append(Note(text=_why_none(readings)))
@@ -89,12 +88,12 @@ def _unused(readings: Sequence[Reading], calls: Sequence[Call]) -> list[Note]:
 
 
 def _why_none(readings: Sequence[Reading]) -> str:
-    if not readings:
+    roles = sorted({str(reading.role) for reading in readings if reading.role is not Role.STEP})
+    if not roles:
         return (
             "no span is of a convention ragtrace reads: look for `ragtrace.kind`, `gen_ai.operation.name` or "
             "`openinference.span.kind`"
         )
-    roles = sorted({str(reading.role) for reading in readings})
     return f"the trace has {' and '.join(roles)} spans only: a RAG call has a retrieval and a generation"
 
 

@@ -1,4 +1,4 @@
-"""What frameworks log as a step's input and output: free-form JSON with a question, an answer or documents."""
+"""What frameworks log as a step's input and output: JSON that holds a question, an answer or documents."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _DOCUMENT_KEYS: Final = ("content", "page_content", "text", "node")
 
 
 def question_in(value: AttributeValue, *, attribute: str, convention: str) -> Found[str] | None:
-    """Read the question that an input holds: a text, a usual name, an only text, or the user's last message."""
+    """Read the question of an input: a text, under a usual name, the only text, the user's last message."""
     parsed = _parsed(value)
     text, how = _question(parsed, 0)
     return _found(text, how, value, parsed, attribute, convention)
@@ -68,7 +68,7 @@ def documents_in(
 
 
 def listed_documents(value: AttributeValue) -> AttributeValue:
-    """Unwrap the list in ``{"output": {"documents": […]}}``, and give pairs of document and score one form."""
+    """Unwrap the list in ``{"output": {"documents": […]}}``, and give pairs one form."""
     node = _parsed(value)
     for _ in range(_MAX_WRAPPERS):
         if not isinstance(node, Mapping) or any(key in node for key in _DOCUMENT_KEYS):

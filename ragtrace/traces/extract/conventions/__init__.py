@@ -5,11 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ragtrace.traces.extract.conventions import genai, openinference, own
+from ragtrace.traces.extract.conventions import (
+    genai,
+    haystack,
+    langfuse,
+    langsmith,
+    llamaindex,
+    mlflow,
+    openinference,
+    own,
+    pydantic_ai,
+    vercel,
+)
 from ragtrace.traces.extract.reading import Reading
 from ragtrace.traces.trace import Span
 
 __all__ = ["CONVENTIONS"]
 
-CONVENTIONS: Final[tuple[Callable[[Span], Reading], ...]] = (own.read, openinference.read, genai.read)
-"""Each reads what a span says in its words; of a stranger's span, nothing."""
+CONVENTIONS: Final[tuple[Callable[[Span], Reading], ...]] = (
+    own.read,
+    openinference.read,
+    langfuse.read,
+    mlflow.read,
+    langsmith.read,
+    pydantic_ai.read,
+    genai.read,
+    haystack.read,
+    vercel.read,
+    llamaindex.read,
+)
+"""Each reads what a span says in its words; of a stranger's span, nothing.
+
+A convention that writes GenAI's attributes in a meaning of its own stands before GenAI.
+"""

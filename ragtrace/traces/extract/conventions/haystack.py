@@ -1,0 +1,124 @@
+"""Haystack's own tracing: a span a pipeline, and one a component, with its input and output as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ragtrace import semconv
+from ragtrace.model import AttributeValue, Chunk
+from ragtrace.traces.extract.attributes import first_text
+from ragtrace.traces.extract.content import Found, best, parse_loosely
+from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
+from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.trace import Span
+
+__all__ = ["NAME", "read"]
+
+NAME: Final = "haystack"
+
+_ROLES: Final = {
+    "Retriever": Role.RETRIEVAL,
+    "Ranker": Role.RERANK,
+    "DocumentJoiner": Role.RERANK,
+    "Generator": Role.GENERATION,
+}
+"""By the end of the component's type; what a joiner returns takes the place of what it joined."""
+_QUESTION_KEYS: Final = ("question", "query", "user_input", "text", "messages")
+_ANSWER_KEYS: Final = ("answers", "replies", "last_message")
+
+
+def read(span: Span) -> Reading:
+    """Read ``haystack.pipeline.run`` and ``haystack.component.run``."""
+    role = _role(span)
+    if role is Role.CALL:
+        return _of_pipeline(span)
+    is_generation, is_retrieval = role is Role.GENERATION, role in (Role.RETRIEVAL, Role.RERANK)
+    asked = _asked(span)
+    return Reading(
+        span=span,
+        convention=NAME,
+        role=role,
+        question=asked if is_generation else None,
+        query=asked if is_retrieval else None,
+        documents=_documents(span) if is_retrieval else None,
+        answer=_answered(span, semconv.HAYSTACK_OUTPUT) if is_generation else None,
+        model=_model(span) if is_generation else None,
+    )
+
+
+def _role(span: Span) -> Role | None:
+    if span.name in (semconv.HAYSTACK_PIPELINE, semconv.HAYSTACK_AGENT):
+        return Role.CALL
+    kind = first_text(span, semconv.HAYSTACK_COMPONENT_TYPE)
+    if kind is None:
+        return None
+    return next((role for end, role in _ROLES.items() if kind.endswith(end)), Role.STEP)
+
+
+def _of_pipeline(span: Span) -> Reading:
+    return Reading(
+        span=span,
+        convention=NAME,
+        role=Role.CALL,
+        question=_question(span),
+        answer=best(
+            _answered(span, semconv.HAYSTACK_OUTPUT_DATA), _answered(span, semconv.HAYSTACK_AGENT_OUTPUT)
+        ),
+    )
+
+
+def _question(span: Span) -> Found[str] | None:
+    """Read the first usual input of any component, or of an agent."""
+    for key in (semconv.HAYSTACK_INPUT_DATA, semconv.HAYSTACK_AGENT_INPUT):
+        value = _of_any_component(span, key, _QUESTION_KEYS)
+        if value is not None:
+            return question_in(value, attribute=key, convention=NAME)
+    return None
+
+
+def _answered(span: Span, key: str) -> Found[str] | None:
+    value = _of_any_component(span, key, _ANSWER_KEYS)
+    return answer_in(span.attributes.get(key) if value is None else value, attribute=key, convention=NAME)
+
+
+def _of_any_component(span: Span, key: str, names: tuple[str, ...]) -> AttributeValue:
+    """Return the first of the names that a component, or the pipeline itself, was given or gave."""
+    data = _json(span, key)
+    components = (data, *data.values())
+    found = (
+        {name: each[name]}
+        for name in names
+        for each in components
+        if isinstance(each, Mapping) and each.get(name)
+    )
+    first = next(found, None)
+    return next(iter(first.values())) if first else None
+
+
+def _asked(span: Span) -> Found[str] | None:
+    key = semconv.HAYSTACK_INPUT
+    return question_in(span.attributes.get(key), attribute=key, convention=NAME)
+
+
+def _documents(span: Span) -> Found[tuple[Chunk, ...]] | None:
+    key = semconv.HAYSTACK_OUTPUT
+    return documents_in(span.attributes.get(key), attribute=key, convention=NAME, span_id=span.span_id)
+
+
+def _model(span: Span) -> str | None:
+    """Read what the reply says of itself: in chat its own ``meta``, else one beside the replies."""
+    output = _json(span, semconv.HAYSTACK_OUTPUT)
+    for value in (output.get("replies"), output.get("meta")):
+        first = value[0] if isinstance(value, tuple) and value else None
+        meta = first.get("meta", first) if isinstance(first, Mapping) else None
+        model = meta.get("model") if isinstance(meta, Mapping) else None
+        if isinstance(model, str):
+            return model
+    return None
+
+
+def _json(span: Span, key: str) -> Mapping[str, AttributeValue]:
+    text = first_text(span, key)
+    value = parse_loosely(text) if text else None
+    return value if isinstance(value, Mapping) else {}

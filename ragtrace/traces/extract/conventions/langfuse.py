@@ -1,0 +1,72 @@
+"""Langfuse's SDK, version 3 and later: observations as spans, their input and output as JSON."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ragtrace import semconv
+from ragtrace.traces.extract.attributes import first_text
+from ragtrace.traces.extract.content import Found, best
+from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
+from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.trace import Span
+
+__all__ = ["NAME", "read"]
+
+NAME: Final = "langfuse"
+
+_ROLES: Final = {
+    "retriever": Role.RETRIEVAL,
+    "generation": Role.GENERATION,
+    "span": Role.CALL,
+    "chain": Role.CALL,
+    "agent": Role.CALL,
+}
+
+
+def read(span: Span) -> Reading:
+    """Read ``langfuse.observation.*``, and what stands on the root for the whole trace."""
+    role = _role(span)
+    version = span.attributes.get(semconv.LANGFUSE_PROMPT_VERSION)
+    return Reading(
+        span=span,
+        convention=NAME,
+        role=role,
+        question=_question(span) if role in (Role.CALL, Role.GENERATION) else None,
+        query=_question(span) if role is Role.RETRIEVAL else None,
+        documents=documents_in(
+            span.attributes.get(semconv.LANGFUSE_OUTPUT),
+            attribute=semconv.LANGFUSE_OUTPUT,
+            convention=NAME,
+            span_id=span.span_id,
+        )
+        if role is Role.RETRIEVAL
+        else None,
+        answer=_answer(span) if role in (Role.CALL, Role.GENERATION) else None,
+        reference=_answer_at(span, semconv.LANGFUSE_EXPECTED_OUTPUT),
+        model=first_text(span, semconv.LANGFUSE_MODEL),
+        session_id=first_text(span, semconv.SESSION_ID, semconv.LANGFUSE_SESSION_ID) if role else None,
+        prompt_version=str(version) if isinstance(version, str | int) else None,
+    )
+
+
+def _role(span: Span) -> Role | None:
+    kind = span.attributes.get(semconv.LANGFUSE_OBSERVATION_TYPE)
+    if not isinstance(kind, str):
+        return None
+    role = _ROLES.get(kind, Role.STEP)
+    has_input = semconv.LANGFUSE_INPUT in span.attributes or semconv.LANGFUSE_TRACE_INPUT in span.attributes
+    return Role.STEP if role is Role.CALL and not has_input else role
+
+
+def _question(span: Span) -> Found[str] | None:
+    keys = (semconv.LANGFUSE_TRACE_INPUT, semconv.LANGFUSE_INPUT)
+    return best(*(question_in(span.attributes.get(key), attribute=key, convention=NAME) for key in keys))
+
+
+def _answer(span: Span) -> Found[str] | None:
+    return best(_answer_at(span, semconv.LANGFUSE_TRACE_OUTPUT), _answer_at(span, semconv.LANGFUSE_OUTPUT))
+
+
+def _answer_at(span: Span, key: str) -> Found[str] | None:
+    return answer_in(span.attributes.get(key), attribute=key, convention=NAME)

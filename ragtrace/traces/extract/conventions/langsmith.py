@@ -1,0 +1,46 @@
+"""LangSmith's OpenTelemetry export: kinds of its own, inputs and outputs in GenAI's oldest attributes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ragtrace import semconv
+from ragtrace.traces.extract.attributes import first_text
+from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
+from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.trace import Span
+
+__all__ = ["NAME", "read"]
+
+NAME: Final = "langsmith"
+
+_ROLES: Final = {"retriever": Role.RETRIEVAL, "llm": Role.GENERATION, "chain": Role.CALL}
+_SESSION_KEYS: Final = tuple(
+    f"{semconv.LANGSMITH_METADATA_PREFIX}{name}" for name in ("session_id", "thread_id", "conversation_id")
+)
+"""What LangSmith calls a thread. Its ``langsmith.trace.session_*`` name the project."""
+
+
+def read(span: Span) -> Reading:
+    """Read ``langsmith.span.kind``: ``gen_ai.operation.name`` says ``embeddings`` of a retriever."""
+    kind = first_text(span, semconv.LANGSMITH_KIND)
+    if kind is None:
+        return Reading(span=span, convention=NAME)
+    role = _ROLES.get(kind, Role.STEP)
+    has_answer = role in (Role.CALL, Role.GENERATION)
+    prompt, completion = semconv.PROMPT_DEPRECATED, semconv.COMPLETION_DEPRECATED
+    outputs = span.attributes.get(completion)
+    asked = question_in(span.attributes.get(prompt), attribute=prompt, convention=NAME)
+    return Reading(
+        span=span,
+        convention=NAME,
+        role=role,
+        question=asked if has_answer else None,
+        query=asked if role is Role.RETRIEVAL else None,
+        documents=documents_in(outputs, attribute=completion, convention=NAME, span_id=span.span_id)
+        if role is Role.RETRIEVAL
+        else None,
+        answer=answer_in(outputs, attribute=completion, convention=NAME) if has_answer else None,
+        model=first_text(span, semconv.RESPONSE_MODEL, semconv.REQUEST_MODEL),
+        session_id=first_text(span, *_SESSION_KEYS),
+    )

@@ -1,0 +1,70 @@
+"""MLflow's tracing: a type, inputs and outputs, each as JSON."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ragtrace import semconv
+from ragtrace.traces.extract.attributes import first_text
+from ragtrace.traces.extract.content import parse_loosely
+from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
+from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.trace import Span
+
+__all__ = ["NAME", "read"]
+
+NAME: Final = "mlflow"
+
+_ROLES: Final = {
+    "RETRIEVER": Role.RETRIEVAL,
+    "RERANKER": Role.RERANK,
+    "LLM": Role.GENERATION,
+    "CHAT_MODEL": Role.GENERATION,
+    "CHAIN": Role.CALL,
+    "AGENT": Role.CALL,
+    "WORKFLOW": Role.CALL,
+    "UNKNOWN": Role.CALL,
+}
+"""``UNKNOWN`` is what ``@mlflow.trace`` writes of a function without a type."""
+
+
+def read(span: Span) -> Reading:
+    """Read ``mlflow.spanType``, ``mlflow.spanInputs`` and ``mlflow.spanOutputs``."""
+    role = _role(span)
+    is_retrieval = role in (Role.RETRIEVAL, Role.RERANK)
+    outputs = span.attributes.get(semconv.MLFLOW_OUTPUTS)
+    asked = question_in(
+        span.attributes.get(semconv.MLFLOW_INPUTS), attribute=semconv.MLFLOW_INPUTS, convention=NAME
+    )
+    has_answer = role in (Role.CALL, Role.GENERATION)
+    return Reading(
+        span=span,
+        convention=NAME,
+        role=role,
+        question=asked if has_answer else None,
+        query=asked if is_retrieval else None,
+        documents=documents_in(
+            outputs, attribute=semconv.MLFLOW_OUTPUTS, convention=NAME, span_id=span.span_id
+        )
+        if is_retrieval
+        else None,
+        answer=answer_in(outputs, attribute=semconv.MLFLOW_OUTPUTS, convention=NAME) if has_answer else None,
+        model=_json_text(span, semconv.MLFLOW_MODEL),
+        session_id=(first_text(span, semconv.SESSION_ID) or _json_text(span, semconv.MLFLOW_SESSION))
+        if role
+        else None,
+    )
+
+
+def _role(span: Span) -> Role | None:
+    kind = _json_text(span, semconv.MLFLOW_TYPE)
+    if kind is None:
+        return None
+    role = _ROLES.get(kind, Role.STEP)
+    return Role.STEP if role is Role.CALL and semconv.MLFLOW_INPUTS not in span.attributes else role
+
+
+def _json_text(span: Span, key: str) -> str | None:
+    text = first_text(span, key)
+    value = parse_loosely(text) if text else None
+    return value if isinstance(value, str) else None

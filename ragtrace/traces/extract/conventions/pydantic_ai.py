@@ -1,0 +1,44 @@
+"""pydantic-ai: GenAI's spans, with the question and the answer of an agent in attributes of its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ragtrace import semconv
+from ragtrace.traces.extract.attributes import found_text
+from ragtrace.traces.extract.content import Found, best
+from ragtrace.traces.extract.payload import answer_in, question_in
+from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.trace import Span
+
+__all__ = ["NAME", "read"]
+
+NAME: Final = "pydantic-ai"
+
+_MESSAGES: Final = (semconv.PYDANTIC_AI_MESSAGES, semconv.PYDANTIC_AI_MESSAGES_DEPRECATED)
+
+
+def read(span: Span) -> Reading:
+    """Read the messages and ``final_result`` of an agent's span; its other spans are GenAI's."""
+    is_agent = any(key in span.attributes for key in _MESSAGES)
+    return Reading(
+        span=span,
+        convention=NAME,
+        role=Role.CALL if is_agent else None,
+        question=_question(span) if is_agent else None,
+        answer=_answer(span) if is_agent else None,
+    )
+
+
+def _question(span: Span) -> Found[str] | None:
+    return best(*(question_in(span.attributes.get(key), attribute=key, convention=NAME) for key in _MESSAGES))
+
+
+def _answer(span: Span) -> Found[str] | None:
+    """Read the result: a text, or the JSON of a structured output, whose only text it may be."""
+    key = semconv.PYDANTIC_AI_RESULT
+    value = span.attributes.get(key)
+    plain = value if isinstance(value, str) else None
+    return answer_in(value, attribute=key, convention=NAME) or found_text(
+        plain, attribute=key, convention=NAME, how="the whole result", raw=value
+    )
