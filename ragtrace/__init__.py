@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from ragtrace.capture import (
         ContentPolicy,
         feedback,
+        flush,
         generation,
         instrument,
         rag,
         retrieval,
+        statistics,
         uninstrument,
     )
     from ragtrace.errors import RagtraceError
@@ -34,10 +36,12 @@ _HOME = {
     "evaluate": "ragtrace.evaluation",
     "evaluate_sync": "ragtrace.waiting",
     "feedback": "ragtrace.capture",
+    "flush": "ragtrace.capture",
     "generation": "ragtrace.capture",
     "instrument": "ragtrace.capture",
     "rag": "ragtrace.capture",
     "retrieval": "ragtrace.capture",
+    "statistics": "ragtrace.capture",
     "uninstrument": "ragtrace.capture",
 }
 
@@ -51,10 +55,12 @@ __all__ = [
     "evaluate",
     "evaluate_sync",
     "feedback",
+    "flush",
     "generation",
     "instrument",
     "rag",
     "retrieval",
+    "statistics",
     "uninstrument",
 ]
 

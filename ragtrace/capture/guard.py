@@ -23,6 +23,8 @@ MAX_TOLD = 1_000
 """An application that makes classes as it runs must not grow our memory."""
 
 _told: set[tuple[str, str]] = set()
+_stops, _unreads = itertools.count(1), itertools.count(1)
+_stopped = _unread = 0
 
 
 def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
@@ -59,7 +61,7 @@ def unread() -> int:
 
 
 def forget_told() -> None:
-    """Tell everything once more: capture begins anew."""
+    """Tell everything once more: capture begins anew, or goes on in a forked process."""
     _told.clear()
 
 
@@ -88,5 +90,4 @@ def _count_from_zero() -> None:
     _stopped = _unread = 0
 
 
-_count_from_zero()
 os.register_at_fork(after_in_child=_count_from_zero)

@@ -6,6 +6,7 @@ Loaded by ``instrument()`` only: it brings in the SDK.
 from __future__ import annotations
 
 import logging
+import multiprocessing.util
 import os
 import threading
 import time
@@ -57,20 +58,22 @@ class Pipeline:
     """A batch processor with its exporters, closed within a bounded time."""
 
     def __init__(self, settings: Settings) -> None:
-        self._exporter = _CountedExporter([_exporter(name, settings) for name in settings.exporters])
+        self._exporter = _CountedExporter(lambda: [_exporter(name, settings) for name in settings.exporters])
         self._processor = _batch_processor(self._exporter, os.environ)
         self._begin_counting()
         after_fork = weakref.WeakMethod(self._begin_counting)
         os.register_at_fork(after_in_child=lambda: (begin := after_fork()) and begin())
+        multiprocessing.util.register_after_fork(self, _close_at_exit)
         # The SDK drops without a word to its owner; this is where it looks itself.
         self._queue = self._processor._batch_processor._queue  # noqa: SLF001
 
     def _begin_counting(self) -> None:
-        # Two threads that end spans race to count them. A forked child begins anew: the SDK empties its
-        # queue, and a lock that was held at that moment would never be released.
-        self._lock = threading.Lock()
+        # Two threads that end spans race to count them. One thread takes the lock twice where a generator is
+        # collected meanwhile whose span is still open. A forked child begins anew: the SDK empties its queue,
+        # and a lock that was held at that moment would never be released.
+        self._lock = threading.RLock()
         self._ended = self._dropped = 0
-        self._exporter.exported = self._exporter.failed = 0
+        self._exporter.begin()
 
     def take(self, span: ReadableSpan) -> None:
         """Queue an ended span."""
@@ -139,6 +142,11 @@ class Outlet(SpanProcessor):
         return pipeline is None or pipeline.flush(timeout_millis / 1_000)
 
 
+def _close_at_exit(pipeline: Pipeline) -> None:
+    # A child of `multiprocessing` that was forked ends without `atexit`.
+    multiprocessing.util.Finalize(None, pipeline.close, (30.0,), exitpriority=0)
+
+
 def span_limits(env: Mapping[str, str]) -> SpanLimits:
     """Lift every limit the environment does not set: past 128 attributes the SDK drops the *oldest*.
 
@@ -162,14 +170,21 @@ def span_limits(env: Mapping[str, str]) -> SpanLimits:
 class _CountedExporter(SpanExporter):
     """Counts what was taken and what was not, keeps requests below the receivers' limit, and keeps quiet."""
 
-    def __init__(self, inner: Sequence[SpanExporter]) -> None:
+    def __init__(self, make: Callable[[], Sequence[SpanExporter]]) -> None:
         for name in _NOISY:
             logging.getLogger(name).addFilter(_hush)
-        self._inner = inner
+        self._make = make
+        self._inner: Sequence[SpanExporter] | None = make()
+        self._pid = os.getpid()
         self._closed = False
+
+    def begin(self) -> None:
+        """Count from zero; in a forked child, leave the parent's connections to the parent."""
+        if os.getpid() != self._pid:
+            self._pid = os.getpid()
+            self._inner = None
         self._failing = False
-        self.exported = 0
-        self.failed = 0
+        self.exported = self.failed = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         results = [self._export_portion(portion) for portion in _portions(spans, REQUEST_BYTES)]
@@ -184,11 +199,13 @@ class _CountedExporter(SpanExporter):
         return True
 
     def _export_inner(self, spans: Sequence[ReadableSpan]) -> bool:
+        if self._inner is None:
+            self._inner = self._make()
         results = [exporter.export(spans) for exporter in self._inner]
         return all(result is SpanExportResult.SUCCESS for result in results)
 
     def _shutdown_inner(self) -> None:
-        for exporter in self._inner:
+        for exporter in self._inner or ():
             exporter.shutdown()
 
     def _export_portion(self, spans: Sequence[ReadableSpan]) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ragtrace.capture.guard import forget_told
+
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
@@ -32,4 +34,5 @@ def active() -> Recorder | None:
 def activate(recorder: Recorder | None) -> None:
     """Use this recorder from now on."""
     global _active
+    forget_told()
     _active = recorder
