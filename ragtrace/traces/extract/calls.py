@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,7 +10,7 @@ from ragtrace import semconv
 from ragtrace.traces.extract.conventions import CONVENTIONS, own
 from ragtrace.traces.extract.mapping import AttributeMapping, read_mapped
 from ragtrace.traces.extract.reading import Reading, Role, merge
-from ragtrace.traces.extract.rules import Rules
+from ragtrace.traces.extract.tools import RETRIEVAL_TOOLS
 from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["Call", "SpanTree", "find_calls", "is_evaluator", "read_spans"]
@@ -118,8 +119,19 @@ def is_evaluator(span: Span) -> bool:
 
 def read_spans(spans: Iterable[Span], mapping: AttributeMapping | None = None) -> tuple[Reading, ...]:
     """Read every span that the mapping or a convention knows a role for."""
-    merged = (_read(span, mapping) for span in spans)
+    tools = (mapping.tools if mapping else None) or RETRIEVAL_TOOLS
+    merged = (_with_tools(_read(span, mapping), tools) for span in spans)
     return tuple(reading for reading in merged if reading.role is not None)
+
+
+def _with_tools(reading: Reading, tools: re.Pattern[str]) -> Reading:
+    """Take a tool that retrieves for a retrieval, and forget what other tools returned."""
+    if reading.role is Role.TOOL and tools.search(reading.tool or ""):
+        return replace(reading, role=Role.RETRIEVAL)
+    if not reading.handed:
+        return reading
+    handed = (each for each in reading.handed if each.tool is None or tools.search(each.tool))
+    return replace(reading, handed=tuple(handed))
 
 
 def _read(span: Span, mapping: AttributeMapping | None) -> Reading:
@@ -135,7 +147,8 @@ def find_calls(tree: SpanTree, readings: Sequence[Reading]) -> tuple[Call, ...]:
     """Group readings into RAG calls.
 
     A span marked as a RAG call by ragtrace is one. Else the topmost workflow, agent or chain is; else the
-    lowest common ancestor of the retrievals and generations that are under none.
+    lowest common ancestor of the retrievals and generations that are under none. Where a trace has only
+    generations, they are a call for which nothing was retrieved.
     """
     roots = _roots(tree, readings)
     members = _members(tree, readings, roots)
@@ -146,7 +159,7 @@ def find_calls(tree: SpanTree, readings: Sequence[Reading]) -> tuple[Call, ...]:
         adopted = tuple(reading for reading in free if reading.role in _RETRIEVALS)
         calls = [Call(root=calls[0].root, members=_ordered((*calls[0].members, *adopted)))]
         free = tuple(reading for reading in free if reading.role not in _RETRIEVALS)
-    return (*calls, *_rootless(tree, free))
+    return (*calls, *_rootless(tree, free, is_alone=not calls))
 
 
 def _roots(tree: SpanTree, readings: Sequence[Reading]) -> Mapping[str, Span]:
@@ -172,10 +185,10 @@ def _members(
     return members
 
 
-def _rootless(tree: SpanTree, free: Sequence[Reading]) -> tuple[Call, ...]:
-    steps = [reading for reading in free if reading.role in (*_RETRIEVALS, Role.GENERATION)]
+def _rootless(tree: SpanTree, free: Sequence[Reading], *, is_alone: bool) -> tuple[Call, ...]:
+    steps = [reading for reading in free if reading.role in (*_RETRIEVALS, Role.GENERATION, Role.TOOL)]
     roles = {reading.role for reading in steps}
-    if Role.GENERATION not in roles or not roles.intersection(_RETRIEVALS):
+    if Role.GENERATION not in roles or not (is_alone or roles.intersection(_RETRIEVALS)):
         return ()
     root = tree.common_ancestor([reading.span for reading in steps])
     return (Call(root=root, members=tuple(steps)),)

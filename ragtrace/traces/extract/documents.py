@@ -19,12 +19,14 @@ from ragtrace.traces.extract.content import (
     without_excess,
 )
 
-__all__ = ["MAX_CHUNKS", "chunk_of", "find_documents", "joined", "with_text_damage"]
+__all__ = ["MAX_CHUNKS", "chunk_of", "find_documents", "has_text", "is_unnamed", "joined", "with_text_damage"]
 
 MAX_CHUNKS = 1_000
 _ID_KEYS = ("id", "doc_id", "chunk_id", "node_id", "document_id", "id_", "source")
-_TEXT_KEYS = ("content", "text", "page_content")
+_TEXT_KEYS = ("content", "text", "page_content", "document", "chunk", "body", "passage", "snippet")
 _METADATA_KEYS = ("metadata", "meta")
+_SCORE_KEYS = ("score", "relevance_score", "similarity", "certainty")
+_INNER_KEYS = ("node", "kwargs", "document", "payload", "entity")
 
 
 def find_documents(
@@ -51,9 +53,10 @@ def find_documents(
 
 def chunk_of(document: Mapping[str, AttributeValue], rank: int, span_id: str) -> Chunk:
     """Read one document. Without an id of its own it is named after its text."""
+    document = _unwrapped(document)
     metadata = _metadata(document)
-    text, is_cut = _text(document)
-    score = number_of(document.get("score"))
+    text, is_cut = _text(document if has_text(document) else metadata)
+    score = next((found for key in _SCORE_KEYS if (found := number_of(document.get(key))) is not None), None)
     distance = number_of(document.get("distance"))
     return Chunk(
         id=_first_id(document) or _first_id(metadata) or _id_from(text, rank),
@@ -65,6 +68,17 @@ def chunk_of(document: Mapping[str, AttributeValue], rank: int, span_id: str) ->
         truncated=is_cut or document.get("truncated") is True,
         span_id=span_id,
     )
+
+
+def has_text(document: Mapping[str, AttributeValue]) -> bool:
+    """Tell whether the document holds its text under a usual name."""
+    inner = _unwrapped(document)
+    return any(isinstance(inner.get(key), str) for key in _TEXT_KEYS)
+
+
+def is_unnamed(chunk: Chunk) -> bool:
+    """Tell whether the chunk's id was made of its text."""
+    return chunk.id == _id_from(chunk.text, chunk.rank)
 
 
 def with_text_damage(chunks: Sequence[Chunk], attribute: str) -> Damage | None:
@@ -118,6 +132,12 @@ def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeVal
     if not isinstance(parsed, str):
         return (), None
     return salvage_elements(parsed), broken_damage(parsed, attribute)
+
+
+def _unwrapped(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:
+    """Lay the fields of a wrapped document beside those around it: LlamaIndex's node, LangChain's kwargs."""
+    inner = next((document[key] for key in _INNER_KEYS if isinstance(document.get(key), Mapping)), None)
+    return {**document, **inner} if isinstance(inner, Mapping) else document
 
 
 def _metadata(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from ragtrace.model import AttributeValue
 from ragtrace.traces.extract.content import parse_loosely, salvage_elements
 
-__all__ = ["Message", "answer_text", "last_answer_text", "last_user_text", "message_text", "messages_of"]
+__all__ = [
+    "Message",
+    "ToolMessage",
+    "answer_text",
+    "last_answer_text",
+    "last_user_text",
+    "message_text",
+    "messages_of",
+    "tool_messages",
+]
 
 Message = Mapping[str, AttributeValue]
 
+
+class ToolMessage(NamedTuple):
+    """What a tool returned, as a prompt repeats it."""
+
+    tool: str | None
+    """Its name, where the message or the call that it answers has it."""
+    content: AttributeValue
+
+
 _USER_ROLES = frozenset({"user", "human"})
+_TOOL_ROLES = frozenset({"tool", "function", "function_call_output"})
+_CALL_TYPES = ("tool_call", "tool_use", "function_call", "function")
+_RESULT_TYPES = ("tool_call_response", "tool_result", "function_call_output")
 _ANSWER_ROLES = frozenset({"assistant", "ai", "model"})
 _TEXT_TYPES = ("text", "input_text", "output_text")
 
@@ -48,6 +70,50 @@ def last_answer_text(messages: Sequence[Message]) -> str | None:
     return next((text for text in texts if text), None)
 
 
+def tool_messages(messages: Sequence[Message]) -> tuple[ToolMessage, ...]:
+    """Return what tools returned since the last text of the user: earlier turns are another call's."""
+    asked = [i for i, each in enumerate(messages) if _role(each) in _USER_ROLES and message_text(each)]
+    names = {call_id: name for each in messages for call_id, name in _called(each)}
+    recent = messages[asked[-1] + 1 if asked else 0 :]
+    return tuple(found for message in recent for found in _returned(message, names))
+
+
+def _called(message: Message) -> Iterator[tuple[AttributeValue, str]]:
+    """Yield the ids and names of the tools that a message calls."""
+    listed = message.get("tool_calls")
+    for call in (*(listed if isinstance(listed, tuple) else ()), *_parts(message), message):
+        if not isinstance(call, Mapping) or (call is message and _role(call) != "function_call"):
+            continue
+        function = call.get("function")
+        name = function.get("name") if isinstance(function, Mapping) else call.get("name")
+        call_id = call.get("id", call.get("call_id"))
+        is_call = call.get("type", "tool_call") in _CALL_TYPES
+        if is_call and isinstance(name, str) and isinstance(call_id, str):
+            yield call_id, name
+
+
+def _returned(message: Message, names: Mapping[AttributeValue, str]) -> Iterator[ToolMessage]:
+    results = [part for part in _parts(message) if part.get("type") in _RESULT_TYPES]
+    if not results and _role(message) in _TOOL_ROLES:
+        results = [message]
+    for result in results:
+        call_id = next((result[key] for key in _RESULT_ID_KEYS if result.get(key)), None)
+        content = next((result[key] for key in _RESULT_KEYS if result.get(key)), None)
+        name = result.get("name", message.get("name"))
+        known = name if isinstance(name, str) else names.get(call_id) if isinstance(call_id, str) else None
+        yield ToolMessage(known, content)
+
+
+_RESULT_ID_KEYS = ("tool_call_id", "tool_use_id", "call_id", "id")
+_RESULT_KEYS = ("response", "result", "content", "output", "parts")
+
+
+def _parts(message: Message) -> tuple[Message, ...]:
+    parts = message.get("parts", message.get("content"))
+    items = parts if isinstance(parts, tuple) else ()
+    return tuple(part for part in items if isinstance(part, Mapping))
+
+
 def message_text(message: Message) -> str:
     """Join the text parts of a message."""
     parts = message.get("parts", message.get("content"))
@@ -77,6 +143,6 @@ def _flat(items: tuple[AttributeValue, ...]) -> tuple[Message, ...]:
         parsed = parse_loosely(item) if isinstance(item, str) else item
         for each in parsed if isinstance(parsed, tuple) else (parsed,):
             if isinstance(each, Mapping):
-                inner = each.get("kwargs")  # LangChain's serialized messages
+                inner = each.get("kwargs", each.get("data"))  # LangChain's serialized messages
                 found.append(inner if isinstance(inner, Mapping) else each)
     return tuple(found)

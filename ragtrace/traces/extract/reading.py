@@ -12,7 +12,7 @@ from ragtrace.model import Chunk, Part, SkipReason
 from ragtrace.traces.extract.content import Damage, Found, best
 from ragtrace.traces.trace import Span
 
-__all__ = ["Reading", "Role", "merge"]
+__all__ = ["Reading", "Role", "ToolResult", "merge"]
 
 T = TypeVar("T")
 
@@ -30,6 +30,15 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool returned to the model."""
+
+    tool: str | None
+    """Its name; ``None`` where the prompt does not say."""
+    documents: Found[tuple[Chunk, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What a span holds, by one convention or by all of them."""
 
@@ -41,7 +50,7 @@ class Reading:
     documents: Found[tuple[Chunk, ...]] | None = None
     tool: str | None = None
     """The name of the tool that was called."""
-    handed: Found[tuple[Chunk, ...]] | None = None
+    handed: tuple[ToolResult, ...] = ()
     """What tools had returned, as a generation's prompt repeats it after the last message of the user."""
     answer: Found[str] | None = None
     reference: Found[str] | None = None
@@ -75,7 +84,7 @@ def merge(readings: Sequence[Reading]) -> Reading:
         query=best(*(reading.query for reading in readings)),
         documents=_marked(span, Part.CONTEXT, best(*(reading.documents for reading in readings))),
         tool=_first(reading.tool for reading in readings),
-        handed=best(*(reading.handed for reading in readings)),
+        handed=next((reading.handed for reading in readings if reading.handed), ()),
         answer=_marked(span, Part.ANSWER, best(*(reading.answer for reading in readings))),
         reference=best(*(reading.reference for reading in readings)),
         reference_chunk_ids=next(

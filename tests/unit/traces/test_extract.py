@@ -391,7 +391,6 @@ def test_datastore_tool_is_a_retrieval() -> None:
     ("spans", "says"),
     [
         pytest.param([a_span(1)], "no span is of a convention", id="foreign"),
-        pytest.param([chat(1, 0)], "has generation spans only", id="plain chat"),
         pytest.param([retrieval(1, 0)], "has retrieval spans only", id="search only"),
         pytest.param([], "no span", id="empty"),
     ],
@@ -555,6 +554,12 @@ def test_call_that_failed_before_it_answered_is_a_failed_call() -> None:
 
 def test_workflow_without_retrieval_has_no_context() -> None:
     assert reasons(the_record(workflow(), chat())) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
+
+
+def test_chat_alone_is_a_call_for_which_nothing_was_retrieved() -> None:
+    record = the_record(chat(1, 0, **{"gen_ai.input.messages": messages("user", QUESTION)}))
+    assert (record.question, record.answer) == (QUESTION, ANSWER)
+    assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
 
 
 def test_retrieval_that_found_nothing_has_no_context() -> None:

@@ -11,7 +11,9 @@ from ragtrace.traces.extract.attributes import first_text, found_text
 from ragtrace.traces.extract.content import Found, broken_damage
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.messages import Message, answer_text, last_user_text, messages_of
-from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.payload import question_in
+from ragtrace.traces.extract.reading import Reading, Role, ToolResult
+from ragtrace.traces.extract.tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]
@@ -19,8 +21,10 @@ __all__ = ["NAME", "read"]
 NAME: Final = "otel-genai"
 
 _TOOL_IS_DATASTORE = "datastore"
+_TOOL_EVENT = "gen_ai.tool.message"
 _USER_MESSAGE_EVENT = "gen_ai.user.message"
 _CHOICE_EVENT = "gen_ai.choice"
+_WITHOUT_TALK = (Role.RETRIEVAL, Role.TOOL)
 
 
 def read(span: Span) -> Reading:
@@ -30,10 +34,12 @@ def read(span: Span) -> Reading:
         span=span,
         convention=NAME,
         role=role,
-        question=_question(span) if role is not Role.RETRIEVAL else None,
-        query=_query(span),
-        documents=_documents(span),
-        answer=_answer(span) if role is not Role.RETRIEVAL else None,
+        question=_question(span) if role not in _WITHOUT_TALK else None,
+        query=_query(span, role),
+        documents=_documents(span, role),
+        tool=first_text(span, semconv.TOOL_NAME) if role is Role.TOOL else None,
+        handed=_handed(span) if role is Role.GENERATION else (),
+        answer=_answer(span) if role not in _WITHOUT_TALK else None,
         model=first_text(span, semconv.RESPONSE_MODEL, semconv.REQUEST_MODEL),
         response_id=first_text(span, semconv.RESPONSE_ID),
         session_id=first_text(span, semconv.SESSION_ID),
@@ -51,8 +57,8 @@ def _role(span: Span) -> Role | None:
     if operation in (semconv.OP_RETRIEVAL, semconv.OP_SEARCH_MEMORY):
         return Role.RETRIEVAL
     is_datastore = span.attributes.get(semconv.TOOL_TYPE) == _TOOL_IS_DATASTORE
-    if operation == semconv.OP_EXECUTE_TOOL and is_datastore:
-        return Role.RETRIEVAL
+    if operation == semconv.OP_EXECUTE_TOOL:
+        return Role.RETRIEVAL if is_datastore else Role.TOOL
     # the oldest attributes are dropped first: the operation may be gone while the documents are there
     return Role.RETRIEVAL if operation is None and semconv.RETRIEVAL_DOCUMENTS in span.attributes else None
 
@@ -91,7 +97,10 @@ def _sources(span: Span, key: str, deprecated_key: str, event_name: str) -> Iter
         value = attributes.get(deprecated_key)
         if isinstance(value, str) and value:
             yield _deprecated_source(value, deprecated_key)
-    events = tuple(_event_message(event.attributes) for event in span.events if event.name == event_name)
+    role = "tool" if event_name == _TOOL_EVENT else "user"
+    events = tuple(
+        _event_message(event.attributes, role) for event in span.events if event.name == event_name
+    )
     if events:
         yield _Source(events, True, event_name, None)
 
@@ -108,9 +117,9 @@ def _deprecated_source(value: str, attribute: str) -> _Source:
     return _Source(({"role": "user", "content": value},), True, attribute, value)
 
 
-def _event_message(attributes: Mapping[str, AttributeValue]) -> Message:
+def _event_message(attributes: Mapping[str, AttributeValue], role: str) -> Message:
     messages, _ = messages_of(attributes.get("message"))
-    return messages[0] if messages else {"role": "user", **attributes}
+    return messages[0] if messages else {"role": role, **attributes}
 
 
 def _found(text: str | None, source: _Source, how: str) -> Found[str] | None:
@@ -120,7 +129,10 @@ def _found(text: str | None, source: _Source, how: str) -> Found[str] | None:
     return Found(value=None, attribute=source.attribute, convention=NAME, how=how, damage=damage)
 
 
-def _query(span: Span) -> Found[str] | None:
+def _query(span: Span, role: Role | None) -> Found[str] | None:
+    key = semconv.TOOL_ARGUMENTS
+    if role in _WITHOUT_TALK and key in span.attributes:
+        return question_in(span.attributes[key], attribute=key, convention=NAME)
     raw = span.attributes.get(semconv.RETRIEVAL_QUERY)
     return found_text(
         first_text(span, semconv.RETRIEVAL_QUERY),
@@ -131,8 +143,21 @@ def _query(span: Span) -> Found[str] | None:
     )
 
 
-def _documents(span: Span) -> Found[tuple[Chunk, ...]] | None:
+def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None:
     key = semconv.RETRIEVAL_DOCUMENTS
-    if key not in span.attributes:
+    if key in span.attributes:
+        return find_documents(span.attributes[key], attribute=key, convention=NAME, span_id=span.span_id)
+    key = semconv.TOOL_RESULT
+    if role not in _WITHOUT_TALK or key not in span.attributes:
         return None
-    return find_documents(span.attributes[key], attribute=key, convention=NAME, span_id=span.span_id)
+    return tool_documents(span.attributes[key], attribute=key, convention=NAME, span_id=span.span_id)
+
+
+def _handed(span: Span) -> tuple[ToolResult, ...]:
+    for source in _sources(span, semconv.INPUT_MESSAGES, semconv.PROMPT_DEPRECATED, _TOOL_EVENT):
+        found = handed_documents(
+            source.messages, attribute=source.attribute, convention=NAME, span_id=span.span_id
+        )
+        if found:
+            return found
+    return ()

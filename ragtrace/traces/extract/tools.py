@@ -1,0 +1,82 @@
+"""What tools returned to a model: context, where the tool retrieves."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ragtrace.model import AttributeValue, Chunk
+from ragtrace.traces.extract.content import Found, parse_loosely
+from ragtrace.traces.extract.documents import find_documents, has_text
+from ragtrace.traces.extract.messages import Message, tool_messages
+from ragtrace.traces.extract.payload import listed_documents
+from ragtrace.traces.extract.reading import ToolResult
+
+__all__ = ["RETRIEVAL_TOOLS", "handed_documents", "tool_documents"]
+
+RETRIEVAL_TOOLS: Final = re.compile(
+    r"retriev|search|look_?up|knowledge|vector|query_engine|(^|_|\b)rag(_|\b|$)"
+    r"|(find|get|fetch|query|read)_?(the_)?(doc|context|passage|chunk|article|kb|index|faq|corpus)",
+    re.IGNORECASE,
+)
+"""Searched for in the name of a tool, where the user's mapping names no pattern."""
+
+_WRAPPERS: Final = ("output", "outputs", "result", "data", "kwargs")
+_MAX_WRAPPERS: Final = 6
+
+
+def tool_documents(
+    value: AttributeValue, *, attribute: str, convention: str, span_id: str
+) -> Found[tuple[Chunk, ...]] | None:
+    """Read what a tool returned: documents, messages that hold them, or whatever the model was shown."""
+    node = _unwrapped(value)
+    if node is None or node == "":
+        return None
+    listed = listed_documents(node)
+    items = listed if isinstance(listed, tuple) else (listed,)
+    shown = tuple(_shown(item) for item in items)
+    return find_documents(shown, attribute=attribute, convention=convention, span_id=span_id)
+
+
+def handed_documents(
+    messages: Sequence[Message], *, attribute: str, convention: str, span_id: str
+) -> tuple[ToolResult, ...]:
+    """Read what tools returned out of the messages of a prompt."""
+    results = (
+        (each.tool, tool_documents(each.content, attribute=attribute, convention=convention, span_id=span_id))
+        for each in tool_messages(messages)
+    )
+    return tuple(
+        ToolResult(tool=tool, documents=documents) for tool, documents in results if documents is not None
+    )
+
+
+def _unwrapped(value: AttributeValue) -> AttributeValue:
+    """Take the content out of the messages and envelopes that frameworks put around it."""
+    node = _parsed(value)
+    for _ in range(_MAX_WRAPPERS):
+        if not isinstance(node, Mapping):
+            break
+        if "content" in node and ("tool_call_id" in node or node.get("type") == "tool"):
+            node = _parsed(node["content"])
+            continue
+        inner = next((node[key] for key in _WRAPPERS if node.get(key)), None)
+        if inner is None or has_text(node):
+            break
+        node = _parsed(inner)
+    return node
+
+
+def _shown(item: AttributeValue) -> AttributeValue:
+    """Show an object without a text as JSON: so the model saw it."""
+    if isinstance(item, Mapping) and not has_text(item):
+        return {"text": json.dumps(item, ensure_ascii=False, default=str)}
+    if isinstance(item, str):
+        return {"text": item}
+    return item if isinstance(item, Mapping) else {"text": json.dumps(item, default=str)}
+
+
+def _parsed(value: AttributeValue) -> AttributeValue:
+    return parse_loosely(value) if isinstance(value, str) else value
