@@ -146,8 +146,11 @@ HAYSTACK_OUTPUT_DATA: Final = "haystack.pipeline.output_data"
 HAYSTACK_AGENT_INPUT: Final = "haystack.agent.input"
 HAYSTACK_AGENT_OUTPUT: Final = "haystack.agent.output"
 HAYSTACK_COMPONENT_TYPE: Final = "haystack.component.type"
-HAYSTACK_INPUT: Final = "haystack.component.input"
-HAYSTACK_OUTPUT: Final = "haystack.component.output"
+HAYSTACK_COMPONENT: Final = "haystack.component"
+"""Input and output stand under ``<this, or an agent's step>.{input,output}``."""
+HAYSTACK_LLM: Final = "haystack.agent.step.llm"
+HAYSTACK_TOOL: Final = "haystack.agent.step.tool"
+HAYSTACK_TOOL_NAME: Final = "haystack.tool.name"
 
 # -- Vercel's AI SDK --------------------------------------------------------------------------------------
 VERCEL_OPERATION: Final = "ai.operationId"
@@ -162,6 +165,8 @@ VERCEL_MODEL: Final = "ai.model.id"
 VERCEL_METADATA_PREFIX: Final = "ai.telemetry.metadata."
 VERCEL_DOCUMENTS: Final = "ai.documents"
 VERCEL_RANKING: Final = "ai.ranking"
+VERCEL_TOOL_NAME: Final = "ai.toolCall.name"
+VERCEL_TOOL_RESULT: Final = "ai.toolCall.result"
 
 # -- ragtrace: what the application records ---------------------------------------------------------------
 RAG_KIND: Final = "ragtrace.kind"

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from ragtrace import semconv
-from ragtrace.model import AttributeValue, Chunk
+from ragtrace.model import AttributeValue
 from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.content import Found, best, parse_loosely
 from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
 from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.tools import tool_documents
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]
@@ -24,36 +25,70 @@ _ROLES: Final = {
     "Generator": Role.GENERATION,
 }
 """By the end of the component's type; what a joiner returns takes the place of what it joined."""
+_SPANS: Final = {
+    semconv.HAYSTACK_PIPELINE: Role.CALL,
+    semconv.HAYSTACK_AGENT: Role.CALL,
+    semconv.HAYSTACK_LLM: Role.GENERATION,
+    semconv.HAYSTACK_TOOL: Role.TOOL,
+}
 _QUESTION_KEYS: Final = ("question", "query", "user_input", "text", "messages")
 _ANSWER_KEYS: Final = ("answers", "replies", "last_message")
 
 
 def read(span: Span) -> Reading:
-    """Read ``haystack.pipeline.run`` and ``haystack.component.run``."""
+    """Read ``haystack.pipeline.run``, ``haystack.component.run`` and the steps of an agent."""
     role = _role(span)
+    if role is None or role is Role.STEP:
+        return Reading(span=span, convention=NAME, role=role)
     if role is Role.CALL:
         return _of_pipeline(span)
-    is_generation, is_retrieval = role is Role.GENERATION, role in (Role.RETRIEVAL, Role.RERANK)
-    asked = _asked(span)
-    return Reading(
-        span=span,
-        convention=NAME,
-        role=role,
-        question=asked if is_generation else None,
-        query=asked if is_retrieval else None,
-        documents=_documents(span) if is_retrieval else None,
-        answer=_answered(span, semconv.HAYSTACK_OUTPUT) if is_generation else None,
-        model=_model(span) if is_generation else None,
-    )
+    return _of_generator(span) if role is Role.GENERATION else _of_retriever(span, role)
 
 
 def _role(span: Span) -> Role | None:
-    if span.name in (semconv.HAYSTACK_PIPELINE, semconv.HAYSTACK_AGENT):
-        return Role.CALL
+    if span.name in _SPANS:
+        return _SPANS[span.name]
     kind = first_text(span, semconv.HAYSTACK_COMPONENT_TYPE)
     if kind is None:
         return None
     return next((role for end, role in _ROLES.items() if kind.endswith(end)), Role.STEP)
+
+
+def _of_generator(span: Span) -> Reading:
+    input_key, output_key = _keys(span)
+    return Reading(
+        span=span,
+        convention=NAME,
+        role=Role.GENERATION,
+        question=question_in(span.attributes.get(input_key), attribute=input_key, convention=NAME),
+        answer=_answered(span, output_key),
+        model=_model(span, output_key),
+    )
+
+
+def _of_retriever(span: Span, role: Role) -> Reading:
+    input_key, output_key = _keys(span)
+    read_output = tool_documents if role is Role.TOOL else documents_in
+    return Reading(
+        span=span,
+        convention=NAME,
+        role=role,
+        query=question_in(span.attributes.get(input_key), attribute=input_key, convention=NAME),
+        documents=read_output(
+            span.attributes.get(output_key), attribute=output_key, convention=NAME, span_id=span.span_id
+        ),
+        tool=first_text(span, semconv.HAYSTACK_TOOL_NAME),
+    )
+
+
+def _keys(span: Span) -> tuple[str, str]:
+    """Name the attributes of input and output: an agent's steps have their own."""
+    step = (
+        span.name
+        if span.name in (semconv.HAYSTACK_LLM, semconv.HAYSTACK_TOOL)
+        else semconv.HAYSTACK_COMPONENT
+    )
+    return f"{step}.input", f"{step}.output"
 
 
 def _of_pipeline(span: Span) -> Reading:
@@ -96,19 +131,9 @@ def _of_any_component(span: Span, key: str, names: tuple[str, ...]) -> Attribute
     return next(iter(first.values())) if first else None
 
 
-def _asked(span: Span) -> Found[str] | None:
-    key = semconv.HAYSTACK_INPUT
-    return question_in(span.attributes.get(key), attribute=key, convention=NAME)
-
-
-def _documents(span: Span) -> Found[tuple[Chunk, ...]] | None:
-    key = semconv.HAYSTACK_OUTPUT
-    return documents_in(span.attributes.get(key), attribute=key, convention=NAME, span_id=span.span_id)
-
-
-def _model(span: Span) -> str | None:
+def _model(span: Span, output_key: str) -> str | None:
     """Read what the reply says of itself: in chat its own ``meta``, else one beside the replies."""
-    output = _json(span, semconv.HAYSTACK_OUTPUT)
+    output = _json(span, output_key)
     for value in (output.get("replies"), output.get("meta")):
         first = value[0] if isinstance(value, tuple) and value else None
         meta = first.get("meta", first) if isinstance(first, Mapping) else None

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from ragtrace import semconv
+from ragtrace.model import Chunk
 from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.content import Found, best
 from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
 from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.tools import tool_documents
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]
@@ -21,6 +23,7 @@ _ROLES: Final = {
     "span": Role.CALL,
     "chain": Role.CALL,
     "agent": Role.CALL,
+    "tool": Role.TOOL,
 }
 
 
@@ -34,14 +37,8 @@ def read(span: Span) -> Reading:
         role=role,
         question=_question(span) if role in (Role.CALL, Role.GENERATION) else None,
         query=_question(span) if role is Role.RETRIEVAL else None,
-        documents=documents_in(
-            span.attributes.get(semconv.LANGFUSE_OUTPUT),
-            attribute=semconv.LANGFUSE_OUTPUT,
-            convention=NAME,
-            span_id=span.span_id,
-        )
-        if role is Role.RETRIEVAL
-        else None,
+        documents=_documents(span, role),
+        tool=span.name if role is Role.TOOL else None,
         answer=_answer(span) if role in (Role.CALL, Role.GENERATION) else None,
         reference=_answer_at(span, semconv.LANGFUSE_EXPECTED_OUTPUT),
         model=first_text(span, semconv.LANGFUSE_MODEL),
@@ -62,6 +59,14 @@ def _role(span: Span) -> Role | None:
 def _question(span: Span) -> Found[str] | None:
     keys = (semconv.LANGFUSE_TRACE_INPUT, semconv.LANGFUSE_INPUT)
     return best(*(question_in(span.attributes.get(key), attribute=key, convention=NAME) for key in keys))
+
+
+def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None:
+    if role not in (Role.RETRIEVAL, Role.TOOL):
+        return None
+    key = semconv.LANGFUSE_OUTPUT
+    read_output = tool_documents if role is Role.TOOL else documents_in
+    return read_output(span.attributes.get(key), attribute=key, convention=NAME, span_id=span.span_id)
 
 
 def _answer(span: Span) -> Found[str] | None:

@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import Final
 
 from ragtrace import semconv
+from ragtrace.model import Chunk
 from ragtrace.traces.extract.attributes import first_text
+from ragtrace.traces.extract.content import Found
 from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
 from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.tools import tool_documents
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]
 
 NAME: Final = "langsmith"
 
-_ROLES: Final = {"retriever": Role.RETRIEVAL, "llm": Role.GENERATION, "chain": Role.CALL}
+_ROLES: Final = {
+    "retriever": Role.RETRIEVAL,
+    "llm": Role.GENERATION,
+    "chain": Role.CALL,
+    "tool": Role.TOOL,
+}
 _SESSION_KEYS: Final = tuple(
     f"{semconv.LANGSMITH_METADATA_PREFIX}{name}" for name in ("session_id", "thread_id", "conversation_id")
 )
@@ -37,10 +45,17 @@ def read(span: Span) -> Reading:
         role=role,
         question=asked if has_answer else None,
         query=asked if role is Role.RETRIEVAL else None,
-        documents=documents_in(outputs, attribute=completion, convention=NAME, span_id=span.span_id)
-        if role is Role.RETRIEVAL
-        else None,
+        documents=_documents(span, role),
+        tool=span.name if role is Role.TOOL else None,
         answer=answer_in(outputs, attribute=completion, convention=NAME) if has_answer else None,
         model=first_text(span, semconv.RESPONSE_MODEL, semconv.REQUEST_MODEL),
         session_id=first_text(span, *_SESSION_KEYS),
     )
+
+
+def _documents(span: Span, role: Role) -> Found[tuple[Chunk, ...]] | None:
+    if role not in (Role.RETRIEVAL, Role.TOOL):
+        return None
+    key = semconv.COMPLETION_DEPRECATED
+    read_outputs = tool_documents if role is Role.TOOL else documents_in
+    return read_outputs(span.attributes.get(key), attribute=key, convention=NAME, span_id=span.span_id)

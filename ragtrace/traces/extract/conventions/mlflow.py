@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from ragtrace import semconv
+from ragtrace.model import Chunk
 from ragtrace.traces.extract.attributes import first_text
-from ragtrace.traces.extract.content import parse_loosely
+from ragtrace.traces.extract.content import Found, parse_loosely
 from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
 from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.tools import tool_documents
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]
@@ -24,6 +26,7 @@ _ROLES: Final = {
     "AGENT": Role.CALL,
     "WORKFLOW": Role.CALL,
     "UNKNOWN": Role.CALL,
+    "TOOL": Role.TOOL,
 }
 """``UNKNOWN`` is what ``@mlflow.trace`` writes of a function without a type."""
 
@@ -43,11 +46,8 @@ def read(span: Span) -> Reading:
         role=role,
         question=asked if has_answer else None,
         query=asked if is_retrieval else None,
-        documents=documents_in(
-            outputs, attribute=semconv.MLFLOW_OUTPUTS, convention=NAME, span_id=span.span_id
-        )
-        if is_retrieval
-        else None,
+        documents=_documents(span, role),
+        tool=span.name if role is Role.TOOL else None,
         answer=answer_in(outputs, attribute=semconv.MLFLOW_OUTPUTS, convention=NAME) if has_answer else None,
         model=_json_text(span, semconv.MLFLOW_MODEL),
         session_id=(first_text(span, semconv.SESSION_ID) or _json_text(span, semconv.MLFLOW_SESSION))
@@ -62,6 +62,14 @@ def _role(span: Span) -> Role | None:
         return None
     role = _ROLES.get(kind, Role.STEP)
     return Role.STEP if role is Role.CALL and semconv.MLFLOW_INPUTS not in span.attributes else role
+
+
+def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None:
+    if role not in (Role.RETRIEVAL, Role.RERANK, Role.TOOL):
+        return None
+    key = semconv.MLFLOW_OUTPUTS
+    read_outputs = tool_documents if role is Role.TOOL else documents_in
+    return read_outputs(span.attributes.get(key), attribute=key, convention=NAME, span_id=span.span_id)
 
 
 def _json_text(span: Span, key: str) -> str | None:

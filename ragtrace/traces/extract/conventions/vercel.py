@@ -12,6 +12,7 @@ from ragtrace.traces.extract.content import Found, best, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.payload import answer_in, question_in
 from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.tools import tool_documents
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]
@@ -19,7 +20,7 @@ __all__ = ["NAME", "read"]
 NAME: Final = "vercel"
 
 _CALLS: Final = frozenset({"ai.generateText", "ai.streamText", "ai.generateObject", "ai.streamObject"})
-_RERANK: Final = "ai.rerank"
+_STEPS: Final = {"ai.rerank": Role.RERANK, "ai.toolCall": Role.TOOL}
 _ANSWER_KEYS: Final = (
     semconv.VERCEL_RESPONSE_TEXT,
     semconv.VERCEL_RESPONSE_OBJECT,
@@ -39,7 +40,8 @@ def read(span: Span) -> Reading:
         convention=NAME,
         role=role,
         question=_question(span) if is_answering else None,
-        documents=_documents(span) if role is Role.RERANK else None,
+        documents=_returned(span) if role is Role.TOOL else _documents(span),
+        tool=first_text(span, semconv.VERCEL_TOOL_NAME),
         answer=best(*(_text(span, key) for key in _ANSWER_KEYS)) if is_answering else None,
         model=first_text(span, semconv.VERCEL_RESPONSE_MODEL, semconv.VERCEL_MODEL),
         response_id=first_text(span, semconv.VERCEL_RESPONSE_ID),
@@ -55,7 +57,7 @@ def _role(span: Span) -> Role | None:
         return Role.CALL
     if operation.endswith((".doGenerate", ".doStream")):
         return Role.GENERATION
-    return Role.RERANK if operation == _RERANK else Role.STEP
+    return _STEPS.get(operation, Role.STEP)
 
 
 def _question(span: Span) -> Found[str] | None:
@@ -74,6 +76,11 @@ def _prompt(span: Span, key: str) -> AttributeValue:
 
 def _text(span: Span, key: str) -> Found[str] | None:
     return answer_in(span.attributes.get(key), attribute=key, convention=NAME)
+
+
+def _returned(span: Span) -> Found[tuple[Chunk, ...]] | None:
+    key = semconv.VERCEL_TOOL_RESULT
+    return tool_documents(span.attributes.get(key), attribute=key, convention=NAME, span_id=span.span_id)
 
 
 def _documents(span: Span) -> Found[tuple[Chunk, ...]] | None:
