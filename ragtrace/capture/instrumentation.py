@@ -6,7 +6,7 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -16,7 +16,7 @@ from opentelemetry import trace
 import ragtrace
 from ragtrace import semconv
 from ragtrace.capture.feedback_call import feedback_counts
-from ragtrace.capture.guard import guarded, log, stopped
+from ragtrace.capture.guard import guarded, log, stopped, unread
 from ragtrace.capture.policy import ContentPolicy, Redact
 from ragtrace.capture.recorder import Recorder, activate
 from ragtrace.capture.settings import LOG_LEVEL, Protocol, Settings, resolve
@@ -24,6 +24,7 @@ from ragtrace.capture.settings import LOG_LEVEL, Protocol, Settings, resolve
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
+    from ragtrace.capture.instrumentors import Instrumented
     from ragtrace.capture.pipeline import Outlet, Pipeline
 
 __all__ = ["CaptureStatistics", "flush", "instrument", "statistics", "uninstrument"]
@@ -39,8 +40,13 @@ def instrument(
     content: ContentPolicy | None = None,
     redact: Redact | None = None,
     tracer_provider: TracerProvider | None = None,
+    only: Iterable[str] | None = None,
+    exclude: Iterable[str] | None = None,
 ) -> bool:
     """Switch capture on and return whether it is; before this the span helpers do nothing.
+
+    The libraries of ``ragtrace.capture.libraries`` are instrumented as the application imports them, except
+    those that somebody else already traces.
 
     If the application has an OpenTelemetry SDK provider, ragtrace joins it: its sampler, resource and
     exporters hold, and only an ``endpoint`` given here adds an exporter. Else a provider is made from the
@@ -60,12 +66,17 @@ def instrument(
         content: Limits of what is recorded.
         redact: Called as ``redact(text, part)`` for every text before it is recorded.
         tracer_provider: The provider to join, where it is not the global one.
+        only: The libraries to instrument, by name: ``["openai", "qdrant"]``. Else ``RAGTRACE_ONLY``, with
+            commas; else all. An empty list leaves every library alone.
+        exclude: The libraries to leave alone. Else ``RAGTRACE_EXCLUDE``.
 
     ``RAGTRACE_DISABLED`` or ``OTEL_SDK_DISABLED`` keep it off. ``RAGTRACE_LOG_LEVEL`` shows diagnostics.
     """
     with _lock:
         _show_log()
-        settings = _settled(service_name, endpoint, protocol, headers, capture_content, content, redact)
+        settings = _settled(
+            service_name, endpoint, protocol, headers, capture_content, content, redact, only, exclude
+        )
         return settings is not None and _switch_on(settings, tracer_provider) is True
 
 
@@ -97,6 +108,8 @@ class CaptureStatistics:
     spans_waiting: int = 0
     errors_stopped: int = 0
     """Errors of ragtrace's own that were kept from the application, since the process began."""
+    values_unread: int = 0
+    """Questions, answers and chunks in which no text was found, since the process began."""
     feedback_recorded: int = 0
     feedback_refused: int = 0
     """Calls of ``feedback`` whose target or values could not be used; both since the process began."""
@@ -107,6 +120,7 @@ def statistics() -> CaptureStatistics:
     installed, feedback = _installed, feedback_counts()
     told = CaptureStatistics(
         errors_stopped=stopped(),
+        values_unread=unread(),
         feedback_recorded=feedback.recorded,
         feedback_refused=feedback.refused,
     )
@@ -129,12 +143,21 @@ class _Installed:
     provider: TracerProvider
     pipeline: Pipeline | None
     outlets: tuple[Outlet, ...]
+    libraries: Instrumented
 
 
 _lock = threading.RLock()  # two threads that start an application race to instrument it
 _installed: _Installed | None = None
 _outlets: WeakKeyDictionary[TracerProvider, Outlet] = WeakKeyDictionary()
 _own: WeakKeyDictionary[TracerProvider, bool] = WeakKeyDictionary()
+
+
+def _unlock() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_unlock)  # whoever held it is not in the child
 
 
 @guarded
@@ -146,6 +169,8 @@ def _settled(
     capture_content: bool | None,
     content: ContentPolicy | None,
     redact: Redact | None,
+    only: Iterable[str] | None,
+    exclude: Iterable[str] | None,
 ) -> Settings:
     return resolve(
         os.environ,
@@ -156,6 +181,8 @@ def _settled(
         capture_content=capture_content,
         content=content,
         redact=redact,
+        only=only,
+        exclude=exclude,
     )
 
 
@@ -187,12 +214,19 @@ def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -
         outlets = tuple(_outlet(member) for member in {provider, *_own_global_provider()})
         for outlet in outlets:
             outlet.pipeline = pipeline
-    _installed = _Installed(settings=settings, provider=provider, pipeline=pipeline, outlets=outlets)
+    from ragtrace.capture.instrumentors import Instrumented, chosen
+    from ragtrace.capture.langchain_runs import NestingProvider
+
     tracer = provider.get_tracer(
         semconv.SCOPE_CAPTURE, ragtrace.__version__, schema_url=semconv.GENAI_SCHEMA_URL
     )
     activate(Recorder(tracer=tracer, policy=settings.policy))
+    libraries = Instrumented(NestingProvider(provider), content=settings.policy.foreign_content)
+    _installed = _Installed(
+        settings=settings, provider=provider, pipeline=pipeline, outlets=outlets, libraries=libraries
+    )
     atexit.register(uninstrument)
+    libraries.turn_on(chosen(settings.only, settings.exclude))
 
 
 @guarded
@@ -203,6 +237,7 @@ def _switch_off(timeout_s: float) -> bool:
     atexit.unregister(uninstrument)
     if installed is None:
         return True
+    installed.libraries.turn_off()
     for outlet in installed.outlets:
         outlet.pipeline = None
     return installed.pipeline is None or installed.pipeline.close(timeout_s)

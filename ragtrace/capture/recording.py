@@ -21,6 +21,7 @@ from opentelemetry.trace import (
 
 from ragtrace import semconv
 from ragtrace.capture.guard import guarded
+from ragtrace.capture.langchain_runs import run_context
 from ragtrace.capture.policy import Passage
 from ragtrace.capture.recorder import active
 
@@ -97,14 +98,14 @@ class Recording:
         if recorder is None:
             return
         parent = self._parent.span if self._parent is not None else None
-        context = None if parent is None else set_span_in_context(parent)
+        context = run_context() if parent is None else set_span_in_context(parent)
         self._span = recorder.tracer.start_span(
             self._name(), context=context, kind=self.span_kind, attributes=self._at_start()
         )
         self._open = True
         self._inside = set_span_in_context(self._span, context)
         if self._span.is_recording():
-            self._passage = Passage(recorder.policy)
+            self._passage = Passage(recorder.policy, self._span.get_span_context().trace_id)
 
     @guarded
     def step_in(self) -> None:
@@ -193,5 +194,5 @@ def _write_error(span: Span, exc: BaseException, passage: Passage) -> None:
     span.set_attribute(semconv.ERROR_TYPE, name)
     # The message may quote the text under capture, and no limit or redaction has seen it.
     span.set_status(Status(StatusCode.ERROR, name))
-    if passage.policy.capture and passage.policy.redact is None:
+    if passage.policy.verbatim:
         span.record_exception(exc)

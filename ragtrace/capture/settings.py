@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import urlsplit
@@ -37,6 +37,9 @@ class Settings:
     exporters: tuple[str, ...]
     """Of ``OTEL_TRACES_EXPORTER``: ``otlp``, ``console`` or nothing."""
     policy: ContentPolicy
+    only: frozenset[str] | None = None
+    """The libraries to instrument, by name; ``None`` is all that ragtrace knows."""
+    exclude: frozenset[str] = frozenset()
 
 
 def resolve(
@@ -49,6 +52,8 @@ def resolve(
     capture_content: bool | None = None,
     content: ContentPolicy | None = None,
     redact: Redact | None = None,
+    only: Iterable[str] | None = None,
+    exclude: Iterable[str] | None = None,
 ) -> Settings:
     """Settle code before environment before default."""
     spoken = _protocol(env, endpoint, protocol)
@@ -60,7 +65,17 @@ def resolve(
         headers=tuple((key.lower(), value) for key, value in (headers or {}).items()),
         exporters=("otlp",) if endpoint is not None else _exporters(env),
         policy=_policy(env, capture_content, content, redact),
+        only=_names(only, env.get("RAGTRACE_ONLY")),
+        exclude=_names(exclude, env.get("RAGTRACE_EXCLUDE")) or frozenset(),
     )
+
+
+def _names(told: Iterable[str] | None, by_env: str | None) -> frozenset[str] | None:
+    if told is None:
+        told = None if by_env is None else by_env.split(",")
+    elif isinstance(told, str):
+        told = [told]
+    return None if told is None else frozenset(name.strip().lower() for name in told if name.strip())
 
 
 def _policy(

@@ -1,0 +1,150 @@
+"""Turn instrumentors on as the application imports the libraries they are for, and take it all back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import fields
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from opentelemetry.trace import TracerProvider
+
+from ragtrace.capture.guard import guarded, log
+from ragtrace.capture.imports import when_imported
+from ragtrace.capture.langchain_runs import follow_runs
+from ragtrace.capture.libraries import LIBRARIES, Kind, Library
+from ragtrace.capture.others import traced_by
+
+__all__ = ["Instrumented", "chosen"]
+
+TakeBack = Callable[[], object]
+"""Leaves a library as it was found."""
+
+
+class Instrumented:
+    """The libraries whose spans ragtrace turned on, and those it will when they are imported."""
+
+    def __init__(self, provider: TracerProvider, *, content: bool) -> None:
+        self._provider = provider
+        self._content = content
+        self._is_on = True
+        self._take_back: dict[str, TakeBack] = {}
+
+    def turn_on(self, libraries: Iterable[Library]) -> None:
+        """Instrument each library: now if it is imported, else when it is."""
+        for library in libraries:
+            when_imported(library.module, partial(self._begin, library, library.module not in sys.modules))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the libraries that are instrumented by now, by name."""
+        return tuple(sorted(self._take_back))
+
+    def turn_off(self) -> None:
+        """Take back what was turned on, and turn on nothing any more."""
+        self._is_on = False
+        while self._take_back:
+            _, take_back = self._take_back.popitem()
+            guarded(take_back)()
+
+    # No lock: an import runs this once, and waiting inside an import for a thread that imports is a deadlock.
+    @guarded
+    def _begin(self, library: Library, is_import: bool) -> None:
+        if not self._is_on:
+            return
+        other = traced_by(library, os.environ, during_import=is_import)
+        if other is not None:
+            log.info("ragtrace: %s is already traced by %s: it is left to that", library.name, other)
+            return
+        take_back = _TURN_ON[library.kind](library, self._provider, self._content)
+        if take_back is None:
+            return
+        log.debug("ragtrace: the spans of %s are written by %s", library.name, library.kind)
+        self._take_back[library.name] = take_back
+        if not self._is_on:  # switched off by another thread meanwhile
+            self.turn_off()
+
+
+def chosen(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Library, ...]:
+    """Return the libraries to instrument; tell once of names that no library has."""
+    known = {library.name for library in LIBRARIES}
+    unknown = sorted({*(only or ()), *exclude} - known)
+    if unknown:
+        log.warning(
+            "ragtrace: no library is named %s: only and exclude take %s",
+            ", ".join(map(repr, unknown)),
+            ", ".join(sorted(known)),
+        )
+    return tuple(
+        library
+        for library in LIBRARIES
+        if (only is None or library.name in only) and library.name not in exclude
+    )
+
+
+def _turn_on_openinference(library: Library, provider: TracerProvider, content: bool) -> TakeBack | None:
+    instrumentor_type = _imported(library)
+    if instrumentor_type is None:
+        return None
+    instrumentor = instrumentor_type()
+    instrumentor.instrument(
+        tracer_provider=provider, config=_trace_config(content), raise_exception_on_conflict=True
+    )
+    if not instrumentor.is_instrumented_by_opentelemetry:
+        log.warning("ragtrace: %s does not fit the installed %s", library.package, library.name)
+        return None
+    if library.name == "langchain":
+        follow_runs(instrumentor)
+    take_back: TakeBack = instrumentor.uninstrument
+    return take_back
+
+
+def _turn_on_pydantic_ai(library: Library, provider: TracerProvider, content: bool) -> TakeBack | None:
+    agent = import_module("pydantic_ai").Agent
+    if agent._instrument_default:  # noqa: SLF001 - the only place that says whether it is on
+        log.info("ragtrace: %s is already instrumented: it is left as it is", library.name)
+        return None
+    settings = import_module("pydantic_ai.models.instrumented").InstrumentationSettings
+    agent.instrument_all(settings(tracer_provider=provider, include_content=content))
+    return partial(agent.instrument_all, False)
+
+
+def _turn_on_own(library: Library, provider: TracerProvider, content: bool) -> TakeBack | None:
+    module, _, name = library.instrumentor.partition(":")
+    take_back: TakeBack = getattr(import_module(module), name)()
+    return take_back
+
+
+_TURN_ON: dict[Kind, Callable[[Library, TracerProvider, bool], TakeBack | None]] = {
+    Kind.OPENINFERENCE: _turn_on_openinference,
+    Kind.BUILT_IN: _turn_on_pydantic_ai,
+    Kind.RAGTRACE: _turn_on_own,
+}
+
+
+def _imported(library: Library) -> Any:
+    module, _, name = library.instrumentor.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as exc:
+        if exc.name is None or not module.startswith(exc.name):
+            raise
+        log.warning(
+            "ragtrace: calls of %s are not traced: `pip install %s`, or exclude=[%r]",
+            library.name,
+            library.package,
+            library.name,
+        )
+        return None
+
+
+def _trace_config(content: bool) -> object:
+    """Return OpenInference's settings: with content its own variables hold, without it nothing is shown."""
+    config = import_module("openinference.instrumentation").TraceConfig
+    if content:
+        return config()
+    known = {field.name for field in fields(config)}
+    return config(**{name: True for name in known if name.startswith("hide_")})

@@ -1,0 +1,160 @@
+"""Put what a LangChain run calls under the span of that run.
+
+OpenInference never makes the span of a run the current one: a callback that is never closed would leave it
+current for good. So the spans of an OpenAI client or a vector store inside the run would begin traces of
+their own. Here a run is only *known* to be under way, and asked for when a span begins; one that has ended,
+or was left open in a context that nobody closed, is the parent of nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    Span,
+    Tracer,
+    TracerProvider,
+    get_current_span,
+    set_span_in_context,
+    use_span,
+)
+
+from ragtrace.capture.guard import guarded
+
+__all__ = ["NestingProvider", "follow_runs", "in_retriever", "run_context"]
+
+
+class NestingProvider(TracerProvider):
+    """Gives tracers whose spans begin under the LangChain run that is under way, if there is one."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self._provider = provider
+
+    def get_tracer(self, *args: Any, **kwargs: Any) -> Tracer:
+        """Return a tracer of the provider, wrapped."""
+        return _NestingTracer(self._provider.get_tracer(*args, **kwargs))
+
+
+class _NestingTracer(Tracer):
+    """Starts a span under the run where that is nearer than the current span."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def start_span(self, name: str, context: Context | None = None, *args: Any, **kwargs: Any) -> Span:
+        """Start a span as the tracer does."""
+        where = run_context() if context is None else context
+        return self._tracer.start_span(name, where, *args, **kwargs)
+
+    @contextmanager
+    def start_as_current_span(  # type: ignore[override]  # the API's is a decorator too: so is this one
+        self,
+        name: str,
+        context: Context | None = None,
+        *args: Any,
+        record_exception: bool = True,
+        set_status_on_exception: bool = True,
+        end_on_exit: bool = True,
+        **kwargs: Any,
+    ) -> Iterator[Span]:
+        """Start a span as the tracer does."""
+        span = self.start_span(
+            name,
+            context,
+            *args,
+            record_exception=record_exception,
+            set_status_on_exception=set_status_on_exception,
+            **kwargs,
+        )
+        with use_span(
+            span,
+            end_on_exit=end_on_exit,
+            record_exception=record_exception,
+            set_status_on_exception=set_status_on_exception,
+        ):
+            yield span
+
+
+@guarded
+def follow_runs(instrumentor: Any) -> None:
+    """Have OpenInference's LangChain tracer tell which run is under way, and name the chunks it found.
+
+    There is no public way. If the names change, spans stand beside each other instead of inside.
+    """
+    tracer = instrumentor._tracer  # noqa: SLF001
+    start, end = tracer._start_trace, tracer._end_trace  # noqa: SLF001 - what LangChain's tracers override
+
+    def start_trace(run: Any) -> None:
+        start(run)
+        _begin(tracer, run)
+
+    def end_trace(run: Any) -> None:
+        _complete(tracer, run)
+        end(run)
+
+    tracer._start_trace, tracer._end_trace = start_trace, end_trace  # noqa: SLF001
+    tracer.run_inline = True  # else an async application's callbacks run in threads, with copied contexts
+
+
+def in_retriever() -> bool:
+    """Return whether a LangChain retriever is under way here."""
+    run = _under_way.get()
+    return run is not None and run.kind == "retriever" and run.span.is_recording()
+
+
+def run_context() -> Context | None:
+    """Return the context of the LangChain run that is under way here, unless a nearer span is current."""
+    here = _under_way.get()
+    if here is None:
+        return None
+    run = _recording(here)
+    if run is None:
+        return None
+    begun = getattr(get_current_span(), "start_time", None)
+    if begun is not None and begun > (getattr(run.span, "start_time", None) or 0):
+        return None  # the current span began inside the run
+    return set_span_in_context(run.span)
+
+
+class _Run(NamedTuple):
+    span: Span
+    kind: str
+    around: _Run | None
+
+
+_under_way: ContextVar[_Run | None] = ContextVar("ragtrace.langchain", default=None)
+
+
+@guarded
+def _begin(tracer: Any, run: Any) -> None:
+    span = tracer.get_span(run.id)
+    if span is not None:
+        _under_way.set(_Run(span, run.run_type, _recording(_under_way.get())))
+
+
+@guarded
+def _complete(tracer: Any, run: Any) -> None:
+    span = tracer.get_span(run.id)
+    if span is None:
+        return
+    here = _under_way.get()
+    if here is not None and here.span is span:
+        _under_way.set(_recording(here.around))
+    if run.run_type == "retriever" and run.outputs:
+        span.set_attributes(dict(_document_ids(run.outputs["documents"])))
+
+
+def _document_ids(documents: list[Any]) -> Iterator[tuple[str, str]]:
+    for index, document in enumerate(documents):
+        if document.id is not None:  # OpenInference writes content and metadata only
+            yield f"retrieval.documents.{index}.document.id", str(document.id)
+
+
+def _recording(run: _Run | None) -> _Run | None:
+    while run is not None and not run.span.is_recording():
+        run = run.around
+    return run

@@ -1,0 +1,136 @@
+"""The libraries that ``instrument()`` knows, and the one instrumentor it turns on for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["LIBRARIES", "Kind", "Library"]
+
+
+class Kind(StrEnum):
+    """Who writes the spans of a library."""
+
+    OPENINFERENCE = "OpenInference"
+    BUILT_IN = "the library itself"
+    RAGTRACE = "ragtrace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """A library, and how it is instrumented. ``docs/instrumentation.md`` says why so."""
+
+    name: str
+    """As in ``only`` and ``exclude``."""
+    module: str
+    """Its import is what turns the instrumentor on."""
+    kind: Kind
+    instrumentor: str
+    """``module:name`` of the class or function that instruments it."""
+    package: str | None = None
+    """The distribution that holds the instrumentor, where it is neither the library's nor ragtrace's."""
+    others: tuple[str, ...] = ()
+    """Other instrumentors of the library, as ``module:Class`` or ``module``: it is left to them."""
+    marked: tuple[str, ...] = ()
+    """``module:attribute`` of what other instrumentors replace or extend."""
+    variable: str | None = None
+    """An environment variable that makes the library send spans itself."""
+
+
+LIBRARIES = (
+    Library(
+        name="openai",
+        module="openai",
+        kind=Kind.OPENINFERENCE,
+        instrumentor="openinference.instrumentation.openai:OpenAIInstrumentor",
+        package="openinference-instrumentation-openai",
+        others=(
+            "opentelemetry.instrumentation.openai:OpenAIInstrumentor",
+            "opentelemetry.instrumentation.openai.v1:OpenAIV1Instrumentor",
+            "opentelemetry.instrumentation.openai_v2:OpenAIInstrumentor",
+            "opentelemetry.instrumentation.genai.openai:OpenAIInstrumentor",
+            "langfuse.openai",
+        ),
+        marked=(
+            "openai:OpenAI.request",
+            "openai.resources.chat.completions:Completions.create",
+            "openai.resources.responses:Responses.create",
+        ),
+    ),
+    Library(
+        name="anthropic",
+        module="anthropic",
+        kind=Kind.OPENINFERENCE,
+        instrumentor="openinference.instrumentation.anthropic:AnthropicInstrumentor",
+        package="openinference-instrumentation-anthropic",
+        others=(
+            "opentelemetry.instrumentation.anthropic:AnthropicInstrumentor",
+            "opentelemetry.instrumentation.genai.anthropic:AnthropicInstrumentor",
+        ),
+        marked=("anthropic.resources.messages:Messages.create",),
+    ),
+    Library(
+        name="langchain",
+        module="langchain_core",
+        kind=Kind.OPENINFERENCE,
+        instrumentor="openinference.instrumentation.langchain:LangChainInstrumentor",
+        package="openinference-instrumentation-langchain",
+        others=(
+            "opentelemetry.instrumentation.langchain:LangchainInstrumentor",
+            "opentelemetry.instrumentation.genai.langchain:LangChainInstrumentor",
+        ),
+        marked=("langchain_core.callbacks:BaseCallbackManager.__init__",),
+        variable="LANGSMITH_OTEL_ENABLED",
+    ),
+    Library(
+        name="llama-index",
+        module="llama_index.core",
+        kind=Kind.OPENINFERENCE,
+        instrumentor="openinference.instrumentation.llama_index:LlamaIndexInstrumentor",
+        package="openinference-instrumentation-llama-index",
+        others=(
+            "opentelemetry.instrumentation.llamaindex:LlamaIndexInstrumentor",
+            "llama_index.observability.otel",
+        ),
+        marked=("llama_index.core.instrumentation:root_dispatcher.span_handlers",),
+    ),
+    Library(
+        name="haystack",
+        module="haystack",
+        kind=Kind.OPENINFERENCE,
+        instrumentor="openinference.instrumentation.haystack:HaystackInstrumentor",
+        package="openinference-instrumentation-haystack",
+        others=("opentelemetry.instrumentation.haystack:HaystackInstrumentor",),
+        marked=(
+            "haystack:Pipeline.run",
+            "haystack.tracing:tracer.actual_tracer",
+        ),
+    ),
+    Library(
+        name="pydantic-ai",
+        module="pydantic_ai",
+        kind=Kind.BUILT_IN,
+        instrumentor="pydantic_ai:Agent",
+    ),
+    Library(
+        name="chromadb",
+        module="chromadb",
+        kind=Kind.RAGTRACE,
+        instrumentor="ragtrace.capture.vector_stores:instrument_chroma",
+        others=("opentelemetry.instrumentation.chromadb:ChromaInstrumentor",),
+        marked=("chromadb:Collection.query",),
+    ),
+    Library(
+        name="qdrant",
+        module="qdrant_client",
+        kind=Kind.RAGTRACE,
+        instrumentor="ragtrace.capture.vector_stores:instrument_qdrant",
+    ),
+    Library(
+        name="weaviate",
+        module="weaviate",
+        kind=Kind.RAGTRACE,
+        instrumentor="ragtrace.capture.vector_stores:instrument_weaviate",
+    ),
+)
+"""OpenLLMetry's spans of Qdrant and Weaviate hold no results: ragtrace's retrieval stands beside them."""
