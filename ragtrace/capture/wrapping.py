@@ -42,6 +42,10 @@ Begin = Callable[[Arguments], Recording]
 Find = Callable[[Arguments], object]
 
 
+BODY_NAMES = ("body", "payload", "request", "req", "data", "event")
+"""What routes call the parameter that holds a request: web frameworks give every argument by name."""
+
+
 class Argument(NamedTuple):
     """Where to find one argument of a function."""
 
@@ -69,7 +73,13 @@ class Argument(NamedTuple):
     def value(self, given: Arguments) -> object:
         """Return the argument's value; without such a parameter, the first that seems to ask something."""
         if self.name is None:
-            return _asking((*given.args[self.is_method :], *given.kwargs.values()))
+            bodies = [given.kwargs[name] for name in BODY_NAMES if name in given.kwargs]
+            asking = next((body for body in bodies if question_in(body) is not None), None)
+            return (
+                asking
+                if asking is not None
+                else _asking((*given.args[self.is_method :], *given.kwargs.values()))
+            )
         if self.name in given.kwargs:
             return given.kwargs[self.name]
         if self.position is not None and self.position < len(given.args):
