@@ -1,0 +1,79 @@
+"""Make the recordings under tests/data/recordings again: all, or those whose names hold a word.
+
+python -m tests.recordings [WORD ...]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.model_server import model_environment, running_model_server
+from tests.recordings.scenarios import SCENARIOS, Scenario
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "tests" / "data" / "recordings"
+PYTHON = ROOT / ".venv-frameworks" / "bin" / "python"
+QUIET = {
+    "ANONYMIZED_TELEMETRY": "false",
+    "HAYSTACK_TELEMETRY_ENABLED": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "TRACELOOP_TELEMETRY": "false",
+    "LOGFIRE_SEND_TO_LOGFIRE": "false",
+}
+_SETTINGS = (
+    "LANGCHAIN_",
+    "LANGFUSE_",
+    "LANGSMITH_",
+    "LOGFIRE_",
+    "MLFLOW_",
+    "OPENINFERENCE_",
+    "OTEL_",
+    "RAGTRACE_",
+)
+
+
+def main(words: Sequence[str]) -> int:
+    """Record in two processes at a time, and return how many failed."""
+    wanted = [each for name, each in SCENARIOS.items() if not words or any(word in name for word in words)]
+    with running_model_server() as url, ThreadPoolExecutor(max_workers=2) as pool:
+        failures = pool.map(lambda scenario: _record(scenario, url), wanted)
+        return sum(failures)
+
+
+def _record(scenario: Scenario, url: str) -> bool:
+    ended = subprocess.run(
+        [PYTHON, "-m", "tests.recordings.recorder", scenario.name],
+        cwd=ROOT,
+        env=_environment() | QUIET | model_environment(url),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if ended.returncode:
+        print(f"{scenario.name}: failed\n{ended.stderr}", file=sys.stderr)
+        return True
+    text = ended.stdout[ended.stdout.index("{\n") :]
+    spans = [
+        span["name"]
+        for group in json.loads(text)["trace"].get("resourceSpans", ())
+        for scope in group["scopeSpans"]
+        for span in scope["spans"]
+    ]
+    (FOLDER / f"{scenario.name}.json").write_text(text, encoding="utf-8")
+    print(f"{scenario.name}: {len(spans)} spans: {', '.join(spans)}", flush=True)
+    return False
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

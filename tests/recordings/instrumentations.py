@@ -1,0 +1,225 @@
+"""The ways in which others, and ragtrace, put spans around an application, each as its own manual says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+
+from opentelemetry import trace
+
+__all__ = ["INSTRUMENTATIONS", "SERVICE", "Instrumentation"]
+
+SERVICE = "handbook"
+
+Instrumentation = Callable[[str, Sequence[str]], AbstractContextManager[None]]
+"""Called with the OTLP endpoint (without a path) and the libraries to instrument; leaving it sends all."""
+
+_OPENINFERENCE = {
+    "anthropic": "openinference.instrumentation.anthropic:AnthropicInstrumentor",
+    "haystack": "openinference.instrumentation.haystack:HaystackInstrumentor",
+    "langchain": "openinference.instrumentation.langchain:LangChainInstrumentor",
+    "llamaindex": "openinference.instrumentation.llama_index:LlamaIndexInstrumentor",
+    "openai": "openinference.instrumentation.openai:OpenAIInstrumentor",
+}
+_OPENLLMETRY = {
+    "anthropic": "opentelemetry.instrumentation.anthropic:AnthropicInstrumentor",
+    "chroma": "opentelemetry.instrumentation.chromadb:ChromaInstrumentor",
+    "haystack": "opentelemetry.instrumentation.haystack:HaystackInstrumentor",
+    "langchain": "opentelemetry.instrumentation.langchain:LangchainInstrumentor",
+    "llamaindex": "opentelemetry.instrumentation.llamaindex:LlamaIndexInstrumentor",
+    "openai": "opentelemetry.instrumentation.openai:OpenAIInstrumentor",
+    "qdrant": "opentelemetry.instrumentation.qdrant:QdrantInstrumentor",
+}
+
+
+@contextmanager
+def ragtrace(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    import ragtrace
+
+    ragtrace.instrument(service_name=SERVICE, endpoint=url, protocol="http/protobuf")
+    yield
+    ragtrace.uninstrument()
+
+
+@contextmanager
+def opentelemetry(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    """Set the SDK up as an application does, with nothing that makes spans yet."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+    provider = TracerProvider(resource=Resource.create({"service.name": SERVICE}))
+    trace.set_tracer_provider(provider)
+    _before_export(provider, libraries)
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces")))
+    yield
+    provider.shutdown()
+
+
+def _before_export(provider, libraries):  # type: ignore[no-untyped-def]
+    if "pydantic-ai-openinference" in libraries:
+        from openinference.instrumentation.pydantic_ai import OpenInferenceSpanProcessor
+
+        provider.add_span_processor(OpenInferenceSpanProcessor())
+
+
+@contextmanager
+def openinference(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    agents = [name for name in libraries if name == "pydantic-ai"]
+    with opentelemetry(url, ["pydantic-ai-openinference" for _ in agents]):
+        _instrument(_OPENINFERENCE, [name for name in libraries if name not in agents])
+        if agents:
+            _instrument_agents()
+        yield
+
+
+@contextmanager
+def openllmetry(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    with opentelemetry(url, ()):
+        _instrument(_OPENLLMETRY, libraries)
+        yield
+
+
+@contextmanager
+def openai_v2(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    with opentelemetry(url, ()):
+        _instrument({"openai": "opentelemetry.instrumentation.openai_v2:OpenAIInstrumentor"}, ["openai"])
+        yield
+
+
+@contextmanager
+def pydantic_ai(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    with opentelemetry(url, ()):
+        _instrument_agents()
+        yield
+
+
+@contextmanager
+def logfire(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    import logfire
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+    exporter = SimpleSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces"))
+    logfire.configure(
+        send_to_logfire=False,
+        console=False,
+        service_name=SERVICE,
+        additional_span_processors=[exporter],
+        inspect_arguments=False,
+    )
+    for library in libraries:
+        getattr(logfire, f"instrument_{library.replace('-', '_')}")()
+    yield
+    logfire.shutdown()
+
+
+@contextmanager
+def haystack(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    import haystack.tracing
+    from haystack_integrations.tracing.opentelemetry import OpenTelemetryTracer
+
+    with opentelemetry(url, ()):
+        haystack.tracing.enable_tracing(OpenTelemetryTracer(trace.get_tracer("haystack")))
+        yield
+
+
+@contextmanager
+def llamaindex(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    from llama_index.observability.otel import LlamaIndexOpenTelemetry
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    LlamaIndexOpenTelemetry(
+        service_name_or_resource=SERVICE,
+        span_exporter=OTLPSpanExporter(f"{url}/v1/traces"),
+        span_processor="simple",
+    ).start_registering()
+    yield
+
+
+@contextmanager
+def langsmith(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    from langchain_core.tracers.langchain import wait_for_all_tracers
+
+    os.environ |= {
+        "LANGSMITH_TRACING": "true",
+        "LANGSMITH_OTEL_ENABLED": "true",
+        "LANGSMITH_OTEL_ONLY": "true",
+        "LANGSMITH_API_KEY": "not-a-key",
+        "LANGSMITH_ENDPOINT": url,
+    }
+    with opentelemetry(url, ()):
+        yield
+        wait_for_all_tracers()
+
+
+@contextmanager
+def traceloop(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from traceloop.sdk import Traceloop
+    from traceloop.sdk.instruments import Instruments
+
+    Traceloop.init(
+        app_name=SERVICE,
+        exporter=OTLPSpanExporter(f"{url}/v1/traces"),
+        disable_batch=True,
+        telemetry_enabled=False,
+        instruments={Instruments(name) for name in libraries},
+    )
+    yield
+
+
+@contextmanager
+def langfuse(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    from langfuse import Langfuse
+
+    client = Langfuse(public_key="pk-lf-not-a-key", secret_key="sk-lf-not-a-key", base_url=url)
+    yield
+    client.shutdown()
+
+
+@contextmanager
+def mlflow(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    os.environ |= {
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{url}/v1/traces",
+        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+        "OTEL_SERVICE_NAME": SERVICE,
+    }
+    import mlflow
+
+    for library in libraries:
+        import_module(f"mlflow.{library}").autolog()
+    yield
+    mlflow.flush_trace_async_logging(terminate=True)
+    mlflow.tracing.disable()
+
+
+def _instrument(table: dict[str, str], libraries: Sequence[str]) -> None:
+    for library in libraries:
+        module, _, name = table[library].partition(":")
+        getattr(import_module(module), name)().instrument()
+
+
+def _instrument_agents() -> None:
+    from pydantic_ai import Agent
+
+    Agent.instrument_all()
+
+
+INSTRUMENTATIONS: dict[str, Instrumentation] = {
+    "haystack": haystack,
+    "langfuse": langfuse,
+    "langsmith": langsmith,
+    "llamaindex": llamaindex,
+    "logfire": logfire,
+    "mlflow": mlflow,
+    "openai-v2": openai_v2,
+    "openinference": openinference,
+    "openllmetry": openllmetry,
+    "pydantic-ai": pydantic_ai,
+    "ragtrace": ragtrace,
+    "traceloop": traceloop,
+}

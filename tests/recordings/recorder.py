@@ -1,0 +1,125 @@
+"""Record one scenario; runs in the environment of the frameworks.
+
+python -m tests.recordings.recorder openinference.langchain
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import nullcontext
+from importlib.metadata import distributions
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from ragtrace.traces import otlp
+from tests.recordings.applications import APPLICATIONS, Application, Json
+from tests.recordings.instrumentations import INSTRUMENTATIONS
+from tests.recordings.otlp_stub import running_otlp_stub
+from tests.recordings.scenarios import SCENARIOS, Scenario
+
+__all__ = ["record"]
+
+_OF_THE_MACHINE = ("host.", "os.", "process.", "service.instance.")
+_VERSIONED = (
+    "anthropic",
+    "chromadb",
+    "haystack-ai",
+    "langchain",
+    "langchain-core",
+    "langfuse",
+    "langsmith",
+    "llama-index-core",
+    "llama-index-observability-otel",
+    "logfire",
+    "mlflow-tracing",
+    "openai",
+    "openinference-",
+    "opentelemetry-haystack",
+    "opentelemetry-instrumentation-",
+    "opentelemetry-sdk",
+    "opentelemetry-util-genai",
+    "pydantic-ai-slim",
+    "qdrant-client",
+    "traceloop-sdk",
+)
+
+
+def record(scenario: Scenario) -> Json:
+    """Run the application under the instrumentation and return what was sent, with the truth about it."""
+    os.environ.update(scenario.environment)
+    with running_otlp_stub() as stub:
+        with INSTRUMENTATIONS[scenario.instrumentation](stub.url, scenario.libraries):
+            application = APPLICATIONS[scenario.application]()
+            application.prepare()
+            asked_at = time.time_ns()
+            with _root(scenario, application):
+                answer = application.ask(application.question)
+        sent = stub.spans_since(asked_at)
+    _drop_facts_of_the_machine(sent)
+    return {
+        "about": _about(scenario),
+        "truth": _truth(application, answer),
+        "trace": json.loads(otlp.request_to_json(sent)),
+    }
+
+
+def _root(scenario: Scenario, application: Application) -> Any:
+    if application.is_rooted or scenario.instrumentation == "ragtrace":
+        return nullcontext()
+    return trace.get_tracer("handbook").start_as_current_span("POST /ask", kind=trace.SpanKind.SERVER)
+
+
+def _drop_facts_of_the_machine(sent: ExportTraceServiceRequest) -> None:
+    """Leave out what resources tell of where they were made."""
+    for group in sent.resource_spans:
+        kept = [pair for pair in group.resource.attributes if not pair.key.startswith(_OF_THE_MACHINE)]
+        del group.resource.attributes[:]
+        group.resource.attributes.extend(kept)
+
+
+def _about(scenario: Scenario) -> Json:
+    return {
+        "instrumentation": scenario.instrumentation,
+        "libraries": list(scenario.libraries),
+        "application": scenario.application,
+        "environment": dict(scenario.environment),
+        "shows": scenario.shows,
+        "versions": _versions(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of the libraries that were loaded and that shape spans."""
+    loaded = {name.partition(".")[0] for name in sys.modules} | set(sys.modules)
+    found = {}
+    for distribution in distributions():
+        name = distribution.name.lower()
+        if name.startswith(_VERSIONED) and _modules(distribution) & loaded:
+            found[name] = distribution.version
+    return dict(sorted(found.items()))
+
+
+def _modules(distribution: Any) -> set[str]:
+    files = distribution.files or ()
+    return {
+        ".".join(file.parts[:-1]) for file in files if file.name == "__init__.py" and len(file.parts) <= 4
+    }
+
+
+def _truth(application: Application, answer: str) -> Json:
+    return {
+        "question": application.question,
+        "chunks": application.chunks(application.question),
+        "answer": answer,
+        "session_id": application.session_id,
+        "model": application.model,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(record(SCENARIOS[sys.argv[1]]), indent=1, ensure_ascii=False))

@@ -1,0 +1,257 @@
+"""What is recorded: which instrumentation, around which application, with which settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["SCENARIOS", "Scenario"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One recording."""
+
+    instrumentation: str
+    application: str
+    libraries: tuple[str, ...] = ()
+    """Those whose instrumentors are switched on."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    variant: str = ""
+    shows: str = ""
+    """What makes it hard to read, where something does."""
+
+    @property
+    def name(self) -> str:
+        """The recording's file, without its ending."""
+        parts = (self.instrumentation, self.application, self.variant)
+        return ".".join(part for part in parts if part)
+
+
+_RAGTRACE = tuple(
+    Scenario(instrumentation="ragtrace", application=name)
+    for name in (
+        "anthropic",
+        "chroma",
+        "haystack",
+        "langchain",
+        "langchain-agent",
+        "langchain-streaming",
+        "llamaindex",
+        "openai-async",
+        "openai-chat",
+        "openai-responses",
+        "openai-streaming",
+        "pydantic-ai",
+        "qdrant",
+    )
+)
+
+_BY_HAND = "the chunks are in the prompt only: nothing says which function is the retriever"
+_OPENINFERENCE = (
+    *(
+        Scenario(instrumentation="openinference", application=name, libraries=("openai",), shows=_BY_HAND)
+        for name in ("openai-async", "openai-chat", "openai-responses", "openai-streaming")
+    ),
+    Scenario(
+        instrumentation="openinference",
+        application="anthropic",
+        libraries=("anthropic", "openai"),
+        shows=_BY_HAND,
+    ),
+    Scenario(instrumentation="openinference", application="openinference-decorated", libraries=("openai",)),
+    *(
+        Scenario(instrumentation="openinference", application=name, libraries=("langchain",))
+        for name in ("langchain", "langchain-streaming")
+    ),
+    Scenario(
+        instrumentation="openinference",
+        application="langchain-agent",
+        libraries=("langchain",),
+        shows="a tool retrieves, in two hops",
+    ),
+    Scenario(
+        instrumentation="openinference",
+        application="langchain-ensemble",
+        libraries=("langchain",),
+        shows="retrievers within retrievers, the outermost of which reranks",
+    ),
+    Scenario(
+        instrumentation="openinference",
+        application="langchain-forty",
+        libraries=("langchain",),
+        shows="forty chunks: in 128 attributes a span, the first of them are lost",
+    ),
+    Scenario(
+        instrumentation="openinference",
+        application="langchain-history",
+        libraries=("langchain",),
+        shows="the question is rewritten before it is searched for; a session",
+    ),
+    Scenario(
+        instrumentation="openinference",
+        application="langchain",
+        libraries=("langchain", "openai"),
+        variant="twice",
+        shows="two spans of one generation: the framework's and the SDK's",
+    ),
+    Scenario(
+        instrumentation="openinference",
+        application="langchain",
+        libraries=("langchain",),
+        environment={"OPENINFERENCE_HIDE_INPUTS": "true", "OPENINFERENCE_HIDE_OUTPUTS": "true"},
+        variant="hidden",
+        shows="content is hidden",
+    ),
+    Scenario(
+        instrumentation="openinference",
+        application="langchain",
+        libraries=("langchain",),
+        environment={"OPENINFERENCE_ENABLE_GENAI_SEMCONV": "true"},
+        variant="genai",
+        shows="every span is written in two conventions",
+    ),
+    *(
+        Scenario(instrumentation="openinference", application=name, libraries=("llamaindex",))
+        for name in (
+            "llamaindex",
+            "llamaindex-chat",
+            "llamaindex-fusion",
+            "llamaindex-reranker",
+            "llamaindex-streaming",
+        )
+    ),
+    *(
+        Scenario(instrumentation="openinference", application=name, libraries=("haystack",))
+        for name in ("haystack", "haystack-hybrid")
+    ),
+    *(
+        Scenario(instrumentation="openinference", application=name, libraries=("pydantic-ai",))
+        for name in ("pydantic-ai", "pydantic-ai-two-hops")
+    ),
+)
+
+_GENAI = {"OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental"}
+_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_OPENAI_V2 = (
+    *(
+        Scenario(
+            instrumentation="openai-v2",
+            application=name,
+            environment=_GENAI | {_CONTENT: "SPAN_ONLY"},
+            shows=_BY_HAND,
+        )
+        for name in ("openai-async", "openai-chat", "openai-streaming")
+    ),
+    Scenario(
+        instrumentation="openai-v2", application="openai-chat", variant="off", shows="content is not captured"
+    ),
+    Scenario(
+        instrumentation="openai-v2",
+        application="openai-chat",
+        environment=_GENAI | {_CONTENT: "EVENT_ONLY"},
+        variant="events",
+        shows="content is in log records, which are no part of a trace",
+    ),
+)
+
+_OPENLLMETRY = (
+    *(
+        Scenario(instrumentation="openllmetry", application=name, libraries=("openai",), shows=_BY_HAND)
+        for name in ("openai-async", "openai-chat", "openai-responses", "openai-streaming")
+    ),
+    Scenario(
+        instrumentation="openllmetry",
+        application="anthropic",
+        libraries=("anthropic", "openai"),
+        shows=_BY_HAND,
+    ),
+    Scenario(
+        instrumentation="openllmetry",
+        application="chroma",
+        libraries=("chroma", "openai"),
+        shows="distances, not scores",
+    ),
+    Scenario(
+        instrumentation="openllmetry",
+        application="qdrant",
+        libraries=("qdrant", "openai"),
+        shows="the retrieval has no results",
+    ),
+    *(
+        Scenario(instrumentation="openllmetry", application=name, libraries=("langchain",))
+        for name in (
+            "langchain",
+            "langchain-agent",
+            "langchain-ensemble",
+            "langchain-history",
+            "langchain-streaming",
+        )
+    ),
+    Scenario(
+        instrumentation="openllmetry",
+        application="langchain",
+        libraries=("langchain", "openai"),
+        variant="twice",
+        shows="two spans of one generation: the framework's and the SDK's",
+    ),
+    Scenario(
+        instrumentation="openllmetry",
+        application="langchain",
+        libraries=("langchain",),
+        environment={"TRACELOOP_TRACE_CONTENT": "false"},
+        variant="off",
+        shows="content is not captured",
+    ),
+    *(
+        Scenario(instrumentation="openllmetry", application=name, libraries=("llamaindex", "openai"))
+        for name in ("llamaindex", "llamaindex-reranker", "llamaindex-streaming")
+    ),
+    *(
+        Scenario(instrumentation="openllmetry", application=name, libraries=("haystack", "openai"))
+        for name in ("haystack", "haystack-hybrid")
+    ),
+)
+
+_OTHERS = (
+    Scenario(instrumentation="traceloop", application="traceloop-decorated", libraries=("openai",)),
+    Scenario(instrumentation="langfuse", application="langfuse-decorated"),
+    Scenario(instrumentation="langfuse", application="langfuse-langchain"),
+    Scenario(instrumentation="mlflow", application="mlflow-decorated", libraries=("openai",)),
+    Scenario(instrumentation="mlflow", application="langchain", libraries=("langchain",)),
+    Scenario(instrumentation="logfire", application="openai-chat", libraries=("openai",), shows=_BY_HAND),
+    *(
+        Scenario(instrumentation="logfire", application=name, libraries=("pydantic-ai",))
+        for name in ("pydantic-ai", "pydantic-ai-two-hops")
+    ),
+    *(
+        Scenario(instrumentation="pydantic-ai", application=name, shows="a tool retrieves")
+        for name in ("pydantic-ai", "pydantic-ai-streaming", "pydantic-ai-two-hops")
+    ),
+    *(
+        Scenario(
+            instrumentation="haystack",
+            application=name,
+            environment={"HAYSTACK_CONTENT_TRACING_ENABLED": "true"},
+        )
+        for name in ("haystack", "haystack-hybrid")
+    ),
+    Scenario(
+        instrumentation="haystack", application="haystack", variant="off", shows="content is not captured"
+    ),
+    *(
+        Scenario(
+            instrumentation="llamaindex", application=name, shows="all that is told is in events of spans"
+        )
+        for name in ("llamaindex", "llamaindex-reranker", "llamaindex-streaming")
+    ),
+    *(
+        Scenario(instrumentation="langsmith", application=name)
+        for name in ("langchain", "langchain-agent", "langchain-history")
+    ),
+)
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (*_RAGTRACE, *_OPENINFERENCE, *_OPENAI_V2, *_OPENLLMETRY, *_OTHERS)
+}
