@@ -108,6 +108,27 @@ OI_ANNOTATIONS: Final = "annotations"
 """Flat, zero-based list on a span of feedback: ``annotations.<i>.annotation.<field>``."""
 OI_HUMAN: Final = "HUMAN"
 
+# -- OpenLLMetry, and Traceloop's SDK ---------------------------------------------------------------------
+TRACELOOP_KIND: Final = "traceloop.span.kind"
+TRACELOOP_ENTITY_NAME: Final = "traceloop.entity.name"
+TRACELOOP_INPUT: Final = "traceloop.entity.input"
+TRACELOOP_OUTPUT: Final = "traceloop.entity.output"
+TRACELOOP_PROPERTIES_PREFIX: Final = "traceloop.association.properties."
+TRACELOOP_PROMPT_VERSION: Final = "traceloop.prompt.version"
+LLM_REQUEST_TYPE: Final = "llm.request.type"
+OP_VECTOR_DB_RETRIEVE: Final = "vector_db_retrieve"
+OP_RERANK: Final = "rerank"
+"""Of no convention; OpenLLMetry, Vercel and others write it."""
+
+# -- vector databases' clients ----------------------------------------------------------------------------
+DB_SYSTEM: Final = "db.system"
+DB_SYSTEM_NAME: Final = "db.system.name"
+DB_OPERATION: Final = "db.operation"
+DB_OPERATION_NAME: Final = "db.operation.name"
+DB_QUERY_RESULT: Final = "db.query.result"
+DB_SEARCH_RESULT: Final = "db.search.result"
+"""Events, one a result; their attributes begin with the event's name."""
+
 # -- Langfuse ---------------------------------------------------------------------------------------------
 LANGFUSE_OBSERVATION_TYPE: Final = "langfuse.observation.type"
 LANGFUSE_EVALUATOR: Final = "evaluator"

@@ -59,7 +59,7 @@ class AnsweredRecording(Recording):
             self._streaming = True
             self._on_first_piece()
         # A character is at least a byte: past so many characters nothing more is kept.
-        if text and self._kept <= self._passage.policy.max_answer_bytes:
+        if text and self._kept <= self._passage.policy.kept_answer_chars:
             self._pieces.append(text)
             self._kept += len(text)
 

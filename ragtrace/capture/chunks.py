@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ragtrace.capture.documents import Found, read_document
 from ragtrace.capture.guard import guarded
 from ragtrace.capture.plain import compact_json, plain
-from ragtrace.capture.policy import Passage, cut, json_string, plain_text
+from ragtrace.capture.policy import Passage, cut, json_string
 from ragtrace.model import Part
 
 __all__ = ["ChunkDocuments", "chunk_documents"]
@@ -53,7 +53,7 @@ def chunk_documents(items: Iterable[object], passage: Passage) -> ChunkDocuments
 def _element(found: Found, rank: int, budget: int, passage: Passage) -> tuple[str, int]:
     """Write one chunk; return it with the bytes of the budget it took."""
     text = passage.redacted(found.text, Part.CONTEXT)
-    fields = [f'{{"id":{json_string(_id_of(found, text, rank))}']
+    fields = [f'{{"id":{json_string(_id_of(found, text, rank, passage))}']
     limit = min(passage.policy.max_chunk_bytes, budget)
     used, is_cut = 0, found.truncated
     if found.score is not None:
@@ -62,8 +62,9 @@ def _element(found: Found, rank: int, budget: int, passage: Passage) -> tuple[st
         kept, used, shortened = cut(text, limit)
         fields.append(f'"content":{json_string(kept)}')
         is_cut = is_cut or shortened
-    if found.metadata and passage.policy.capture:
-        metadata, shortened = _metadata(found.metadata, passage) or ("", True)
+    recorded = passage.metadata(found.metadata) if found.metadata else None
+    if recorded:
+        metadata, shortened = _metadata(recorded, passage) or ("", True)
         size = len(metadata.encode())
         fits = used + size <= limit
         if metadata and fits:
@@ -76,17 +77,17 @@ def _element(found: Found, rank: int, budget: int, passage: Passage) -> tuple[st
     return ",".join(fields) + "}", used
 
 
-def _id_of(found: Found, text: str | None, rank: int) -> str:
+def _id_of(found: Found, text: str | None, rank: int, passage: Passage) -> str:
     if found.id is not None:
-        return plain_text(found.id)
-    known = text if text is not None else (plain_text(found.text) if found.text is not None else None)
-    if known is None:
-        return f"unnamed-{rank}"
-    return hashlib.sha256(known.encode()).hexdigest()[:16]
+        return passage.policy.identifier(found.id)
+    # Of what is recorded: a digest of a text that is not would tell who can guess it.
+    return f"unnamed-{rank}" if text is None else hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @guarded
 def _metadata(metadata: Mapping[Any, object], passage: Passage) -> tuple[str, bool]:
     """Write metadata as JSON, its strings redacted; tell whether something was left out."""
-    values, is_cut = plain(metadata, lambda value: passage.redacted(value, Part.CONTEXT))
+    values, is_cut = plain(
+        metadata, lambda value: passage.metadata_value(value, Part.CONTEXT), passage.longest_number
+    )
     return compact_json(values), is_cut

@@ -123,7 +123,7 @@ def _record(recorder: Recorder, target: object, span_id: object, said: _Said) ->
         found = _target(target, span_id)
         if found is None:
             return False
-        passage = Passage(recorder.policy)
+        passage = Passage(recorder.policy, found.trace_id)
         attributes = _attributes(found, said, passage)
         span = _start(recorder.tracer, found, attributes)
     except InputError as exc:
@@ -170,7 +170,7 @@ def _attributes(target: _Target, said: _Said, passage: Passage) -> dict[str, Att
     limit = min(passage.policy.max_question_bytes, semconv.SAFE_STRING_BYTES)
     label, score = _label(said.thumbs), _score(said.score)
     comment = passage.text(said.comment, Part.QUESTION, limit, COMMENT)
-    reference = passage.text(said.reference, Part.REFERENCE, passage.policy.max_answer_bytes)
+    reference = passage.text(said.reference, Part.REFERENCE, passage.policy.max_reference_bytes)
     if all(each is None for each in said[:4]):
         raise InputError("it says nothing: give `thumbs`, `score`, `comment` or `reference`")
     name = plain_text(said.name)
@@ -181,7 +181,7 @@ def _attributes(target: _Target, said: _Said, passage: Passage) -> dict[str, Att
         semconv.FEEDBACK_SCORE: score,
         semconv.FEEDBACK_COMMENT: comment,
         semconv.REFERENCE_ANSWER: reference,
-        semconv.USER_ID: None if said.user_id is None else plain_text(said.user_id),
+        semconv.USER_ID: None if said.user_id is None else passage.policy.identifier(said.user_id),
         semconv.TARGET_TRACE_ID: format_trace_id(target.trace_id),
         **(_annotation(name, label, score, comment) if target.span_id != INVALID_SPAN_ID else {}),
         **passage.marks(),

@@ -12,7 +12,7 @@ from ragtrace import semconv
 from ragtrace.capture.answer import AnsweredRecording, AnswerOf
 from ragtrace.capture.guard import guarded
 from ragtrace.capture.messages import prompt_messages, text_message
-from ragtrace.capture.policy import Passage, plain_text
+from ragtrace.capture.policy import ContentPolicy, Passage, plain_text
 from ragtrace.capture.recording import Recording
 from ragtrace.capture.wrapping import Arguments, finder, traced
 
@@ -160,7 +160,7 @@ class GenerationCall(AnsweredRecording):
         model = self._options.model
         return semconv.OP_CHAT if model is None else f"{semconv.OP_CHAT} {plain_text(model)}"
 
-    def _at_start(self) -> dict[str, AttributeValue]:
+    def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
         attributes: dict[str, AttributeValue] = {
             semconv.OPERATION_NAME: semconv.OP_CHAT,
             semconv.RAG_KIND: semconv.KIND_GENERATION,

@@ -17,7 +17,7 @@ import ragtrace
 from ragtrace import semconv
 from ragtrace.capture.feedback_call import feedback_counts
 from ragtrace.capture.guard import guarded, log, stopped, unread
-from ragtrace.capture.policy import ContentPolicy, Redact
+from ragtrace.capture.policy import ContentMode, ContentPolicy, Redact
 from ragtrace.capture.recorder import Recorder, activate
 from ragtrace.capture.settings import LOG_LEVEL, Protocol, Settings, resolve
 
@@ -37,7 +37,7 @@ def instrument(
     protocol: Protocol | None = None,
     headers: Mapping[str, str] | None = None,
     capture_content: bool | None = None,
-    content: ContentPolicy | None = None,
+    content: ContentPolicy | ContentMode | None = None,
     redact: Redact | None = None,
     tracer_provider: TracerProvider | None = None,
     only: Iterable[str] | None = None,
@@ -60,10 +60,11 @@ def instrument(
             ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` or ``OTEL_EXPORTER_OTLP_ENDPOINT``.
         protocol: Else ``OTEL_EXPORTER_OTLP_PROTOCOL``, else by the endpoint's port, else gRPC.
         headers: Sent with every export, such as an authorization.
-        capture_content: Whether questions, chunks and answers are recorded. Else
-            ``RAGTRACE_CAPTURE_CONTENT``, else not if ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``
-            says ``NO_CONTENT`` or ``EVENT_ONLY``, else ``True``: there is nothing to judge without.
-        content: Limits of what is recorded.
+        capture_content: ``True`` and ``False`` in short for ``content="on"`` and ``"off"``.
+        content: ``"on"``, ``"redacted"`` (needs the extra ``privacy``), ``"hashed"`` or ``"off"``: how
+            questions, chunks and answers are recorded; or a policy with limits too. Else
+            ``RAGTRACE_CAPTURE_CONTENT``, else off if ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``
+            says ``NO_CONTENT`` or ``EVENT_ONLY``, else on: there is nothing to judge without.
         redact: Called as ``redact(text, part)`` for every text before it is recorded.
         tracer_provider: The provider to join, where it is not the global one.
         only: The libraries to instrument, by name: ``["openai", "qdrant"]``. Else ``RAGTRACE_ONLY``, with
@@ -167,7 +168,7 @@ def _settled(
     protocol: Protocol | None,
     headers: Mapping[str, str] | None,
     capture_content: bool | None,
-    content: ContentPolicy | None,
+    content: ContentPolicy | ContentMode | None,
     redact: Redact | None,
     only: Iterable[str] | None,
     exclude: Iterable[str] | None,

@@ -29,16 +29,20 @@ class Plain(NamedTuple):
     """Something lay too deep, or beyond the first 10,000 values."""
 
 
-def plain(value: object, text: Text) -> Plain:
-    """Return the value as JSON values; ``text`` writes what is no container, number or truth value."""
-    room = _Room()
+def plain(value: object, text: Text, longest_number: int = INT64) -> Plain:
+    """Return the value as JSON values; ``text`` writes what is no container, number or truth value.
+
+    An integer that is not below ``longest_number`` is text, as JSON's readers lose digits of some.
+    """
+    room = _Room(longest_number)
     return Plain(_plain(value, text, room, 0), room.is_cut)
 
 
 class _Room:
-    __slots__ = ("is_cut", "left")
+    __slots__ = ("is_cut", "left", "longest_number")
 
-    def __init__(self) -> None:
+    def __init__(self, longest_number: int) -> None:
+        self.longest_number = longest_number
         self.left = MAX_VALUES
         self.is_cut = False
 
@@ -54,7 +58,7 @@ class _Room:
 def _plain(value: object, text: Text, room: _Room, depth: int) -> object:
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, int) and abs(value) < INT64:
+    if isinstance(value, int) and abs(value) < room.longest_number:
         return int(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None

@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields
 from json.encoder import encode_basestring as json_string
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ragtrace import semconv
+from ragtrace.capture.digest import digest, hashed
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.plain import CONTAINERS, compact_json, plain
+from ragtrace.capture.plain import CONTAINERS, INT64, compact_json, plain
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part
 
-__all__ = ["MESSAGES", "ContentPolicy", "Passage", "Redact", "cut", "json_string", "plain_text"]
+if TYPE_CHECKING:
+    from ragtrace.capture.redaction import Pseudonyms
+
+__all__ = [
+    "LONGEST_VALUE",
+    "MESSAGES",
+    "METADATA",
+    "MODES",
+    "ContentMode",
+    "ContentPolicy",
+    "Passage",
+    "Redact",
+    "cut",
+    "json_string",
+    "plain_text",
+]
 
 Redact = Callable[[str, Part], str]
 """Given a text and the part it belongs to, return what may be recorded. If it raises, or returns anything but
 a string, the text is dropped."""
 
+ContentMode = Literal["on", "redacted", "hashed", "off"]
+"""Texts as they are; with pseudonyms in place of personal data; as digests; not at all."""
+MODES: tuple[ContentMode, ...] = get_args(ContentMode)
+
 MESSAGES = "messages"
 """The mark for a prompt that was cut or changed. It is none of the parts that are judged."""
+METADATA = "metadata"
+"""The mark for metadata, likewise."""
+LONGEST_VALUE = 4_096
+"""Characters behind a limit that are looked at as well: a value that stands across it is found whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,35 +55,119 @@ class ContentPolicy:
     two characters and named in ``ragtrace.content.truncated``; ids, scores and counts are always written.
 
     Raises:
-        ConfigError: a limit is negative.
+        ConfigError: a limit is negative, or the mode, the key or the list of metadata is none.
     """
 
-    capture: bool = True
-    """``False`` records ids, scores, models, usage and times, but no text."""
+    mode: ContentMode | None = None
+    """``on`` records texts, ``redacted`` texts with pseudonyms such as ``<EMAIL_1>`` (needs the extra
+    ``privacy``), ``hashed`` digests and lengths, ``off`` no text: ids, scores, models, usage and times.
+    ``None`` leaves it to ``RAGTRACE_CAPTURE_CONTENT``, and is ``on`` without it."""
     max_question_bytes: int = 65_536
     max_chunk_bytes: int = 65_536
     max_chunks_total_bytes: int = 1_048_576
     """Of all chunks of one retrieval: those beyond it keep their ids and scores."""
     max_answer_bytes: int = 262_144
+    max_reference_bytes: int = 262_144
     max_messages_bytes: int = 524_288
     """Of all messages given to the model."""
+    max_metadata_bytes: int = 65_536
+    """Of all metadata of one RAG call, where a value has at most 1,800. A chunk's counts as its text does."""
+    metadata: Collection[str] | None = None
+    """The keys of metadata, of calls and of chunks, that may be recorded; what is left out is counted in
+    ``ragtrace.content.metadata_dropped``. ``None`` is all of them in the modes ``on`` and ``redacted``, and
+    none in the others."""
+    phone_regions: tuple[str, ...] = ("US", "GB", "DE")
+    """Countries (ISO 3166) whose phone numbers ``redacted`` finds without a ``+`` before them."""
+    key: str | None = field(default=None, repr=False)
+    """A secret, of which digests are made: with it they are the same in every process, and pseudonyms too;
+    without it they can be compared within one process. Else ``RAGTRACE_CONTENT_KEY``."""
     redact: Redact | None = None
+    """Called after the mode's own work, and not at all where no text is left."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if field.name.startswith("max_") and getattr(self, field.name) < 0:
-                raise ConfigError(f"`ContentPolicy.{field.name}` is negative: give a number of bytes, or 0")
+        if self.mode is not None and self.mode not in MODES:
+            raise ConfigError(f"`ContentPolicy.mode` is none of {', '.join(MODES)}")
+        if isinstance(self.metadata, str):
+            raise ConfigError("`ContentPolicy.metadata` is one string: give a list of keys")
+        if self.key is not None and len(self.key) < _SHORTEST_KEY:
+            raise ConfigError(f"`ContentPolicy.key` is short: give {_SHORTEST_KEY} random characters or more")
+        for limit in fields(self):
+            if limit.name.startswith("max_") and getattr(self, limit.name) < 0:
+                raise ConfigError(f"`ContentPolicy.{limit.name}` is negative: give a number of bytes, or 0")
+
+    @property
+    def capture(self) -> bool:
+        """Whether any text is recorded, in whatever form."""
+        return self.mode != "off"
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether texts are recorded exactly as they are."""
+        return (self.mode is None or self.mode == "on") and self.redact is None
+
+    @property
+    def foreign_content(self) -> bool:
+        """Whether other libraries' instrumentors may record texts: no redaction reaches theirs."""
+        return self.verbatim
+
+    @property
+    def kept_answer_chars(self) -> int:
+        """How much of a streamed answer must be kept for what may be recorded of it.
+
+        A value that begins before the limit is redacted whole, so more than the limit is looked at.
+        """
+        return self.max_answer_bytes if self.verbatim else 2 * self.max_answer_bytes + LONGEST_VALUE
+
+    @property
+    def key_bytes(self) -> bytes | None:
+        """The key as digests take it."""
+        return None if self.key is None else self.key.encode("utf-8", "surrogatepass")
+
+    def may_record(self, metadata_key: object) -> bool:
+        """Tell whether metadata of this key may be recorded."""
+        if self.metadata is not None:
+            return metadata_key in self.metadata
+        return self.mode not in {"hashed", "off"}
+
+    def identifier(self, value: object) -> str:
+        """Return an id of the application's as it may be recorded: at most 1,800 bytes.
+
+        One that is made of personal data becomes a digest in the mode ``redacted``: a pseudonym would be the
+        same for the users of all traces.
+        """
+        text = plain_text(value)
+        if self.mode == "redacted" and _is_identifying(text) is not False:
+            return digest(text, self.key_bytes)
+        return cut(text, semconv.SAFE_STRING_BYTES)[0]
+
+    def limit_of(self, part: Part, mark: str | None = None) -> int:
+        """Return how many bytes a text of this part may have."""
+        if mark == MESSAGES:
+            return self.max_messages_bytes
+        return {
+            Part.QUESTION: self.max_question_bytes,
+            Part.CONTEXT: self.max_chunk_bytes,
+            Part.ANSWER: self.max_answer_bytes,
+            Part.REFERENCE: self.max_reference_bytes,
+        }[part]
+
+
+_SHORTEST_KEY = 16
+_SHORTEST_NUMBER = 10**9
 
 
 class Passage:
     """The way of one span's content through the policy, and the marks it leaves."""
 
-    __slots__ = ("_redacted", "_truncated", "policy")
+    __slots__ = ("_dropped", "_names", "_redacted", "_trace_id", "_truncated", "policy")
 
-    def __init__(self, policy: ContentPolicy) -> None:
+    def __init__(self, policy: ContentPolicy, trace_id: int = 0) -> None:
         self.policy = policy
+        self._trace_id = trace_id
+        self._names: Pseudonyms | None = None
         self._truncated: set[str] = set()
         self._redacted: set[str] = set()
+        self._dropped = 0
 
     def text(self, value: object, part: Part, limit: int, mark: str | None = None) -> str | None:
         """Return what may be recorded of the value, or ``None`` if that is nothing."""
@@ -71,31 +180,85 @@ class Passage:
         return kept
 
     def redacted(self, value: object, part: Part, mark: str | None = None) -> str | None:
-        """Return the value as text after the redaction hook, or ``None`` where there is nothing to record."""
-        if value is None or not self.policy.capture:
+        """Return the value as text in the policy's mode, or ``None`` where there is nothing to record."""
+        policy = self.policy
+        if value is None or policy.mode == "off":
             return None
         text = plain_text(value)
-        if self.policy.redact is None:
+        return text if policy.verbatim else self._changed(text, part, mark)
+
+    def metadata(self, metadata: Mapping[Any, object]) -> Mapping[Any, object]:
+        """Return the metadata that may be recorded, and count what may not."""
+        policy = self.policy
+        if policy.metadata is None and policy.may_record(None):
+            return metadata
+        kept = {key: value for key, value in metadata.items() if policy.may_record(key)}
+        self._dropped += len(metadata) - len(kept)
+        return kept
+
+    def metadata_value(self, value: object, part: Part, mark: str | None = None) -> str | None:
+        """Return a value of metadata as it may be recorded: what is listed is plain beside digests."""
+        text = plain_text(value)
+        if self.policy.verbatim or self.policy.mode in {"hashed", "off"}:
             return text
-        result = _ask_hook(self.policy.redact, text, part)
-        if result != text:
-            self._redacted.add(mark or part)
-        return result
+        return self._changed(text, part, mark)
+
+    @property
+    def longest_number(self) -> int:
+        """Below this, numbers in metadata are numbers: longer ones may be a card's or a phone's."""
+        return _SHORTEST_NUMBER if self.policy.mode == "redacted" else INT64
 
     def truncated(self, mark: str) -> None:
         """Note that this part was cut."""
         self._truncated.add(mark)
 
-    def marks(self) -> dict[str, bool | list[str]]:
+    def marks(self) -> dict[str, bool | int | str | list[str]]:
         """Return the attributes that say what was done to the content."""
-        marks: dict[str, bool | list[str]] = {}
-        if not self.policy.capture:
-            marks[semconv.RAG_CAPTURE] = False
+        marks: dict[str, bool | int | str | list[str]] = {}
+        mode = self.policy.mode
+        if mode is not None and mode != "on":
+            marks[semconv.RAG_CONTENT_MODE] = mode
+            if mode == "off":
+                marks[semconv.RAG_CAPTURE] = False
         if self._truncated:
             marks[semconv.RAG_TRUNCATED] = sorted(self._truncated)
         if self._redacted:
             marks[semconv.RAG_REDACTED] = sorted(self._redacted)
+        if self._dropped:
+            marks[semconv.RAG_METADATA_DROPPED] = self._dropped
         return marks
+
+    def _changed(self, text: str, part: Part, mark: str | None) -> str | None:
+        # Twice the limit, since pseudonyms are shorter than what they stand for; more is never looked at.
+        limit = 2 * self.policy.limit_of(part, mark)
+        if len(text) > limit:
+            self.truncated(mark or part)
+        if self.policy.mode == "hashed":
+            result: str | None = hashed(text[:limit], self.policy.key_bytes)
+        elif self.policy.mode == "redacted":
+            result = self._with_pseudonyms(text, limit)
+        else:
+            result = text
+        if result is not None and self.policy.redact is not None and self.policy.mode != "hashed":
+            result = _ask_hook(self.policy.redact, result, part)
+        if result != text:
+            self._redacted.add(mark or part)
+        return result
+
+    @guarded
+    def _with_pseudonyms(self, text: str, limit: int) -> str:
+        from ragtrace.capture.redaction import Pseudonyms, redact
+
+        if self._names is None:
+            self._names = Pseudonyms(self._trace_id, self.policy.key_bytes)
+        return redact(text, limit, self._names, self.policy.phone_regions)
+
+
+@guarded
+def _is_identifying(identifier: str) -> bool:
+    from ragtrace.capture.redaction import is_identifying
+
+    return is_identifying(identifier)
 
 
 def cut(text: str, limit: int) -> tuple[str, int, bool]:

@@ -11,7 +11,7 @@ from ragtrace import semconv
 from ragtrace.capture.answer import AnsweredRecording, AnswerOf
 from ragtrace.capture.guard import guarded, note_unread
 from ragtrace.capture.messages import text_message
-from ragtrace.capture.policy import Passage, cut, plain_text
+from ragtrace.capture.policy import METADATA, ContentPolicy, Passage, cut, plain_text
 from ragtrace.capture.recording import Recording
 from ragtrace.capture.text import QUESTION_NAMES, is_request, question_in
 from ragtrace.capture.wrapping import Arguments, finder, traced
@@ -149,7 +149,7 @@ class RagCall(AnsweredRecording):
     def _name(self) -> str:
         return f"{semconv.OP_INVOKE_WORKFLOW} {plain_text(self._options.name)}"
 
-    def _at_start(self) -> dict[str, AttributeValue]:
+    def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
         options = self._options
         attributes: dict[str, AttributeValue] = {
             semconv.OPERATION_NAME: semconv.OP_INVOKE_WORKFLOW,
@@ -162,7 +162,7 @@ class RagCall(AnsweredRecording):
             (semconv.USER_ID, options.user_id),
         ):
             if value is not None:
-                attributes[key] = plain_text(value)
+                attributes[key] = policy.identifier(value)
         return attributes
 
     def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
@@ -178,7 +178,7 @@ class RagCall(AnsweredRecording):
             messages = attributes[semconv.OUTPUT_MESSAGES] = text_message("assistant", answer)
             if _is_long(messages):
                 attributes[semconv.RAG_ANSWER] = (answer,)
-        reference = passage.text(self._reference, Part.REFERENCE, policy.max_answer_bytes)
+        reference = passage.text(self._reference, Part.REFERENCE, policy.max_reference_bytes)
         if reference is not None:
             attributes[semconv.REFERENCE_ANSWER] = reference
         return attributes
@@ -214,22 +214,25 @@ def _is_long(text: str) -> bool:
 @guarded
 def _metadata(metadata: Mapping[str, object], passage: Passage) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {}
-    for key, value in metadata.items():
-        if len(attributes) == MAX_METADATA:
-            passage.truncated("metadata")
+    budget = passage.policy.max_metadata_bytes
+    for key, value in passage.metadata(metadata).items():
+        name, scalar = passage.metadata_value(key, Part.QUESTION, METADATA), _scalar(value, passage)
+        budget -= len(f"{name}{scalar}".encode())
+        if len(attributes) == MAX_METADATA or budget < 0:
+            passage.truncated(METADATA)
             break
-        if value is not None:
-            attributes[semconv.RAG_METADATA_PREFIX + plain_text(key)] = _scalar(value, passage)
+        if name is not None and scalar is not None:
+            attributes[semconv.RAG_METADATA_PREFIX + name] = scalar
     return attributes
 
 
-def _scalar(value: object, passage: Passage) -> AttributeValue:
-    if isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _INT64):
+def _scalar(value: object, passage: Passage) -> bool | int | float | str | None:
+    if value is None or isinstance(value, bool | float):
         return value
-    text, _, is_cut = cut(plain_text(value), semconv.SAFE_STRING_BYTES)
+    if isinstance(value, int) and abs(value) < passage.longest_number:
+        return value
+    text = passage.metadata_value(value, Part.QUESTION, METADATA)
+    kept, _, is_cut = cut(text or "", semconv.SAFE_STRING_BYTES)
     if is_cut:
-        passage.truncated("metadata")
-    return text
-
-
-_INT64 = 2**63
+        passage.truncated(METADATA)
+    return kept if text is not None else None

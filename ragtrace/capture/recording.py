@@ -22,7 +22,7 @@ from opentelemetry.trace import (
 from ragtrace import semconv
 from ragtrace.capture.guard import guarded
 from ragtrace.capture.langchain_runs import run_context
-from ragtrace.capture.policy import Passage
+from ragtrace.capture.policy import ContentPolicy, Passage
 from ragtrace.capture.recorder import active
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Recording:
         parent = self._parent.span if self._parent is not None else None
         context = run_context() if parent is None else set_span_in_context(parent)
         self._span = recorder.tracer.start_span(
-            self._name(), context=context, kind=self.span_kind, attributes=self._at_start()
+            self._name(), context=context, kind=self.span_kind, attributes=self._at_start(recorder.policy)
         )
         self._open = True
         self._inside = set_span_in_context(self._span, context)
@@ -173,7 +173,7 @@ class Recording:
     def _name(self) -> str:
         raise NotImplementedError
 
-    def _at_start(self) -> Mapping[str, AttributeValue]:
+    def _at_start(self, policy: ContentPolicy) -> Mapping[str, AttributeValue]:
         raise NotImplementedError
 
     def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:

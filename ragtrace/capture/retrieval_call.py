@@ -11,7 +11,7 @@ from ragtrace import semconv
 from ragtrace.capture.chunks import MAX_CHUNKS, ChunkDocuments, chunk_documents
 from ragtrace.capture.documents import documents_in
 from ragtrace.capture.guard import guarded, note_unread
-from ragtrace.capture.policy import Passage, plain_text
+from ragtrace.capture.policy import ContentPolicy, Passage, plain_text
 from ragtrace.capture.recording import Recording
 from ragtrace.capture.text import question_in
 from ragtrace.capture.wrapping import Arguments, finder, traced
@@ -146,7 +146,7 @@ class RetrievalCall(Recording):
         name = self._options.name
         return semconv.OP_RETRIEVAL if name is None else f"{semconv.OP_RETRIEVAL} {plain_text(name)}"
 
-    def _at_start(self) -> dict[str, AttributeValue]:
+    def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
         options = self._options
         attributes: dict[str, AttributeValue] = {
             semconv.OPERATION_NAME: semconv.OP_RETRIEVAL,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
+from ragtrace.capture.content_settings import settled_policy
 from ragtrace.capture.guard import log
-from ragtrace.capture.policy import ContentPolicy, Redact
+from ragtrace.capture.policy import ContentMode, ContentPolicy, Redact
 
 __all__ = ["Protocol", "Settings", "resolve"]
 
@@ -17,8 +18,6 @@ Protocol = Literal["grpc", "http/protobuf"]
 LOG_LEVEL = "RAGTRACE_LOG_LEVEL"
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
-_OTEL_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_NOT_ON_SPANS = frozenset({"no_content", "event_only", "false"})
 _HTTP_PORTS = (4318, 4328)
 """OTLP's own, and that of the ragtrace collector."""
 _TRACES_PATH = "/v1/traces"
@@ -50,7 +49,7 @@ def resolve(
     protocol: str | None = None,
     headers: Mapping[str, str] | None = None,
     capture_content: bool | None = None,
-    content: ContentPolicy | None = None,
+    content: ContentPolicy | ContentMode | None = None,
     redact: Redact | None = None,
     only: Iterable[str] | None = None,
     exclude: Iterable[str] | None = None,
@@ -64,7 +63,7 @@ def resolve(
         protocol=spoken,
         headers=tuple((key.lower(), value) for key, value in (headers or {}).items()),
         exporters=("otlp",) if endpoint is not None else _exporters(env),
-        policy=_policy(env, capture_content, content, redact),
+        policy=settled_policy(env, capture_content, content, redact),
         only=_names(only, env.get("RAGTRACE_ONLY")),
         exclude=_names(exclude, env.get("RAGTRACE_EXCLUDE")) or frozenset(),
     )
@@ -76,19 +75,6 @@ def _names(told: Iterable[str] | None, by_env: str | None) -> frozenset[str] | N
     elif isinstance(told, str):
         told = [told]
     return None if told is None else frozenset(name.strip().lower() for name in told if name.strip())
-
-
-def _policy(
-    env: Mapping[str, str], capture: bool | None, content: ContentPolicy | None, redact: Redact | None
-) -> ContentPolicy:
-    policy = content or ContentPolicy()
-    if capture is None and content is None:
-        capture = _flag(env, "RAGTRACE_CAPTURE_CONTENT")
-        if capture is None and env.get(_OTEL_CONTENT, "").strip().lower() in _NOT_ON_SPANS:
-            capture = False
-    if capture is not None:
-        policy = replace(policy, capture=capture)
-    return policy if redact is None else replace(policy, redact=redact)
 
 
 def _protocol(env: Mapping[str, str], endpoint: str | None, told: str | None) -> Protocol:

@@ -38,6 +38,7 @@ _MAX_REPR_BYTES = 20_000
 _MAX_DEPTH = 32
 _LONGEST_REST = 3  # bytes that a cut can leave of a UTF-8 character
 _BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
+_HASHED = re.compile(re.escape(semconv.HASHED_PREFIX) + r"hmac-sha256 [0-9a-f]{32} \d+ bytes>")
 _REDACTION = re.compile(r"[\W_]*redacted[\W_]*", re.IGNORECASE)
 _OBJECT_REPR = re.compile(r"<(async_)?generator\b[^>]*>|<[\w.]+ object at 0x[0-9a-f]+>")
 
@@ -99,6 +100,12 @@ def is_cut_by_tempo(text: str) -> bool:
 
 def text_damage(text: str, attribute: str) -> Damage | None:
     """Say what is wrong with a plain text, if anything."""
+    if _HASHED.fullmatch(text):
+        return Damage(
+            reason=SkipReason.REDACTED,
+            detail=f"`{attribute}` holds a digest instead of text: content is hashed; the mode `redacted` "
+            "leaves what can be judged",
+        )
     if _REDACTION.fullmatch(text):
         return Damage(
             reason=SkipReason.REDACTED, detail=f"`{attribute}` holds a redaction mark instead of text"

@@ -17,14 +17,14 @@ OTEL_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
     [
         ({}, {}, True),
         ({"RAGTRACE_CAPTURE_CONTENT": "false"}, {}, False),
-        ({"RAGTRACE_CAPTURE_CONTENT": "maybe"}, {}, True),
+        ({"RAGTRACE_CAPTURE_CONTENT": "maybe"}, {}, False),
         ({OTEL_CONTENT: "NO_CONTENT"}, {}, False),
         ({OTEL_CONTENT: "SPAN_ONLY"}, {}, True),
         ({OTEL_CONTENT: "NO_CONTENT", "RAGTRACE_CAPTURE_CONTENT": "1"}, {}, True),
         ({"RAGTRACE_CAPTURE_CONTENT": "0"}, {"capture_content": True}, True),
         ({"RAGTRACE_CAPTURE_CONTENT": "1"}, {"capture_content": False}, False),
-        ({"RAGTRACE_CAPTURE_CONTENT": "1"}, {"content": ContentPolicy(capture=False)}, False),
-        ({}, {"content": ContentPolicy(capture=False), "capture_content": True}, True),
+        ({"RAGTRACE_CAPTURE_CONTENT": "1"}, {"content": ContentPolicy(mode="off")}, False),
+        ({}, {"content": ContentPolicy(mode="off"), "capture_content": True}, True),
     ],
 )
 def test_content_is_captured(env: dict[str, str], code: dict[str, Any], captured: bool) -> None:

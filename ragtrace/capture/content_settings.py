@@ -1,0 +1,71 @@
+"""What ``instrument()`` was told of content: by code, else by the environment, else a default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ragtrace.capture.guard import log
+from ragtrace.capture.policy import MODES, ContentMode, ContentPolicy, Redact
+
+__all__ = ["settled_policy"]
+
+CONTENT = "RAGTRACE_CAPTURE_CONTENT"
+KEY = "RAGTRACE_CONTENT_KEY"
+_OTEL_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_NOT_ON_SPANS = frozenset({"no_content", "event_only", "false"})
+_SHORT_FORMS: Mapping[str, ContentMode] = {
+    **dict.fromkeys(("1", "true", "yes"), "on"),
+    **dict.fromkeys(("0", "false", "no"), "off"),
+    **{mode: mode for mode in MODES},
+}
+
+
+def settled_policy(
+    env: Mapping[str, str],
+    capture: bool | None,
+    content: ContentPolicy | ContentMode | None,
+    redact: Redact | None,
+) -> ContentPolicy:
+    """Return the policy with a mode: ``off`` where what was asked for is unknown, or not possible."""
+    policy = content if isinstance(content, ContentPolicy) else ContentPolicy()
+    told = _mode(content, "content") if isinstance(content, str) else policy.mode
+    mode = _with_short_form(told, capture) or _mode_by_env(env)
+    return replace(
+        policy, mode=_possible(mode), key=policy.key or env.get(KEY) or None, redact=redact or policy.redact
+    )
+
+
+def _with_short_form(told: ContentMode | None, capture: bool | None) -> ContentMode | None:
+    if capture is None:
+        return told
+    if not capture:
+        return "off"
+    return told if told in {"redacted", "hashed"} else "on"
+
+
+def _mode_by_env(env: Mapping[str, str]) -> ContentMode:
+    word = env.get(CONTENT, "").strip()
+    if word:
+        return _mode(word, CONTENT)
+    return "off" if env.get(_OTEL_CONTENT, "").strip().lower() in _NOT_ON_SPANS else "on"
+
+
+def _mode(word: str, where: str) -> ContentMode:
+    mode = _SHORT_FORMS.get(word.strip().lower())
+    if mode is None:
+        log.error("ragtrace: %s is none of %s: content is off", where, ", ".join(MODES))
+    return mode or "off"
+
+
+def _possible(mode: ContentMode) -> ContentMode:
+    if mode != "redacted":
+        return mode
+    try:
+        import ragtrace.capture.redaction  # noqa: F401 - loaded here, and not in the first call
+    except ImportError as exc:
+        log.error(
+            "ragtrace: content is off: redaction needs %s: `pip install 'ragtrace-otel[privacy]'`", exc.name
+        )
+        return "off"
+    return mode

@@ -1,0 +1,281 @@
+"""Find personal data and secrets in a text: e-mail, phone, card, IBAN, IP address, US SSN, keys and tokens.
+
+Needs the extra ``privacy``. Phone numbers are decided by libphonenumber, check digits by python-stdnum; the
+forms of keys are their issuers'. Names and postal addresses are not found: no rule finds them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import lru_cache
+from ipaddress import ip_address
+from itertools import islice
+from typing import NamedTuple
+
+import phonenumbers
+from stdnum import iban, luhn
+from stdnum.us import ssn
+
+__all__ = ["Finding", "Kind", "find"]
+
+MAX_CHECKED = 200
+"""Of the candidates of one kind in one text: those beyond it are taken unchecked, so that a text made to be
+slow is not, and nothing in it slips through."""
+
+
+class Kind(StrEnum):
+    """What was found; a pseudonym bears its name."""
+
+    SECRET = "SECRET"
+    EMAIL = "EMAIL"
+    IBAN = "IBAN"
+    CARD = "CARD"
+    SSN = "SSN"
+    IP = "IP"
+    PHONE = "PHONE"
+
+
+class Finding(NamedTuple):
+    """A value in a text."""
+
+    start: int
+    end: int
+    kind: Kind
+    value: str
+    """In the one form that all its spellings share."""
+
+
+def find(text: str, phone_regions: tuple[str, ...]) -> list[Finding]:
+    """Return what is found, in order and without overlaps; what overlaps is joined under the surer kind.
+
+    Args:
+        text: Any text. The time this takes is proportional to its length, whatever it holds.
+        phone_regions: ISO 3166 codes of the countries whose phone numbers are found without a ``+``.
+    """
+    found: list[Finding] = []
+    if "@" in text:
+        found += _emails(text)
+    found += _secrets(text)
+    if _DIGITS.search(text):
+        found += (*_ibans(text), *_cards(text), *_ssns(text), *_phones(text, phone_regions))
+    found += _addresses(text)
+    return _joined(found) if found else found
+
+
+_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # as few as a phone number has
+_RANK = {kind: rank for rank, kind in enumerate(Kind)}
+
+
+def _joined(found: list[Finding]) -> list[Finding]:
+    found.sort(key=lambda finding: (finding.start, _RANK[finding.kind], -finding.end))
+    joined = found[:1]
+    for finding in found[1:]:
+        last = joined[-1]
+        if finding.start >= last.end:
+            joined.append(finding)
+        else:
+            surer = min(last, finding, key=lambda either: _RANK[either.kind])
+            joined[-1] = surer._replace(start=last.start, end=max(last.end, finding.end))
+    return joined
+
+
+# -- e-mail -----------------------------------------------------------------------------------------------
+# From the "@" outwards: a pattern that begins with the local part is quadratic in texts without any. Latin
+# letters first, so that a word in another script that stands next to an address is no part of it.
+_LATIN = "0-9A-Za-z\u00c0-\u024f\u0300-\u036f"
+_DOMAIN = re.compile(
+    rf"@((?:[{_LATIN}-]{{1,63}}(?:\.[{_LATIN}-]{{1,63}})+)|(?:[\w-]{{1,63}}(?:\.[\w-]{{1,63}})+))"
+)
+_LONGEST_LOCAL = 254
+_LOCAL_FROM_END = re.compile(rf"[{_LATIN}.!#$%&'*+/=?^_`{{|}}~-]+")
+_ANY_LOCAL_FROM_END = re.compile(r"[^\s<>()\[\]{}\",;:@]+")
+_NOT_FIRST = "._!#$%&'*/=?^`{|}~-"
+
+
+def _emails(text: str) -> Iterator[Finding]:
+    for match in _DOMAIN.finditer(text):
+        at = match.start()
+        before = text[max(0, at - _LONGEST_LOCAL) : at][::-1]
+        local = _LOCAL_FROM_END.match(before) or _ANY_LOCAL_FROM_END.match(before)
+        if local is not None:
+            # Quotes and Markdown's signs stand before an address: one spelling, one pseudonym.
+            name = local.group()[::-1].lstrip(_NOT_FIRST) or local.group()[::-1]
+            address = f"{name}@{match[1]}".casefold()
+            yield Finding(at - len(name), match.end(), Kind.EMAIL, address)
+
+
+# -- keys and tokens --------------------------------------------------------------------------------------
+# By the prefixes that their issuers give them. Each pattern begins with a literal, which `re` finds fast, and
+# a prefix inside a longer word is passed over: else each of many prefixes would look at all that follows.
+_TOKENS = tuple(
+    (prefix, re.compile(rf"{prefix}(?<![\w-]{prefix}){rest}"))
+    for prefix, rest in (
+        ("AKIA", r"[A-Z0-9]{16}\b"),  # AWS
+        ("ASIA", r"[A-Z0-9]{16}\b"),
+        ("AIza", r"[\w-]{35}"),  # Google
+        ("gh", r"[pousr]_\w{36,}"),  # GitHub
+        ("github_pat_", r"\w{22,}"),
+        ("glpat-", r"[\w-]{20,}"),
+        ("sk-", r"[\w-]{20,}"),  # OpenAI, Anthropic
+        ("sk_", r"(?:live|test)_\w{16,}"),  # Stripe
+        ("rk_", r"(?:live|test)_\w{16,}"),
+        ("whsec_", r"\w{16,}"),
+        ("xox", r"[a-z]-[\w-]{10,}"),  # Slack
+        ("hf_", r"\w{30,}"),
+        ("npm_", r"\w{36}"),
+        ("pypi-", r"[\w-]{40,}"),
+        ("eyJ", r"[\w-]{10,}\.[\w-]+(?:\.[\w-]*)?"),  # JSON Web Tokens
+        (
+            "-----BEGIN ",
+            r"[^-\n]{0,40}PRIVATE KEY-{5}[^-]*(?:-(?!----END )[^-]*)*(?:-{5}END [^-\n]{0,60}-{5})?",
+        ),
+    )
+)
+# What stands behind such a word, if it has a digit and a letter as passwords do.
+_NAMED = tuple(
+    (name, re.compile(f"{name}{rest}", re.IGNORECASE))
+    for name, rest in (
+        ("bearer", r"\s{1,4}([\w.~+/=-]{16,})"),
+        ("://", r"([^\s/:@]{1,64}:[^\s/:@]{1,128})@"),
+        *(
+            (word, r"[\"']?\s{0,2}[:=]\s{0,2}[\"']?((?=\S{0,64}\d)(?=\S{0,64}[a-z])[^\s\"',;<>]{8,})")
+            for word in ("password", "passwd", "secret", "api_key", "api-key", "api key", "apikey", "token")
+        ),
+    )
+)
+
+
+def _secrets(text: str) -> Iterator[Finding]:
+    for prefix, token in _TOKENS:
+        if prefix in text:
+            for match in token.finditer(text):
+                yield Finding(*match.span(), Kind.SECRET, match.group())
+    lower = text.lower()
+    for name, behind in _NAMED:
+        if name in lower:
+            for match in behind.finditer(text):
+                yield Finding(*match.span(1), Kind.SECRET, match[1])
+
+
+# -- numbers with check digits ----------------------------------------------------------------------------
+# A look-ahead at every beginning: a number before a card does not hide the card.
+_SEPARATOR = "[ \u00a0.\u2013-]"
+_CARD = re.compile(
+    r"[2-6](?<!\d.)(?=(\d{12,18}"
+    rf"|\d{{3}}(?:{_SEPARATOR}\d{{4}}){{3}}(?:{_SEPARATOR}\d{{3}})?"
+    rf"|\d{{3}}{_SEPARATOR}\d{{6}}{_SEPARATOR}\d{{4,5}})(?!\d))"
+)
+_IBAN = re.compile(r"(?<![^\W_])(?=([A-Za-z]{2}\d{2}(?:[ \u00a0-]?[A-Za-z0-9]){11,30}))")
+_IBAN_LENGTHS = range(34, 14, -1)
+_SSN = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
+_NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
+
+
+def _cards(text: str) -> Iterator[Finding]:
+    for number, match in enumerate(_CARD.finditer(text)):
+        digits = _NOT_ALPHANUMERIC.sub("", match[0] + match[1])
+        if number >= MAX_CHECKED or luhn.is_valid(digits):
+            yield Finding(match.start(), match.end(1), Kind.CARD, digits)
+
+
+def _ibans(text: str) -> Iterator[Finding]:
+    for number, match in enumerate(_IBAN.finditer(text)):
+        length = len(match[1]) if number >= MAX_CHECKED else _iban_length(match[1])
+        if length:
+            value = _NOT_ALPHANUMERIC.sub("", match[1][:length]).upper()
+            yield Finding(match.start(), match.start() + length, Kind.IBAN, value)
+
+
+def _iban_length(candidate: str) -> int:
+    """Return how much of the candidate is an IBAN: words behind it look like more of it."""
+    ends = [index for index, character in enumerate(candidate, 1) if character.isalnum()]
+    for length in _IBAN_LENGTHS:
+        if length <= len(ends) and iban.is_valid(candidate[: ends[length - 1]]):
+            return ends[length - 1]
+    return 0
+
+
+def _ssns(text: str) -> Iterator[Finding]:
+    for match in _SSN.finditer(text):
+        if ssn.is_valid(match.group()):
+            yield Finding(*match.span(), Kind.SSN, match.group())
+
+
+# -- IP addresses -----------------------------------------------------------------------------------------
+_IPV4 = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?!\w|\.\d)")
+_IPV6 = re.compile(
+    r"(?<![\w:.])(?=[0-9A-Fa-f]*:[0-9A-Fa-f]*:)[0-9A-Fa-f:]{2,39}(?:(?:\.\d{1,3}){3})?(?![\w:])"
+)
+
+
+def _addresses(text: str) -> Iterator[Finding]:
+    matches = [*_IPV4.finditer(text)] if text.count(".") > 2 else []
+    if text.count(":") > 1:
+        matches += _IPV6.finditer(text)
+    for match in matches:
+        try:
+            address = ip_address(match.group())
+        except ValueError:
+            continue
+        if len(match.group()) > len("::"):
+            yield Finding(*match.span(), Kind.IP, str(address))
+
+
+# -- phone numbers ----------------------------------------------------------------------------------------
+_PHONE = re.compile(r"(?:\+\s?\(?|(?<!\w)(?<!\d[.,])\(?)\d(?:[ \u00a0()./\u2010-\u2013-]{0,3}\d){6,16}(?!\w)")
+_GROUP = re.compile(r"[+(]?\d+")
+_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
+_FEWEST_DIGITS = 7
+_FEWEST_IN_ONE_PIECE = 10
+"""Fewer, without a 0 before them, are the number of an order or a year of a record."""
+
+
+def _phones(text: str, regions: tuple[str, ...]) -> Iterator[Finding]:
+    checked = 0
+    for match in _PHONE.finditer(text):
+        if _DATE.match(match.group()):
+            continue
+        checked += 1
+        found = _Phone(0, len(match.group()), match.group()) if checked > MAX_CHECKED else None
+        found = found or _phone_in(match.group(), regions)
+        if found is not None:
+            yield Finding(match.start() + found.start, match.start() + found.end, Kind.PHONE, found.value)
+
+
+class _Phone(NamedTuple):
+    start: int
+    end: int
+    value: str
+
+
+def _phone_in(candidate: str, regions: tuple[str, ...]) -> _Phone | None:
+    """Find the number in a run of digits: whole, or without the groups before or behind it."""
+    groups = [match.span() for match in _GROUP.finditer(candidate)]
+    first, last = groups[0][0], groups[-1][1]
+    windows = [(first, last)]
+    windows += [(start, last) for start, _ in groups[1:]] + [(first, end) for _, end in groups[-2::-1]]
+    for start, end in islice(windows, 8):
+        value = _number(candidate[start:end], regions)
+        if value is not None:
+            return _Phone(start, end, value)
+    return None
+
+
+@lru_cache(maxsize=256)
+def _number(candidate: str, regions: tuple[str, ...]) -> str | None:
+    """Return the number as E.164, or ``None`` where it is not valid in any of the regions."""
+    digits = sum(map(str.isdecimal, candidate))
+    if digits < _FEWEST_DIGITS:
+        return None
+    if digits == len(candidate) < _FEWEST_IN_ONE_PIECE and not candidate.startswith("0"):
+        return None
+    for region in (None,) if candidate.startswith("+") else regions:
+        try:
+            number = phonenumbers.parse(candidate, region)
+        except phonenumbers.NumberParseException:
+            continue
+        if phonenumbers.is_valid_number(number):
+            return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+    return None
