@@ -92,6 +92,8 @@ class AnsweredRecording(Recording):
 
     def _answer_within(self, passage: Passage) -> str | None:
         """Return the answer as it may be recorded."""
+        if self._reader is not None and (rest := self._reader.rest()):
+            self._pieces.append(rest)
         answer = "".join(self._pieces) if self._pieces else _told(self._answer)
         return passage.text(answer, Part.ANSWER, passage.policy.max_answer_bytes)
 

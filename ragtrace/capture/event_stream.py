@@ -41,11 +41,17 @@ class PieceReader:
         """Return what the piece adds to the answer, ``None`` if there is no text in it."""
         if isinstance(piece, bytes | bytearray):
             piece = self._decoder.decode(piece)
+            self._events = True  # no model's tokens, among which a "data:" may be
         if not isinstance(piece, str):
             return answer_in(piece)
         if self._framed is None:
             self._framed = piece.startswith(_FIRST_OF_EVENTS) and (self._events or "\n" in piece)
         return self._of_lines(piece) if self._framed else piece
+
+    def rest(self) -> str:
+        """Return what stands behind the last end of a line, once the stream has ended."""
+        line, self._line = self._line, ""
+        return self._of_line(line) + self._dispatched()
 
     def _of_lines(self, piece: str) -> str:
         *complete, self._line = (self._line + piece).replace("\r\n", "\n").split("\n")

@@ -26,7 +26,7 @@ _QUESTION_FIELDS = (*QUESTION_NAMES, "query_str", "content", "messages", "parts"
 _REQUEST_FIELDS = ("_json", "_form", "query_params", "path_params")
 """Of a Starlette request: its body only once the application has read it, as nobody else may wait for it."""
 _ANSWER_FIELDS = (
-    *("delta", "answer", "output_text", "output", "response", "result", "text", "content"),
+    *("delta", "answer", "output_text", "output", "response", "result", "text", "content", "token"),
     *("completion", "reply", "replies", "answers", "choices", "message", "messages", "parts", "data"),
 )
 _ONE_OF_MANY = {"choices": 0, "replies": 0, "answers": 0, "messages": -1}

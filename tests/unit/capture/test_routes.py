@@ -1,0 +1,249 @@
+"""Routes of FastAPI and Starlette under `@ragtrace.rag`: what is recorded, and that nothing else changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
+from typing import Annotated, Any
+
+import httpx
+import pytest
+from fastapi import BackgroundTasks, Body, Depends, FastAPI, Header
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+import ragtrace
+from ragtrace import semconv
+
+QUESTION, ANSWER = "Who?", "Ada"
+
+
+class Ask(BaseModel):
+    prompt: str
+
+
+class Told(BaseModel):
+    answer: str
+
+
+def tenant() -> str:
+    return "tenant"
+
+
+def events(pieces: str) -> Iterator[str]:
+    for piece in pieces:
+        yield f"data: {json.dumps({'choices': [{'delta': {'content': piece}}]})}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+async def later(pieces: Any) -> AsyncIterator[Any]:
+    for piece in pieces:
+        yield piece
+
+
+def from_model(body: Ask) -> Told:
+    return Told(answer=ANSWER)
+
+
+def from_mapping(body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
+    return {"result": ANSWER, "sources": []}
+
+
+def from_chat(body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
+    return {"choices": [{"message": {"role": "assistant", "content": ANSWER}}]}
+
+
+async def from_request(request: Request) -> JSONResponse:
+    return JSONResponse({"answer": ANSWER, "asked": await request.json()})
+
+
+def beside_others(
+    user: Annotated[str, Header()], body: Ask, tenant: Annotated[str, Depends(tenant)]
+) -> PlainTextResponse:
+    return PlainTextResponse(ANSWER, headers={"x-user": user, "x-tenant": tenant})
+
+
+def streamed(body: Ask) -> StreamingResponse:
+    return StreamingResponse(iter(ANSWER), media_type="text/plain", headers={"x-user": "a"})
+
+
+def streamed_bytes(body: Ask) -> StreamingResponse:
+    return StreamingResponse(later([ANSWER.encode()[:1], ANSWER.encode()[1:]]))
+
+
+async def streamed_later(body: Ask) -> StreamingResponse:
+    return StreamingResponse(later(ANSWER), media_type="text/plain")
+
+
+async def streamed_events(body: Ask) -> StreamingResponse:
+    return StreamingResponse(events(ANSWER), media_type="text/event-stream")
+
+
+def streamed_lines(body: Ask) -> StreamingResponse:
+    return StreamingResponse((f'{{"token": "{c}"}}\n' for c in ANSWER), media_type="application/x-ndjson")
+
+
+async def yielded(body: Ask) -> AsyncIterable[Told]:
+    for piece in ANSWER:
+        yield Told(answer=piece)
+
+
+ASKED = {"prompt": QUESTION}
+CHAT = {"messages": [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": "?"}]}
+
+
+async def post(route: Callable[..., Any], asked: Any, *, traced: bool = True) -> httpx.Response:
+    app = FastAPI()
+    app.post("/", response_model=None if route is not from_model else Told)(
+        ragtrace.rag(route) if traced else route
+    )
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+        return await client.post("/", json=asked, headers={"user": "a"})
+
+
+@pytest.mark.parametrize(
+    ("route", "asked"),
+    [
+        (from_model, ASKED),
+        (from_mapping, {"query": QUESTION}),
+        (from_mapping, {"input": {"question": QUESTION}}),
+        (from_request, {"question": QUESTION}),
+        (from_request, CHAT),
+        (beside_others, ASKED),
+        (streamed, ASKED),
+        (streamed_bytes, ASKED),
+        (streamed_later, ASKED),
+        (streamed_events, ASKED),
+        (streamed_lines, ASKED),
+        (yielded, ASKED),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+async def test_a_route_records_its_question_and_answer_and_answers_as_before(
+    recorded: Any, route: Callable[..., Any], asked: Any
+) -> None:
+    before = await post(route, asked, traced=False)
+    after = await post(route, asked)
+    assert (recorded.question, recorded.answer) == (QUESTION, ANSWER)
+    assert (after.status_code, after.content, after.headers) == (200, before.content, before.headers)
+    assert semconv.RAG_STREAM_COMPLETE not in recorded.span("rag").attributes
+
+
+async def test_background_tasks_still_run(recorded: Any) -> None:
+    ran: list[str] = []
+
+    def ask(question: str, tasks: BackgroundTasks) -> StreamingResponse:
+        tasks.add_task(ran.append, question)
+        return StreamingResponse(iter(ANSWER), background=tasks)
+
+    app = FastAPI()
+    app.get("/")(ragtrace.rag(ask))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
+        assert (await client.get("/", params={"question": QUESTION})).text == ANSWER
+    assert ran == [QUESTION]
+
+
+async def test_a_plain_starlette_route_is_asked_in_its_address(recorded: Any) -> None:
+    @ragtrace.rag
+    def ask(request: Request) -> Response:
+        return Response(ANSWER, media_type="text/plain")
+
+    app = Starlette(routes=[Route("/", ask)])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
+        await client.get("/", params={"q": QUESTION})
+    assert (recorded.question, recorded.answer) == (QUESTION, ANSWER)
+
+
+async def test_what_a_streamed_body_retrieves_belongs_to_the_route(recorded: Any) -> None:
+    def ask(question: str) -> StreamingResponse:
+        def pieces() -> Iterator[str]:
+            with ragtrace.retrieval(query=question):
+                yield ANSWER
+
+        return StreamingResponse(pieces())
+
+    app = FastAPI()
+    app.get("/")(ragtrace.rag(ask))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
+        await client.get("/", params={"question": QUESTION})
+    assert recorded.span("retrieval").parent == recorded.span("rag").context
+
+
+async def test_an_error_of_a_route_is_no_answer(recorded: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(body: Ask) -> JSONResponse:
+        return JSONResponse({"message": "no"}, status_code=500)
+
+    assert (await post(refuse, ASKED)).status_code == 500
+    assert (recorded.question, recorded.answer) == (QUESTION, None)
+    assert caplog.messages == []
+
+
+async def test_a_request_without_a_question_is_told_once_and_counted(
+    recorded: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    counted = ragtrace.statistics().values_unread
+    for _ in range(2):
+        await post(from_request, {"secret": 7})
+    assert ragtrace.statistics().values_unread == counted + 2
+    assert [message for message in caplog.messages if "ragtrace" in message] == [
+        "ragtrace: no question was found in a value of type Request"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "answer"),
+    [
+        (["data: A\n\n", "data: da\n\n"], "Ada"),
+        ([b"data: \xc3", b"\xa9t", b"\xc3\xa9\n", b"\ndata: !\r\n\r\n"], "été!"),
+        (["event: sources\ndata: [1]\n\n", "event: token\ndata: Ada\n\n", ": ping\n\n"], "Ada"),
+        (['data: {"type":"response.output_text.delta","delta":"Ada"}\n\n'] * 1, "Ada"),
+        (['data: {"type":"text-delta","delta":"Ada"}\n\n', 'data: {"type":"finish"}\n\n'], "Ada"),
+        (['data: {"type":"reasoning-delta","delta":"hm"}\n\n', 'data: "Ada"\n\n'], "Ada"),
+        (["data: {no json\n\n"], "{no json"),
+        (["data: A\n\ndata: da"], "Ada"),
+        (["data:", " is a word"], "data: is a word"),
+    ],
+    ids=[
+        "text",
+        "bytes split anywhere",
+        "events",
+        "responses",
+        "ui",
+        "thoughts",
+        "broken",
+        "no end",
+        "no stream",
+    ],
+)
+def test_server_sent_events_are_read_and_passed_on_unchanged(
+    recorded: Any, pieces: list[Any], answer: str
+) -> None:
+    @ragtrace.rag
+    def ask(question: str) -> Iterator[Any]:
+        yield from pieces
+
+    assert list(ask(QUESTION)) == pieces
+    assert recorded.answer == answer
+
+
+def test_a_hook_finds_the_question_in_the_arguments(recorded: Any) -> None:
+    @ragtrace.rag(question=lambda event, context: json.loads(event["body"])["ask"])
+    def handler(event: dict[str, str], context: object) -> str:
+        return ANSWER
+
+    handler({"body": '{"ask": "Who?"}'}, None)
+    assert (recorded.question, recorded.answer) == (QUESTION, ANSWER)
+
+
+def test_a_hook_for_the_question_that_fails_leaves_the_call_recorded(recorded: Any) -> None:
+    @ragtrace.rag(question=lambda event: event["no"])
+    def handler(event: dict[str, str]) -> str:
+        return ANSWER
+
+    assert handler({}) == ANSWER
+    assert (recorded.question, recorded.answer) == (None, ANSWER)
