@@ -15,6 +15,8 @@ from ragtrace.traces.extract.conventions import (
     openinference,
     own,
     pydantic_ai,
+    traceloop,
+    vector_db,
     vercel,
 )
 from ragtrace.traces.extract.reading import Reading
@@ -30,9 +32,11 @@ CONVENTIONS: Final[tuple[Callable[[Span], Reading], ...]] = (
     langsmith.read,
     pydantic_ai.read,
     genai.read,
+    traceloop.read,
     haystack.read,
     vercel.read,
     llamaindex.read,
+    vector_db.read,
 )
 """Each reads what a span says in its words; of a stranger's span, nothing.
 

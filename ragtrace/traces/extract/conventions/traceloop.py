@@ -1,0 +1,142 @@
+"""OpenLLMetry's instrumentations and Traceloop's SDK, where they do not write GenAI's attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from ragtrace import semconv
+from ragtrace.model import AttributeValue, Chunk
+from ragtrace.traces.extract.attributes import first_text, found_text
+from ragtrace.traces.extract.content import Found, best, parse_loosely
+from ragtrace.traces.extract.documents import find_documents
+from ragtrace.traces.extract.flattened import flat_messages
+from ragtrace.traces.extract.messages import last_user_text, message_text
+from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
+from ragtrace.traces.extract.reading import Reading, Role, ToolResult
+from ragtrace.traces.extract.tools import handed_documents, tool_documents
+from ragtrace.traces.trace import Span
+
+__all__ = ["NAME", "read"]
+
+NAME: Final = "openllmetry"
+
+_ROLES_OF_KINDS = {"workflow": Role.CALL, "agent": Role.CALL, "tool": Role.TOOL}
+_ROLES_OF_OPERATIONS = {semconv.OP_VECTOR_DB_RETRIEVE: Role.RETRIEVAL, semconv.OP_RERANK: Role.RERANK}
+_ROLES_OF_REQUESTS = {"chat": Role.GENERATION, "completion": Role.GENERATION, "rerank": Role.RERANK}
+_RETRIEVER = re.compile(r"retriever(\.task)?$|\bretrieve(\.task)?$", re.IGNORECASE)
+_RERANKER = re.compile(r"re-?rank(er)?(\.task)?$", re.IGNORECASE)
+_SYNTHESIS_CHUNKS = "text_chunks"
+_SESSION_KEYS = ("session_id", "conversation_id", "thread_id", "chat_id")
+
+
+def read(span: Span) -> Reading:
+    """Read ``traceloop.*``, and the ``gen_ai.prompt.<i>`` and ``gen_ai.completion.<i>`` of older versions."""
+    role = _role(span)
+    return Reading(
+        span=span,
+        convention=NAME,
+        role=role,
+        question=_question(span, role),
+        query=_query(span, role),
+        documents=_documents(span, role),
+        tool=first_text(span, semconv.TOOL_NAME, semconv.TRACELOOP_ENTITY_NAME)
+        if role is Role.TOOL
+        else None,
+        handed=_handed(span) if role is Role.GENERATION else (),
+        answer=_answer(span, role),
+        model=first_text(span, semconv.RESPONSE_MODEL, semconv.REQUEST_MODEL),
+        session_id=first_text(
+            span, *(f"{semconv.TRACELOOP_PROPERTIES_PREFIX}{key}" for key in _SESSION_KEYS)
+        ),
+        prompt_version=first_text(span, semconv.TRACELOOP_PROMPT_VERSION),
+    )
+
+
+def _role(span: Span) -> Role | None:
+    operation = first_text(span, semconv.OPERATION_NAME)
+    if operation in _ROLES_OF_OPERATIONS:
+        return _ROLES_OF_OPERATIONS[operation]
+    kind = first_text(span, semconv.TRACELOOP_KIND)
+    if kind in _ROLES_OF_KINDS:
+        return _ROLES_OF_KINDS[kind] if _is_of_interest(span, kind) else None
+    if kind == "task":
+        return _role_of_task(span)
+    request = first_text(span, semconv.LLM_REQUEST_TYPE)
+    return _ROLES_OF_REQUESTS.get(request) if request else None
+
+
+def _is_of_interest(span: Span, kind: str) -> bool:
+    """Tell a call from what LlamaIndex's instrumentation calls a workflow: whatever has no parent."""
+    name = first_text(span, semconv.TRACELOOP_ENTITY_NAME) or ""
+    return kind == "tool" or not name.removesuffix(".workflow").endswith(("Embedding", "Splitter", "Parser"))
+
+
+def _role_of_task(span: Span) -> Role | None:
+    name = first_text(span, semconv.TRACELOOP_ENTITY_NAME) or span.name
+    if _RETRIEVER.search(name):
+        return Role.RETRIEVAL
+    # LlamaIndex's retriever spans hold nothing, but the synthesizer's input lists the chunks it was handed
+    if _RERANKER.search(name) or _synthesized(span):
+        return Role.RERANK
+    return None
+
+
+def _question(span: Span, role: Role | None) -> Found[str] | None:
+    if role is Role.CALL:
+        return _input(span)
+    if role is not Role.GENERATION:
+        return None
+    text = last_user_text(flat_messages(span, semconv.PROMPT_DEPRECATED))
+    return _spoken(text, semconv.PROMPT_DEPRECATED, "the last message of the user")
+
+
+def _query(span: Span, role: Role | None) -> Found[str] | None:
+    return _input(span) if role in (Role.RETRIEVAL, Role.RERANK, Role.TOOL) else None
+
+
+def _input(span: Span) -> Found[str] | None:
+    key = semconv.TRACELOOP_INPUT
+    return question_in(span.attributes.get(key), attribute=key, convention=NAME)
+
+
+def _answer(span: Span, role: Role | None) -> Found[str] | None:
+    if role is Role.CALL:
+        key = semconv.TRACELOOP_OUTPUT
+        return answer_in(span.attributes.get(key), attribute=key, convention=NAME)
+    if role is not Role.GENERATION:
+        return None
+    spoken = flat_messages(span, semconv.COMPLETION_DEPRECATED)
+    text = message_text(spoken[0]) if spoken else None
+    return _spoken(text, semconv.COMPLETION_DEPRECATED, "text of the first choice")
+
+
+def _spoken(text: str | None, prefix: str, how: str) -> Found[str] | None:
+    return found_text(text or None, attribute=f"{prefix}.*", convention=NAME, how=how, raw=text)
+
+
+def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None:
+    key, output = semconv.TRACELOOP_OUTPUT, span.attributes.get(semconv.TRACELOOP_OUTPUT)
+    if role is Role.TOOL:
+        return tool_documents(output, attribute=key, convention=NAME, span_id=span.span_id)
+    if role not in (Role.RETRIEVAL, Role.RERANK):
+        return None
+    chunks = _synthesized(span)
+    if chunks:
+        key = semconv.TRACELOOP_INPUT
+        return find_documents(chunks, attribute=key, convention=NAME, span_id=span.span_id)
+    return documents_in(output, attribute=key, convention=NAME, span_id=span.span_id)
+
+
+def _synthesized(span: Span) -> tuple[AttributeValue, ...]:
+    raw = first_text(span, semconv.TRACELOOP_INPUT)
+    parsed = parse_loosely(raw) if raw and _SYNTHESIS_CHUNKS in raw else None
+    chunks = parsed.get(_SYNTHESIS_CHUNKS) if isinstance(parsed, Mapping) else None
+    return chunks if isinstance(chunks, tuple) else ()
+
+
+def _handed(span: Span) -> tuple[ToolResult, ...]:
+    prompt = flat_messages(span, semconv.PROMPT_DEPRECATED)
+    key = f"{semconv.PROMPT_DEPRECATED}.*"
+    return handed_documents(prompt, attribute=key, convention=NAME, span_id=span.span_id)

@@ -1,0 +1,70 @@
+"""Spans of a vector database's client, as OpenLLMetry's instrumentations write them: results as events."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ragtrace import semconv
+from ragtrace.model import AttributeValue, Chunk, SkipReason
+from ragtrace.traces.extract.attributes import first_text
+from ragtrace.traces.extract.content import Damage, Found, parse_loosely
+from ragtrace.traces.extract.documents import find_documents
+from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.trace import Span, SpanEvent
+
+__all__ = ["NAME", "read"]
+
+NAME: Final = "vector-db"
+
+_EVENTS = (semconv.DB_QUERY_RESULT, semconv.DB_SEARCH_RESULT)
+_SYSTEMS = frozenset(
+    {"chroma", "lancedb", "marqo", "milvus", "pinecone", "qdrant", "turbopuffer", "weaviate"}
+)
+_READS = re.compile(r"quer(y|ies)|search|retrieve|near_|hybrid|bm25|recommend|discover", re.IGNORECASE)
+_INNER = re.compile(r"segment|embed|count", re.IGNORECASE)
+"""What a client does for a query of its own: a span of that is no retrieval."""
+
+
+def read(span: Span) -> Reading:
+    """Read the events that hold what a query returned; none of these spans holds the question."""
+    results = [event for event in span.events if event.name in _EVENTS]
+    is_retrieval = bool(results) or _is_query(span)
+    return Reading(
+        span=span,
+        convention=NAME,
+        role=Role.RETRIEVAL if is_retrieval else None,
+        documents=_documents(span, results) if is_retrieval else None,
+    )
+
+
+def _is_query(span: Span) -> bool:
+    system = first_text(span, semconv.DB_SYSTEM, semconv.DB_SYSTEM_NAME)
+    if system is None or system.lower() not in _SYSTEMS:
+        return False
+    operation = first_text(span, semconv.DB_OPERATION, semconv.DB_OPERATION_NAME) or span.name
+    return bool(_READS.search(operation)) and not _INNER.search(span.name)
+
+
+def _documents(span: Span, results: list[SpanEvent]) -> Found[tuple[Chunk, ...]]:
+    if results:
+        items = tuple(_document(event) for event in results)
+        return find_documents(items, attribute=results[0].name, convention=NAME, span_id=span.span_id)
+    detail = (
+        f"span {span.name!r} says that a query was made, but not what it returned: record the chunks with "
+        "`ragtrace.retrieval`, or turn on the content of the database's instrumentation if it has any"
+    )
+    return Found(
+        value=None,
+        attribute=semconv.DB_QUERY_RESULT,
+        convention=NAME,
+        how="no results",
+        damage=Damage(reason=SkipReason.NO_CONTENT, detail=detail),
+    )
+
+
+def _document(event: SpanEvent) -> AttributeValue:
+    """Strip the event's name off the keys. Some clients write the whole record there, as JSON or a repr."""
+    fields = {key.removeprefix(f"{event.name}."): value for key, value in event.attributes.items()}
+    entity = fields.get("entity")
+    return fields | {"entity": parse_loosely(entity)} if isinstance(entity, str) else fields
