@@ -76,8 +76,13 @@ def _listed(value: object) -> Sequence[object]:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-@guarded
 def _of(message: object, name: str) -> object:
+    # a dict is by far the most frequent, and asking for a Mapping is slow
+    return message.get(name) if type(message) is dict else _held(message, name)
+
+
+@guarded
+def _held(message: object, name: str) -> object:
     if isinstance(message, Mapping):
         return message.get(name)
     return None if isinstance(message, str | bytes) else getattr(message, name, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
-from json.encoder import encode_basestring as json_string
+from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ragtrace import semconv
@@ -107,8 +107,8 @@ class ContentPolicy:
 
     @property
     def foreign_content(self) -> bool:
-        """Whether other libraries' instrumentors may record texts: no redaction reaches theirs."""
-        return self.verbatim
+        """Whether other libraries' instrumentors may record texts: of theirs nobody knows what to hash."""
+        return self.mode not in {"hashed", "off"}
 
     @property
     def kept_answer_chars(self) -> int:
@@ -259,6 +259,11 @@ def _is_identifying(identifier: str) -> bool:
     from ragtrace.capture.redaction import is_identifying
 
     return is_identifying(identifier)
+
+
+def json_string(text: str) -> str:
+    """Return the text as JSON; the encoder for ASCII is the quicker one."""
+    return encode_basestring_ascii(text) if text.isascii() else encode_basestring(text)
 
 
 def cut(text: str, limit: int) -> tuple[str, int, bool]:

@@ -73,15 +73,17 @@ class Recording:
         return None if self._span is None else format_span_id(self._span.get_span_context().span_id)
 
     def __enter__(self) -> Self:
-        self.start()
-        self.step_in()
+        if active() is not None:
+            self.start()
+            self.step_in()
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.step_out()
-        self.finish(exc)
+        if self._span is not None:
+            self.step_out()
+            self.finish(exc)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -161,7 +163,7 @@ class Recording:
 
     @guarded
     def _write(self, span: Span, passage: Passage, exc: BaseException | None) -> None:
-        attributes = guarded(self._at_end)(passage) or {}
+        attributes = _content(self, passage) or {}
         attributes.update(passage.marks())
         abandoned = isinstance(exc, GeneratorExit) or (self._streaming and isinstance(exc, _ABANDONED))
         if abandoned or (self._streaming and exc is not None):
@@ -181,6 +183,11 @@ class Recording:
 
 
 _here: ContextVar[object] = ContextVar("ragtrace.here")
+
+
+@guarded
+def _content(recording: Recording, passage: Passage) -> dict[str, AttributeValue]:
+    return recording._at_end(passage)  # noqa: SLF001 - a subclass's
 
 
 @guarded

@@ -81,6 +81,8 @@ def is_request(value: object) -> bool:
 
 def first_field(value: object, names: Iterable[str]) -> object:
     """Return the first of these that the mapping or object holds, methods aside."""
+    if type(value) is dict and value.keys().isdisjoint(names):
+        return None
     return next((held for name in names if (held := field(value, name)) is not None), None)
 
 
