@@ -185,6 +185,8 @@ class RagRecord:
     retrieval_query: str | None = None
     """The query the retriever was given, where it differs from the question."""
     provenance: tuple[Provenance, ...] = ()
+    passed_over: tuple[Provenance, ...] = ()
+    """What was read as well, and why something else was believed."""
     gaps: tuple[Gap, ...] = ()
 
     @classmethod

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
 from ragtrace.traces.extract.calls import Call, SpanTree
 from ragtrace.traces.extract.documents import MAX_CHUNKS, joined
+from ragtrace.traces.extract.mapping import is_mapped
 from ragtrace.traces.extract.missing import missing_documents
 from ragtrace.traces.extract.reading import Reading, Role
 
@@ -28,15 +29,16 @@ class Context:
 def context_of(call: Call, generation: Reading | None, tree: SpanTree) -> Context:
     """Join the documents of the retrievals that began before the generation ended.
 
-    Of nested retrievals the outermost that holds text counts; what a reranker returned takes the place of
-    what was retrieved before it.
+    What a user's mapping names is all there is. Of nested retrievals the outermost that holds text counts;
+    what a reranker returned takes the place of what was retrieved before it.
     """
     retrievals = [
         each
         for each in call.of(Role.RETRIEVAL, Role.RERANK)
         if generation is None or each.span.start_ns <= generation.span.end_ns
     ]
-    sources = _final(_outermost(retrievals, tree))
+    mapped = tuple(each for each in call.members if is_mapped(each.documents))
+    sources = mapped or _final(_outermost(retrievals, tree))
     chunks = joined([each.documents.value or () for each in sources if each.documents])
     return Context(
         sources=sources,
@@ -81,14 +83,16 @@ def _provenance(source: Reading) -> Provenance:
         span_name=source.span.name,
         attribute=source.documents.attribute,
         convention=source.documents.convention,
-        why=f"{_WHY[source.role is Role.RERANK]}: {source.documents.how}.",
+        why=f"{_why(source)}: {source.documents.how}.",
     )
 
 
-_WHY = {
-    False: "a retrieval that began before the answer was complete, and no retrieval around it holds text",
-    True: "a reranker's output takes the place of what was retrieved before it",
-}
+def _why(source: Reading) -> str:
+    if is_mapped(source.documents):
+        return "the mapping names it"
+    if source.role is Role.RERANK:
+        return "a reranker's output takes the place of what was retrieved before it"
+    return "a retrieval that began before the answer was complete, and no retrieval around it holds text"
 
 
 def _gaps(sources: Sequence[Reading], chunks: Sequence[Chunk]) -> list[Gap]:

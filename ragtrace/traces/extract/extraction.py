@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ragtrace import semconv
 from ragtrace.model import RagRecord
@@ -49,8 +49,20 @@ def extract_records(trace: Trace, mapping: AttributeMapping | None = None) -> Ex
     judged, notes = _without_evaluators(trace, tree, evaluators)
     readings = read_spans(judged, mapping)
     calls = [call for call in find_calls(tree, readings) if _has_steps(call)]
-    records = with_references([record_of(call, tree) for call in calls], calls, trace, tree)
+    read = [_with_session(record_of(call, tree), call, tree, mapping) for call in calls]
+    records = with_references(read, calls, trace, tree)
     return Extraction(records=records, notes=(*notes, *_unused(readings, calls)))
+
+
+def _with_session(
+    record: RagRecord, call: Call, tree: SpanTree, mapping: AttributeMapping | None
+) -> RagRecord:
+    """Believe the session that the mapping names, on a span of the call or above it."""
+    if mapping is None or not mapping.session:
+        return record
+    spans = (*(each.span for each in call.members), *tree.ancestors(call.members[0].span))
+    session = next((found for span in spans if (found := mapping.session_of(span))), None)
+    return replace(record, session_id=session or record.session_id)
 
 
 def _without_evaluators(trace: Trace, tree: SpanTree, evaluators: set[str]) -> tuple[list[Span], list[Note]]:

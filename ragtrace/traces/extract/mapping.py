@@ -12,10 +12,10 @@ from ragtrace.traces.extract.attributes import found_text
 from ragtrace.traces.extract.content import Found, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.payload import listed_documents
-from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.reading import Reading, Role, T
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "AttributeMapping", "AttributePath", "read_mapped"]
+__all__ = ["NAME", "AttributeMapping", "AttributePath", "is_mapped", "read_mapped"]
 
 NAME: Final = "mapping"
 
@@ -95,8 +95,12 @@ def read_mapped(span: Span, mapping: AttributeMapping) -> Reading:
         answer=answer,
         documents=documents,
         reference=reference,
-        session_id=mapping.session_of(span),
     )
+
+
+def is_mapped(found: Found[T] | None) -> bool:
+    """Tell whether it stands where the mapping says."""
+    return found is not None and found.convention == NAME
 
 
 def _first(span: Span, paths: Sequence[AttributePath]) -> tuple[str, AttributeValue]:

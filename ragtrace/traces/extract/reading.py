@@ -12,7 +12,7 @@ from ragtrace.model import Chunk, Part, SkipReason
 from ragtrace.traces.extract.content import Damage, Found, best
 from ragtrace.traces.trace import Span
 
-__all__ = ["Reading", "Role", "ToolResult", "merge"]
+__all__ = ["Reading", "Role", "T", "ToolResult", "merge"]
 
 T = TypeVar("T")
 

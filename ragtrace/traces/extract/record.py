@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 from ragtrace import semconv
@@ -12,7 +13,9 @@ from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.calls import Call, SpanTree
 from ragtrace.traces.extract.content import Found
 from ragtrace.traces.extract.context import Context, context_of
+from ragtrace.traces.extract.mapping import is_mapped
 from ragtrace.traces.extract.missing import missing_answer, missing_text
+from ragtrace.traces.extract.passed_over import passed_over
 from ragtrace.traces.extract.reading import Reading, Role
 from ragtrace.traces.trace import Span
 
@@ -30,6 +33,7 @@ def record_of(call: Call, tree: SpanTree) -> RagRecord:
     reference = _reference(call)
     target = _target_span(call, generation, answer)
     sources = [reading for reading in (call.own, generation, *call.members) if reading is not None]
+    provenance = _provenance(question, answer, reference, context)
     query = next((each.query.value for each in context.sources if each.query), None)
     return RagRecord(
         id=f"{target.trace_id}:{target.span_id}",
@@ -47,7 +51,10 @@ def record_of(call: Call, tree: SpanTree) -> RagRecord:
         model=_first(reading.model for reading in (generation, *sources) if reading),
         prompt_version=_first(reading.prompt_version for reading in (generation, *sources) if reading),
         retrieval_query=query if not question or query != question.value else None,
-        provenance=_provenance(question, answer, reference, context),
+        provenance=provenance,
+        passed_over=passed_over(
+            call, tree, generation=generation, sources=context.sources, chosen=provenance
+        ),
         gaps=_gaps(call, generation, question, answer, context),
     )
 
@@ -115,6 +122,7 @@ def _question(call: Call, generation: Reading | None, context: Context) -> _Choi
     own, retrieval = call.own, next(iter(context.sources), None)
     return _choose(
         Part.QUESTION,
+        *_mapped(call, attrgetter("question")),
         (own, own.question if own else None, "the span of the RAG call holds the question"),
         (
             retrieval,
@@ -129,10 +137,19 @@ def _question(call: Call, generation: Reading | None, context: Context) -> _Choi
     )
 
 
+def _mapped(
+    call: Call, part: Callable[[Reading], Found[str] | None]
+) -> tuple[tuple[Reading, Found[str] | None, str], ...]:
+    """Return what stands where the user's mapping says, in order of start."""
+    found = ((each, part(each)) for each in call.members)
+    return tuple((each, text, "the mapping names it") for each, text in found if is_mapped(text))
+
+
 def _answer(call: Call, generation: Reading | None) -> _Choice[str] | None:
     own = call.own
     return _choose(
         Part.ANSWER,
+        *reversed(_mapped(call, attrgetter("answer"))),
         (own, own.answer if own else None, "the span of the RAG call holds the answer"),
         (
             generation,
