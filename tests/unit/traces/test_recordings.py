@@ -1,0 +1,31 @@
+"""The records of real libraries' traces, beside what the applications did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.unit.traces.recordings import Agreement, Recording, agreement, all_recordings, records_of
+
+MISSING, PARTIAL, DIFFERENT = Agreement.MISSING, Agreement.PARTIAL, Agreement.DIFFERENT
+
+SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {}
+"""What a convention does not carry, or carries in another form. Everything else is the same as the truth."""
+
+
+@pytest.mark.parametrize("recording", all_recordings(), ids=lambda recording: recording.name)
+def test_record_agrees_with_what_the_application_did(recording: Recording) -> None:
+    found = agreement(recording)
+    assert {part: how for part, how in found.items() if how is not Agreement.SAME} == SHORTFALLS.get(
+        recording.name, {}
+    )
+
+
+@pytest.mark.parametrize("recording", all_recordings(), ids=lambda recording: recording.name)
+def test_one_question_is_one_record(recording: Recording) -> None:
+    assert len(records_of(recording)) == 1
+
+
+def test_every_known_shortfall_is_of_a_recording() -> None:
+    assert SHORTFALLS.keys() <= {recording.name for recording in all_recordings()}
