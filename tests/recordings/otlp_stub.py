@@ -64,7 +64,7 @@ def _handler(stub: OtlpStub) -> type[BaseHTTPRequestHandler]:
             self._answer()
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            body = b"".join(_body(self))
             body = _INFLATE.get(self.headers.get("content-encoding") or "", bytes)(body)
             if self.path.endswith("/traces"):
                 is_json = "json" in (self.headers.get("content-type") or "")
@@ -83,6 +83,17 @@ def _handler(stub: OtlpStub) -> type[BaseHTTPRequestHandler]:
             pass
 
     return Handler
+
+
+def _body(request: BaseHTTPRequestHandler) -> Iterator[bytes]:
+    """Read a body by its length, or in the chunks that Node sends."""
+    if "chunked" not in (request.headers.get("transfer-encoding") or ""):
+        yield request.rfile.read(int(request.headers.get("content-length") or 0))
+        return
+    while length := int(request.rfile.readline(), base=16):
+        yield request.rfile.read(length)
+        request.rfile.readline()
+    request.rfile.readline()
 
 
 def _entry(entries, part, like):  # type: ignore[no-untyped-def]  # over two kinds of message alike
