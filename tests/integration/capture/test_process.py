@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import sys
 from typing import Any
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from ragtrace import semconv
 from tests.backends.otlp_receiver import OtlpReceiver
 
 
-def run(code: str, **env: str) -> subprocess.CompletedProcess[str]:
+def environment(**env: str) -> dict[str, str]:
+    return {"PYTHONPATH": ":".join(path for path in sys.path if path), **env}
+
+
+def run(code: str, *, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        env={"PYTHONPATH": ":".join(path for path in sys.path if path), **env},
+        env=environment(**env),
         capture_output=True,
         text=True,
         timeout=50,
-        check=True,
+        check=check,
     )
+
+
+def question(span: Span) -> str:
+    (message,) = [pair.value for pair in span.attributes if pair.key == semconv.INPUT_MESSAGES]
+    text: str = json.loads(message.string_value)[0]["parts"][0]["content"]
+    return text
 
 
 HEAVY = {"openai", "grpc", "httpx", "requests", "pydantic", "opentelemetry.exporter", "opentelemetry.sdk"}
@@ -81,22 +96,154 @@ with ragtrace.rag(question="Who?"): pass
 
 
 @pytest.mark.slow
-def test_a_forked_worker_sends_and_counts_its_own_spans(http_receiver: Any) -> None:
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_a_forked_worker_sends_and_counts_its_own_spans(
+    protocol: str, grpc_receiver: OtlpReceiver, http_receiver: Any
+) -> None:
     code = """
 import os, ragtrace
-from ragtrace.capture import statistics
 ragtrace.instrument()
 with ragtrace.rag(question="parent"): pass
-child = os.fork()
-if child == 0:
-    with ragtrace.rag(question="child"): pass
-    print(statistics().spans_ended, ragtrace.uninstrument(), flush=True)
-    os._exit(0)
-os.waitpid(child, 0)
+assert ragtrace.flush()
+for number in range(2):
+    child = os.fork()
+    if child == 0:
+        assert ragtrace.instrument()
+        with ragtrace.rag(question=f"child {number}"): pass
+        print(ragtrace.statistics().spans_ended, ragtrace.uninstrument(), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
 """
-    ended = run(
-        code, OTEL_EXPORTER_OTLP_ENDPOINT=http_receiver.endpoint, OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf"
-    )
-    assert ended.stdout == "1 True\n"
-    sent = [str(span.attributes) for span in http_receiver.spans]
-    assert [sum(word in text for text in sent) for word in ("parent", "child")] == [1, 1]
+    receiver = grpc_receiver if protocol == "grpc" else http_receiver
+    endpoint = receiver.endpoint if protocol != "grpc" else f"http://{receiver.endpoint}"
+    ended = run(code, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
+    assert ended.stdout == "1 True\n" * 2
+    assert [question(span) for span in receiver.spans] == ["parent", "child 0", "child 1"]
+
+
+@pytest.mark.slow
+def test_a_worker_of_multiprocessing_sends_what_it_recorded(grpc_receiver: OtlpReceiver) -> None:
+    code = """
+import multiprocessing, ragtrace
+ragtrace.instrument()
+def work():
+    with ragtrace.rag(question="child"): pass
+child = multiprocessing.get_context("fork").Process(target=work)
+child.start()
+child.join()
+"""
+    run(code, OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{grpc_receiver.endpoint}")
+    assert [question(span) for span in grpc_receiver.spans] == ["child"]
+
+
+ENDINGS = {
+    "end of the program": "",
+    "exception": "raise SystemExit(3)",
+    "exit in a thread": "threading.Thread(target=sys.exit).start()",
+    "handled signal": "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); os.kill(os.getpid(), 15)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+def test_however_a_program_ends_what_it_recorded_is_sent(ending: str, grpc_receiver: OtlpReceiver) -> None:
+    code = f"""
+import os, ragtrace, signal, sys, threading
+ragtrace.instrument()
+@ragtrace.rag
+def ask(question):
+    yield "A"
+    yield "da"
+assert list(ask("Who?")) == ["A", "da"]
+{ending}
+"""
+    run(code, check=False, OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{grpc_receiver.endpoint}")
+    assert [question(span) for span in grpc_receiver.spans] == ["Who?"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [("os._exit(7)", 7), ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM)],
+    ids=["os._exit", "SIGTERM"],
+)
+def test_a_program_that_ends_at_once_does_so_and_is_not_held_up(ending: str, code: int) -> None:
+    program = f"""
+import os, ragtrace, signal
+ragtrace.instrument(endpoint="http://127.0.0.1:1")
+with ragtrace.rag(question="Who?"): pass
+{ending}
+"""
+    assert run(program, check=False).returncode == code
+
+
+@pytest.mark.slow
+def test_a_process_that_was_frozen_goes_on_sending(grpc_receiver: OtlpReceiver) -> None:
+    code = """
+import ragtrace, sys
+ragtrace.instrument()
+for line in sys.stdin:
+    with ragtrace.rag(question=line.strip()): pass
+    print(ragtrace.flush(), flush=True)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code],
+        env=environment(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{grpc_receiver.endpoint}"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number in range(3):
+            print(f"call {number}", file=process.stdin, flush=True)
+            assert process.stdout.readline() == "True\n"
+            process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+            process.send_signal(signal.SIGCONT)
+        process.stdin.close()
+    assert [question(span) for span in grpc_receiver.spans] == ["call 0", "call 1", "call 2"]
+
+
+@pytest.mark.slow
+def test_an_async_stream_left_open_by_a_loop_that_is_gone_still_ends_its_span(
+    grpc_receiver: OtlpReceiver,
+) -> None:
+    code = """
+import asyncio, gc, ragtrace
+ragtrace.instrument()
+@ragtrace.rag
+async def ask(question):
+    yield "A"
+    yield "da"
+async def begin(question):
+    stream = ask(question)
+    await anext(stream)
+    return stream
+loop = asyncio.new_event_loop()
+stream = loop.run_until_complete(begin("left"))
+loop.close()
+del stream
+gc.collect()
+for number in range(2):
+    asyncio.run(begin(f"loop {number}"))
+assert ragtrace.statistics().spans_ended == 3
+"""
+    ended = run(code, OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{grpc_receiver.endpoint}")
+    assert ended.stderr == ""
+    assert [question(span) for span in grpc_receiver.spans] == ["left", "loop 0", "loop 1"]
+
+
+@pytest.mark.slow
+def test_a_notebook_may_run_its_cells_again(grpc_receiver: OtlpReceiver) -> None:
+    code = """
+import asyncio, ragtrace
+async def cell(number):
+    assert ragtrace.instrument(service_name="notebook")
+    with ragtrace.rag(question=f"cell {number}"): pass
+    ragtrace.uninstrument()
+for number in range(3):
+    asyncio.run(cell(number))
+"""
+    run(code, OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{grpc_receiver.endpoint}")
+    assert [question(span) for span in grpc_receiver.spans] == ["cell 0", "cell 1", "cell 2"]
