@@ -224,7 +224,10 @@ def _addresses(text: str) -> Iterator[Finding]:
 
 
 # -- phone numbers ----------------------------------------------------------------------------------------
-_PHONE = re.compile(r"(?:\+\s?\(?|(?<!\w)(?<!\d[.,])\(?)\d(?:[ \u00a0()./\u2010-\u2013-]{0,3}\d){6,16}(?!\w)")
+_PHONE = re.compile(
+    r"(?:\+\s?\(?|(?<!\w)(?<!\w-)(?<!\d[.,])\(?)"  # not inside an id or a number with decimals
+    r"\d(?:[ \u00a0()./\u2010-\u2013-]{0,3}\d){6,16}(?!-?\w)"
+)
 _GROUP = re.compile(r"[+(]?\d+")
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 _FEWEST_DIGITS = 7
@@ -266,16 +269,30 @@ def _phone_in(candidate: str, regions: tuple[str, ...]) -> _Phone | None:
 @lru_cache(maxsize=256)
 def _number(candidate: str, regions: tuple[str, ...]) -> str | None:
     """Return the number as E.164, or ``None`` where it is not valid in any of the regions."""
-    digits = sum(map(str.isdecimal, candidate))
-    if digits < _FEWEST_DIGITS:
+    if sum(map(str.isdecimal, candidate)) < _FEWEST_DIGITS:
         return None
-    if digits == len(candidate) < _FEWEST_IN_ONE_PIECE and not candidate.startswith("0"):
+    is_in_one_piece = candidate.isdecimal()
+    if is_in_one_piece and len(candidate) < _FEWEST_IN_ONE_PIECE and candidate[0] != "0":
         return None
-    for region in (None,) if candidate.startswith("+") else regions:
+    for written, region in _readings(candidate, is_in_one_piece, regions):
         try:
-            number = phonenumbers.parse(candidate, region)
+            number = phonenumbers.parse(written, region)
         except phonenumbers.NumberParseException:
             continue
         if phonenumbers.is_valid_number(number):
             return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
     return None
+
+
+def _readings(
+    candidate: str, is_in_one_piece: bool, regions: tuple[str, ...]
+) -> Iterator[tuple[str, str | None]]:
+    """Yield the number and the region to read it in: with the trunk prefix where its people dial one."""
+    if candidate[0] == "+":
+        yield candidate, None
+        return
+    for region in regions:
+        if candidate.lstrip("(")[0] == "0" or phonenumbers.ndd_prefix_for_region(region, True) != "0":
+            yield candidate, region
+    if is_in_one_piece:
+        yield f"+{candidate}", None

@@ -222,12 +222,22 @@ def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -
         semconv.SCOPE_CAPTURE, ragtrace.__version__, schema_url=semconv.GENAI_SCHEMA_URL
     )
     activate(Recorder(tracer=tracer, policy=settings.policy))
-    libraries = Instrumented(NestingProvider(provider), content=settings.policy.foreign_content)
+    libraries = Instrumented(
+        NestingProvider(_policed(provider, settings.policy)), content=settings.policy.foreign_content
+    )
     _installed = _Installed(
         settings=settings, provider=provider, pipeline=pipeline, outlets=outlets, libraries=libraries
     )
     atexit.register(uninstrument)
     libraries.turn_on(chosen(settings.only, settings.exclude))
+
+
+def _policed(provider: TracerProvider, policy: ContentPolicy) -> trace.TracerProvider:
+    if policy.verbatim:
+        return provider
+    from ragtrace.capture.foreign import PolicedProvider
+
+    return PolicedProvider(provider, policy)
 
 
 @guarded

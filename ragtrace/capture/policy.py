@@ -153,7 +153,7 @@ class ContentPolicy:
 
 
 _SHORTEST_KEY = 16
-_SHORTEST_NUMBER = 10**9
+_SHORTEST_NUMBER = 10**10
 
 
 class Passage:

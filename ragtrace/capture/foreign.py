@@ -1,0 +1,160 @@
+"""Spans of other libraries' instrumentors under the content policy: nothing reaches a span before it.
+
+It stands between an instrumentor and the provider, and not before an exporter: so it holds for whatever
+exporters the application has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    TracerProvider,
+    use_span,
+)
+from opentelemetry.util.types import Attributes, AttributeValue
+
+from ragtrace import semconv
+from ragtrace.capture.guard import guarded
+from ragtrace.capture.plain import compact_json
+from ragtrace.capture.policy import MESSAGES, ContentPolicy, Passage
+from ragtrace.model import Part
+
+__all__ = ["PolicedProvider"]
+
+_NAMES = frozenset(
+    {"address", "finish_reason", "finish_reasons", "id", "kind", "mime_type"}
+    | {"model", "model_name", "name", "provider", "role", "system", "type"}
+)
+"""How the keys end of what is no text: long digits in it are no phone number."""
+
+
+class PolicedProvider(TracerProvider):
+    """Gives tracers whose spans record texts as the policy says; its modes are ``on`` and ``redacted``."""
+
+    def __init__(self, provider: TracerProvider, policy: ContentPolicy) -> None:
+        self._provider = provider
+        self._policy = policy
+
+    def get_tracer(self, *args: Any, **kwargs: Any) -> Tracer:
+        """Return a tracer of the provider, wrapped."""
+        return _PolicedTracer(self._provider.get_tracer(*args, **kwargs), self._policy)
+
+
+class _PolicedTracer(Tracer):
+    def __init__(self, tracer: Tracer, policy: ContentPolicy) -> None:
+        self._tracer = tracer
+        self._policy = policy
+
+    def start_span(
+        self,
+        name: str,
+        context: Context | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Attributes = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Span:
+        # Without its attributes: the pseudonyms in them are those of its trace, which is not known before.
+        span = self._tracer.start_span(name, context, kind, None, *args, **kwargs)
+        if not span.is_recording():
+            return span
+        if _police(span, self._policy) is None:
+            return NonRecordingSpan(span.get_span_context())
+        if attributes:
+            span.set_attributes(attributes)
+        return span
+
+    @contextmanager
+    def start_as_current_span(  # type: ignore[override]  # the API's is a decorator too: so is this one
+        self, name: str, *args: Any, end_on_exit: bool = True, **kwargs: Any
+    ) -> Iterator[Span]:
+        with use_span(self.start_span(name, *args, **kwargs), end_on_exit=end_on_exit) as span:
+            yield span
+
+
+@guarded
+def _police(span: Any, policy: ContentPolicy) -> bool:
+    """Put the policy before the setters of this span; `record_exception` and `__exit__` call them."""
+    passage = Passage(policy, span.get_span_context().trace_id)
+    set_attributes, add_event, set_status = span.set_attributes, span.add_event, span.set_status
+
+    @guarded
+    def set_policed(attributes: Mapping[str, AttributeValue]) -> None:
+        set_attributes({**_policed(attributes, passage), **passage.marks()})
+
+    def set_one_policed(key: str, value: AttributeValue) -> None:
+        set_policed({key: value})
+
+    @guarded
+    def add_policed(name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
+        add_event(name, _policed(attributes or {}, passage), timestamp)
+
+    @guarded
+    def set_policed_status(status: Status | StatusCode, description: str | None = None) -> None:
+        code = status.status_code if isinstance(status, Status) else status
+        said = status.description if isinstance(status, Status) else description
+        set_status(Status(code, _text(said, passage) if code is StatusCode.ERROR else None))
+
+    span.set_attributes, span.set_attribute = set_policed, set_one_policed
+    span.add_event, span.set_status = add_policed, set_policed_status
+    return True
+
+
+def _policed(attributes: Mapping[str, AttributeValue], passage: Passage) -> dict[str, AttributeValue]:
+    policed = {key: _value(key, value, passage) for key, value in attributes.items()}
+    return {key: value for key, value in policed.items() if value is not None}
+
+
+@guarded
+def _value(key: str, value: AttributeValue, passage: Passage) -> AttributeValue | None:
+    if isinstance(value, str):
+        return _string(key, value, passage)
+    if isinstance(value, Sequence):
+        policed = [_string(key, each, passage) if isinstance(each, str) else each for each in value]
+        return [each for each in policed if each is not None]  # type: ignore[return-value]  # of one type still
+    return value
+
+
+def _string(key: str, value: str, passage: Passage) -> str | None:
+    if key.rpartition(".")[2] in _NAMES or key.endswith("_id") or value == semconv.OI_REDACTED:
+        return passage.policy.identifier(value)
+    return _text_or_json(value, passage)
+
+
+def _text_or_json(text: str, passage: Passage) -> str | None:
+    if text[:1] in {"{", "["}:
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            pass  # text after all
+        else:
+            return compact_json(_leaves(document, passage))
+    return _text(text, passage)
+
+
+def _leaves(node: object, passage: Passage) -> object:
+    """Police the strings of a document, and numbers as long as a card's."""
+    if isinstance(node, dict):
+        return {str(_text(key, passage)): _leaves(value, passage) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_leaves(value, passage) for value in node]
+    is_long = isinstance(node, int) and abs(node) >= passage.longest_number
+    if isinstance(node, str) or is_long:
+        text = _text(node, passage)
+        return node if is_long and text == str(node) else text
+    return node
+
+
+def _text(value: object, passage: Passage) -> str | None:
+    return passage.text(value, Part.CONTEXT, passage.policy.max_messages_bytes, MESSAGES)
