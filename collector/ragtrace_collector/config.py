@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, TypeVar, cast
 
 import yaml
 from pydantic import (
@@ -28,6 +28,7 @@ from pydantic_core import ErrorDetails
 
 from ragtrace.errors import ConfigError
 from ragtrace.plugins import named_beside
+from ragtrace.traces.extract import AttributeMapping, AttributePath
 
 __all__ = [
     "AlwaysConfig",
@@ -37,7 +38,9 @@ __all__ = [
     "CollectorConfig",
     "EvaluateConfig",
     "ExportConfig",
+    "ExtractConfig",
     "JudgeConfig",
+    "MappingConfig",
     "MetricConfig",
     "ReceiveConfig",
     "SampleConfig",
@@ -45,6 +48,7 @@ __all__ = [
     "StoreConfig",
     "default_config_text",
     "load_config",
+    "load_mapping",
     "parse_config",
 ]
 
@@ -110,6 +114,53 @@ class AssembleConfig(_Section):
     linger: Duration = timedelta(minutes=10)
     max_open_traces: int = Field(default=50_000, gt=0)
     max_spans_per_trace: int = Field(default=5_000, gt=0)
+
+
+def _listed(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+def _path(value: str) -> str:
+    return AttributePath(value).text
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as exc:
+        raise ValueError(f"{value!r} is no regular expression: {exc}") from exc
+    return value
+
+
+Paths = Annotated[tuple[Annotated[str, AfterValidator(_path)], ...], BeforeValidator(_listed)]
+
+
+class MappingConfig(_Section):
+    """Where an application's own attributes hold the parts of a RAG call."""
+
+    question: Paths = ()
+    answer: Paths = ()
+    context: Paths = ()
+    reference: Paths = ()
+    session: Paths = ()
+    tools: Annotated[str, AfterValidator(_pattern)] | None = None
+
+    def opened(self) -> AttributeMapping:
+        """Return what the extractor takes."""
+        return AttributeMapping(
+            question=tuple(map(AttributePath, self.question)),
+            answer=tuple(map(AttributePath, self.answer)),
+            context=tuple(map(AttributePath, self.context)),
+            reference=tuple(map(AttributePath, self.reference)),
+            session=tuple(map(AttributePath, self.session)),
+            tools=re.compile(self.tools, re.IGNORECASE) if self.tools else None,
+        )
+
+
+class ExtractConfig(_Section):
+    """How RAG calls are read from spans."""
+
+    mapping: MappingConfig = MappingConfig()
 
 
 class AlwaysConfig(_Section):
@@ -273,6 +324,7 @@ class CollectorConfig(_Section):
 
     receive: ReceiveConfig = ReceiveConfig()
     assemble: AssembleConfig = AssembleConfig()
+    extract: ExtractConfig = ExtractConfig()
     sample: SampleConfig = SampleConfig()
     judge: JudgeConfig = JudgeConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
@@ -294,6 +346,13 @@ class CollectorConfig(_Section):
         return self
 
 
+class _ExtractOnly(BaseModel):
+    extract: ExtractConfig
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
 def default_config_text() -> str:
     """Return the commented default configuration that is shipped with the collector."""
     return (files("ragtrace_collector") / "config.yaml").read_text("utf-8")
@@ -306,11 +365,30 @@ def load_config(path: Path, *, environ: Mapping[str, str] | None = None) -> Coll
     Raises:
         ConfigError: names the file, the key and what to do.
     """
+    return parse_config(_text(path), where=str(path), environ=environ, folder=path.parent)
+
+
+def load_mapping(path: Path, *, environ: Mapping[str, str] | None = None) -> AttributeMapping:
+    """Read and check the section ``extract`` of a configuration file; the others need not be there.
+
+    Raises:
+        ConfigError: names the file, the key and what to do.
+    """
+    where = str(path)
+    document = _document(_text(path), where=where)
+    if "extract" not in document:
+        raise ConfigError(
+            f"{where}: has no section `extract`: write `extract: {{mapping: {{question: [app.question]}}}}`"
+        )
+    filled = _filled({"extract": document["extract"]}, where=where, environ=environ)
+    return _checked(_ExtractOnly, filled, where=where).extract.mapping.opened()
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_text("utf-8")
+        return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path}: cannot be read: {exc}") from exc
-    return parse_config(text, where=str(path), environ=environ, folder=path.parent)
 
 
 def parse_config(
@@ -323,17 +401,32 @@ def parse_config(
     Raises:
         ConfigError: names ``where``, the key and what to do.
     """
+    filled = _filled(_document(text, where=where), where=where, environ=environ)
+    return _beside(folder, _checked(CollectorConfig, filled, where=where))
+
+
+def _document(text: str, *, where: str) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text)
-        if not isinstance(document, dict):
-            raise ConfigError(f"{where}: must hold keys such as `export:`; it holds {_kind(document)}")
-        filled = _fill(document, where=where, key="", environ=os.environ if environ is None else environ)
     except yaml.YAMLError as exc:
         raise ConfigError(f"{where}: not YAML: {exc}") from exc
     except RecursionError as exc:
         raise ConfigError(f"{where}: not a configuration: nested too deep") from exc
+    if not isinstance(document, dict):
+        raise ConfigError(f"{where}: must hold keys such as `export:`; it holds {_kind(document)}")
+    return document
+
+
+def _filled(document: dict[str, Any], *, where: str, environ: Mapping[str, str] | None) -> Any:
     try:
-        return _beside(folder, CollectorConfig.model_validate(filled))
+        return _fill(document, where=where, key="", environ=os.environ if environ is None else environ)
+    except RecursionError as exc:
+        raise ConfigError(f"{where}: not a configuration: nested too deep") from exc
+
+
+def _checked(model: type[_Model], filled: Any, *, where: str) -> _Model:
+    try:
+        return model.model_validate(filled)
     except ValidationError as exc:
         problems = "\n".join(f"{where}: {_problem(error)}" for error in _root_causes(exc.errors()))
         raise ConfigError(problems) from exc

@@ -25,7 +25,7 @@ from ragtrace.errors import (
 from ragtrace.model import Evaluation, MetricFailure, RagRecord
 from ragtrace.ports import Clock, SpanSink
 from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
-from ragtrace.traces.extract import extract_records
+from ragtrace.traces.extract import AttributeMapping, extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.assemble import Assembly
@@ -97,6 +97,7 @@ class AnswerReader:
 
     store: WorkStore
     counters: Counters
+    mapping: AttributeMapping | None = None
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Two evaluators with answers of one trace would take it apart at the same time, instead of once."""
 
@@ -105,7 +106,7 @@ class AnswerReader:
         payloads = await self.store.payloads(trace_id)
         async with self._one:
             try:
-                return await asyncio.to_thread(_answers, trace_id, payloads)
+                return await asyncio.to_thread(_answers, trace_id, payloads, self.mapping)
             except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
                 self.counters.add(Counts.STAGE_ERRORS)
                 log.error("trace %s: its spans could not be read: %s", trace_id, _place(exc))  # noqa: TRY400
@@ -113,10 +114,10 @@ class AnswerReader:
 
 
 @lru_cache(maxsize=4)
-def _answers(trace_id: str, payloads: tuple[bytes, ...]) -> Answers:
+def _answers(trace_id: str, payloads: tuple[bytes, ...], mapping: AttributeMapping | None) -> Answers:
     # cached: the answers of a trace are judged one after the other, and each needs the whole trace
     trace = Trace.of(trace_id, (span for payload in payloads for span in decode(payload)))
-    return Answers(trace=trace, records=extract_records(trace).records)
+    return Answers(trace=trace, records=extract_records(trace, mapping).records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

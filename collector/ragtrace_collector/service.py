@@ -275,7 +275,7 @@ def _assemble(
 ) -> Collector:
     """Wire the stages together."""
     counters, queued, done = Counters(), asyncio.Event(), asyncio.Event()
-    reader = AnswerReader(store=store, counters=counters)
+    reader = AnswerReader(store=store, counters=counters, mapping=config.extract.mapping.opened())
     assembly = Assembly(_assemble_policy(config))
     sampler = _sampler(config)
     return Collector(
