@@ -21,7 +21,7 @@ from ragtrace.model import Evaluation, RagRecord, Usage
 from ragtrace.ports import Clock, Judge, Metric, SpanSink, TraceReader
 from ragtrace.sampling import RULE_RATIO, keeps
 from ragtrace.traces.attach import AttachOptions, Sample, carrier, carrier_span_id, deserves_carrier
-from ragtrace.traces.extract import extract_records
+from ragtrace.traces.extract import AttributeMapping, extract_records
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Trace
 
@@ -50,6 +50,8 @@ class Selection:
     """Stop after so many records that were not judged before."""
     done: Collection[SpanId] = frozenset()
     """Spans that the destination has already, as `span_ids` finds them."""
+    mapping: AttributeMapping | None = None
+    """Attributes of the application's own that hold the parts of a RAG call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +194,7 @@ async def _candidates(
     taken = 0
     async for trace in _traces(reader, selection.trace_ids, ledger):
         present = {span.span_id for span in trace.spans}
-        for record in _records(trace, ledger):
+        for record in _records(trace, selection.mapping, ledger):
             assert record.target is not None
             carrier_id = carrier_span_id(trace_id=trace.trace_id, span_id=record.target.span_id, **evaluator)
             ledger.records += 1
@@ -221,9 +223,9 @@ async def _traces(reader: TraceReader, trace_ids: Sequence[str], ledger: _Ledger
             yield found
 
 
-def _records(trace: Trace, ledger: _Ledger) -> tuple[RagRecord, ...]:
+def _records(trace: Trace, mapping: AttributeMapping | None, ledger: _Ledger) -> tuple[RagRecord, ...]:
     try:
-        records = extract_records(trace).records
+        records = extract_records(trace, mapping).records
     except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
         ledger.unreadable[type(exc).__name__] += 1
         return ()

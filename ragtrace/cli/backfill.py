@@ -21,6 +21,7 @@ from ragtrace.cli.options import (
     introduce,
     json_option,
     judge_options,
+    mapping_option,
     metric_options,
     second_judge_option,
 )
@@ -29,6 +30,7 @@ from ragtrace.cli.terminal import by_kind, open_console, print_json
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Judge, Metric, TraceReader
 from ragtrace.traces.attach import AttachOptions, CarrierTime
+from ragtrace.traces.extract import AttributeMapping
 
 __all__ = ["backfill"]
 
@@ -58,6 +60,7 @@ OnEvaluated: TypeAlias = Callable[[RagRecord, Evaluation], None]
     help="Share of traces, chosen by trace id as the collector chooses.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Judge no more than N answers.")
+@mapping_option
 @metric_options
 @judge_options
 @second_judge_option
@@ -78,6 +81,7 @@ def backfill(
     trace_ids: tuple[str, ...],
     ratio: float,
     limit: int | None,
+    mapping: AttributeMapping | None,
     metrics: tuple[Metric, ...],
     judge: JudgeChoice,
     second_judge: str | None,
@@ -112,7 +116,7 @@ def backfill(
     run = _Run(
         source=source,
         destination=destination,
-        selection=Selection(trace_ids=trace_ids, ratio=ratio, limit=limit),
+        selection=Selection(trace_ids=trace_ids, ratio=ratio, limit=limit, mapping=mapping),
         metrics=metrics,
         judge=opened,
         second_judge=judge.open_second(second_judge, max_concurrency=concurrency),

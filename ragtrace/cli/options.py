@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
 
+from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.terminal import many, talk
 from ragtrace.judge import (
     CacheSettings,
@@ -23,6 +25,7 @@ from ragtrace.judge import (
 from ragtrace.metrics import metric_named
 from ragtrace.plugins import Address
 from ragtrace.ports import Judge, Metric
+from ragtrace.traces.extract import AttributeMapping
 
 __all__ = [
     "JudgeChoice",
@@ -33,6 +36,7 @@ __all__ = [
     "json_option",
     "judge_options",
     "make_metric",
+    "mapping_option",
     "metric_options",
     "names_option",
     "second_judge_option",
@@ -51,6 +55,25 @@ concurrency_option = click.option(
     show_default=True,
     metavar="N",
     help="Answers judged at once.",
+)
+
+
+def _mapping(_: click.Context, __: click.Parameter, path: str | None) -> AttributeMapping | None:
+    if path is None:
+        return None
+    with needs_extra("collector"):
+        from ragtrace_collector.config import load_mapping
+
+    return load_mapping(Path(path))
+
+
+mapping_option = click.option(
+    "--mapping",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    callback=_mapping,
+    help="Where attributes of your own hold question, chunks and answer: a collector's configuration, or a"
+    " file of its section `extract` (docs/conventions.md).",
 )
 
 
