@@ -40,7 +40,9 @@ _LONGEST_REST = 3  # bytes that a cut can leave of a UTF-8 character
 _BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
 _HASHED = re.compile(re.escape(semconv.HASHED_PREFIX) + r"hmac-sha256 [0-9a-f]{32} \d+ bytes>")
 _REDACTION = re.compile(r"[\W_]*redacted[\W_]*", re.IGNORECASE)
-_OBJECT_REPR = re.compile(r"<(async_)?generator\b[^>]*>|<[\w.]+ object at 0x[0-9a-f]+>")
+_OBJECT_REPR = re.compile(
+    r"<(async_)?generator\b[^>]*>|<[\w.]+ object at 0x[0-9a-f]+>|<\d+-dimensional vector>"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +115,8 @@ def text_damage(text: str, attribute: str) -> Damage | None:
     if _OBJECT_REPR.fullmatch(text):
         return Damage(
             reason=SkipReason.NO_CONTENT,
-            detail=f"`{attribute}` holds the name of a Python object instead of text: the "
-            "instrumentation did not wait for the stream",
+            detail=f"`{attribute}` holds the name of a Python object instead of text, as "
+            "instrumentations write that do not wait for a stream",
         )
     return None
 

@@ -10,6 +10,7 @@ from ragtrace.traces.extract.calls import Call, SpanTree
 from ragtrace.traces.extract.documents import MAX_CHUNKS, joined
 from ragtrace.traces.extract.mapping import is_mapped
 from ragtrace.traces.extract.missing import missing_documents
+from ragtrace.traces.extract.nesting import final_retrievals
 from ragtrace.traces.extract.reading import Reading, Role
 
 __all__ = ["Context", "context_of"]
@@ -38,7 +39,7 @@ def context_of(call: Call, generation: Reading | None, tree: SpanTree) -> Contex
         if generation is None or each.span.start_ns <= generation.span.end_ns
     ]
     mapped = tuple(each for each in call.members if is_mapped(each.documents))
-    sources = mapped or _final(_outermost(retrievals, tree))
+    sources = mapped or final_retrievals(retrievals, tree) or _handed(generation)
     chunks = joined([each.documents.value or () for each in sources if each.documents])
     return Context(
         sources=sources,
@@ -48,31 +49,20 @@ def context_of(call: Call, generation: Reading | None, tree: SpanTree) -> Contex
     )
 
 
-def _outermost(retrievals: Sequence[Reading], tree: SpanTree) -> list[Reading]:
-    ids = {each.span.span_id for each in retrievals}
-    with_text = {each.span.span_id for each in retrievals if each.has_text}
-    around_text = tree.all_above(with_text)
-    inside_text, inside_any = tree.nearest_above(ids, with_text), tree.nearest_above(ids, ids)
-    return [
-        each
-        for each in retrievals
-        if (each.has_text and each.span.span_id not in inside_text)
-        or (
-            not each.has_text and each.span.span_id not in around_text and each.span.span_id not in inside_any
+def _handed(generation: Reading | None) -> tuple[Reading, ...]:
+    """Take what tools returned out of the generation's prompt, where no span says so."""
+    results = generation.handed if generation else ()
+    return tuple(
+        Reading(
+            span=generation.span,
+            convention=result.documents.convention,
+            role=Role.RETRIEVAL,
+            tool=result.tool or "tool",
+            documents=result.documents,
         )
-    ]
-
-
-def _final(retrievals: Sequence[Reading]) -> tuple[Reading, ...]:
-    chosen: list[Reading] = []
-    candidates: list[Reading] = []
-    for each in retrievals:
-        if each.role is Role.RETRIEVAL:
-            candidates.append(each)
-        elif each.has_text:
-            chosen.append(each)
-            candidates.clear()
-    return (*chosen, *candidates)
+        for result in results
+        if generation is not None
+    )
 
 
 def _provenance(source: Reading) -> Provenance:

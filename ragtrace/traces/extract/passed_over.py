@@ -58,7 +58,7 @@ def _contexts(
         if each.span.span_id in inside:
             why = "the retrieval around it holds the same documents"
         elif each.span.span_id in around:
-            why = "it holds no text, a retrieval inside it does"
+            why = "it holds no chunks of its own, a retrieval inside it does"
         yield _over(Part.CONTEXT, each, each.documents, why)
     for each in call.of(Role.TOOL):
         why = "by its name no tool that retrieves: if it does, name it in `tools` of the mapping"

@@ -116,6 +116,18 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
     texts = [(key, value) for key, value in node.items() if isinstance(value, str) and value]
     if len(texts) == 1 and "role" not in node:
         return texts[0][1], f"`{texts[0][0]}`, the only text in its JSON"
+    return _question_of_a_step(node.get("data"))
+
+
+def _question_of_a_step(steps: AttributeValue) -> tuple[str | None, str]:
+    """Read the input of a pipeline: that of its steps, by their names."""
+    given = (
+        [each for each in steps.values() if isinstance(each, Mapping)] if isinstance(steps, Mapping) else []
+    )
+    for name in (*_QUESTION_KEYS, "text"):
+        found = next((each[name] for each in given if isinstance(each.get(name), str)), None)
+        if isinstance(found, str):
+            return found, f"`{name}` of a step in its JSON"
     return None, ""
 
 

@@ -16,6 +16,7 @@ from ragtrace.traces.extract.context import Context, context_of
 from ragtrace.traces.extract.mapping import is_mapped
 from ragtrace.traces.extract.missing import missing_answer, missing_text
 from ragtrace.traces.extract.passed_over import passed_over
+from ragtrace.traces.extract.prompts import is_question_alone, question_of
 from ragtrace.traces.extract.reading import Reading, Role
 from ragtrace.traces.trace import Span
 
@@ -120,18 +121,29 @@ def _generation(call: Call, tree: SpanTree) -> Reading | None:
 
 def _question(call: Call, generation: Reading | None, context: Context) -> _Choice[str] | None:
     own, retrieval = call.own, next(iter(context.sources), None)
+    prompt = generation.question if generation else None
+    texts = [chunk.text for chunk in context.chunks if chunk.text]
+    whole = prompt if is_question_alone(prompt, texts) else None
+    inner = next((each for each in call.of(Role.CALL) if each is not own and each.question), None)
     return _choose(
         Part.QUESTION,
         *_mapped(call, attrgetter("question")),
         (own, own.question if own else None, "the span of the RAG call holds the question"),
+        (inner, inner.question if inner else None, "the first call inside the RAG call holds the question"),
+        (generation, whole, "the RAG call holds no whole question, so the last message of the user is it"),
         (
             retrieval,
             retrieval.query if retrieval else None,
-            "the span of the RAG call holds no whole question, so its first retrieval's query stands for it",
+            "the RAG call holds no whole question, so its first retrieval's query stands for it",
         ),
         (
             generation,
-            generation.question if generation else None,
+            question_of(prompt),
+            "neither the RAG call nor its retrieval holds it, so the prompt does",
+        ),
+        (
+            generation,
+            prompt,
             "neither the RAG call nor its retrieval holds the question, so the model's prompt stands for it",
         ),
     )

@@ -9,11 +9,11 @@ from typing import Final
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract.attributes import first_text, found_text
-from ragtrace.traces.extract.content import Found, best, parse_loosely
-from ragtrace.traces.extract.documents import find_documents
+from ragtrace.traces.extract.content import Found, parse_loosely
+from ragtrace.traces.extract.documents import find_documents, has_text
 from ragtrace.traces.extract.flattened import flat_messages
 from ragtrace.traces.extract.messages import last_user_text, message_text
-from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
+from ragtrace.traces.extract.payload import answer_in, documents_in, listed_documents, question_in
 from ragtrace.traces.extract.reading import Reading, Role, ToolResult
 from ragtrace.traces.extract.tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
@@ -80,7 +80,14 @@ def _role_of_task(span: Span) -> Role | None:
     # LlamaIndex's retriever spans hold nothing, but the synthesizer's input lists the chunks it was handed
     if _RERANKER.search(name) or _synthesized(span):
         return Role.RERANK
-    return None
+    return Role.TOOL if _returns_documents(span) else None
+
+
+def _returns_documents(span: Span) -> bool:
+    """Tell whether a function that somebody decorated gave back documents: its name decides, like a tool's."""
+    listed = listed_documents(first_text(span, semconv.TRACELOOP_OUTPUT))
+    items = listed if isinstance(listed, tuple) else ()
+    return bool(items) and all(isinstance(each, Mapping) and has_text(each) for each in items)
 
 
 def _question(span: Span, role: Role | None) -> Found[str] | None:

@@ -1,0 +1,104 @@
+"""Which of several retrievals count: of those around one another, and of those that a reranker replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ragtrace.model import Chunk
+from ragtrace.traces.extract.calls import SpanTree
+from ragtrace.traces.extract.documents import is_unnamed
+from ragtrace.traces.extract.reading import Reading, Role
+
+__all__ = ["final_retrievals"]
+
+
+def final_retrievals(retrievals: Sequence[Reading], tree: SpanTree) -> tuple[Reading, ...]:
+    """Choose the retrievals whose documents reached the model, in order of start.
+
+    Of nested ones the outermost that holds text counts, with the ids and scores that an inner one knows; a
+    tool whose text repeats the chunks of a retriever inside it does not. What a reranker returned takes the
+    place of what was retrieved before it.
+    """
+    candidates = _without_tools_around(retrievals, tree)
+    inside = _documents_inside(candidates, tree)
+    chosen = [_named(each, inside.get(each.span.span_id, {})) for each in _outermost(candidates, tree)]
+    return _after_reranking(chosen)
+
+
+def _without_tools_around(retrievals: Sequence[Reading], tree: SpanTree) -> Sequence[Reading]:
+    """Leave out the tools that hand on what a retriever inside them found: their text has no chunks."""
+    tools = {each.span.span_id: each for each in retrievals if each.tool}
+    inner = {each.span.span_id: each for each in retrievals if not each.tool and each.has_text}
+    around = tree.nearest_above(inner, tools.keys())
+    shells = {tool_id for span_id, tool_id in around.items() if _repeats(tools[tool_id], inner[span_id])}
+    return [each for each in retrievals if each.span.span_id not in shells]
+
+
+def _repeats(tool: Reading, retrieval: Reading) -> bool:
+    shown = [chunk.text for chunk in _chunks(tool) if chunk.text]
+    found = (chunk.text for chunk in _chunks(retrieval) if chunk.text)
+    return not shown or any(text in each for text in found for each in shown)
+
+
+def _outermost(retrievals: Sequence[Reading], tree: SpanTree) -> list[Reading]:
+    ids = {each.span.span_id for each in retrievals}
+    with_text = {each.span.span_id for each in retrievals if each.has_text}
+    around_text = tree.all_above(with_text)
+    inside_text, inside_any = tree.nearest_above(ids, with_text), tree.nearest_above(ids, ids)
+    return [
+        each
+        for each in retrievals
+        if (each.has_text and each.span.span_id not in inside_text)
+        or (
+            not each.has_text and each.span.span_id not in around_text and each.span.span_id not in inside_any
+        )
+    ]
+
+
+def _documents_inside(
+    retrievals: Sequence[Reading], tree: SpanTree
+) -> Mapping[str, Mapping[str | None, Chunk]]:
+    """Map a retrieval to the chunks of those directly inside it, by text."""
+    ids = {each.span.span_id for each in retrievals}
+    above = tree.nearest_above(ids, ids)
+    found: dict[str, dict[str | None, Chunk]] = {}
+    for each in retrievals:
+        outer = above.get(each.span.span_id)
+        if outer is not None:
+            found.setdefault(outer, {}).update({chunk.text: chunk for chunk in _chunks(each)})
+    return found
+
+
+def _named(retrieval: Reading, inside: Mapping[str | None, Chunk]) -> Reading:
+    """Give chunks without an id or a score those that an inner retrieval knows of the same text."""
+    found = retrieval.documents
+    if found is None or not found.value or not inside:
+        return retrieval
+    chunks = tuple(_completed(chunk, inside.get(chunk.text)) for chunk in found.value)
+    return replace(retrieval, documents=replace(found, value=chunks))
+
+
+def _completed(chunk: Chunk, inner: Chunk | None) -> Chunk:
+    if inner is None or chunk.text is None:
+        return chunk
+    named = replace(chunk, id=inner.id) if is_unnamed(chunk) else chunk
+    if named.score is not None:
+        return named
+    return replace(named, score=inner.score, score_kind=inner.score_kind)
+
+
+def _after_reranking(retrievals: Sequence[Reading]) -> tuple[Reading, ...]:
+    chosen: list[Reading] = []
+    candidates: list[Reading] = []
+    for each in retrievals:
+        if each.role is Role.RETRIEVAL:
+            candidates.append(each)
+        elif each.has_text:
+            chosen.append(each)
+            candidates.clear()
+    return (*chosen, *candidates)
+
+
+def _chunks(reading: Reading) -> Sequence[Chunk]:
+    return (reading.documents.value if reading.documents else None) or ()
