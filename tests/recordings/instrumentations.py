@@ -190,6 +190,7 @@ def mlflow(url: str, libraries: Sequence[str]) -> Iterator[None]:
     }
     import mlflow
 
+    mlflow.set_tracking_uri(url)  # its default is a database, for which mlflow-tracing brings no driver
     for library in libraries:
         import_module(f"mlflow.{library}").autolog()
     yield
