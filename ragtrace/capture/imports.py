@@ -64,8 +64,7 @@ def _watch(spec: ModuleSpec) -> None:
     load = loader.exec_module
 
     def load_and_act(module: ModuleType) -> None:
-        # The loader stays the module's own: only this one call of it was ours.
-        loader.exec_module = load  # type: ignore[method-assign]
+        del loader.exec_module  # the loader stays the module's own: only this one call of it was ours
         load(module)
         with _lock:
             actions = _pending.pop(spec.name, [])

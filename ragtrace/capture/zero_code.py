@@ -1,4 +1,4 @@
-"""What ``opentelemetry-instrument`` starts: the entry point of the group ``opentelemetry_post_instrument``."""
+"""What ``opentelemetry-instrument`` starts: an entry point of ``opentelemetry_post_instrument``."""
 
 from __future__ import annotations
 

@@ -1,0 +1,310 @@
+"""Which libraries are instrumented, when, and by whom: with a library and instrumentors made for it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.trace import NoOpTracerProvider
+
+import ragtrace
+from ragtrace.capture.instrumentors import Instrumented, chosen
+from ragtrace.capture.libraries import LIBRARIES, Kind, Library
+from ragtrace.capture.settings import resolve
+
+SEARCH = Library(
+    name="search",
+    module="searchlib",
+    kind=Kind.OPENINFERENCE,
+    instrumentor="searchlib_tracing:SearchInstrumentor",
+    package="searchlib-tracing",
+    others=("searchlib_rival:RivalInstrumentor", "searchlib_drop_in"),
+    marked=("searchlib:Client.search", "searchlib:handlers"),
+    variable="SEARCHLIB_TRACES",
+)
+
+FILES = {
+    "searchlib.py": """
+handlers = []
+class Client:
+    def search(self): return "found"
+""",
+    "searchlib_tracing.py": """
+class SearchInstrumentor:
+    _instance = None
+    is_instrumented_by_opentelemetry = False
+    given = []
+    def __new__(cls):
+        cls._instance = cls._instance or super().__new__(cls)
+        return cls._instance
+    def instrument(self, **given):
+        import searchlib
+        self.given.append(given)
+        self.is_instrumented_by_opentelemetry = True
+    def uninstrument(self):
+        self.is_instrumented_by_opentelemetry = False
+""",
+    "searchlib_rival.py": """
+from searchlib_tracing import SearchInstrumentor
+class RivalInstrumentor(SearchInstrumentor):
+    _instance = None
+""",
+    "searchlib_drop_in.py": "import searchlib",
+    "openinference/__init__.py": "",
+    "openinference/instrumentation.py": """
+from dataclasses import dataclass
+@dataclass
+class TraceConfig:
+    hide_inputs: bool | None = None
+    hide_outputs: bool | None = None
+    base64_image_max_length: int | None = None
+""",
+}
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Install the library and its instrumentors, and forget them afterwards."""
+    for name, code in FILES.items():
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if name.startswith(("searchlib", "openinference")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def instrumented() -> Iterator[Callable[..., Instrumented]]:
+    """Instrument the library, with content or without."""
+    made: list[Instrumented] = []
+
+    def instrument(*, content: bool = True, library: Library = SEARCH) -> Instrumented:
+        made.append(Instrumented(NoOpTracerProvider(), content=content))
+        made[-1].turn_on([library])
+        return made[-1]
+
+    yield instrument
+    for each in made:
+        each.turn_off()
+
+
+def instrumentor() -> Any:
+    return importlib.import_module("searchlib_tracing").SearchInstrumentor()
+
+
+def test_a_library_is_instrumented_when_the_application_imports_it(instrumented: Any) -> None:
+    libraries = instrumented()
+    assert not {"searchlib", "searchlib_tracing", "openinference"} & set(sys.modules)
+    importlib.import_module("searchlib")
+    assert libraries.names == ("search",)
+    assert isinstance(instrumentor().given[0]["tracer_provider"], NoOpTracerProvider)
+
+
+def test_a_library_that_is_imported_already_is_instrumented_at_once(instrumented: Any) -> None:
+    importlib.import_module("searchlib")
+    assert instrumented().names == ("search",)
+
+
+def test_modules_keep_their_own_loader(instrumented: Any) -> None:
+    instrumented()
+    module = importlib.import_module("searchlib")
+    assert type(module.__loader__).__name__ == "SourceFileLoader"
+    assert "exec_module" not in vars(module.__loader__)
+    assert importlib.reload(module) is module
+
+
+def test_an_import_that_fails_is_instrumented_when_it_succeeds(instrumented: Any, site: Path) -> None:
+    libraries = instrumented()
+    (site / "searchlib.py").write_text("raise ImportError('half an installation')")
+    with pytest.raises(ImportError, match="half an installation"):
+        importlib.import_module("searchlib")
+    (site / "searchlib.py").write_text(FILES["searchlib.py"] + "\n\n# longer, and so compiled anew")
+    importlib.import_module("searchlib")
+    assert libraries.names == ("search",)
+
+
+def test_threads_that_import_at_once_instrument_once(instrumented: Any) -> None:
+    instrumented()
+    start = threading.Barrier(4)
+
+    def load() -> None:
+        start.wait()
+        importlib.import_module("searchlib")
+
+    threads = [threading.Thread(target=load) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(instrumentor().given) == 1
+
+
+def test_switched_off_everything_is_as_it_was(instrumented: Any) -> None:
+    libraries = instrumented()
+    importlib.import_module("searchlib")
+    libraries.turn_off()
+    assert not instrumentor().is_instrumented_by_opentelemetry
+    assert libraries.names == ()
+
+
+def test_what_is_imported_after_switching_off_stays_plain(instrumented: Any) -> None:
+    instrumented().turn_off()
+    importlib.import_module("searchlib")
+    assert "searchlib_tracing" not in sys.modules
+
+
+@pytest.mark.parametrize("module", ["searchlib_tracing", "searchlib_rival"])
+def test_an_instrumentor_that_is_on_is_left_alone(instrumented: Any, module: str) -> None:
+    own = importlib.import_module(module)
+    (own.SearchInstrumentor if module == "searchlib_tracing" else own.RivalInstrumentor)().instrument()
+    libraries = instrumented()
+    libraries.turn_off()
+    assert len(instrumentor().given) == 1
+    assert libraries.names == ()
+
+
+@pytest.mark.parametrize("module", ["searchlib_tracing", "searchlib_rival"])
+def test_a_library_that_an_instrumentor_imports_is_left_to_it(instrumented: Any, module: str) -> None:
+    libraries = instrumented()
+    own = importlib.import_module(module)
+    (own.SearchInstrumentor if module == "searchlib_tracing" else own.RivalInstrumentor)().instrument()
+    assert libraries.names == ()
+
+
+def test_a_library_inside_a_tracing_drop_in_is_left_to_it(instrumented: Any) -> None:
+    libraries = instrumented()
+    importlib.import_module("searchlib_drop_in")
+    assert libraries.names == ()
+
+
+def wrapped(function: Any, module: str) -> Any:
+    space: dict[str, Any] = {"__name__": module, "functools": functools, "function": function}
+    exec("@functools.wraps(function)\ndef wrapper(*given): return function(*given)", space)
+    return space["wrapper"]
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "names"),
+    [
+        (["mlflow.tracing"], ()),
+        (["tenacity.retry", "langfuse.openai", "tenacity.retry"], ()),
+        (["tenacity.retry", "sentry_sdk.integrations"], ("search",)),
+    ],
+    ids=["a tracer", "a tracer inside a retry", "no tracer"],
+)
+def test_only_tracers_that_wrapped_a_library_keep_it(
+    instrumented: Any, wrappers: list[str], names: tuple[str, ...]
+) -> None:
+    module = importlib.import_module("searchlib")
+    for wrapper in wrappers:
+        module.Client.search = wrapped(module.Client.search, wrapper)
+    assert instrumented().names == names
+
+
+def test_a_library_with_a_tracers_handler_is_left_to_it(instrumented: Any) -> None:
+    handler = type("Handler", (), {"__module__": "mlflow.llama_index.tracer"})()
+    importlib.import_module("searchlib").handlers.append(handler)
+    assert instrumented().names == ()
+
+
+def test_a_library_told_to_send_spans_itself_is_left_to_it(
+    instrumented: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCHLIB_TRACES", "true")
+    importlib.import_module("searchlib")
+    assert instrumented().names == ()
+
+
+def test_without_content_the_instrumentor_hides_it(instrumented: Any) -> None:
+    instrumented(content=False)
+    importlib.import_module("searchlib")
+    config = instrumentor().given[0]["config"]
+    assert (config.hide_inputs, config.hide_outputs, config.base64_image_max_length) == (True, True, None)
+
+
+def test_with_content_the_instrumentors_own_variables_hold(instrumented: Any) -> None:
+    instrumented(content=True)
+    importlib.import_module("searchlib")
+    config = instrumentor().given[0]["config"]
+    assert (config.hide_inputs, config.hide_outputs) == (None, None)
+
+
+def test_a_missing_instrumentor_is_named_and_costs_nothing(
+    instrumented: Any, site: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (site / "searchlib_tracing.py").unlink()
+    libraries = instrumented()
+    assert importlib.import_module("searchlib").Client().search() == "found"
+    assert libraries.names == ()
+    (record,) = caplog.records
+    assert "`pip install searchlib-tracing`" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    "fault", ["raise RuntimeError('broken')", "import gone", "SearchInstrumentor = None"], ids=str
+)
+def test_a_broken_instrumentor_does_not_reach_the_import(instrumented: Any, site: Path, fault: str) -> None:
+    (site / "searchlib_tracing.py").write_text(fault)
+    libraries = instrumented()
+    assert importlib.import_module("searchlib").Client().search() == "found"
+    assert libraries.names == ()
+
+
+def test_only_and_exclude_choose_by_name() -> None:
+    assert [library.name for library in chosen({"openai", "qdrant"}, frozenset())] == ["openai", "qdrant"]
+    assert [library.name for library in chosen({"openai", "qdrant"}, {"openai"})] == ["qdrant"]
+    assert chosen(None, frozenset()) == LIBRARIES
+    assert chosen(frozenset(), frozenset()) == ()
+
+
+def test_names_that_no_library_has_are_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    assert [library.name for library in chosen({"openai", "opnai"}, {"chroma"})] == ["openai"]
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "'chroma', 'opnai'" in record.getMessage()
+    assert "chromadb" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("given", "env", "only", "exclude"),
+    [
+        ({}, {}, None, set()),
+        ({"only": "openai"}, {}, {"openai"}, set()),
+        ({"only": [], "exclude": ["Haystack "]}, {}, set(), {"haystack"}),
+        (
+            {},
+            {"RAGTRACE_ONLY": "openai, qdrant", "RAGTRACE_EXCLUDE": "qdrant"},
+            {"openai", "qdrant"},
+            {"qdrant"},
+        ),
+        ({"only": ["openai"]}, {"RAGTRACE_ONLY": "qdrant"}, {"openai"}, set()),
+    ],
+    ids=["nothing said", "one string", "lists", "by environment", "code before environment"],
+)
+def test_only_and_exclude_are_settled_like_the_other_settings(
+    given: Any, env: dict[str, str], only: set[str] | None, exclude: set[str]
+) -> None:
+    settings = resolve(env, **given)
+    assert (settings.only, settings.exclude) == (only, exclude)
+
+
+@pytest.mark.parametrize("wrong", [{"only": 3}, {"exclude": [None]}, {"only": ["nonsense"]}], ids=str)
+def test_nonsense_in_only_and_exclude_raises_nothing(wrong: Any) -> None:
+    ragtrace.instrument(endpoint="http://127.0.0.1:1", **wrong)
+    ragtrace.uninstrument()
+
+
+def test_every_library_is_found_by_one_name_and_one_module() -> None:
+    assert len({library.name for library in LIBRARIES}) == len({library.module for library in LIBRARIES})
+    assert all((library.kind is Kind.OPENINFERENCE) == (library.package is not None) for library in LIBRARIES)
