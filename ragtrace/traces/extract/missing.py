@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ragtrace import semconv
 from ragtrace.model import Gap, Part, SkipReason
+from ragtrace.traces.extract.switches import switches_of
 from ragtrace.traces.trace import Span, StatusCode
 
 __all__ = ["missing_answer", "missing_documents", "missing_text"]
@@ -54,10 +55,7 @@ def _detail(part: Part, spans: Sequence[Span]) -> str:
     dropped = sum(span.dropped_attributes_count for span in spans)
     if dropped:
         return f"{what}: {dropped} attributes were dropped; raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
-    return (
-        f"{what}: turn on content capture in the instrumentation, for OpenTelemetry's "
-        "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY"
-    )
+    return f"{what}: {switches_of(spans)}"
 
 
 def _is_redacted(part: Part, span: Span) -> bool:
