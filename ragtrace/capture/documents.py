@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Any, NamedTuple
 
 from ragtrace.capture.guard import guarded, note_unread
+from ragtrace.capture.plain import MAX_VALUES
 from ragtrace.capture.text import answer_in, field, first_field
 from ragtrace.model import Chunk
 
@@ -101,7 +102,8 @@ def _is_nested(result: Collection[object]) -> bool:
 
 def _plain_collection(result: Collection[object]) -> Collection[object] | None:
     # a matrix of numbers, or a table: what is in it are no documents
-    return None if hasattr(result, "shape") else result
+    matrices = (result, *result) if isinstance(result, tuple) else (result,)
+    return None if any(hasattr(matrix, "shape") for matrix in matrices) else result
 
 
 def _from_columns(result: Mapping[Any, Any]) -> Collection[object]:
@@ -119,31 +121,24 @@ def _column(column: Any) -> Sequence[object]:
 
 def _from_mapping(item: Mapping[Any, object]) -> Found:
     get = item.get
-    text, metadata = get("text"), get("metadata")
+    identity, score, text, metadata = get("id"), get("score"), get("text"), get("metadata")
+    if identity is None:
+        identity = first_field(item, _ID_NAMES)
+    if metadata is None:
+        metadata = first_field(item, _METADATA_NAMES)
     if type(text) is not str:
-        text = _text_of(item)
-    score, identity = get("score"), get("id")
-    found = _found(
-        identity if identity is not None else first_field(item, _ID_NAMES),
-        text,
-        score,
-        metadata if metadata is not None else first_field(item, _METADATA_NAMES),
-        item,
-    )
+        text, metadata = _text_and_rest(item, metadata)
+    found = _found(identity, text, score, metadata, item)
     return found if score is not None else _measured(found, item)
 
 
 def _from_object(item: object) -> Found:
     node = field(item, "node")  # held together with its score
     held = item if node is None else node
-    metadata = (field(held, name) for name in _METADATA_NAMES)
-    found = _found(
-        first_field(held, _ID_NAMES),
-        _text_of(held),
-        None,
-        next((value for value in metadata if isinstance(value, Mapping)), None),
-        item,
-    )
+    mappings = (field(held, name) for name in _METADATA_NAMES)
+    metadata = next((value for value in mappings if isinstance(value, Mapping)), None)
+    text, metadata = _text_and_rest(held, metadata)
+    found = _found(first_field(held, _ID_NAMES), text, None, metadata, item)
     return _measured(found, item, field(item, "metadata"))
 
 
@@ -168,13 +163,16 @@ def _from_sequence(item: Sequence[object]) -> Found:
     return Found(next(names, None), text)
 
 
-def _text_of(item: object) -> object:
-    """Return the text of a document, its own or what was stored with its vector."""
+def _text_and_rest(item: object, metadata: object) -> tuple[object, object]:
+    """Return the text of a document, or what was stored with its vector, and the metadata without it."""
     text = first_field(item, _TEXT_NAMES)
     if text is None:
         stored = (first_field(field(item, name), _STORED_TEXT_NAMES) for name in _STORED_NAMES)
         text = next((found for found in stored if found is not None), None)
-    return text if text is None or isinstance(text, str | bytes) else answer_in(text)
+        if text is not None and isinstance(metadata, Mapping):
+            rest = islice(metadata.items(), MAX_VALUES)
+            metadata = {key: value for key, value in rest if value is not text}
+    return (text if text is None or isinstance(text, str | bytes) else answer_in(text)), metadata
 
 
 def _found(identity: object, text: object, score: object, metadata: object, item: object) -> Found:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from json import JSONEncoder
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["CONTAINERS", "INT64", "Plain", "compact_json", "plain"]
+__all__ = ["CONTAINERS", "INT64", "MAX_VALUES", "Plain", "compact_json", "plain"]
 
 V = TypeVar("V")
 Text = Callable[[object], str | None]
