@@ -109,9 +109,10 @@ def text_damage(text: str, attribute: str) -> Damage | None:
             "leaves what can be judged",
         )
     if _REDACTION.fullmatch(text):
-        return Damage(
-            reason=SkipReason.REDACTED, detail=f"`{attribute}` holds a redaction mark instead of text"
-        )
+        detail = f"`{attribute}` holds a redaction mark instead of text"
+        hint = ": unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and their like"
+        is_hidden = text == semconv.OI_REDACTED
+        return Damage(reason=SkipReason.REDACTED, detail=detail + hint * is_hidden)
     if _OBJECT_REPR.fullmatch(text):
         return Damage(
             reason=SkipReason.NO_CONTENT,

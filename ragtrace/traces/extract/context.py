@@ -45,7 +45,7 @@ def context_of(call: Call, generation: Reading | None, tree: SpanTree) -> Contex
         sources=sources,
         chunks=chunks[:MAX_CHUNKS],
         provenance=tuple(_provenance(each) for each in sources if each.documents and each.documents.value),
-        gaps=tuple(_gaps(sources, chunks)),
+        gaps=tuple(_gaps(call, sources, chunks)),
     )
 
 
@@ -85,10 +85,9 @@ def _why(source: Reading) -> str:
     return "a retrieval that began before the answer was complete, and no retrieval around it holds text"
 
 
-def _gaps(sources: Sequence[Reading], chunks: Sequence[Chunk]) -> list[Gap]:
+def _gaps(call: Call, sources: Sequence[Reading], chunks: Sequence[Chunk]) -> list[Gap]:
     if not sources:
-        detail = "no span of the RAG call is a retrieval: record the retrieved chunks"
-        return [Gap(part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail=detail)]
+        return [Gap(part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail=_no_retrieval(call))]
     gaps = [gap for source in sources if (gap := _gap(source))]
     if not chunks and not gaps:
         detail = "the retrieval returned no documents"
@@ -97,6 +96,19 @@ def _gaps(sources: Sequence[Reading], chunks: Sequence[Chunk]) -> list[Gap]:
         detail = f"the retrievals returned {len(chunks)} documents: ragtrace reads the first {MAX_CHUNKS}"
         gaps.append(Gap(part=Part.CONTEXT, reason=SkipReason.TRUNCATED, detail=detail))
     return gaps
+
+
+def _no_retrieval(call: Call) -> str:
+    tools = ", ".join(sorted({repr(each.tool) for each in call.of(Role.TOOL)}))
+    if tools:
+        return (
+            f"no span of the RAG call is a retrieval, and by its name no tool of {tools} is one: if it is, "
+            "name it in `tools` of the mapping"
+        )
+    return (
+        "no span of the RAG call is a retrieval: record the retrieved chunks, with `@ragtrace.retrieval` on "
+        "the function that finds them"
+    )
 
 
 def _gap(source: Reading) -> Gap | None:

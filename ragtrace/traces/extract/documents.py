@@ -19,7 +19,16 @@ from ragtrace.traces.extract.content import (
     without_excess,
 )
 
-__all__ = ["MAX_CHUNKS", "chunk_of", "find_documents", "has_text", "is_unnamed", "joined", "with_text_damage"]
+__all__ = [
+    "MAX_CHUNKS",
+    "chunk_of",
+    "find_documents",
+    "has_text",
+    "is_unnamed",
+    "joined",
+    "with_text_damage",
+    "without_marks",
+]
 
 MAX_CHUNKS = 1_000
 _ID_KEYS = ("id", "doc_id", "chunk_id", "node_id", "document_id", "id_", "source")
@@ -43,7 +52,7 @@ def find_documents(
             detail=f"`{attribute}` holds {len(items)} documents: ragtrace reads the first {MAX_CHUNKS}",
         )
     return Found(
-        value=chunks or (None if damage else ()),
+        value=without_marks(chunks) or (None if damage else ()),
         attribute=attribute,
         convention=convention,
         how=f"{len(chunks)} documents",
@@ -100,6 +109,16 @@ def with_text_damage(chunks: Sequence[Chunk], attribute: str) -> Damage | None:
         detail = f"{cut} of {len(chunks)} documents in `{attribute}` were cut"
         return Damage(reason=SkipReason.TRUNCATED, detail=detail)
     return None
+
+
+def without_marks(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
+    """Leave the text out where a redaction mark stands in its place."""
+    return tuple(
+        replace(chunk, text=None, id=f"unnamed-{chunk.rank}" if is_unnamed(chunk) else chunk.id)
+        if chunk.text and text_damage(chunk.text, "")
+        else chunk
+        for chunk in chunks
+    )
 
 
 def joined(lists: Iterable[Sequence[Chunk]]) -> tuple[Chunk, ...]:

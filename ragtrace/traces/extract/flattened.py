@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ragtrace.model import AttributeValue, Chunk, SkipReason
 from ragtrace.traces.extract.content import Damage, Found, cut_damage, is_cut_by_tempo
-from ragtrace.traces.extract.documents import MAX_CHUNKS, chunk_of, with_text_damage
+from ragtrace.traces.extract.documents import MAX_CHUNKS, chunk_of, with_text_damage, without_marks
 from ragtrace.traces.extract.messages import Message
 from ragtrace.traces.trace import Span
 
@@ -48,7 +48,7 @@ def flat_documents(
     indices = sorted(documents)[:MAX_CHUNKS]
     chunks = tuple(chunk_of(documents[index], index, span.span_id) for index in indices)
     return Found(
-        value=chunks,
+        value=without_marks(chunks),
         attribute=attribute,
         convention=convention,
         how=f"{len(chunks)} documents",

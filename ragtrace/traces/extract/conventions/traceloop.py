@@ -84,7 +84,7 @@ def _role_of_task(span: Span) -> Role | None:
 
 
 def _returns_documents(span: Span) -> bool:
-    """Tell whether a function that somebody decorated gave back documents: its name decides, like a tool's."""
+    """Tell whether a decorated function gave back documents: then its name decides, like a tool's."""
     listed = listed_documents(first_text(span, semconv.TRACELOOP_OUTPUT))
     items = listed if isinstance(listed, tuple) else ()
     return bool(items) and all(isinstance(each, Mapping) and has_text(each) for each in items)
