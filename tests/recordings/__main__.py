@@ -9,9 +9,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from tests.model_server import model_environment, running_model_server
 from tests.recordings.scenarios import SCENARIOS, Scenario
@@ -59,16 +60,17 @@ def _record(scenario: Scenario, url: str) -> bool:
     if ended.returncode:
         print(f"{scenario.name}: failed\n{ended.stderr}", file=sys.stderr)
         return True
-    text = ended.stdout[ended.stdout.index("{\n") :]
-    spans = [
-        span["name"]
-        for group in json.loads(text)["trace"].get("resourceSpans", ())
-        for scope in group["scopeSpans"]
-        for span in scope["spans"]
-    ]
-    (FOLDER / f"{scenario.name}.json").write_text(text, encoding="utf-8")
-    print(f"{scenario.name}: {len(spans)} spans: {', '.join(spans)}", flush=True)
+    write(scenario.name, json.loads(ended.stdout.splitlines()[-1]))
     return False
+
+
+def write(name: str, recording: Mapping[str, Any]) -> None:
+    """Write a recording: what people read line by line, the trace in one line."""
+    head = json.dumps({part: recording[part] for part in ("about", "truth")}, indent=1, ensure_ascii=False)
+    trace = json.dumps(recording["trace"], separators=(",", ":"), ensure_ascii=False)
+    text = f'{head.removesuffix("}").rstrip()},\n "trace": {trace}\n}}\n'
+    (FOLDER / f"{name}.json").write_text(text, encoding="utf-8")
+    print(name, flush=True)
 
 
 def _environment() -> dict[str, str]:

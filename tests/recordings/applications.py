@@ -6,7 +6,7 @@ import asyncio
 import functools
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -421,8 +421,13 @@ def pydantic_ai() -> Application:
 
 
 def pydantic_ai_two_hops() -> Application:
-    """The agent calls its tool twice."""
-    return _agent(TWO_QUESTIONS)
+    """The agent calls its tool twice, in a conversation that has an id."""
+    app = import_module("pydantic_ai_app")
+
+    def ask(question: str) -> str:
+        return str(app.agent().run_sync(question, conversation_id=SESSION).output)
+
+    return replace(_agent(TWO_QUESTIONS), ask=ask, session_id=SESSION)
 
 
 def pydantic_ai_streaming() -> Application:
@@ -431,10 +436,10 @@ def pydantic_ai_streaming() -> Application:
     def ask(question: str) -> str:
         return "".join(app.agent().run_stream_sync(question).stream_text(delta=True))
 
-    return _agent("What does the warranty cover?", ask=ask)
+    return replace(pydantic_ai(), ask=ask)
 
 
-def _agent(question: str, *, ask: Callable[[str], str] | None = None) -> Application:
+def _agent(question: str) -> Application:
     app = import_module("pydantic_ai_app")
 
     def prepare() -> None:
@@ -444,7 +449,7 @@ def _agent(question: str, *, ask: Callable[[str], str] | None = None) -> Applica
     return Application(
         question=question,
         prepare=prepare,
-        ask=ask or app.ask,
+        ask=app.ask,
         chunks=lambda asked: _union(app.retrieve(part) for part in _parts(asked)),
     )
 

@@ -176,6 +176,7 @@ def traceloop(url: str, libraries: Sequence[str]) -> Iterator[None]:
 def langfuse(url: str, libraries: Sequence[str]) -> Iterator[None]:
     from langfuse import Langfuse
 
+    os.environ["OTEL_SERVICE_NAME"] = SERVICE
     client = Langfuse(public_key="pk-lf-not-a-key", secret_key="sk-lf-not-a-key", base_url=url)
     yield
     client.shutdown()
@@ -194,8 +195,7 @@ def mlflow(url: str, libraries: Sequence[str]) -> Iterator[None]:
     for library in libraries:
         import_module(f"mlflow.{library}").autolog()
     yield
-    mlflow.flush_trace_async_logging(terminate=True)
-    mlflow.tracing.disable()
+    mlflow.tracing.provider.provider.get().force_flush()
 
 
 def _instrument(table: dict[str, str], libraries: Sequence[str]) -> None:

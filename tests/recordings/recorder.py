@@ -24,7 +24,7 @@ from tests.recordings.scenarios import SCENARIOS, Scenario
 
 __all__ = ["record"]
 
-_OF_THE_MACHINE = ("host.", "os.", "process.", "service.instance.")
+_OF_THE_MACHINE = ("host.", "os.", "process.", "service.instance.", "service.version")
 _VERSIONED = (
     "anthropic",
     "chromadb",
@@ -122,4 +122,4 @@ def _truth(application: Application, answer: str) -> Json:
 
 
 if __name__ == "__main__":
-    print(json.dumps(record(SCENARIOS[sys.argv[1]]), indent=1, ensure_ascii=False))
+    print(json.dumps(record(SCENARIOS[sys.argv[1]])))

@@ -13,9 +13,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from tests.model_server import model_environment, running_model_server
-from tests.recordings.__main__ import FOLDER, ROOT
+from tests.recordings.__main__ import ROOT, write
 from tests.recordings.otlp_stub import running_otlp_stub
 
 sys.path.insert(0, str(ROOT / "examples" / "frameworks"))
@@ -39,9 +40,7 @@ def main() -> None:
         with TemporaryDirectory() as folder:
             _install(Path(folder), versions | _OPENTELEMETRY)
             for how in ("generate", "stream"):
-                text = _record(Path(folder), how, instrumentation=name, versions=versions)
-                (FOLDER / f"{name}.{how}.json").write_text(text, encoding="utf-8")
-                print(f"{name}.{how}")
+                write(f"{name}.{how}", _record(Path(folder), how, instrumentation=name, versions=versions))
 
 
 def _install(folder: Path, versions: Mapping[str, str]) -> None:
@@ -50,7 +49,7 @@ def _install(folder: Path, versions: Mapping[str, str]) -> None:
     subprocess.run(["npm", "install", "--no-fund", "--no-audit", "--silent"], cwd=folder, check=True)
 
 
-def _record(folder: Path, how: str, *, instrumentation: str, versions: Mapping[str, str]) -> str:
+def _record(folder: Path, how: str, *, instrumentation: str, versions: Mapping[str, str]) -> dict[str, Any]:
     from corpus import CHUNKS
 
     from ragtrace.traces import otlp
