@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+import runpy
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
 
 import pytest
@@ -22,9 +24,11 @@ from tests.backends.process import eventually
 from tests.model_server import model_environment, running_model_server
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "frameworks"
+PAGE = (EXAMPLES / "README.md").read_text("utf-8")
 TRACED_BY_OTHERS = Path(__file__).with_name("traced_by_others.py")
 QUESTION = "How long does the warranty last?"
 ANSWER = "The warranty on every lamp lasts 24 months."
+CHUNK_IDS = ("warranty-length", "warranty-cover", "shipping-cost")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -46,7 +50,7 @@ class Place:
     model_url: str
     file: Path
 
-    def run(self, *command: str | Path, service: str, http: bool = False) -> str:
+    def run(self, *command: str | Path, service: str, http: bool = False, **env: str) -> str:
         """Run an application of the second environment as a user does; return what it prints."""
         port = self.collector.http_port if http else self.collector.grpc_port
         ended = subprocess.run(
@@ -58,6 +62,7 @@ class Place:
                 "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
                 "OTEL_SERVICE_NAME": service,
                 **model_environment(self.model_url),
+                **env,
             },
             capture_output=True,
             text=True,
@@ -66,6 +71,12 @@ class Place:
         )
         assert ended.returncode == 0, ended.stderr[-4_000:]
         return ended.stdout.strip()
+
+    def instrumentors(self) -> set[str]:
+        """Return the names of all instrumentors that ``opentelemetry-instrument`` finds there."""
+        (packages,) = self.python.parents[1].glob("lib/python3*/site-packages")
+        found = entry_points_of(packages, "opentelemetry_instrumentor")
+        return {entry.name for entry in found}
 
     def judged(self, service: str) -> Judged:
         """Wait for the one verdict on what this service was asked."""
@@ -91,6 +102,11 @@ class Place:
                 yield span
 
 
+def entry_points_of(packages: Path, group: str) -> list[EntryPoint]:
+    installed = distributions(path=[str(packages)])
+    return [entry for each in installed for entry in each.entry_points if entry.group == group]
+
+
 @pytest.fixture(scope="module")
 def place(frameworks: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("frameworks")
@@ -106,13 +122,9 @@ def place(frameworks: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield Place(python=frameworks, collector=collector, model_url=model_url, file=file)
 
 
-def chunks_of_the_handbook() -> Mapping[str, str]:
-    sys.path.insert(0, str(EXAMPLES))
-    try:
-        from corpus import CHUNKS  # type: ignore[import-not-found]
-    finally:
-        sys.path.remove(str(EXAMPLES))
-    return CHUNKS  # type: ignore[no-any-return]
+def texts_in_the_handbook() -> tuple[str, ...]:
+    corpus = runpy.run_path(str(EXAMPLES / "corpus.py"))["CHUNKS"]
+    return tuple(corpus[name] for name in CHUNK_IDS)
 
 
 APPLICATIONS = {
@@ -130,9 +142,10 @@ APPLICATIONS = {
 }
 
 
-def test_every_application_is_tested() -> None:
-    not_runnable = {"corpus", "handbook"}
-    assert {file.stem for file in EXAMPLES.glob("*.py")} - not_runnable == set(APPLICATIONS)
+def test_every_application_is_described_and_tested() -> None:
+    described = re.findall(r"^\| `python examples/frameworks/(\w+)\.py`", PAGE, re.MULTILINE)
+    parts = {"corpus", "handbook"}
+    assert set(described) == {file.stem for file in EXAMPLES.glob("*.py")} - parts == set(APPLICATIONS)
 
 
 @pytest.mark.parametrize("application", APPLICATIONS)
@@ -140,12 +153,12 @@ def test_one_line_is_enough(place: Place, application: str) -> None:
     printed = place.run("python", EXAMPLES / f"{application}.py", QUESTION, service=application)
     judged = place.judged(application.replace("_", "-"))
     assert (judged.record.question, judged.record.answer, printed) == (QUESTION, ANSWER, ANSWER)
-    handbook = chunks_of_the_handbook()
-    assert len(judged.record.chunks) == 3
-    assert all(handbook[chunk.id or ""] == chunk.text for chunk in judged.record.chunks)
+    assert tuple(chunk.id for chunk in judged.record.chunks) == CHUNK_IDS
+    assert tuple(chunk.text for chunk in judged.record.chunks) == texts_in_the_handbook()
     assert str(judged.carrier.attributes[semconv.TARGET_MODEL]).startswith(APPLICATIONS[application])
     assert judged.carrier.attributes[f"{semconv.LABEL_PREFIX}faithfulness"] == "pass"
-    assert judged.carrier.trace_id == (judged.record.target and judged.record.target.trace_id)
+    assert judged.carrier.attributes[semconv.BRIEF] in re.sub(r"\s+", " ", PAGE)
+    assert ANSWER in PAGE
 
 
 @pytest.mark.parametrize("application", ["langchain", "llamaindex", "openai"])
@@ -157,7 +170,26 @@ def test_others_spans_give_the_same_record_without_ragtrace(
     printed = place.run("python", TRACED_BY_OTHERS, tracer, application, QUESTION, service=service, http=True)
     judged = place.judged(service)
     assert (judged.record.question, judged.record.answer, printed) == (QUESTION, ANSWER, ANSWER)
-    texts = {chunk.text for chunk in judged.record.chunks}
-    assert len(texts) == 3
-    assert texts <= set(chunks_of_the_handbook().values())
+    assert tuple(chunk.text for chunk in judged.record.chunks) == texts_in_the_handbook()
+    assert judged.carrier.attributes[f"{semconv.LABEL_PREFIX}faithfulness"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("application", "instrumented"), [("pydantic_ai_app", set()), ("openai_chat", {"openai"})]
+)
+def test_no_line_is_needed_under_opentelemetry_instrument(
+    place: Place, tmp_path: Path, application: str, instrumented: set[str]
+) -> None:
+    (tmp_path / "app.py").write_text(f"import sys\nfrom {application} import ask\nprint(ask(sys.argv[1]))\n")
+    service = f"zero-code-{application}"
+    others = ",".join(place.instrumentors() - instrumented)  # of libraries that this application does not use
+    printed = place.run(
+        *("opentelemetry-instrument", "python", tmp_path / "app.py", QUESTION),
+        service=service,
+        OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=others,
+    )
+    judged = place.judged(service)
+    assert (judged.record.question, judged.record.answer, printed) == (QUESTION, ANSWER, ANSWER)
+    assert tuple(chunk.id for chunk in judged.record.chunks) == CHUNK_IDS
+    assert judged.carrier.attributes[semconv.TARGET_MODEL] == "gpt-4.1-mini"
     assert judged.carrier.attributes[f"{semconv.LABEL_PREFIX}faithfulness"] == "pass"

@@ -67,10 +67,18 @@ def llamaindex_by_openinference() -> Ask:
 def openllmetry(application: str) -> Ask:
     from traceloop.sdk import Traceloop
     from traceloop.sdk.decorators import task, workflow
+    from traceloop.sdk.instruments import Instruments
 
     Traceloop.init(
-        app_name=os.environ["OTEL_SERVICE_NAME"], exporter=OTLPSpanExporter(), telemetry_enabled=False
+        app_name=os.environ["OTEL_SERVICE_NAME"],
+        exporter=OTLPSpanExporter(),
+        instruments={Instruments.LANGCHAIN, Instruments.OPENAI},
+        telemetry_enabled=False,
     )
+    if application == "llamaindex":
+        from opentelemetry.instrumentation.llamaindex import LlamaIndexInstrumentor
+
+        LlamaIndexInstrumentor().instrument()  # left out by the SDK where its core is installed alone
     if application != "openai":
         return example(f"{application}_app")
     from openai import OpenAI
