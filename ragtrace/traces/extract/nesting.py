@@ -95,9 +95,15 @@ def _after_reranking(retrievals: Sequence[Reading]) -> tuple[Reading, ...]:
         if each.role is Role.RETRIEVAL:
             candidates.append(each)
         elif each.has_text:
+            if chosen and not candidates and _texts(each) <= _texts(chosen[-1]):
+                chosen.pop()  # it reranked what was reranked, or joined, before
             chosen.append(each)
             candidates.clear()
     return (*chosen, *candidates)
+
+
+def _texts(reading: Reading) -> frozenset[str | None]:
+    return frozenset(chunk.text for chunk in _chunks(reading))
 
 
 def _chunks(reading: Reading) -> Sequence[Chunk]:

@@ -25,6 +25,7 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
         ),
         _CHUNKS_IN_THE_PROMPT,
     ),
+    "haystack.haystack.off": {**_CHUNKS_IN_THE_PROMPT, "answer": MISSING, "model": MISSING},
     "openinference.langchain.hidden": {
         "question": MISSING,
         "chunks": MISSING,
@@ -33,6 +34,10 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
     },
 }
 """What a convention does not carry, or carries in another form. Everything else is the same as the truth."""
+
+
+RECORDS: Mapping[str, int] = {"openinference.langchain.twice": 2}
+"""Where the SDK's own span of the chat is in a trace of its own: a chat for which nothing was retrieved."""
 
 
 @pytest.mark.parametrize("recording", all_recordings(), ids=lambda recording: recording.name)
@@ -45,8 +50,8 @@ def test_record_agrees_with_what_the_application_did(recording: Recording) -> No
 
 @pytest.mark.parametrize("recording", all_recordings(), ids=lambda recording: recording.name)
 def test_one_question_is_one_record(recording: Recording) -> None:
-    assert len(records_of(recording)) == 1
+    assert len(records_of(recording)) == RECORDS.get(recording.name, 1)
 
 
 def test_every_known_shortfall_is_of_a_recording() -> None:
-    assert SHORTFALLS.keys() <= {recording.name for recording in all_recordings()}
+    assert SHORTFALLS.keys() | RECORDS.keys() <= {recording.name for recording in all_recordings()}
