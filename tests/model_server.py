@@ -255,12 +255,11 @@ def chat(request: Json) -> Json:
     message: Json = {"role": "assistant", "content": reply.text or None, "refusal": None}
     if reply.tool_call:
         message["tool_calls"] = [_chat_tool_call(reply.tool_call)]
-    return _chat_head(reply, "chat.completion") | {
-        "choices": [
-            {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(reply)}
-        ],
-        "usage": _chat_usage(reply),
-    }
+    choices = [
+        {"index": index, "message": message, "logprobs": None, "finish_reason": _finish_reason(reply)}
+        for index in range(request.get("n") or 1)
+    ]
+    return _chat_head(reply, "chat.completion") | {"choices": choices, "usage": _chat_usage(reply)}
 
 
 def chat_stream(request: Json) -> Iterator[Json]:

@@ -84,6 +84,24 @@ def openai_async() -> Application:
     )
 
 
+def openai_choices() -> Application:
+    """Two choices, the first of which is the answer."""
+    return _plain(lambda question: _complete(question, _plain_search(question), n=2), is_rooted=False)
+
+
+def openai_abandoned() -> Application:
+    """A streamed answer that nobody reads to its end."""
+    app = import_module("openai_streaming")
+
+    def ask(question: str) -> str:
+        stream = app.stream(question)
+        words = [next(stream), next(stream), next(stream)]
+        stream.close()
+        return "".join(words)
+
+    return replace(openai_streaming(), ask=ask)
+
+
 def chroma() -> Application:
     app = import_module("chroma_app")
 
@@ -127,6 +145,11 @@ def langchain_streaming() -> Application:
         ask=lambda question: "".join(app.chain().stream(question)),
         chunks=lambda question: _documents(app.retriever().invoke(question)),
     )
+
+
+def langchain_faiss() -> Application:
+    """Chunks from FAISS."""
+    return _langchain_with(functools.cache(_langchain_faiss), question="When does a refund reach my account?")
 
 
 def langchain_ensemble() -> Application:
@@ -219,6 +242,15 @@ def _langchain_with(retriever: Callable[[], Any], *, question: str) -> Applicati
         ask=lambda asked: chain().invoke(asked),
         chunks=lambda asked: _documents(retriever().invoke(asked)),
     )
+
+
+def _langchain_faiss() -> Any:
+    from langchain_community.vectorstores import FAISS
+
+    app = import_module("langchain_app")
+    embeddings = app.OpenAIEmbeddings(model="text-embedding-3-small", check_embedding_ctx_length=False)
+    store = FAISS.from_documents(_langchain_documents(), embeddings)
+    return store.as_retriever(search_kwargs={"k": 3})
 
 
 def _langchain_ensemble() -> Any:
@@ -555,7 +587,29 @@ def openinference_decorated() -> Application:
     return _plain(ask, session_id=SESSION)
 
 
-def _plain(ask: Callable[[str], str], *, session_id: str | None = None) -> Application:
+def openinference_evaluated() -> Application:
+    """A judge of the application's own, which asks a model about the answer in the same trace."""
+    from openinference.instrumentation import OITracer, TraceConfig
+    from opentelemetry import trace
+
+    tracer = OITracer(trace.get_tracer("handbook"), TraceConfig())
+    search = tracer.tool(name="search")(_plain_search)
+
+    @tracer.chain(name="ask_handbook")
+    def ask(question: str) -> str:
+        chunks = search(question)
+        answer = _complete(question, chunks)
+        with tracer.start_as_current_span("judge", openinference_span_kind="evaluator") as span:
+            span.set_input(answer)
+            span.set_output(_complete(f"Is it said that {answer.lower()}?", chunks))
+        return answer
+
+    return _plain(ask)
+
+
+def _plain(
+    ask: Callable[[str], str], *, session_id: str | None = None, is_rooted: bool = True
+) -> Application:
     handbook = import_module("handbook")
     return Application(
         question="How long does the warranty last?",
@@ -563,6 +617,7 @@ def _plain(ask: Callable[[str], str], *, session_id: str | None = None) -> Appli
         ask=ask,
         chunks=_plain_search,
         session_id=session_id,
+        is_rooted=is_rooted,
     )
 
 
@@ -572,7 +627,7 @@ def _plain_search(question: str) -> list[Json]:
     return [_chunk(found.id, found.text, found.score) for found in handbook.search(question)]
 
 
-def _complete(question: str, chunks: list[Json], client: Any = None) -> str:
+def _complete(question: str, chunks: list[Json], client: Any = None, n: int = 1) -> str:
     from openai import OpenAI
 
     passages = "\n".join(chunk["text"] for chunk in chunks)
@@ -582,6 +637,7 @@ def _complete(question: str, chunks: list[Json], client: Any = None) -> str:
             {"role": "system", "content": f"Answer from these passages only.\n\n{passages}"},
             {"role": "user", "content": question},
         ],
+        n=n,
     )
     return str(completion.choices[0].message.content)
 
@@ -623,6 +679,7 @@ APPLICATIONS: dict[str, Callable[[], Application]] = {
         langchain,
         langchain_agent,
         langchain_ensemble,
+        langchain_faiss,
         langchain_forty,
         langchain_history,
         langchain_streaming,
@@ -634,11 +691,14 @@ APPLICATIONS: dict[str, Callable[[], Application]] = {
         llamaindex_reranker,
         llamaindex_streaming,
         mlflow_decorated,
+        openai_abandoned,
         openai_async,
         openai_chat,
+        openai_choices,
         openai_responses,
         openai_streaming,
         openinference_decorated,
+        openinference_evaluated,
         pydantic_ai,
         pydantic_ai_streaming,
         pydantic_ai_two_hops,

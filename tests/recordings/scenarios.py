@@ -48,6 +48,37 @@ _RAGTRACE = tuple(
 )
 
 _BY_HAND = "the chunks are in the prompt only: nothing says which function is the retriever"
+_PITFALLS = (
+    *(
+        Scenario(
+            instrumentation=name,
+            application="openai-abandoned",
+            libraries=("openai",),
+            shows="a stream that nobody reads to its end",
+        )
+        for name in ("ragtrace", "openinference", "openllmetry")
+    ),
+    *(
+        Scenario(
+            instrumentation=name,
+            application="openai-choices",
+            libraries=("openai",),
+            shows="two choices, the first of which is the answer",
+        )
+        for name in ("openinference", "openllmetry")
+    ),
+    *(
+        Scenario(instrumentation=name, application="langchain-faiss", libraries=("langchain",))
+        for name in ("openinference", "openllmetry")
+    ),
+    Scenario(
+        instrumentation="openinference",
+        application="openinference-evaluated",
+        libraries=("openai",),
+        shows="a judge of the application's own in the trace; a tool retrieves",
+    ),
+)
+
 _OPENINFERENCE = (
     *(
         Scenario(instrumentation="openinference", application=name, libraries=("openai",), shows=_BY_HAND)
@@ -253,5 +284,5 @@ _OTHERS = (
 
 SCENARIOS = {
     scenario.name: scenario
-    for scenario in (*_RAGTRACE, *_OPENINFERENCE, *_OPENAI_V2, *_OPENLLMETRY, *_OTHERS)
+    for scenario in (*_RAGTRACE, *_OPENINFERENCE, *_OPENAI_V2, *_OPENLLMETRY, *_OTHERS, *_PITFALLS)
 }
