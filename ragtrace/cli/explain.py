@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ragtrace.backends import open_reader
-from ragtrace.cli.options import json_option
+from ragtrace.cli.options import json_option, mapping_option
 from ragtrace.cli.stored import StoreReader
-from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json, talk
+from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json, printable, talk
 from ragtrace.errors import InputError, ReadError
 from ragtrace.model import Gap, Part, Provenance, RagRecord
 from ragtrace.ports import TraceReader
-from ragtrace.traces.extract import Extraction, Note, extract_records
+from ragtrace.traces.extract import AttributeMapping, Extraction, Note, extract_records
 from ragtrace.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ __all__ = ["explain"]
 _DEFAULT_SOURCE: Final = "jaeger:http://localhost:16686"
 _TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
 _SHOWN_CHARS: Final = 200
+_SHOWN_CHUNKS: Final = 5
+_PART_INDENT: Final = 4
+_CHUNK_INDENT: Final = 6
+_SHOWN_SPANS: Final = 3
 
 
 @click.command()
@@ -41,30 +46,33 @@ _SHOWN_CHARS: Final = 200
     help="Where the trace is: jaeger:URL, otlp-file:PATH, or store:PATH for a collector's own file, also "
     f"while it runs. Without it: {_DEFAULT_SOURCE}.",
 )
+@mapping_option
 @json_option
-def explain(what: str, source: str | None, as_json: bool) -> None:
+def explain(what: str, source: str | None, mapping: AttributeMapping | None, as_json: bool) -> None:
     """Say what is read from a trace, from which span and attribute, and why.
 
-    FILE holds OTLP JSON lines, as the OpenTelemetry Collector's file exporter writes them. Parts that are
-    missing or damaged are listed with the reason, and so are spans that are not used. Nothing is judged.
+    FILE holds OTLP JSON lines, as the OpenTelemetry Collector's file exporter writes them. Spans that hold
+    the same part and were passed over are named with the rule; parts that are missing or damaged with the
+    reason, and with what to switch on. Nothing is judged.
 
     \b
     Examples:
       ragtrace explain traces.jsonl
       ragtrace explain 5b8efff798038103d269b633813fc60c
       ragtrace explain 5b8efff798038103d269b633813fc60c --from store:ragtrace.db
+      ragtrace explain traces.jsonl --mapping collector.yaml
       ragtrace explain traces.jsonl --json | jq '.records[].gaps'
     """
-    asyncio.run(_explain(_find(what, source), as_json=as_json))
+    asyncio.run(_explain(_find(what, source), mapping, as_json=as_json))
 
 
-async def _explain(found: _Found, *, as_json: bool) -> None:
+async def _explain(found: _Found, mapping: AttributeMapping | None, *, as_json: bool) -> None:
     console = None if as_json else open_console()
     number = 0
     async with aclosing(found.reader), aclosing(found.traces()) as traces:
         async for trace in traces:
             number += 1
-            extraction = extract_records(trace)
+            extraction = extract_records(trace, mapping)
             if console is None:
                 print_json(_trace_json(trace, extraction))
             else:
@@ -151,20 +159,26 @@ def _record_json(record: RagRecord) -> dict[str, object]:
         ],
         "answer": record.answer,
         "reference": record.reference,
-        "provenance": [
-            {
-                "part": str(found.part),
-                "span_id": found.span_id,
-                "span_name": found.span_name,
-                "attribute": found.attribute,
-                "convention": found.convention,
-                "why": found.why,
-            }
-            for found in record.provenance
-        ],
+        "retrieval_query": record.retrieval_query,
+        "model": record.model,
+        "session_id": record.session_id,
+        "conversation_id": record.conversation_id,
+        "provenance": [_place_json(found) for found in record.provenance],
+        "passed_over": [_place_json(found) for found in record.passed_over],
         "gaps": [
             {"part": str(gap.part), "reason": str(gap.reason), "detail": gap.detail} for gap in record.gaps
         ],
+    }
+
+
+def _place_json(found: Provenance) -> dict[str, object]:
+    return {
+        "part": str(found.part),
+        "span_id": found.span_id,
+        "span_name": found.span_name,
+        "attribute": found.attribute,
+        "convention": found.convention,
+        "why": found.why,
     }
 
 
@@ -178,31 +192,80 @@ def _print_trace(console: Console, trace: Trace, extraction: Extraction) -> None
 
 
 def _print_record(console: Console, record: RagRecord) -> None:
-    where = record.target
-    target = f" (span {one_line(where.name)!r}, {where.kind})" if where else ""
-    print_indented(console, 2, f"record {record.id}{target}")
+    console.print()
+    print_indented(console, 2, _title(record), style="bold")
+    facts = ", ".join(f"{name} {_short(value)}" for name, value in _facts(record))
+    if facts:
+        print_indented(console, 4, facts, style="dim")
     for part in Part:
         for indent, line in _value_lines(record, part):
-            print_indented(console, indent, line)
-        for found in record.provenance:
-            if found.part is part:
-                print_indented(console, 6, _provenance(found), style="dim")
+            print_indented(console, indent, _cut(line, console) if indent > _PART_INDENT else line)
+        for indent, line in _reason_lines(record, part):
+            print_indented(console, indent, line, style="dim")
         for gap in record.gaps:
             if gap.part is part:
                 print_indented(console, 6, _gap(gap), style="yellow")
 
 
+def _cut(line: str, console: Console) -> str:
+    """Show a chunk on one line; ``--json`` has all of it."""
+    from rich.text import Text
+
+    text = Text(printable(line))
+    text.truncate(max(20, console.width - _CHUNK_INDENT), overflow="ellipsis")
+    return text.plain
+
+
+def _title(record: RagRecord) -> str:
+    where = record.target
+    return f"RAG call, target span {one_line(where.name)!r} ({where.span_id})" if where else "RAG call"
+
+
+def _facts(record: RagRecord) -> Iterator[tuple[str, str]]:
+    facts = {
+        "model": record.model,
+        "session": record.session_id,
+        "conversation": record.conversation_id,
+        "query": record.retrieval_query,
+    }
+    yield from ((name, value) for name, value in facts.items() if value)
+
+
+def _reason_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
+    """Yield where a part is from and why, then what was passed over, by rule."""
+    for found in record.provenance:
+        if found.part is part:
+            yield 6, _provenance(found)
+    names: dict[str, list[str]] = {}
+    for found in record.passed_over:
+        if found.part is part:
+            names.setdefault(found.why, []).append(f"{one_line(found.span_name)!r}")
+    for why, spans in names.items():
+        yield 6, f"not from {_several(spans)}: {why}"
+
+
+def _several(names: Sequence[str]) -> str:
+    counted = [f"{name} ({count}x)" if count > 1 else name for name, count in Counter(names).items()]
+    rest = len(counted) - _SHOWN_SPANS
+    return ", ".join(counted[:_SHOWN_SPANS]) + (f" and {many(rest, 'other')}" if rest > 0 else "")
+
+
 def _value_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
     """Yield the lines that show a part, each with its indent."""
     if part is Part.CONTEXT:
-        yield 4, f"{part}: {many(len(record.chunks), 'chunk') if record.chunks else 'missing'}"
-        for chunk in record.chunks:
-            yield 6, f"- {one_line(chunk.id)}: {_short(chunk.text or '(no text)')}"
+        yield _PART_INDENT, f"{part}: {many(len(record.chunks), 'chunk') if record.chunks else 'missing'}"
+        for chunk in record.chunks[:_SHOWN_CHUNKS]:
+            yield _CHUNK_INDENT, f"- {one_line(chunk.id)}: {_short(chunk.text or '(no text)')}"
+        if len(record.chunks) > _SHOWN_CHUNKS:
+            yield (
+                _CHUNK_INDENT,
+                f"- and {many(len(record.chunks) - _SHOWN_CHUNKS, 'other')}: --json shows all",
+            )
         return
     texts = {Part.QUESTION: record.question, Part.ANSWER: record.answer, Part.REFERENCE: record.reference}
     text = texts[part]
     if text is not None or part is not Part.REFERENCE:
-        yield 4, f"{part}: {'missing' if text is None else _short(text)}"
+        yield _PART_INDENT, f"{part}: {'missing' if text is None else _short(text)}"
 
 
 def _provenance(found: Provenance) -> str:

@@ -104,7 +104,7 @@ def _why_none(readings: Sequence[Reading]) -> str:
     if not roles:
         return (
             "no span is of a convention ragtrace reads: look for `ragtrace.kind`, `gen_ai.operation.name` or "
-            "`openinference.span.kind`"
+            "`openinference.span.kind`, or name attributes of your own in a mapping"
         )
     return f"the trace has {' and '.join(roles)} spans only: a RAG call has a retrieval and a generation"
 

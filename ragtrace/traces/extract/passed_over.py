@@ -14,6 +14,7 @@ from ragtrace.traces.extract.reading import Reading, Role, T
 __all__ = ["passed_over"]
 
 _RETRIEVALS: Final = (Role.RETRIEVAL, Role.RERANK)
+_NO_TEXT: Final = "it holds no text"
 
 
 def passed_over(
@@ -25,25 +26,31 @@ def passed_over(
     chosen: Sequence[Provenance],
 ) -> tuple[Provenance, ...]:
     """Name the readings that hold a part of the record and were not chosen for it, with the rule."""
-    used = {(each.part, each.span_id) for each in chosen}
+    spans = {part: {each.span_id for each in chosen if each.part is part} for part in Part}
+    own = call.own.span.span_id if call.own else None
     considered = (
-        *_questions(call, generation),
+        *_questions(call, generation, is_own=own in spans[Part.QUESTION]),
         *_contexts(call, tree, generation, sources),
-        *_answers(call, tree, generation),
+        *_answers(call, tree, generation, is_own=own in spans[Part.ANSWER]),
     )
-    return tuple(each for each in considered if (each.part, each.span_id) not in used)
+    return tuple(each for each in considered if each.span_id not in spans[each.part])
 
 
-def _questions(call: Call, generation: Reading | None) -> Iterator[Provenance]:
-    for each in call.members:
-        if each is call.own or each.role is Role.CALL:
-            continue
-        if each.role is Role.GENERATION and each.question:
-            is_chosen = each is generation
-            why = "what the model was asked comes last" if is_chosen else "another generation gave the answer"
-            yield _over(Part.QUESTION, each, each.question, why)
-        elif each.query:
-            yield _over(Part.QUESTION, each, each.query, "the question of the RAG call comes first")
+def _questions(call: Call, generation: Reading | None, *, is_own: bool) -> Iterator[Provenance]:
+    for each in call.of(*_RETRIEVALS, Role.GENERATION):
+        found = each.question if each.role is Role.GENERATION else each.query
+        if found is not None:
+            yield _over(Part.QUESTION, each, found, _why_not_asked(each, found, generation, is_own=is_own))
+
+
+def _why_not_asked(each: Reading, found: Found[str], generation: Reading | None, *, is_own: bool) -> str:
+    if found.value is None:
+        return _NO_TEXT
+    if is_own:
+        return "the question of the RAG call itself comes first"
+    if each.role is not Role.GENERATION:
+        return "the query of another retrieval was taken"
+    return "a prompt comes last" if each is generation else "another generation gave the answer"
 
 
 def _contexts(
@@ -72,30 +79,29 @@ def _why_not_chosen(each: Reading, generation: Reading | None, sources: Sequence
         return "it began after the answer was complete"
     if any(source.role is Role.RERANK for source in sources):
         return "a reranker's output takes its place"
-    return "it holds no text"
+    return _NO_TEXT
 
 
-def _answers(call: Call, tree: SpanTree, generation: Reading | None) -> Iterator[Provenance]:
+def _answers(call: Call, tree: SpanTree, generation: Reading | None, *, is_own: bool) -> Iterator[Provenance]:
     generations = call.of(Role.GENERATION)
     chosen = {generation.span.span_id} if generation else set()
     inside = tree.nearest_above([each.span.span_id for each in generations], chosen)
     for each in generations:
-        is_inside = each.span.span_id in inside
-        why = "the generation around it holds the same text" if is_inside else None
-        yield _over(Part.ANSWER, each, each.answer, why or _why_not_answer(each, call, generation))
+        if each.answer is None or each.answer.value is None:
+            why = _NO_TEXT
+        elif is_own:
+            why = "the answer of the RAG call itself comes first"
+        elif each.span.span_id in inside:
+            why = "the generation around it holds the same text"
+        else:
+            why = _why_not_last(each, call)
+        yield _over(Part.ANSWER, each, each.answer, why)
 
 
-def _why_not_answer(each: Reading, call: Call, generation: Reading | None) -> str:
-    if each.answer is None or each.answer.value is None:
-        return "it holds no text of an answer"
-    if each is generation or generation is None:
-        return "the answer of the RAG call itself comes first"
+def _why_not_last(each: Reading, call: Call) -> str:
     retrievals = call.of(*_RETRIEVALS)
     if retrievals and each.span.end_ns <= retrievals[0].span.start_ns:
         return "it ended before anything was retrieved"
-    told = call.own.answer.value if call.own and call.own.answer else None
-    if told and generation.answer and generation.answer.value == told:
-        return "its text is not what the RAG call returned"
     return "a later generation gave the answer"
 
 

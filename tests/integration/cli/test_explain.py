@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ragtrace.traces.otlp import encode, parse_request, split_by_trace
+from ragtrace.traces.trace import Trace
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.cli.program import json_lines, run
 from tests.unit.backfill.stored_traces import CHUNK, RIGHT, plain_trace, rag_trace, trace_id, write_traces
+
+
+RECORDINGS = Path(__file__).parents[2] / "data" / "recordings"
 
 
 @pytest.fixture
@@ -25,6 +31,48 @@ def test_each_part_is_shown_with_the_span_and_attribute_it_came_from(traces: Pat
     assert "from span 'ask' (0000000000000001), ragtrace.answer [ragtrace]: " in output
     assert f"- faq-12: {CHUNK}" in output
     assert "from span 'retrieval faq' (0000000000000002), ragtrace.retrieval.documents [ragtrace]: " in output
+
+
+def test_what_was_passed_over_is_named_with_the_rule(tmp_path: Path) -> None:
+    recording = json.loads((RECORDINGS / "langfuse.langfuse-langchain.json").read_text())
+    traces = tmp_path / "traces.jsonl"
+    traces.write_text(json.dumps(recording["trace"]))
+    output = run("explain", str(traces), columns=200).stdout
+    assert "not from 'ChatOpenAI': the answer of the RAG call itself comes first" in output
+    (found,) = json_lines(run("explain", str(traces), "--json").stdout)
+    passed_over = {(each["part"], each["span_name"]) for each in found["records"][0]["passed_over"]}
+    assert ("answer", "ChatOpenAI") in passed_over
+
+
+def test_attributes_of_ones_own_are_read_by_a_mapping(tmp_path: Path) -> None:
+    own = {"app.q": "How long?", "app.hits": '[{"id": "faq-12", "text": "14 days."}]', "app.a": "14 days."}
+    trace = Trace.of(trace_id(0), [replace(plain_trace(0).spans[0], attributes=own)])
+    traces = write_traces(tmp_path / "traces.jsonl", [trace])
+    mapping = tmp_path / "mapping.yaml"
+    mapping.write_text("extract: {mapping: {question: app.q, context: [app.hits], answer: app.a}}")
+    (found,) = json_lines(run("explain", str(traces), "--mapping", str(mapping), "--json").stdout)
+    (record,) = found["records"]
+    assert (record["question"], record["answer"], record["gaps"]) == ("How long?", "14 days.", [])
+    assert record["contexts"][0]["id"] == "faq-12"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("judge: {}", "has no section `extract`"),
+        (
+            "extract: {mapping: {qestion: a}}",
+            "unknown key `extract.mapping.qestion`: did you mean `question`?",
+        ),
+        ("extract: {mapping: {answer: 'a b'}}", "`extract.mapping.answer[0]`: 'a b' is no attribute path"),
+        ("extract: {mapping: {tools: '['}}", "`extract.mapping.tools`: '[' is no regular expression"),
+    ],
+)
+def test_a_mapping_that_cannot_be_read_is_told(traces: Path, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "mapping.yaml").write_text(text)
+    result = run("explain", str(traces), "--mapping", str(tmp_path / "mapping.yaml"))
+    assert result.exit_code == 2
+    assert said in result.stderr
 
 
 def test_gaps_and_traces_without_a_record_are_explained(traces: Path) -> None:
