@@ -47,20 +47,20 @@ def chunk_documents(items: Iterable[object], passage: Passage) -> ChunkDocuments
         elements.append(element)
         is_scored = found.score is not None and found.score_key == "score"
         listed.append(element if is_scored else '{"score":null,' + element[1:])
-    return ChunkDocuments(elements, "[" + ",".join(listed) + "]")
+    return ChunkDocuments(elements, f"[{','.join(listed)}]")
 
 
 def _element(found: Found, rank: int, budget: int, passage: Passage) -> tuple[str, int]:
     """Write one chunk; return it with the bytes of the budget it took."""
     text = passage.redacted(found.text, Part.CONTEXT)
-    fields = [f'{{"id":{json_string(_id_of(found, text, rank, passage))}']
+    pieces = ['{"id":', json_string(_id_of(found, text, rank, passage))]
     limit = min(passage.policy.max_chunk_bytes, budget)
     used, is_cut = 0, found.truncated
     if found.score is not None:
-        fields.append(f'"{found.score_key}":{found.score!r}')
+        pieces.append(f',"{found.score_key}":{found.score!r}')
     if text is not None:
         kept, used, shortened = cut(text, limit)
-        fields.append(f'"content":{json_string(kept)}')
+        pieces += (',"content":', json_string(kept))
         is_cut = is_cut or shortened
     recorded = passage.metadata(found.metadata) if found.metadata else None
     if recorded:
@@ -68,13 +68,14 @@ def _element(found: Found, rank: int, budget: int, passage: Passage) -> tuple[st
         size = len(metadata.encode())
         fits = used + size <= limit
         if metadata and fits:
-            fields.append(f'"metadata":{metadata}')
+            pieces += (',"metadata":', metadata)
             used += size
         is_cut = is_cut or shortened or not fits
     if is_cut:
-        fields.append('"truncated":true')
+        pieces.append(',"truncated":true')
         passage.truncated(Part.CONTEXT)
-    return ",".join(fields) + "}", used
+    pieces.append("}")
+    return "".join(pieces), used
 
 
 def _id_of(found: Found, text: str | None, rank: int, passage: Passage) -> str:

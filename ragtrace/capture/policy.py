@@ -138,7 +138,7 @@ class ContentPolicy:
         text = plain_text(value)
         if self.mode == "redacted" and _is_identifying(text) is not False:
             return digest(text, self.key_bytes)
-        return cut(text, semconv.SAFE_STRING_BYTES)[0]
+        return text if len(text) < _SURELY_SHORT else cut(text, semconv.SAFE_STRING_BYTES)[0]
 
     def limit_of(self, part: Part, mark: str | None = None) -> int:
         """Return how many bytes a text of this part may have."""
@@ -152,6 +152,8 @@ class ContentPolicy:
         }[part]
 
 
+_SURELY_SHORT = semconv.SAFE_STRING_BYTES // 4
+"""Characters, of at most four bytes each."""
 _SHORTEST_KEY = 16
 _SHORTEST_NUMBER = 10**10
 
@@ -159,10 +161,11 @@ _SHORTEST_NUMBER = 10**10
 class Passage:
     """The way of one span's content through the policy, and the marks it leaves."""
 
-    __slots__ = ("_dropped", "_names", "_redacted", "_trace_id", "_truncated", "policy")
+    __slots__ = ("_dropped", "_names", "_redacted", "_trace_id", "_truncated", "_verbatim", "policy")
 
     def __init__(self, policy: ContentPolicy, trace_id: int = 0) -> None:
         self.policy = policy
+        self._verbatim = policy.verbatim
         self._trace_id = trace_id
         self._names: Pseudonyms | None = None
         self._truncated: set[str] = set()
@@ -171,6 +174,9 @@ class Passage:
 
     def text(self, value: object, part: Part, limit: int, mark: str | None = None) -> str | None:
         """Return what may be recorded of the value, or ``None`` if that is nothing."""
+        # the usual text, at a glance
+        if self._verbatim and type(value) is str and len(value) <= limit and _is_plain_ascii(value):
+            return value
         whole = self.redacted(value, part, mark)
         if whole is None:
             return None
@@ -181,11 +187,10 @@ class Passage:
 
     def redacted(self, value: object, part: Part, mark: str | None = None) -> str | None:
         """Return the value as text in the policy's mode, or ``None`` where there is nothing to record."""
-        policy = self.policy
-        if value is None or policy.mode == "off":
+        if value is None or self.policy.mode == "off":
             return None
         text = plain_text(value)
-        return text if policy.verbatim else self._changed(text, part, mark)
+        return text if self._verbatim else self._changed(text, part, mark)
 
     def metadata(self, metadata: Mapping[Any, object]) -> Mapping[Any, object]:
         """Return the metadata that may be recorded, and count what may not."""
@@ -199,7 +204,7 @@ class Passage:
     def metadata_value(self, value: object, part: Part, mark: str | None = None) -> str | None:
         """Return a value of metadata as it may be recorded: what is listed is plain beside digests."""
         text = plain_text(value)
-        if self.policy.verbatim or self.policy.mode in {"hashed", "off"}:
+        if self._verbatim or self.policy.mode in {"hashed", "off"}:
             return text
         return self._changed(text, part, mark)
 
@@ -279,6 +284,10 @@ def cut(text: str, limit: int) -> tuple[str, int, bool]:
     # Only the last character can be incomplete, and only that is what "ignore" drops.
     prefix = encoded[:limit].decode(errors="ignore")
     return prefix, len(prefix.encode()), True
+
+
+def _is_plain_ascii(text: str) -> bool:
+    return text.isascii() and "\x00" not in text
 
 
 def plain_text(value: object) -> str:

@@ -142,15 +142,18 @@ class Recording:
         if self._open and not sys.is_finalizing():
             self.finish(GeneratorExit())
 
+    @guarded
     def finish(self, exc: BaseException | None = None) -> None:
         """Write what was recorded and end the span. Later calls do nothing."""
         span = self._span
         if span is None or not self._open:
             return
         self._open = False
-        if self._passage is not None:
-            self._write(span, self._passage, exc)
-        _end(span)
+        try:
+            if self._passage is not None:
+                self._write(span, self._passage, exc)
+        finally:
+            span.end()
 
     def expect(self, media_type: str) -> None:
         """Note what kind of stream a decorated function returned."""
@@ -161,7 +164,6 @@ class Recording:
     def conclude(self, result: object) -> None:
         """Note what a decorated function returned."""
 
-    @guarded
     def _write(self, span: Span, passage: Passage, exc: BaseException | None) -> None:
         attributes = _content(self, passage) or {}
         attributes.update(passage.marks())
@@ -188,11 +190,6 @@ _here: ContextVar[object] = ContextVar("ragtrace.here")
 @guarded
 def _content(recording: Recording, passage: Passage) -> dict[str, AttributeValue]:
     return recording._at_end(passage)  # noqa: SLF001 - a subclass's
-
-
-@guarded
-def _end(span: Span) -> None:
-    span.end()
 
 
 def _write_error(span: Span, exc: BaseException, passage: Passage) -> None:
