@@ -159,7 +159,7 @@ def langchain_ensemble() -> Application:
 
 
 def langchain_forty() -> Application:
-    """Forty chunks: in attributes of their own, more than the 128 that the SDK keeps."""
+    """Forty chunks, each with metadata."""
     retriever = functools.cache(_langchain_forty)
     return _langchain_with(retriever, question="How long do repairs take in branch 7?")
 
@@ -319,6 +319,13 @@ def llamaindex_reranker() -> Application:
     )
 
 
+def llamaindex_many() -> Application:
+    """Forty-eight nodes: in attributes of their own, more than the 128 that the SDK keeps."""
+    return _llamaindex_with(
+        functools.cache(_llamaindex_many), question="How long do repairs take in branch 7?"
+    )
+
+
 def llamaindex_fusion() -> Application:
     """Two retrievers under one."""
     return _llamaindex_with(functools.cache(_llamaindex_fusion), question="What does shipping cost?")
@@ -370,6 +377,18 @@ def _llamaindex_engine(**options: Any) -> Any:
     app = import_module("llamaindex_app")
     model = app.OpenAI(model=MODEL, api_base=app.BASE_URL)
     return _llamaindex().as_query_engine(llm=model, similarity_top_k=5, **options)
+
+
+def _llamaindex_many() -> Any:
+    app = import_module("llamaindex_app")
+    nodes = [
+        app.TextNode(id_=f"{name}-{branch}", text=f"Branch {branch}: {text}")
+        for branch in range(1, 9)
+        for name, text in app.CHUNKS.items()
+    ]
+    embedder = app.OpenAIEmbedding(model="text-embedding-3-small", api_base=app.BASE_URL)
+    model = app.OpenAI(model=MODEL, api_base=app.BASE_URL)
+    return app.VectorStoreIndex(nodes, embed_model=embedder).as_query_engine(llm=model, similarity_top_k=48)
 
 
 def _llamaindex_fusion() -> Any:
@@ -688,6 +707,7 @@ APPLICATIONS: dict[str, Callable[[], Application]] = {
         llamaindex,
         llamaindex_chat,
         llamaindex_fusion,
+        llamaindex_many,
         llamaindex_reranker,
         llamaindex_streaming,
         mlflow_decorated,
