@@ -29,6 +29,8 @@ TRACED_BY_OTHERS = Path(__file__).with_name("traced_by_others.py")
 QUESTION = "How long does the warranty last?"
 ANSWER = "The warranty on every lamp lasts 24 months."
 CHUNK_IDS = ("warranty-length", "warranty-cover", "shipping-cost")
+POINT_IDS = ("5", "6", "3")
+"""The same in Qdrant, which takes no words for ids."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -153,7 +155,8 @@ def test_one_line_is_enough(place: Place, application: str) -> None:
     printed = place.run("python", EXAMPLES / f"{application}.py", QUESTION, service=application)
     judged = place.judged(application.replace("_", "-"))
     assert (judged.record.question, judged.record.answer, printed) == (QUESTION, ANSWER, ANSWER)
-    assert tuple(chunk.id for chunk in judged.record.chunks) == CHUNK_IDS
+    expected = POINT_IDS if application == "qdrant_app" else CHUNK_IDS
+    assert tuple(chunk.id for chunk in judged.record.chunks) == expected
     assert tuple(chunk.text for chunk in judged.record.chunks) == texts_in_the_handbook()
     assert str(judged.carrier.attributes[semconv.TARGET_MODEL]).startswith(APPLICATIONS[application])
     assert judged.carrier.attributes[f"{semconv.LABEL_PREFIX}faithfulness"] == "pass"
@@ -169,7 +172,8 @@ def test_others_spans_give_the_same_record_without_ragtrace(
     service = f"{tracer}-{application}"
     printed = place.run("python", TRACED_BY_OTHERS, tracer, application, QUESTION, service=service, http=True)
     judged = place.judged(service)
-    assert (judged.record.question, judged.record.answer, printed) == (QUESTION, ANSWER, ANSWER)
+    assert printed.splitlines()[-1] == ANSWER  # tracers greet on stdout
+    assert (judged.record.question, judged.record.answer) == (QUESTION, ANSWER)
     assert tuple(chunk.text for chunk in judged.record.chunks) == texts_in_the_handbook()
     assert judged.carrier.attributes[f"{semconv.LABEL_PREFIX}faithfulness"] == "pass"
 
