@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from ragtrace.model import Part
 from tests.unit.traces.recordings import Agreement, Recording, agreement, all_recordings, records_of
 
 MISSING, PARTIAL, DIFFERENT = Agreement.MISSING, Agreement.PARTIAL, Agreement.DIFFERENT
@@ -51,6 +56,23 @@ def test_record_agrees_with_what_the_application_did(recording: Recording) -> No
 @pytest.mark.parametrize("recording", all_recordings(), ids=lambda recording: recording.name)
 def test_one_question_is_one_record(recording: Recording) -> None:
     assert len(records_of(recording)) == RECORDS.get(recording.name, 1)
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(all_recordings()), st.randoms(use_true_random=False))
+def test_order_parts_and_copies_of_spans_do_not_matter(recording: Recording, random: Random) -> None:
+    spans = [*recording.spans, *random.sample(recording.spans, k=len(recording.spans) // 2)]
+    random.shuffle(spans)
+    assert records_of(replace(recording, spans=tuple(spans))) == records_of(recording)
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(all_recordings()), st.randoms(use_true_random=False))
+def test_spans_that_did_not_come_leave_gaps_and_no_exception(recording: Recording, random: Random) -> None:
+    seen = random.sample(recording.spans, k=random.randint(0, len(recording.spans)))
+    for record in records_of(replace(recording, spans=tuple(seen))):
+        covered = {gap.part for gap in record.gaps} | {where.part for where in record.provenance}
+        assert {Part.QUESTION, Part.CONTEXT, Part.ANSWER} <= covered
 
 
 def test_every_known_shortfall_is_of_a_recording() -> None:
