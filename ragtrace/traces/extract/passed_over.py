@@ -78,7 +78,7 @@ def _why_not_chosen(each: Reading, generation: Reading | None, sources: Sequence
     if generation and each.span.start_ns > generation.span.end_ns:
         return "it began after the answer was complete"
     if any(source.role is Role.RERANK for source in sources):
-        return "a reranker's output takes its place"
+        return "what a later step made of it takes its place"
     return _NO_TEXT
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract.content import Found, best
+from ragtrace.model import AttributeValue, Chunk, SkipReason
+from ragtrace.traces.extract.content import Damage, Found, best
 from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
 from ragtrace.traces.extract.reading import Reading, Role
 from ragtrace.traces.trace import Span
@@ -21,10 +21,15 @@ _ROLES: Final = {
     "QueryStartEvent": Role.CALL,
     "RetrievalStartEvent": Role.RETRIEVAL,
     "ReRankStartEvent": Role.RERANK,
-    "LLMPredictStartEvent": Role.GENERATION,
-    "LLMChatStartEvent": Role.GENERATION,
-    "LLMCompletionStartEvent": Role.GENERATION,
+    "SynthesizeEndEvent": Role.RERANK,
+    "LLMPredictEndEvent": Role.GENERATION,
+    "LLMChatEndEvent": Role.GENERATION,
+    "LLMCompletionEndEvent": Role.GENERATION,
+    "LLMPredictStartEvent": Role.STEP,
+    "LLMChatStartEvent": Role.STEP,
 }
+"""By the first event that is there. What an answer was synthesized from is what postprocessors left of the
+retrieved nodes; a model that streams ends without an event."""
 _QUESTIONS: Final = (
     ("QueryStartEvent", "query"),
     ("QueryStartEvent", "query.query_str"),
@@ -45,6 +50,11 @@ _ANSWERS: Final = (
     ("LLMChatEndEvent", "response.message.content"),
     ("LLMCompletionEndEvent", "response.text"),
 )
+_DOCUMENTS: Final = (
+    ("ReRankEndEvent", "nodes"),
+    ("RetrievalEndEvent", "nodes"),
+    ("SynthesizeEndEvent", "response.source_nodes"),
+)
 _MODELS: Final = ("response.raw.model", "model_dict.model_name", "model_dict.model")
 
 
@@ -60,10 +70,10 @@ def read(span: Span) -> Reading:
         convention=NAME,
         role=role,
         question=_asked(events, _QUESTIONS) if is_answering else None,
-        query=None if is_answering else _asked(events, _QUERIES),
-        documents=None if is_answering else _documents(span, events),
-        answer=best(*(_answer(events, *place) for place in _ANSWERS)) if is_answering else None,
-        model=_first_text(events, *_MODELS) if role is Role.GENERATION else None,
+        query=_asked(events, _QUERIES) if role in (Role.RETRIEVAL, Role.RERANK) else None,
+        documents=_documents(span, events) if role in (Role.RETRIEVAL, Role.RERANK) else None,
+        answer=_answer(events) if is_answering else None,
+        model=_first_text(events, *_MODELS),
         response_id=_first_text(events, "response.raw.id") if role is Role.GENERATION else None,
     )
 
@@ -77,17 +87,33 @@ def _asked(events: Mapping[str, _Attributes], places: tuple[tuple[str, str], ...
     )
 
 
-def _answer(events: Mapping[str, _Attributes], event: str, key: str) -> Found[str] | None:
-    value = events.get(event, {}).get(key)
-    return answer_in(value, attribute=f"{event}.{key}", convention=NAME)
+def _answer(events: Mapping[str, _Attributes]) -> Found[str] | None:
+    found = (
+        answer_in(events.get(event, {}).get(key), attribute=f"{event}.{key}", convention=NAME)
+        for event, key in _ANSWERS
+    )
+    return best(*found) or _streamed(events)
+
+
+def _streamed(events: Mapping[str, _Attributes]) -> Found[str] | None:
+    event, key = "QueryEndEvent", "response.response_gen"
+    if key not in events.get(event, {}):
+        return None
+    detail = (
+        "the answer was streamed, which LlamaIndex's own export does not record: use another "
+        "instrumentation, such as `ragtrace.instrument()`"
+    )
+    damage = Damage(reason=SkipReason.NO_CONTENT, detail=detail)
+    return Found(value=None, attribute=f"{event}.{key}", convention=NAME, how="a generator", damage=damage)
 
 
 def _documents(span: Span, events: Mapping[str, _Attributes]) -> Found[tuple[Chunk, ...]] | None:
-    event = next((name for name in ("ReRankEndEvent", "RetrievalEndEvent") if name in events), None)
-    if event is None:
+    place = next((place for place in _DOCUMENTS if place[0] in events), None)
+    if place is None:
         return None
+    event, key = place
     return documents_in(
-        events[event].get("nodes"), attribute=f"{event}.nodes", convention=NAME, span_id=span.span_id
+        events[event].get(key), attribute=f"{event}.{key}", convention=NAME, span_id=span.span_id
     )
 
 
