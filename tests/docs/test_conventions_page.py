@@ -1,0 +1,113 @@
+"""docs/conventions.md: its table is measured on the recordings, its example is a mapping that works.
+
+``REGENERATE_GOLDEN=1 make test ARGS=tests/docs`` writes the table again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ragtrace.traces.extract import extract_records
+from ragtrace_collector.config import load_mapping
+from tests.unit.traces.builders import a_span, a_trace
+from tests.unit.traces.recordings import PARTS, Agreement, Recording, agreement, all_recordings
+
+PAGE = Path(__file__).parents[2] / "docs" / "conventions.md"
+REGENERATE = "REGENERATE_GOLDEN"
+TABLE = re.compile(r"(?<=<!-- measured: begin -->\n).*(?=<!-- measured: end -->)", re.DOTALL)
+EXAMPLE = re.compile(r"```yaml\n(extract:\n.*?)```", re.DOTALL)
+
+WORDS = {
+    Agreement.SAME: "yes",
+    Agreement.PARTIAL: "some",
+    Agreement.MISSING: "no",
+    Agreement.DIFFERENT: "**wrong**",
+}
+WRITERS = {
+    "haystack": ("Haystack", "haystack-ai"),
+    "langfuse": ("Langfuse", "langfuse"),
+    "langsmith": ("LangSmith", "langsmith"),
+    "llamaindex": ("LlamaIndex", "llama-index-observability-otel"),
+    "logfire": ("Logfire", "logfire"),
+    "mlflow": ("MLflow", "mlflow-tracing"),
+    "openai-v2": ("OpenTelemetry", "opentelemetry-instrumentation-openai-v2"),
+    "openinference": ("OpenInference", "openinference-instrumentation"),
+    "openllmetry": ("OpenLLMetry", "opentelemetry-instrumentation-openai"),
+    "pydantic-ai": ("pydantic-ai", "pydantic-ai-slim"),
+    "ragtrace": ("ragtrace", ""),
+    "traceloop": ("Traceloop", "traceloop-sdk"),
+    "vercel": ("AI SDK", "ai"),
+    "vercel-legacy": ("AI SDK", "ai"),
+}
+"""By the name in a recording: what people call it, and the package whose version says which it is."""
+
+
+def measured() -> str:
+    """A sentence, and the table: a line a recording."""
+    compared = [(recording, agreement(recording)) for recording in all_recordings()]
+    rows = [line(recording, found) for recording, found in compared]
+    head = ("written by", "application", *PARTS, "what is special")
+    sums = Counter(how for _, found in compared for how in found.values())
+    counts = ", ".join(f"{sums[how]} {how}" for how in Agreement)
+    title = f"{len(compared)} traces, {sums.total()} parts: {counts}."
+    return "\n".join((title, "", row(head), row(["---"] * len(head)), *rows, ""))
+
+
+def line(recording: Recording, found: Mapping[str, Agreement]) -> str:
+    cells = [WORDS[found[part]] if part in found else "" for part in PARTS]
+    return row([written_by(recording), str(recording.about["application"]), *cells, special(recording)])
+
+
+def row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def written_by(recording: Recording) -> str:
+    instrumentation, versions = str(recording.about["instrumentation"]), recording.about["versions"]
+    name, package = WRITERS.get(instrumentation, (instrumentation, ""))
+    version = versions.get(package) if isinstance(versions, Mapping) else None
+    return f"{name} {version}" if version else name
+
+
+def special(recording: Recording) -> str:
+    return "; ".join(_said(recording))
+
+
+def _said(recording: Recording) -> Iterator[str]:
+    environment = recording.about["environment"]
+    if isinstance(environment, Mapping):
+        yield from (f"`{name}={value}`" for name, value in environment.items())
+    if recording.about["shows"]:
+        yield str(recording.about["shows"])
+
+
+def test_the_table_says_what_is_measured() -> None:
+    if os.environ.get(REGENERATE) and not os.environ.get("CI"):
+        PAGE.write_text(TABLE.sub(lambda _: measured(), PAGE.read_text("utf-8")), "utf-8")
+    (written,) = TABLE.findall(PAGE.read_text("utf-8"))
+    assert written == measured(), f"run once with {REGENERATE}=1 if this is meant"
+
+
+def test_every_instrumentation_that_was_recorded_has_a_name() -> None:
+    recorded = {str(recording.about["instrumentation"]) for recording in all_recordings()}
+    assert recorded <= WRITERS.keys()
+
+
+def test_the_mapping_on_the_page_reads_a_span(tmp_path: Path) -> None:
+    (example,) = EXAMPLE.findall(PAGE.read_text("utf-8"))
+    (tmp_path / "collector.yaml").write_text(example)
+    span = a_span(
+        1,
+        attributes={
+            "app.question": "How long?",
+            "app.result": '{"hits": [{"id": "faq-12", "text": "14 days."}], "answers": ["Two weeks."]}',
+            "app.chat.id": "c-1",
+        },
+    )
+    (record,) = extract_records(a_trace(span), load_mapping(tmp_path / "collector.yaml")).records
+    assert (record.question, record.answer, record.session_id) == ("How long?", "Two weeks.", "c-1")
+    assert [(chunk.id, chunk.text) for chunk in record.chunks] == [("faq-12", "14 days.")]
