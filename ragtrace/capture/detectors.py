@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from enum import StrEnum
 from functools import lru_cache
 from ipaddress import ip_address
-from itertools import islice
 from typing import NamedTuple
 
 import phonenumbers
@@ -225,8 +224,8 @@ def _addresses(text: str) -> Iterator[Finding]:
 
 # -- phone numbers ----------------------------------------------------------------------------------------
 _PHONE = re.compile(
-    r"(?:\+\s?\(?|(?<!\w)(?<!\w-)(?<!\d[.,])\(?)"  # not inside an id or a number with decimals
-    r"\d(?:[ \u00a0()./\u2010-\u2013-]{0,3}\d){6,16}(?!-?\w)"
+    r"(?:(?:\+\s?|(?<![\w.,-])00)\d{1,3}[ .-]?\(?|\+\s?\(?|(?<!\w)(?<!\w-)(?<!\d[.,])\(?)"  # not inside an id
+    r"\d(?:[ \u00a0)./\u2010-\u2013-]{0,3}\d){6,16}(?!-?\w)"
 )
 _GROUP = re.compile(r"[+(]?\d+")
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
@@ -236,34 +235,37 @@ _FEWEST_IN_ONE_PIECE = 10
 
 
 def _phones(text: str, regions: tuple[str, ...]) -> Iterator[Finding]:
-    checked = 0
-    for match in _PHONE.finditer(text):
+    start = checked = 0
+    while match := _PHONE.search(text, start):
+        start, checked = match.end(), checked + 1
         if _DATE.match(match.group()):
             continue
-        checked += 1
-        found = _Phone(0, len(match.group()), match.group()) if checked > MAX_CHECKED else None
-        found = found or _phone_in(match.group(), regions)
-        if found is not None:
-            yield Finding(match.start() + found.start, match.start() + found.end, Kind.PHONE, found.value)
+        if checked > MAX_CHECKED:
+            yield Finding(*match.span(), Kind.PHONE, match.group())
+            continue
+        groups = [(match.start() + group.start(), match.start() + group.end()) for group in _groups(match)]
+        found = list(_phones_of(text, groups, regions))
+        yield from found
+        # A number may begin in the last group, and end behind what was looked at.
+        start = found[-1].end if found else max(groups[-1][0], match.start() + 1)
 
 
-class _Phone(NamedTuple):
-    start: int
-    end: int
-    value: str
+def _groups(candidate: re.Match[str]) -> Iterator[re.Match[str]]:
+    return _GROUP.finditer(candidate.group())
 
 
-def _phone_in(candidate: str, regions: tuple[str, ...]) -> _Phone | None:
-    """Find the number in a run of digits: whole, or without the groups before or behind it."""
-    groups = [match.span() for match in _GROUP.finditer(candidate)]
-    first, last = groups[0][0], groups[-1][1]
-    windows = [(first, last)]
-    windows += [(start, last) for start, _ in groups[1:]] + [(first, end) for _, end in groups[-2::-1]]
-    for start, end in islice(windows, 8):
-        value = _number(candidate[start:end], regions)
+def _phones_of(text: str, groups: list[tuple[int, int]], regions: tuple[str, ...]) -> Iterator[Finding]:
+    """Find the numbers in a run of groups of digits: all of it, else at its end, else at its beginning."""
+    count = len(groups)
+    windows = [(first, count) for first in range(count)] + [(0, last) for last in range(count - 1, 0, -1)]
+    for first, last in windows:
+        start, end = groups[first][0], groups[last - 1][1]
+        value = _number(text[start:end], regions)
         if value is not None:
-            return _Phone(start, end, value)
-    return None
+            yield from _phones_of(text, groups[:first], regions)
+            yield Finding(start, end, Kind.PHONE, value)
+            yield from _phones_of(text, groups[last:], regions)
+            return
 
 
 @lru_cache(maxsize=256)
