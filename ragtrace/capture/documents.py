@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, islice, zip_longest
+from numbers import Number
 from typing import Any, NamedTuple
 
 from ragtrace.capture.guard import guarded, note_unread
@@ -30,6 +31,7 @@ _LIST_NAMES = (
     *("hits", "chunks", "contexts", "context", "results", "items", "data"),
 )
 _PAIR = 2
+MAX_COLUMNS = 100
 _DEEPEST_LIST = 3
 
 
@@ -71,6 +73,8 @@ def read_document(item: object) -> Found:
         return Found(text=item)
     if isinstance(item, Mapping):
         return _from_mapping(item)
+    if item is None or isinstance(item, Number):
+        return _found(None, None, None, None, item)
     if isinstance(item, Sequence) and not hasattr(item, "_fields"):
         return _from_sequence(item)
     return _from_object(item)
@@ -154,12 +158,13 @@ def _from_sequence(item: Sequence[object]) -> Found:
     """Read a pair of a document and its score, or a row of a table: its longest text, and what names it."""
     if len(item) == _PAIR and not isinstance(item[1], str | bytes):
         return (read_document(item[0]) or Found())._replace(score=_number(item[1]))
-    texts = [value for value in item if isinstance(value, str)]
+    columns = list(islice(item, MAX_COLUMNS))
+    texts = [value for value in columns if isinstance(value, str)]
     if not texts:
         note_unread("text of a chunk", item)
         return Found()
     text = max(texts, key=len)
-    names = (value for value in item if value is not text and not isinstance(value, float | Mapping))
+    names = (value for value in columns if value is not text and not isinstance(value, float | Mapping))
     return Found(next(names, None), text)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from numbers import Number
 
 from ragtrace.capture.guard import guarded
@@ -35,7 +36,8 @@ _AGAIN = ("response.", "message_", "content_block_", "text-", "text_")
 _PIECES = ("response.output_text.delta", "content_block_delta", "text-delta", "text_delta")
 
 MAX_DEPTH = 6
-MAX_VISITS = 2_000
+MAX_PARTS = 100
+MAX_VISITS = 500
 """Of one value: an object may hold another under every name, and so on without end."""
 
 
@@ -110,7 +112,9 @@ class _Way:
         if self.depth == MAX_DEPTH:
             return
         for value in values:
-            if value is None or self.visits == MAX_VISITS:
+            if self.visits >= MAX_VISITS:
+                return
+            if value is None:
                 continue
             self.visits += 1
             self.depth += 1
@@ -177,7 +181,7 @@ def _reply_of_part(value: object, way: _Way) -> str | None:
     """Look for what one part of a pipeline replied, as Haystack and LangGraph name their parts."""
     if way.depth or not isinstance(value, Mapping):
         return None
-    parts = (part for part in value.values() if isinstance(part, Mapping))
+    parts = (part for part in islice(value.values(), MAX_PARTS) if isinstance(part, Mapping))
     return way.first(_answer, (_held(part, name) for part in parts for name in _ONE_OF_MANY))
 
 

@@ -18,6 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, NamedTuple, TypeVar
 
 from ragtrace.capture.guard import guarded, log
@@ -178,13 +179,14 @@ async def _awaited(recording: Recording, awaitable: Awaitable[Any]) -> Any:
 
 def _concluded(recording: Recording, result: Any) -> Any:
     """Return the result; the span ends with it, and with what it streams if it is a generator."""
-    if inspect.isgenerator(result):
+    kind = type(result)  # a value may lie about its class, or raise when asked
+    if kind is GeneratorType:
         return _streaming(lambda: (recording, result))()
-    if inspect.isasyncgen(result):
+    if kind is AsyncGeneratorType:
         return _async_streaming(lambda: (recording, result))()
-    if inspect.iscoroutine(result):
+    if kind is CoroutineType:
         return _concluded_later(recording, result)
-    if type(result) not in _WHOLE and (streaming := _streaming_response(recording, result)) is not None:
+    if kind not in _WHOLE and (streaming := _streaming_response(recording, result)) is not None:
         return streaming
     recording.conclude(result)
     recording.finish()
