@@ -17,47 +17,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import statistics
-import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import ExitStack
 
+from tests.benchmarks.capture_cost.contender import Contender, contending
 from tests.benchmarks.capture_cost.recorders import RECORDERS
 
+PACKAGE = "tests.benchmarks.capture_cost"
 BARE = "bare SDK"
 SILENT = ("bare SDK, sampled out", "ragtrace, sampled out", "ragtrace, not instrumented", "no call at all")
 PER_SECOND = 1_000
 WARM_UP = 3
 COSTS = ("wall", "caller", "process")
-
-
-@dataclass(slots=True)
-class Contender:
-    """A library at work in a process, and what it was measured at."""
-
-    name: str
-    process: subprocess.Popen[str]
-    rounds: list[dict[str, float]] = field(default_factory=list)
-
-    def told(self, order: str) -> dict[str, float]:
-        """Give an order and wait for the measurement."""
-        assert self.process.stdin is not None
-        print(order, file=self.process.stdin, flush=True)
-        return self.heard()
-
-    def heard(self) -> dict[str, float]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise EOFError(
-                f"{self.name!r} ended: run {subprocess.list2cmdline(self.process.args)} to see why"
-            )
-        return {name: float(number) for name, number in json.loads(line).items()}
 
 
 def main() -> None:
@@ -70,11 +45,17 @@ def main() -> None:
     options = parser.parse_args()
     names = [BARE, *(name for name in options.only or _known(options.peers_python) if name != BARE)]
     with ExitStack() as stack:
-        http, grpc = stack.enter_context(_sink())
+        ports = stack.enter_context(contending("sink", [sys.executable, "-m", f"{PACKAGE}.sink"])).heard()
+        http, grpc = (f"http://127.0.0.1:{port}" for port in ports)
+        python = options.peers_python or sys.executable
         contenders = [
-            stack.enter_context(_contender(name, options.peers_python or sys.executable, http, grpc))
+            stack.enter_context(
+                contending(name, [python, "-m", f"{PACKAGE}.worker", name, http, grpc], **_settings(name))
+            )
             for name in names
         ]
+        for contender in contenders:
+            contender.heard()
         _interleave(contenders, options.rounds, options.calls)
         print(_costs(contenders))
         if options.seconds:
@@ -84,6 +65,10 @@ def main() -> None:
 def _known(peers_python: str | None) -> list[str]:
     ours = ("bare", "ragtrace", "no call")
     return [name for name in RECORDERS if peers_python is not None or name.startswith(ours)]
+
+
+def _settings(name: str) -> dict[str, str]:
+    return {"OTEL_TRACES_SAMPLER": "always_off"} if "sampled out" in name else {}
 
 
 def _interleave(contenders: Sequence[Contender], rounds: int, calls: int) -> None:
@@ -132,42 +117,6 @@ def _losses(contenders: Sequence[Contender], http: str, seconds: int) -> str:
 def _spans(http: str) -> int:
     with urllib.request.urlopen(http) as reply:
         return int(json.load(reply))
-
-
-@contextmanager
-def _sink() -> Iterator[tuple[str, str]]:
-    command = [sys.executable, "-m", "tests.benchmarks.capture_cost.sink"]
-    with _running(command, dict(os.environ)) as process:
-        assert process.stdout is not None
-        http, grpc = process.stdout.readline().split()
-        yield f"http://127.0.0.1:{http}", f"http://127.0.0.1:{grpc}"
-
-
-@contextmanager
-def _contender(name: str, python: str, http: str, grpc: str) -> Iterator[Contender]:
-    command = [python, "-m", "tests.benchmarks.capture_cost.worker", name, http, grpc]
-    env = {**os.environ, "OTEL_TRACES_SAMPLER": "always_off"} if "sampled out" in name else dict(os.environ)
-    with _running(command, env) as process:
-        contender = Contender(name, process)
-        contender.heard()
-        yield contender
-
-
-@contextmanager
-def _running(command: Sequence[str], env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=env,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 if __name__ == "__main__":

@@ -311,7 +311,7 @@ def _logfire(sink: Sink, *, scrubbing: bool | None) -> Recorder:
         console=False,
         metrics=False,
         additional_span_processors=[exporter],
-        scrubbing=scrubbing,  # type: ignore[arg-type]  # `True` is no choice: without a word it scrubs
+        scrubbing=scrubbing,
     )
     return Recorder(call=partial(_logfire_call, recorder), flush=recorder.force_flush)
 

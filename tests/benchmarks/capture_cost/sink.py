@@ -26,7 +26,7 @@ def main() -> None:
     rpc.add_generic_rpc_handlers((_Export(),))
     grpc_port = rpc.add_insecure_port("127.0.0.1:0")
     rpc.start()
-    print(server.server_port, grpc_port, flush=True)
+    print(json.dumps([server.server_port, grpc_port]), flush=True)
     server.serve_forever()
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 
 from tests.benchmarks.capture_cost.recorders import RECORDERS, Recorder, Sink
 
@@ -25,8 +26,8 @@ def main() -> None:
     print("{}", file=answers)
     for line in sys.stdin:
         order, *numbers = line.split()
-        measure = {"round": measured, "rate": at_rate}[order]
-        print(json.dumps(measure(recorder, *map(int, numbers))), file=answers)
+        measurement = ORDERS[order](recorder, *map(int, numbers))
+        print(json.dumps(measurement), file=answers)
 
 
 def measured(recorder: Recorder, calls: int) -> dict[str, float]:
@@ -56,6 +57,9 @@ def at_rate(recorder: Recorder, per_second: int, seconds: int) -> dict[str, floa
         calls += 1
     recorder.flush()
     return {"calls": calls}
+
+
+ORDERS: dict[str, Callable[..., dict[str, float]]] = {"round": measured, "rate": at_rate}
 
 
 if __name__ == "__main__":
