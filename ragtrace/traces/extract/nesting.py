@@ -12,6 +12,11 @@ from ragtrace.traces.extract.reading import Reading, Role
 
 __all__ = ["final_retrievals"]
 
+_MAX_COMPARED = 50_000_000
+"""Characters looked through for chunks in texts around them."""
+_MAX_LOOKED_FOR = 20
+"""Chunks of a retriever that are looked for in what the tool around it returned."""
+
 
 def final_retrievals(retrievals: Sequence[Reading], tree: SpanTree) -> tuple[Reading, ...]:
     """Choose the retrievals whose documents reached the model, in order of start.
@@ -36,9 +41,9 @@ def _without_tools_around(retrievals: Sequence[Reading], tree: SpanTree) -> Sequ
 
 
 def _repeats(tool: Reading, retrieval: Reading) -> bool:
-    shown = [chunk.text for chunk in _chunks(tool) if chunk.text]
-    found = (chunk.text for chunk in _chunks(retrieval) if chunk.text)
-    return not shown or any(text in each for text in found for each in shown)
+    shown = "\0".join(chunk.text for chunk in _chunks(tool) if chunk.text)
+    found = [chunk.text for chunk in _chunks(retrieval)[:_MAX_LOOKED_FOR] if chunk.text]
+    return not shown or any(text in shown for text in found)
 
 
 def _outermost(retrievals: Sequence[Reading], tree: SpanTree) -> list[Reading]:
@@ -95,11 +100,41 @@ def _after_reranking(retrievals: Sequence[Reading]) -> tuple[Reading, ...]:
         if each.role is Role.RETRIEVAL:
             candidates.append(each)
         elif each.has_text:
-            if chosen and not candidates and _texts(each) <= _texts(chosen[-1]):
+            reranked = _traced_back(each, candidates or chosen[-1:])
+            if chosen and not candidates and _texts(reranked) <= _texts(chosen[-1]):
                 chosen.pop()  # it reranked what was reranked, or joined, before
-            chosen.append(each)
+            chosen.append(reranked)
             candidates.clear()
     return (*chosen, *candidates)
+
+
+def _traced_back(reranked: Reading, candidates: Sequence[Reading]) -> Reading:
+    """Take chunks that lost their ids for those they were made of: the same text, or a text around it."""
+    found = reranked.documents
+    known = {chunk.text: chunk for each in candidates for chunk in _chunks(each) if chunk.text}
+    if found is None or not found.value or not known:
+        return reranked
+    size = sum(len(chunk.text or "") for chunk in found.value)
+    around = known if size * len(known) <= _MAX_COMPARED else {}
+    chunks = [_scored_as(chunk, origin) for chunk in found.value for origin in _origins(chunk, known, around)]
+    ranked = tuple(replace(chunk, rank=rank) for rank, chunk in enumerate(chunks))
+    return replace(reranked, documents=replace(found, value=ranked))
+
+
+def _scored_as(chunk: Chunk, origin: Chunk) -> Chunk:
+    if chunk.score is None:
+        return origin
+    return replace(origin, score=chunk.score, score_kind=chunk.score_kind)
+
+
+def _origins(
+    chunk: Chunk, known: Mapping[str | None, Chunk], around: Mapping[str | None, Chunk]
+) -> Sequence[Chunk]:
+    if not is_unnamed(chunk) or chunk.text is None:
+        return (chunk,)
+    if chunk.text in known:
+        return (known[chunk.text],)
+    return [known[text] for text in around if text and text in chunk.text] or (chunk,)
 
 
 def _texts(reading: Reading) -> frozenset[str | None]:

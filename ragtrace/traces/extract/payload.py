@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract.attributes import found_text
+from ragtrace.traces.extract.attributes import first_text, found_text
 from ragtrace.traces.extract.content import Found, broken_damage, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.messages import last_answer_text, last_user_text, message_text, messages_of
+from ragtrace.traces.trace import Span
 
-__all__ = ["answer_in", "documents_in", "listed_documents", "question_in"]
+__all__ = ["answer_in", "documents_in", "listed_documents", "question_in", "texts_for_synthesis"]
 
 _MAX_WRAPPERS: Final = 6
 _QUESTION_KEYS: Final = ("question", "query", "input", "user_input", "query_str", "inputs", "user_query")
@@ -40,6 +41,7 @@ _LIST_KEYS: Final = (
     "matches",
     "context",
 )
+_SYNTHESIS: Final = "text_chunks"
 _DOCUMENT_KEYS: Final = ("content", "page_content", "text", "node")
 
 
@@ -80,6 +82,14 @@ def listed_documents(value: AttributeValue) -> AttributeValue:
     return tuple(map(_scored, node)) if isinstance(node, tuple) else node
 
 
+def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
+    """Read the texts that a synthesizer of LlamaIndex was handed: the chunks that were left in the end."""
+    raw = first_text(span, key)
+    parsed = parse_loosely(raw) if raw and _SYNTHESIS in raw else None
+    texts = parsed.get(_SYNTHESIS) if isinstance(parsed, Mapping) else None
+    return texts if isinstance(texts, tuple) else ()
+
+
 def _scored(item: AttributeValue) -> AttributeValue:
     """Turn ``(document, score)``, as vector stores return it, into a document with a score."""
     if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], Mapping):
@@ -113,10 +123,11 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
     text = last_user_text(messages_of(node)[0])
     if text:
         return text, "the last message of the user"
+    text, how = _question_of_a_step(node.get("data"))
     texts = [(key, value) for key, value in node.items() if isinstance(value, str) and value]
-    if len(texts) == 1 and "role" not in node:
+    if text is None and len(texts) == 1 and "role" not in node:
         return texts[0][1], f"`{texts[0][0]}`, the only text in its JSON"
-    return _question_of_a_step(node.get("data"))
+    return text, how
 
 
 def _question_of_a_step(steps: AttributeValue) -> tuple[str | None, str]:

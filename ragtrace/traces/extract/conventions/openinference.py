@@ -12,7 +12,7 @@ from ragtrace.traces.extract.content import Found, best, broken_damage, parse_lo
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.flattened import flat_documents, flat_messages, has_prefix, unflattened
 from ragtrace.traces.extract.messages import Message, last_user_text, message_text
-from ragtrace.traces.extract.payload import answer_in, question_in
+from ragtrace.traces.extract.payload import answer_in, question_in, texts_for_synthesis
 from ragtrace.traces.extract.reading import Reading, Role, ToolResult
 from ragtrace.traces.extract.tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
@@ -56,6 +56,8 @@ def read(span: Span) -> Reading:
 
 def _role(span: Span) -> Role | None:
     kind = span.attributes.get(semconv.OI_KIND)
+    if kind == semconv.OI_CHAIN and texts_for_synthesis(span, semconv.OI_INPUT_VALUE):
+        return Role.RERANK
     if kind in (semconv.OI_CHAIN, semconv.OI_AGENT):
         return Role.CALL if semconv.OI_INPUT_VALUE in span.attributes else None
     if isinstance(kind, str):
@@ -72,6 +74,10 @@ def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None
         return tool_documents(span.attributes.get(key), attribute=key, convention=NAME, span_id=span.span_id)
     if role not in (Role.RETRIEVAL, Role.RERANK):
         return None
+    texts = texts_for_synthesis(span, semconv.OI_INPUT_VALUE)
+    if texts:
+        key = semconv.OI_INPUT_VALUE
+        return find_documents(texts, attribute=key, convention=NAME, span_id=span.span_id)
     is_rerank = role is Role.RERANK
     prefix = semconv.OI_RERANKER_OUTPUT_DOCUMENTS if is_rerank else semconv.OI_RETRIEVAL_DOCUMENTS
     flat = unflattened(span.attributes, prefix, "document")

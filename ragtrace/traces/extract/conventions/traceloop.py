@@ -7,13 +7,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from ragtrace import semconv
-from ragtrace.model import AttributeValue, Chunk
+from ragtrace.model import Chunk
 from ragtrace.traces.extract.attributes import first_text, found_text
-from ragtrace.traces.extract.content import Found, parse_loosely
+from ragtrace.traces.extract.content import Found
 from ragtrace.traces.extract.documents import find_documents, has_text
 from ragtrace.traces.extract.flattened import flat_messages
 from ragtrace.traces.extract.messages import last_user_text, message_text
-from ragtrace.traces.extract.payload import answer_in, documents_in, listed_documents, question_in
+from ragtrace.traces.extract.payload import (
+    answer_in,
+    documents_in,
+    listed_documents,
+    question_in,
+    texts_for_synthesis,
+)
 from ragtrace.traces.extract.reading import Reading, Role, ToolResult
 from ragtrace.traces.extract.tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
@@ -27,7 +33,6 @@ _ROLES_OF_OPERATIONS = {semconv.OP_VECTOR_DB_RETRIEVE: Role.RETRIEVAL, semconv.O
 _ROLES_OF_REQUESTS = {"chat": Role.GENERATION, "completion": Role.GENERATION, "rerank": Role.RERANK}
 _RETRIEVER = re.compile(r"retriever(\.task)?$|\bretrieve(\.task)?$", re.IGNORECASE)
 _RERANKER = re.compile(r"re-?rank(er)?(\.task)?$", re.IGNORECASE)
-_SYNTHESIS_CHUNKS = "text_chunks"
 _SESSION_KEYS = ("session_id", "conversation_id", "thread_id", "chat_id")
 
 
@@ -78,7 +83,7 @@ def _role_of_task(span: Span) -> Role | None:
     if _RETRIEVER.search(name):
         return Role.RETRIEVAL
     # LlamaIndex's retriever spans hold nothing, but the synthesizer's input lists the chunks it was handed
-    if _RERANKER.search(name) or _synthesized(span):
+    if _RERANKER.search(name) or texts_for_synthesis(span, semconv.TRACELOOP_INPUT):
         return Role.RERANK
     return Role.TOOL if _returns_documents(span) else None
 
@@ -129,18 +134,11 @@ def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None
         return tool_documents(output, attribute=key, convention=NAME, span_id=span.span_id)
     if role not in (Role.RETRIEVAL, Role.RERANK):
         return None
-    chunks = _synthesized(span)
-    if chunks:
+    texts = texts_for_synthesis(span, semconv.TRACELOOP_INPUT)
+    if texts:
         key = semconv.TRACELOOP_INPUT
-        return find_documents(chunks, attribute=key, convention=NAME, span_id=span.span_id)
+        return find_documents(texts, attribute=key, convention=NAME, span_id=span.span_id)
     return documents_in(output, attribute=key, convention=NAME, span_id=span.span_id)
-
-
-def _synthesized(span: Span) -> tuple[AttributeValue, ...]:
-    raw = first_text(span, semconv.TRACELOOP_INPUT)
-    parsed = parse_loosely(raw) if raw and _SYNTHESIS_CHUNKS in raw else None
-    chunks = parsed.get(_SYNTHESIS_CHUNKS) if isinstance(parsed, Mapping) else None
-    return chunks if isinstance(chunks, tuple) else ()
 
 
 def _handed(span: Span) -> tuple[ToolResult, ...]:
