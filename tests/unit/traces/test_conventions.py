@@ -1,0 +1,157 @@
+"""What no recording shows of the conventions: spans made by hand from what their writers document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ragtrace.model import AttributeValue, Part, RagRecord, SkipReason
+from ragtrace.traces.extract import extract_records
+from ragtrace.traces.trace import Scope, Span
+from tests.unit.traces.builders import a_span, a_trace, span_id
+
+HITS = ({"id": "faq-12", "content": "14 days."}, {"id": "faq-7", "content": "Free."})
+
+
+def the_record(*spans: Span) -> RagRecord:
+    (record,) = extract_records(a_trace(*spans)).records
+    return record
+
+
+def observation(kind: str, **fields: object) -> Mapping[str, AttributeValue]:
+    given = {f"langfuse.observation.{key}": json.dumps(value) for key, value in fields.items()}
+    return {"langfuse.observation.type": kind, **given}
+
+
+def test_langfuse_experiments_hold_the_reference() -> None:
+    expected = {"langfuse.experiment.item.expected_output": '{"answer": "Two weeks."}'}
+    record = the_record(
+        a_span(1, attributes={**observation("span", input={"q": "How long?"}, output="14."), **expected}),
+        a_span(2, 1, at=(10, 20), attributes=observation("retriever", input="long", output=HITS)),
+    )
+    assert (record.question, record.reference) == ("How long?", "Two weeks.")
+    assert [chunk.id for chunk in record.chunks] == ["faq-12", "faq-7"]
+
+
+def test_what_langfuse_says_of_the_whole_trace_comes_first() -> None:
+    whole = {"langfuse.trace.input": '"How long?"', "langfuse.trace.output": '{"answer": "14 days."}'}
+    root = a_span(1, attributes={**observation("span", input={"a": "b", "c": "d"}, output=[1]), **whole})
+    record = the_record(root, a_span(2, 1, attributes=observation("generation", output="other")))
+    assert (record.question, record.answer) == ("How long?", "14 days.")
+
+
+def test_langsmith_prompts_are_no_generations_and_retrievers_no_embeddings() -> None:
+    def run(kind: str, operation: str, inputs: object, outputs: object) -> Mapping[str, AttributeValue]:
+        return {
+            "langsmith.span.kind": kind,
+            "gen_ai.operation.name": operation,
+            "gen_ai.prompt": json.dumps(inputs),
+            "gen_ai.completion": json.dumps(outputs),
+        }
+
+    record = the_record(
+        a_span(1, attributes=run("chain", "chain", {"question": "How long?"}, {"other": 1})),
+        a_span(
+            2, 1, at=(1, 2), attributes=run("retriever", "embeddings", {"query": "long"}, {"output": HITS})
+        ),
+        a_span(3, 1, at=(2, 3), attributes=run("llm", "chat", {}, {"output": "14 days."})),
+        a_span(4, 1, at=(3, 4), attributes=run("prompt", "chat", {}, {"output": "Say: 14 days."})),
+    )
+    assert (record.question, record.answer, record.retrieval_query) == ("How long?", "14 days.", "long")
+    assert [chunk.id for chunk in record.chunks] == ["faq-12", "faq-7"]
+
+
+def test_a_score_beside_each_document_is_read_from_mlflow() -> None:
+    pairs = [[document, 0.5] for document in HITS]
+    record = the_record(
+        a_span(1, attributes={"mlflow.spanType": '"CHAIN"', "mlflow.spanInputs": '{"question": "How?"}'}),
+        a_span(2, 1, attributes={"mlflow.spanType": '"RETRIEVER"', "mlflow.spanOutputs": json.dumps(pairs)}),
+    )
+    assert [(chunk.id, chunk.score) for chunk in record.chunks] == [("faq-12", 0.5), ("faq-7", 0.5)]
+
+
+def test_the_ranking_of_the_ai_sdk_orders_the_documents() -> None:
+    ranking = ({"index": 1, "relevanceScore": 0.9}, {"index": 0, "relevanceScore": 0.2}, {"index": 7})
+    rerank: dict[str, AttributeValue] = {
+        "ai.operationId": "ai.rerank",
+        "ai.documents": ('"14 days."', '{"id": "faq-7", "text": "Free."}'),
+        "ai.ranking": tuple(map(json.dumps, ranking)),
+    }
+    text = {"ai.operationId": "ai.generateText", "ai.prompt": '{"prompt": "How?"}', "ai.response.text": "14."}
+    record = the_record(a_span(1, attributes=rerank), a_span(2, at=(2_000, 3_000), attributes=text))
+    assert [(chunk.text, chunk.score) for chunk in record.chunks] == [("Free.", 0.9), ("14 days.", 0.2)]
+
+
+def test_the_steps_of_a_haystack_agent_are_read() -> None:
+    said = {"role": "assistant", "content": [{"text": "14 days."}], "meta": {"model": "gpt-4.1-mini"}}
+    asked = {"role": "user", "content": [{"text": "How long?"}]}
+    record = the_record(
+        a_span(
+            1,
+            name="haystack.agent.run",
+            attributes={"haystack.agent.input": json.dumps({"messages": [asked]})},
+        ),
+        a_span(
+            2,
+            1,
+            at=(10, 20),
+            name="haystack.agent.step.tool",
+            attributes={
+                "haystack.tool.name": "search_docs",
+                "haystack.agent.step.tool.output": json.dumps(HITS),
+            },
+        ),
+        a_span(
+            3,
+            1,
+            at=(20, 30),
+            name="haystack.agent.step.llm",
+            attributes={"haystack.agent.step.llm.output": json.dumps({"replies": [said]})},
+        ),
+    )
+    assert (record.question, record.answer, record.model) == ("How long?", "14 days.", "gpt-4.1-mini")
+    assert [chunk.id for chunk in record.chunks] == ["faq-12", "faq-7"]
+
+
+def test_a_structured_result_of_pydantic_ai_is_the_answer_in_it_or_all_of_it() -> None:
+    def answer(result: str) -> str | None:
+        agent = {"gen_ai.operation.name": "invoke_agent", "pydantic_ai.all_messages": "[]"}
+        return the_record(a_span(1, attributes={**agent, "final_result": result})).answer
+
+    assert answer('{"answer": "14 days.", "pages": [1]}') == "14 days."
+    assert answer('{"days": 14, "pages": [1]}') == '{"days": 14, "pages": [1]}'
+
+
+def test_json_that_was_cut_is_no_answer() -> None:
+    cut = '{"answer": "' + "x" * (2_048 - len('{"answer": "'))
+    root = {"mlflow.spanType": '"CHAIN"', "mlflow.spanInputs": '"How?"', "mlflow.spanOutputs": cut}
+    retrieved = {"mlflow.spanType": '"RETRIEVER"', "mlflow.spanOutputs": json.dumps(HITS)}
+    record = the_record(a_span(1, attributes=root), a_span(2, 1, attributes=retrieved))
+    assert record.answer is None
+    assert [(gap.part, gap.reason) for gap in record.gaps] == [(Part.ANSWER, SkipReason.TRUNCATED)]
+
+
+def test_what_turns_content_on_is_said_for_who_wrote_the_span() -> None:
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+    span = replace(a_span(1, attributes=chat), scope=Scope(name="opentelemetry.instrumentation.openai"))
+    details = [gap.detail for gap in the_record(span).gaps if gap.part is Part.ANSWER]
+    assert details == ["the answer is not on 'span 1': set TRACELOOP_TRACE_CONTENT=true"]
+
+
+def test_generations_inside_and_before_are_passed_over_with_the_rule() -> None:
+    def chat(text: str) -> Mapping[str, AttributeValue]:
+        return observation("generation", input="How long?", output=text)
+
+    record = the_record(
+        a_span(1, attributes=observation("chain", input="How long?")),
+        a_span(2, 1, at=(1, 2), attributes=chat("return period")),
+        a_span(3, 1, at=(3, 4), attributes=observation("retriever", output=HITS)),
+        a_span(4, 1, at=(5, 9), attributes=chat("14 days.")),
+        a_span(5, 4, at=(6, 8), attributes=chat("14 days.")),
+    )
+    answers = {each.span_id: each.why for each in record.passed_over if each.part is Part.ANSWER}
+    assert answers == {
+        span_id(2): "it ended before anything was retrieved",
+        span_id(5): "the generation around it holds the same text",
+    }
