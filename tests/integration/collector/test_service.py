@@ -110,6 +110,16 @@ async def test_what_the_ratio_leaves_out_is_not_judged_and_a_rule_brings_it_back
     assert carrier.attributes[semconv.SAMPLE_PROBABILITY] == 1.0
 
 
+async def test_attributes_of_ones_own_are_judged_where_the_mapping_names_them(tmp_path: Path) -> None:
+    own = {"app.q": "How long?", "app.hits": ("Within 14 days.",), "app.a": "Within 14 days."}
+    span = replace(chat_span(0, question="", answer=""), attributes=own)
+    mapping = {"question": "app.q", "context": "app.hits", "answer": "app.a"}
+    async with running_collector(config_of(tmp_path, extract={"mapping": mapping})) as collector:
+        await post(collector, request_of(span))
+        (carrier,) = await carriers(tmp_path, 1)
+    assert (carrier.name, carrier.trace_id) == ("evaluation pass", span.trace_id)
+
+
 async def test_a_plain_chat_completion_gets_no_carrier(tmp_path: Path) -> None:
     async with running_collector(config_of(tmp_path)) as collector:
         await post(collector, request_of(chat_span(0, question="Hi?", answer="Hello.")))

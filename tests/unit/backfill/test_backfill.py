@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from ragtrace.metrics import metric_named
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Judge, Metric
 from ragtrace.sampling import keeps
+from ragtrace.traces.extract import AttributeMapping, AttributePath
 from ragtrace.traces.trace import Trace
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, StoredTraces, plain_trace, rag_trace, trace_id
 
@@ -196,6 +199,22 @@ async def test_evaluations_are_shown_in_the_order_of_the_source() -> None:
     stored = StoredTraces(*(rag_trace(number) for number in range(20)))
     await backfill(stored, MemorySink(), metrics=METRICS, judge=ScriptedJudge(), on_evaluated=show)
     assert shown == [trace_id(number) for number in range(20)]
+
+
+async def test_answers_are_found_where_a_mapping_says() -> None:
+    own = {"app.q": "How long?", "app.hits": (RIGHT,), "app.a": RIGHT}
+    trace = Trace.of(trace_id(0), [replace(plain_trace(0).spans[0], attributes=own)])
+    mapping = AttributeMapping(
+        question=(AttributePath("app.q"),),
+        context=(AttributePath("app.hits"),),
+        answer=(AttributePath("app.a"),),
+    )
+    selection = Selection(mapping=mapping)
+    sink = MemorySink()
+    report = await backfill(
+        StoredTraces(trace), sink, metrics=METRICS, judge=ScriptedJudge(), selection=selection
+    )
+    assert (report.judged, [span.name for span in sink.spans]) == (1, ["evaluation pass"])
 
 
 async def test_rehearsal_asks_no_judge_and_counts_what_the_run_then_does() -> None:
