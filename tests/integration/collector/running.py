@@ -37,7 +37,7 @@ def config_of(folder: Path, **changes: Any) -> CollectorConfig:
         "drain_timeout": "5s",
     }
     for key, value in changes.items():
-        settings[key] = {**settings[key], **value} if isinstance(value, Mapping) else value
+        settings[key] = {**settings.get(key, {}), **value} if isinstance(value, Mapping) else value
     return parse_config(json.dumps(settings), where="test", environ={})
 
 
