@@ -10,7 +10,7 @@ from ragtrace.traces.extract.calls import Call, SpanTree
 from ragtrace.traces.extract.documents import MAX_CHUNKS, joined
 from ragtrace.traces.extract.mapping import is_mapped
 from ragtrace.traces.extract.missing import missing_documents
-from ragtrace.traces.extract.nesting import final_retrievals
+from ragtrace.traces.extract.nesting import final_retrievals, named_by_steps
 from ragtrace.traces.extract.reading import Reading, Role
 
 __all__ = ["Context", "context_of"]
@@ -39,7 +39,8 @@ def context_of(call: Call, generation: Reading | None, tree: SpanTree) -> Contex
         if generation is None or each.span.start_ns <= generation.span.end_ns
     ]
     mapped = tuple(each for each in call.members if is_mapped(each.documents))
-    sources = mapped or final_retrievals(retrievals, tree) or _handed(generation)
+    final = final_retrievals(retrievals, tree) or _handed(generation)
+    sources = mapped or named_by_steps(final, call.of(Role.STEP))
     chunks = joined([each.documents.value or () for each in sources if each.documents])
     return Context(
         sources=sources,

@@ -10,7 +10,7 @@ from ragtrace.traces.extract.calls import SpanTree
 from ragtrace.traces.extract.documents import is_unnamed
 from ragtrace.traces.extract.reading import Reading, Role
 
-__all__ = ["final_retrievals"]
+__all__ = ["final_retrievals", "named_by_steps"]
 
 _MAX_COMPARED = 50_000_000
 """Characters looked through for chunks in texts around them."""
@@ -29,6 +29,12 @@ def final_retrievals(retrievals: Sequence[Reading], tree: SpanTree) -> tuple[Rea
     inside = _documents_inside(candidates, tree)
     chosen = [_named(each, inside.get(each.span.span_id, {})) for each in _outermost(candidates, tree)]
     return _after_reranking(chosen)
+
+
+def named_by_steps(retrievals: Sequence[Reading], steps: Sequence[Reading]) -> tuple[Reading, ...]:
+    """Give chunks without an id the one under which a later step was handed the same text."""
+    known = {chunk.text: chunk for step in steps for chunk in _chunks(step)}
+    return tuple(_named(each, known) for each in retrievals)
 
 
 def _without_tools_around(retrievals: Sequence[Reading], tree: SpanTree) -> Sequence[Reading]:
@@ -111,7 +117,9 @@ def _after_reranking(retrievals: Sequence[Reading]) -> tuple[Reading, ...]:
 def _traced_back(reranked: Reading, candidates: Sequence[Reading]) -> Reading:
     """Take chunks that lost their ids for those they were made of: the same text, or a text around it."""
     found = reranked.documents
-    known = {chunk.text: chunk for each in candidates for chunk in _chunks(each) if chunk.text}
+    known: dict[str | None, Chunk] = {
+        chunk.text: chunk for each in candidates for chunk in _chunks(each) if chunk.text
+    }
     if found is None or not found.value or not known:
         return reranked
     size = sum(len(chunk.text or "") for chunk in found.value)

@@ -17,11 +17,16 @@ MISSING, PARTIAL, DIFFERENT = Agreement.MISSING, Agreement.PARTIAL, Agreement.DI
 
 _CHUNKS_IN_THE_PROMPT = {"chunks": MISSING, "ids": MISSING, "scores": MISSING}
 """No span is of the retriever, or it does not say what it found."""
+_NO_CONTENT = {"question": MISSING, "chunks": MISSING, "ids": MISSING, "answer": MISSING}
+"""The content was switched off, or hidden: a gap says so."""
 
 SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
     **dict.fromkeys(
         (
             "logfire.openai-chat",
+            "openai-v2.openai-async",
+            "openai-v2.openai-chat",
+            "openai-v2.openai-streaming",
             "openinference.anthropic",
             "openinference.openai-async",
             "openinference.openai-chat",
@@ -38,13 +43,12 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
     ),
     "haystack.haystack.off": {**_CHUNKS_IN_THE_PROMPT, "answer": MISSING, "model": MISSING},
     "llamaindex.llamaindex-streaming": {"answer": MISSING, "model": MISSING},
+    "openai-v2.openai-chat.off": _NO_CONTENT | {"scores": MISSING},
     "openinference.llamaindex-many": {"ids": PARTIAL, "scores": PARTIAL},
-    "openinference.langchain.hidden": {
-        "question": MISSING,
-        "chunks": MISSING,
-        "ids": MISSING,
-        "answer": MISSING,
-    },
+    "openinference.langchain.hidden": _NO_CONTENT,
+    "openllmetry.langchain.off": _NO_CONTENT,
+    "openllmetry.langchain-agent": {"ids": MISSING},
+    "openllmetry.langchain-streaming": {"ids": MISSING},
 }
 """What a convention does not carry, or carries in another form. Everything else is the same as the truth."""
 

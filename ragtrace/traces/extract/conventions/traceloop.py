@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from ragtrace import semconv
-from ragtrace.model import Chunk
+from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract.attributes import first_text, found_text
-from ragtrace.traces.extract.content import Found
+from ragtrace.traces.extract.content import Found, parse_loosely
 from ragtrace.traces.extract.documents import find_documents, has_text
 from ragtrace.traces.extract.flattened import flat_messages
 from ragtrace.traces.extract.messages import last_user_text, message_text
@@ -85,7 +85,16 @@ def _role_of_task(span: Span) -> Role | None:
     # LlamaIndex's retriever spans hold nothing, but the synthesizer's input lists the chunks it was handed
     if _RERANKER.search(name) or texts_for_synthesis(span, semconv.TRACELOOP_INPUT):
         return Role.RERANK
-    return Role.TOOL if _returns_documents(span) else None
+    if _returns_documents(span):
+        return Role.TOOL
+    return Role.STEP if _handed_on(span) else None
+
+
+def _handed_on(span: Span) -> AttributeValue:
+    """Return the documents that a step of LangChain was given: with the ids that retrievers' spans omit."""
+    raw = first_text(span, semconv.TRACELOOP_INPUT) or ""
+    parsed = parse_loosely(raw) if '"page_content"' in raw else None
+    return listed_documents(parsed.get("inputs")) if isinstance(parsed, Mapping) else None
 
 
 def _returns_documents(span: Span) -> bool:
@@ -132,6 +141,9 @@ def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None
     key, output = semconv.TRACELOOP_OUTPUT, span.attributes.get(semconv.TRACELOOP_OUTPUT)
     if role is Role.TOOL:
         return tool_documents(output, attribute=key, convention=NAME, span_id=span.span_id)
+    if role is Role.STEP:
+        key = semconv.TRACELOOP_INPUT
+        return find_documents(_handed_on(span), attribute=key, convention=NAME, span_id=span.span_id)
     if role not in (Role.RETRIEVAL, Role.RERANK):
         return None
     texts = texts_for_synthesis(span, semconv.TRACELOOP_INPUT)
