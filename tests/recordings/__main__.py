@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 from tests.model_server import model_environment, running_model_server
@@ -42,16 +43,31 @@ _SETTINGS = (
 def main(words: Sequence[str]) -> int:
     """Record in two processes at a time, and return how many failed."""
     wanted = [each for name, each in SCENARIOS.items() if not words or any(word in name for word in words)]
-    with running_model_server() as url, ThreadPoolExecutor(max_workers=2) as pool:
-        failures = pool.map(lambda scenario: _record(scenario, url), wanted)
+    with (
+        running_model_server() as url,
+        TemporaryDirectory() as folder,
+        ThreadPoolExecutor(max_workers=2) as pool,
+    ):
+        paths = {packages: _installed(packages, folder) for packages in {each.packages for each in wanted}}
+        failures = pool.map(lambda scenario: _record(scenario, url, paths[scenario.packages]), wanted)
         return sum(failures)
 
 
-def _record(scenario: Scenario, url: str) -> bool:
+def _installed(packages: tuple[str, ...], folder: str) -> str:
+    """Install what only some recordings need, beside the environment, and return where."""
+    if not packages:
+        return ""
+    target = mkdtemp(dir=folder)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", target]
+    subprocess.run([*pip, *packages], check=True)
+    return target
+
+
+def _record(scenario: Scenario, url: str, path: str) -> bool:
     ended = subprocess.run(
         [PYTHON, "-m", "tests.recordings.recorder", scenario.name],
         cwd=ROOT,
-        env=_environment() | QUIET | model_environment(url),
+        env=_environment() | QUIET | model_environment(url) | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=300,

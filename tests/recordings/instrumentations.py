@@ -32,6 +32,11 @@ _OPENLLMETRY = {
     "openai": "opentelemetry.instrumentation.openai:OpenAIInstrumentor",
     "qdrant": "opentelemetry.instrumentation.qdrant:QdrantInstrumentor",
 }
+_OTEL_GENAI = {
+    "anthropic": "opentelemetry.instrumentation.genai.anthropic:AnthropicInstrumentor",
+    "langchain": "opentelemetry.instrumentation.genai.langchain:LangChainInstrumentor",
+    "openai": "opentelemetry.instrumentation.genai.openai:OpenAIInstrumentor",
+}
 
 
 @contextmanager
@@ -87,6 +92,13 @@ def openllmetry(url: str, libraries: Sequence[str]) -> Iterator[None]:
 def openai_v2(url: str, libraries: Sequence[str]) -> Iterator[None]:
     with opentelemetry(url, ()):
         _instrument({"openai": "opentelemetry.instrumentation.openai_v2:OpenAIInstrumentor"}, ["openai"])
+        yield
+
+
+@contextmanager
+def otel_genai(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    with opentelemetry(url, ()):
+        _instrument(_OTEL_GENAI, libraries)
         yield
 
 
@@ -220,6 +232,7 @@ INSTRUMENTATIONS: dict[str, Instrumentation] = {
     "openai-v2": openai_v2,
     "openinference": openinference,
     "openllmetry": openllmetry,
+    "otel-genai": otel_genai,
     "pydantic-ai": pydantic_ai,
     "ragtrace": ragtrace,
     "traceloop": traceloop,

@@ -17,6 +17,8 @@ class Scenario:
     libraries: tuple[str, ...] = ()
     """Those whose instrumentors are switched on."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    """Those that the environment of the frameworks does not hold; they are installed beside it."""
     variant: str = ""
     shows: str = ""
     """What makes it hard to read, where something does."""
@@ -175,6 +177,10 @@ _OPENINFERENCE = (
     ),
 )
 
+_OLD = ("opentelemetry-util-genai==0.4b0",)  # openai-v2 2.4b0 does not load with later ones
+_NEW = tuple(
+    f"opentelemetry-instrumentation-genai-{name}==1.3b0" for name in ("anthropic", "langchain", "openai")
+)
 _GENAI = {"OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental"}
 _CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _OPENAI_V2 = (
@@ -182,20 +188,55 @@ _OPENAI_V2 = (
         Scenario(
             instrumentation="openai-v2",
             application=name,
+            packages=_OLD,
             environment=_GENAI | {_CONTENT: "SPAN_ONLY"},
             shows=_BY_HAND,
         )
         for name in ("openai-async", "openai-chat", "openai-streaming")
     ),
     Scenario(
-        instrumentation="openai-v2", application="openai-chat", variant="off", shows="content is not captured"
+        instrumentation="openai-v2",
+        application="openai-chat",
+        packages=_OLD,
+        variant="off",
+        shows="content is not captured",
     ),
     Scenario(
         instrumentation="openai-v2",
         application="openai-chat",
+        packages=_OLD,
         environment=_GENAI | {_CONTENT: "EVENT_ONLY"},
         variant="events",
         shows="content is in log records, which are no part of a trace",
+    ),
+)
+
+_OTEL_GENAI = (
+    *(
+        Scenario(
+            instrumentation="otel-genai",
+            application=name,
+            libraries=(library,),
+            packages=_NEW,
+            environment={_CONTENT: "SPAN_ONLY"},
+            shows=shows,
+        )
+        for name, library, shows in (
+            ("anthropic", "anthropic", _BY_HAND),
+            ("langchain", "langchain", ""),
+            ("langchain-agent", "langchain", "a tool retrieves, in two hops"),
+            ("openai-chat", "openai", _BY_HAND),
+            ("openai-responses", "openai", _BY_HAND),
+            ("openai-streaming", "openai", _BY_HAND),
+        )
+    ),
+    Scenario(
+        instrumentation="otel-genai",
+        application="langchain",
+        libraries=("langchain",),
+        packages=_NEW,
+        variant="off",
+        shows="content is not captured",
     ),
 )
 
@@ -276,12 +317,17 @@ _OTHERS = (
         Scenario(
             instrumentation="haystack",
             application=name,
+            packages=("opentelemetry-haystack==2.0.0",),
             environment={"HAYSTACK_CONTENT_TRACING_ENABLED": "true"},
         )
         for name in ("haystack", "haystack-hybrid")
     ),
     Scenario(
-        instrumentation="haystack", application="haystack", variant="off", shows="content is not captured"
+        instrumentation="haystack",
+        application="haystack",
+        packages=("opentelemetry-haystack==2.0.0",),
+        variant="off",
+        shows="content is not captured",
     ),
     *(
         Scenario(
@@ -297,5 +343,13 @@ _OTHERS = (
 
 SCENARIOS = {
     scenario.name: scenario
-    for scenario in (*_RAGTRACE, *_OPENINFERENCE, *_OPENAI_V2, *_OPENLLMETRY, *_OTHERS, *_PITFALLS)
+    for scenario in (
+        *_RAGTRACE,
+        *_OPENINFERENCE,
+        *_OPENAI_V2,
+        *_OTEL_GENAI,
+        *_OPENLLMETRY,
+        *_OTHERS,
+        *_PITFALLS,
+    )
 }
