@@ -26,8 +26,8 @@ def final_retrievals(retrievals: Sequence[Reading], tree: SpanTree) -> tuple[Rea
     place of what was retrieved before it.
     """
     candidates = _without_tools_around(retrievals, tree)
-    inside = _documents_inside(candidates, tree)
-    chosen = [_named(each, inside.get(each.span.span_id, {})) for each in _outermost(candidates, tree)]
+    inside = _chunks_inside(candidates, tree)
+    chosen = [_completed_by(each, inside.get(each.span.span_id, ())) for each in _outermost(candidates, tree)]
     return _after_reranking(chosen)
 
 
@@ -67,18 +67,36 @@ def _outermost(retrievals: Sequence[Reading], tree: SpanTree) -> list[Reading]:
     ]
 
 
-def _documents_inside(
-    retrievals: Sequence[Reading], tree: SpanTree
-) -> Mapping[str, Mapping[str | None, Chunk]]:
-    """Map a retrieval to the chunks of those directly inside it, by text."""
+def _chunks_inside(retrievals: Sequence[Reading], tree: SpanTree) -> Mapping[str, Sequence[Chunk]]:
+    """Map a retrieval to the chunks of those directly inside it."""
     ids = {each.span.span_id for each in retrievals}
     above = tree.nearest_above(ids, ids)
-    found: dict[str, dict[str | None, Chunk]] = {}
+    found: dict[str, list[Chunk]] = {}
     for each in retrievals:
         outer = above.get(each.span.span_id)
         if outer is not None:
-            found.setdefault(outer, {}).update({chunk.text: chunk for chunk in _chunks(each)})
+            found.setdefault(outer, []).extend(_chunks(each))
     return found
+
+
+def _completed_by(retrieval: Reading, inside: Sequence[Chunk]) -> Reading:
+    if retrieval.tool and inside and not any(chunk.text for chunk in inside):
+        return _in_paragraphs(retrieval, inside)
+    return _named(retrieval, {chunk.text: chunk for chunk in inside})
+
+
+def _in_paragraphs(tool: Reading, inside: Sequence[Chunk]) -> Reading:
+    """Part the text of a tool where it has a paragraph for each document that was found inside it."""
+    found, chunks = tool.documents, _chunks(tool)
+    paragraphs = (chunks[0].text or "").split("\n\n") if len(chunks) == 1 else []
+    if found is None or len(paragraphs) != len(inside):
+        return tool
+    parted = tuple(
+        replace(chunk, text=text, span_id=tool.span.span_id)
+        for chunk, text in zip(inside, paragraphs, strict=True)
+    )
+    how = f"{len(parted)} paragraphs, named by the retrieval inside it"
+    return replace(tool, documents=replace(found, value=parted, how=how))
 
 
 def _named(retrieval: Reading, inside: Mapping[str | None, Chunk]) -> Reading:

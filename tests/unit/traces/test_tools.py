@@ -97,6 +97,27 @@ def test_tool_that_made_something_else_of_what_it_retrieved_is_the_context_itsel
     assert [chunk.text for chunk in record.chunks] == ["A fortnight."]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{CHUNK}\n\nRefunds take 5 days.", [("a", CHUNK), ("b", "Refunds take 5 days.")]),
+        (f"{CHUNK}\n\nRefunds take 5 days.\n\nAsk us.", None),
+    ],
+    ids=["a paragraph each", "other paragraphs"],
+)
+def test_documents_without_text_inside_a_tool_name_the_paragraphs_it_returned(
+    text: str, expected: list[tuple[str, str]] | None
+) -> None:
+    found = json.dumps([{"id": "a", "score": None}, {"id": "b", "score": None}])
+    inner = a_span(
+        3, 2, at=(11, 19), attributes={OPERATION: "retrieval", "gen_ai.retrieval.documents": found}
+    )
+    chunks = [
+        (chunk.id, chunk.text) for chunk in the_record(agent(), tool("search_docs", text), inner).chunks
+    ]
+    assert chunks == expected if expected else [each for _, each in chunks] == [text]
+
+
 def conversation(*turns: dict[str, AttributeValue]) -> Span:
     asked = {
         "gen_ai.input.messages": json.dumps(turns),
