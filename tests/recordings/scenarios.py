@@ -293,7 +293,12 @@ _OPENLLMETRY = (
         for name in ("llamaindex", "llamaindex-reranker", "llamaindex-streaming")
     ),
     *(
-        Scenario(instrumentation="openllmetry", application=name, libraries=("haystack", "openai"))
+        Scenario(
+            instrumentation="openllmetry",
+            application=name,
+            libraries=("haystack", "openai"),
+            packages=("haystack-ai==2.20.0",),  # the instrumentor does not load with Haystack 3
+        )
         for name in ("haystack", "haystack-hybrid")
     ),
 )
