@@ -187,6 +187,7 @@ VERCEL_METADATA_PREFIX: Final = "ai.telemetry.metadata."
 VERCEL_DOCUMENTS: Final = "ai.documents"
 VERCEL_RANKING: Final = "ai.ranking"
 VERCEL_TOOL_NAME: Final = "ai.toolCall.name"
+VERCEL_TOOL_ARGUMENTS: Final = "ai.toolCall.args"
 VERCEL_TOOL_RESULT: Final = "ai.toolCall.result"
 
 # -- ragtrace: what the application records ---------------------------------------------------------------

@@ -135,7 +135,7 @@ def _with_tools(reading: Reading, tools: re.Pattern[str]) -> Reading:
 
 
 def _read(span: Span, mapping: AttributeMapping | None) -> Reading:
-    by_convention = merge([read(span) for read in CONVENTIONS])
+    by_convention = merge([reading for read in CONVENTIONS if (reading := read(span))])
     mapped = read_mapped(span, mapping) if mapping else None
     if mapped is None or mapped.role is None:
         return by_convention

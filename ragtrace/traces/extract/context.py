@@ -82,7 +82,7 @@ def _why(source: Reading) -> str:
     if is_mapped(source.documents):
         return "the mapping names it"
     if source.role is Role.RERANK:
-        return "a reranker's output takes the place of what was retrieved before it"
+        return "what a reranker or a synthesizer hands on takes the place of what was retrieved before it"
     return "a retrieval that began before the answer was complete, and no retrieval around it holds text"
 
 

@@ -21,6 +21,8 @@ _BY_SCOPE: Final = (
         "opentelemetry.instrumentation.openai_v2",
         f"set OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental and {_GENAI}",
     ),
+    ("opentelemetry.instrumentation.genai", f"set {_GENAI}"),
+    ("opentelemetry.util.genai", f"set {_GENAI}: EVENT_ONLY writes to log records, which are no spans"),
     ("opentelemetry.instrumentation.", "set TRACELOOP_TRACE_CONTENT=true"),
 )
 """By the start of the scope's name. OpenTelemetry's scopes that are not told apart are OpenLLMetry's."""

@@ -24,7 +24,7 @@ from ragtrace.traces.trace import Span
 
 __all__ = ["CONVENTIONS"]
 
-CONVENTIONS: Final[tuple[Callable[[Span], Reading], ...]] = (
+CONVENTIONS: Final[tuple[Callable[[Span], Reading | None], ...]] = (
     own.read,
     openinference.read,
     langfuse.read,
@@ -38,7 +38,7 @@ CONVENTIONS: Final[tuple[Callable[[Span], Reading], ...]] = (
     llamaindex.read,
     vector_db.read,
 )
-"""Each reads what a span says in its words; of a stranger's span, nothing.
+"""Each reads what a span says in its words; of a stranger's span, nothing or ``None``.
 
 A convention that writes GenAI's attributes in a meaning of its own stands before GenAI.
 """

@@ -35,10 +35,12 @@ _QUESTION_KEYS: Final = ("question", "query", "user_input", "text", "messages")
 _ANSWER_KEYS: Final = ("answers", "replies", "last_message")
 
 
-def read(span: Span) -> Reading:
+def read(span: Span) -> Reading | None:
     """Read ``haystack.pipeline.run``, ``haystack.component.run`` and the steps of an agent."""
     role = _role(span)
-    if role is None or role is Role.STEP:
+    if role is None:
+        return None
+    if role is Role.STEP:
         return Reading(span=span, convention=NAME, role=role)
     if role is Role.CALL:
         return _of_pipeline(span)

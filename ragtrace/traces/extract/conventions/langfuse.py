@@ -27,22 +27,24 @@ _ROLES: Final = {
 }
 
 
-def read(span: Span) -> Reading:
+def read(span: Span) -> Reading | None:
     """Read ``langfuse.observation.*``, and what stands on the root for the whole trace."""
     role = _role(span)
+    if role is None:
+        return None
     version = span.attributes.get(semconv.LANGFUSE_PROMPT_VERSION)
     return Reading(
         span=span,
         convention=NAME,
         role=role,
         question=_question(span) if role in (Role.CALL, Role.GENERATION) else None,
-        query=_question(span) if role is Role.RETRIEVAL else None,
+        query=_question(span) if role in (Role.RETRIEVAL, Role.TOOL) else None,
         documents=_documents(span, role),
         tool=span.name if role is Role.TOOL else None,
         answer=_answer(span) if role in (Role.CALL, Role.GENERATION) else None,
         reference=_answer_at(span, semconv.LANGFUSE_EXPECTED_OUTPUT),
         model=first_text(span, semconv.LANGFUSE_MODEL),
-        session_id=first_text(span, semconv.SESSION_ID, semconv.LANGFUSE_SESSION_ID) if role else None,
+        session_id=first_text(span, semconv.SESSION_ID, semconv.LANGFUSE_SESSION_ID),
         prompt_version=str(version) if isinstance(version, str | int) else None,
     )
 

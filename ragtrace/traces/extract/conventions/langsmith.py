@@ -29,11 +29,11 @@ _SESSION_KEYS: Final = tuple(
 """What LangSmith calls a thread. Its ``langsmith.trace.session_*`` name the project."""
 
 
-def read(span: Span) -> Reading:
+def read(span: Span) -> Reading | None:
     """Read ``langsmith.span.kind``: ``gen_ai.operation.name`` says ``embeddings`` of a retriever."""
     kind = first_text(span, semconv.LANGSMITH_KIND)
     if kind is None:
-        return Reading(span=span, convention=NAME)
+        return None
     role = _ROLES.get(kind, Role.STEP)
     has_answer = role in (Role.CALL, Role.GENERATION)
     prompt, completion = semconv.PROMPT_DEPRECATED, semconv.COMPLETION_DEPRECATED
@@ -44,7 +44,7 @@ def read(span: Span) -> Reading:
         convention=NAME,
         role=role,
         question=asked if has_answer else None,
-        query=asked if role is Role.RETRIEVAL else None,
+        query=asked if role in (Role.RETRIEVAL, Role.TOOL) else None,
         documents=_documents(span, role),
         tool=span.name if role is Role.TOOL else None,
         answer=answer_in(outputs, attribute=completion, convention=NAME) if has_answer else None,

@@ -58,12 +58,12 @@ _DOCUMENTS: Final = (
 _MODELS: Final = ("response.raw.model", "model_dict.model_name", "model_dict.model")
 
 
-def read(span: Span) -> Reading:
+def read(span: Span) -> Reading | None:
     """Read the start and end events of queries, retrievals and models."""
     events = {event.name: event.attributes for event in span.events if event.name.endswith("Event")}
     role = next((role for name, role in _ROLES.items() if name in events), None)
     if role is None:
-        return Reading(span=span, convention=NAME)
+        return None
     is_answering = role in (Role.CALL, Role.GENERATION)
     return Reading(
         span=span,

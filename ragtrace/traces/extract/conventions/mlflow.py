@@ -30,11 +30,15 @@ _ROLES: Final = {
 }
 """``UNKNOWN`` is what ``@mlflow.trace`` writes of a function without a type."""
 
+_RETRIEVALS: Final = (Role.RETRIEVAL, Role.RERANK, Role.TOOL)
 
-def read(span: Span) -> Reading:
+
+def read(span: Span) -> Reading | None:
     """Read ``mlflow.spanType``, ``mlflow.spanInputs`` and ``mlflow.spanOutputs``."""
     role = _role(span)
-    is_retrieval = role in (Role.RETRIEVAL, Role.RERANK)
+    if role is None:
+        return None
+    is_retrieval = role in _RETRIEVALS
     outputs = span.attributes.get(semconv.MLFLOW_OUTPUTS)
     asked = question_in(
         span.attributes.get(semconv.MLFLOW_INPUTS), attribute=semconv.MLFLOW_INPUTS, convention=NAME
@@ -50,9 +54,7 @@ def read(span: Span) -> Reading:
         tool=span.name if role is Role.TOOL else None,
         answer=answer_in(outputs, attribute=semconv.MLFLOW_OUTPUTS, convention=NAME) if has_answer else None,
         model=_json_text(span, semconv.MLFLOW_MODEL),
-        session_id=(first_text(span, semconv.SESSION_ID) or _json_text(span, semconv.MLFLOW_SESSION))
-        if role
-        else None,
+        session_id=first_text(span, semconv.SESSION_ID) or _json_text(span, semconv.MLFLOW_SESSION),
     )
 
 
@@ -65,7 +67,7 @@ def _role(span: Span) -> Role | None:
 
 
 def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None:
-    if role not in (Role.RETRIEVAL, Role.RERANK, Role.TOOL):
+    if role not in _RETRIEVALS:
         return None
     key = semconv.MLFLOW_OUTPUTS
     read_outputs = tool_documents if role is Role.TOOL else documents_in

@@ -18,16 +18,11 @@ NAME: Final = "pydantic-ai"
 _MESSAGES: Final = (semconv.PYDANTIC_AI_MESSAGES, semconv.PYDANTIC_AI_MESSAGES_DEPRECATED)
 
 
-def read(span: Span) -> Reading:
+def read(span: Span) -> Reading | None:
     """Read the messages and ``final_result`` of an agent's span; its other spans are GenAI's."""
-    is_agent = any(key in span.attributes for key in _MESSAGES)
-    return Reading(
-        span=span,
-        convention=NAME,
-        role=Role.CALL if is_agent else None,
-        question=_question(span) if is_agent else None,
-        answer=_answer(span) if is_agent else None,
-    )
+    if not any(key in span.attributes for key in _MESSAGES):
+        return None
+    return Reading(span=span, convention=NAME, role=Role.CALL, question=_question(span), answer=_answer(span))
 
 
 def _question(span: Span) -> Found[str] | None:

@@ -31,15 +31,22 @@ _SESSION_KEYS: Final = tuple(
 )
 
 
-def read(span: Span) -> Reading:
+def read(span: Span) -> Reading | None:
     """Read ``ai.operationId`` and what belongs to it."""
     role = _role(span)
+    if role is None:
+        return None
     is_answering = role in (Role.CALL, Role.GENERATION)
     return Reading(
         span=span,
         convention=NAME,
         role=role,
         question=_question(span) if is_answering else None,
+        query=question_in(
+            span.attributes.get(semconv.VERCEL_TOOL_ARGUMENTS),
+            attribute=semconv.VERCEL_TOOL_ARGUMENTS,
+            convention=NAME,
+        ),
         documents=_returned(span) if role is Role.TOOL else _documents(span),
         tool=first_text(span, semconv.VERCEL_TOOL_NAME),
         answer=best(*(_text(span, key) for key in _ANSWER_KEYS)) if is_answering else None,
