@@ -35,6 +35,9 @@ _TOOL_ROLES = frozenset({"tool", "function", "function_call_output"})
 _CALL_TYPES = ("tool_call", "tool_use", "function_call", "function")
 _RESULT_TYPES = ("tool_call_response", "tool_result", "function_call_output")
 _ANSWER_ROLES = frozenset({"assistant", "ai", "model"})
+_PARTS_KEYS = ("parts", "content", "_content")
+_ROLE_KEYS = ("role", "type", "_role")
+"""With an underscore, as Haystack's messages look where they are written as plain objects."""
 _TEXT_TYPES = ("text", "input_text", "output_text")
 
 
@@ -116,7 +119,7 @@ def _parts(message: Message) -> tuple[Message, ...]:
 
 def message_text(message: Message) -> str:
     """Join the text parts of a message."""
-    parts = message.get("parts", message.get("content"))
+    parts = next((message[key] for key in _PARTS_KEYS if key in message), None)
     if isinstance(parts, str):
         return parts
     return "\n".join(filter(None, map(_part_text, parts))) if isinstance(parts, tuple) else ""
@@ -132,7 +135,7 @@ def _part_text(part: AttributeValue) -> str:
 
 
 def _role(message: Message) -> str:
-    role = message.get("role", message.get("type"))
+    role = next((message[key] for key in _ROLE_KEYS if key in message), None)
     return role.lower() if isinstance(role, str) else ""
 
 

@@ -30,6 +30,7 @@ _ANSWER_KEYS: Final = (
     "outputs",
     "text",
 )
+_REPLY_KEYS: Final = ("answers", "replies")
 _LIST_KEYS: Final = (
     "documents",
     "nodes",
@@ -170,7 +171,19 @@ def _answer_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tuple[
             text, how = _answer(_parsed(node[name]), depth + 1)
             if text:
                 return text, how if how.startswith("the last") else f"`{name}` in its JSON"
-    return last_answer_text(messages_of(node)[0]), "the last message of the model"
+    text = last_answer_text(messages_of(node)[0])
+    return (text, "the last message of the model") if text else _answer_of_a_step(node, depth)
+
+
+def _answer_of_a_step(steps: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
+    """Read the output of a pipeline: that of its last step that replies."""
+    for step in reversed(list(steps.values())):
+        name = next((name for name in _REPLY_KEYS if isinstance(step, Mapping) and step.get(name)), None)
+        if name is not None and isinstance(step, Mapping):
+            text, how = _answer(_parsed(step[name]), depth + 1)
+            if text:
+                return text, how
+    return None, ""
 
 
 def _answer_in_list(node: Sequence[AttributeValue], depth: int) -> tuple[str | None, str]:
