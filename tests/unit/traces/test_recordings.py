@@ -24,7 +24,9 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
     **dict.fromkeys(
         (
             "logfire.openai-chat",
+            "openai-v2.openai-async",
             "openai-v2.openai-chat",
+            "openai-v2.openai-streaming",
             "openinference.anthropic",
             "openinference.openai-async",
             "openinference.openai-chat",
