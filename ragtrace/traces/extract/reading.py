@@ -90,7 +90,7 @@ def merge(readings: Sequence[Reading]) -> Reading:
         reference_chunk_ids=next(
             (each.reference_chunk_ids for each in readings if each.reference_chunk_ids), ()
         ),
-        model=_first(reading.model for reading in readings),
+        model=_first(reading.model for reading in readings) if role_giver.role is not Role.STEP else None,
         response_id=_first(reading.response_id for reading in readings),
         session_id=_first(reading.session_id for reading in readings),
         conversation_id=_first(reading.conversation_id for reading in readings),

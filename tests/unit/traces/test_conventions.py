@@ -123,6 +123,15 @@ def test_a_structured_result_of_pydantic_ai_is_the_answer_in_it_or_all_of_it() -
     assert answer('{"days": 14, "pages": [1]}') == '{"days": 14, "pages": [1]}'
 
 
+def test_the_model_of_an_embedding_is_not_the_answers() -> None:
+    model = {"langfuse.observation.model.name": "text-embedding-3-small"}
+    record = the_record(
+        a_span(1, attributes=observation("chain", input="How long?", output="14 days.")),
+        a_span(2, 1, attributes={**observation("embedding", input="long"), **model}),
+    )
+    assert record.model is None
+
+
 def test_json_that_was_cut_is_no_answer() -> None:
     cut = '{"answer": "' + "x" * (2_048 - len('{"answer": "'))
     root = {"mlflow.spanType": '"CHAIN"', "mlflow.spanInputs": '"How?"', "mlflow.spanOutputs": cut}
