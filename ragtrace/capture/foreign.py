@@ -122,7 +122,7 @@ def _value(key: str, value: AttributeValue, passage: Passage) -> AttributeValue 
         return _string(key, value, passage)
     if isinstance(value, Sequence):
         policed = [_string(key, each, passage) if isinstance(each, str) else each for each in value]
-        return [each for each in policed if each is not None]  # type: ignore[return-value]  # of one type still
+        return [each for each in policed if each is not None]
     return value
 
 

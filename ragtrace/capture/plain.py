@@ -15,7 +15,7 @@ Text = Callable[[object], str | None]
 CONTAINERS = (Mapping, list, tuple, set, frozenset)
 INT64 = 2**63
 MAX_DEPTH = 8
-MAX_VALUES = 10_000
+MAX_VALUES = 1_000
 """Of one structure: a list that holds itself twice has 2**depth values."""
 
 compact_json = JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
@@ -26,7 +26,7 @@ class Plain(NamedTuple):
 
     value: object
     is_cut: bool
-    """Something lay too deep, or beyond the first 10,000 values."""
+    """Something lay too deep, or beyond the first 1,000 values."""
 
 
 def plain(value: object, text: Text, longest_number: int = INT64) -> Plain:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
+from itertools import islice
 from json.encoder import encode_basestring, encode_basestring_ascii
+from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ragtrace import semconv
 from ragtrace.capture.digest import digest, hashed
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.plain import CONTAINERS, INT64, compact_json, plain
+from ragtrace.capture.plain import CONTAINERS, INT64, MAX_VALUES, compact_json, plain
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part
 
@@ -71,7 +73,7 @@ class ContentPolicy:
     max_messages_bytes: int = 524_288
     """Of all messages given to the model."""
     max_metadata_bytes: int = 65_536
-    """Of all metadata of one RAG call, where a value has at most 1,800. A chunk's counts as its text does."""
+    """Of all metadata of one RAG call, of which 1,800 of each text are kept. A chunk's counts as its text."""
     metadata: Collection[str] | None = None
     """The keys of metadata, of calls and of chunks, that may be recorded; what is left out is counted in
     ``ragtrace.content.metadata_dropped``. ``None`` is all of them in the modes ``on`` and ``redacted``, and
@@ -174,9 +176,6 @@ class Passage:
 
     def text(self, value: object, part: Part, limit: int, mark: str | None = None) -> str | None:
         """Return what may be recorded of the value, or ``None`` if that is nothing."""
-        # the usual text, at a glance
-        if self._verbatim and type(value) is str and len(value) <= limit and _is_plain_ascii(value):
-            return value
         whole = self.redacted(value, part, mark)
         if whole is None:
             return None
@@ -187,6 +186,8 @@ class Passage:
 
     def redacted(self, value: object, part: Part, mark: str | None = None) -> str | None:
         """Return the value as text in the policy's mode, or ``None`` where there is nothing to record."""
+        if self._verbatim and type(value) is str and value.isascii() and "\x00" not in value:
+            return value  # by far the most frequent
         if value is None or self.policy.mode == "off":
             return None
         text = plain_text(value)
@@ -197,8 +198,9 @@ class Passage:
         policy = self.policy
         if policy.metadata is None and policy.may_record(None):
             return metadata
-        kept = {key: value for key, value in metadata.items() if policy.may_record(key)}
-        self._dropped += len(metadata) - len(kept)
+        seen = dict(islice(metadata.items(), MAX_VALUES))
+        kept = {key: value for key, value in seen.items() if policy.may_record(key)}
+        self._dropped += len(seen) - len(kept)
         return kept
 
     def metadata_value(self, value: object, part: Part, mark: str | None = None) -> str | None:
@@ -286,10 +288,6 @@ def cut(text: str, limit: int) -> tuple[str, int, bool]:
     return prefix, len(prefix.encode()), True
 
 
-def _is_plain_ascii(text: str) -> bool:
-    return text.isascii() and "\x00" not in text
-
-
 def plain_text(value: object) -> str:
     """Return the value as text that any OTLP receiver takes: no lone surrogates, no NUL.
 
@@ -314,8 +312,11 @@ def _as_str(value: object) -> str:
         return str.__str__(value)
     if isinstance(value, bytes | bytearray):
         return value.decode("utf-8", "replace")
-    if isinstance(value, CONTAINERS):  # its own `str` has no end where it holds itself often enough
+    if isinstance(value, CONTAINERS):
         return compact_json(plain(value, plain_text).value)
+    if type(value).__str__ is object.__str__ and not isinstance(value, Number):
+        # A `repr` writes all that a value holds, and has no end where that holds itself often enough.
+        return f"<{type(value).__name__}>"
     return str(value)
 
 

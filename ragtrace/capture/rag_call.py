@@ -120,8 +120,6 @@ class RagCall(AnsweredRecording):
 
     span_kind: ClassVar[SpanKind] = SpanKind.INTERNAL
 
-    __slots__ = ("_options", "_question", "_reference")
-
     def __init__(self, question: object, options: _Options) -> None:
         super().__init__(None, options.answer_of)
         self._options = options
@@ -215,14 +213,16 @@ def _is_long(text: str) -> bool:
 def _metadata(metadata: Mapping[str, object], passage: Passage) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {}
     budget = passage.policy.max_metadata_bytes
-    for key, value in passage.metadata(metadata).items():
+    for number, (key, value) in enumerate(passage.metadata(metadata).items()):
         name, scalar = passage.metadata_value(key, Part.QUESTION, METADATA), _scalar(value, passage)
         budget -= len(f"{name}{scalar}".encode())
-        if len(attributes) == MAX_METADATA or budget < 0:
+        if len(attributes) == MAX_METADATA or number == 2 * MAX_METADATA or budget < 0:
             passage.truncated(METADATA)
             break
         if name is not None and scalar is not None:
-            attributes[semconv.RAG_METADATA_PREFIX + name] = scalar
+            attributes[semconv.RAG_METADATA_PREFIX + _short(name, passage)] = (
+                _short(scalar, passage) if isinstance(scalar, str) else scalar
+            )
     return attributes
 
 
@@ -231,8 +231,11 @@ def _scalar(value: object, passage: Passage) -> bool | int | float | str | None:
         return value
     if isinstance(value, int) and abs(value) < passage.longest_number:
         return value
-    text = passage.metadata_value(value, Part.QUESTION, METADATA)
-    kept, _, is_cut = cut(text or "", semconv.SAFE_STRING_BYTES)
+    return passage.metadata_value(value, Part.QUESTION, METADATA)
+
+
+def _short(text: str, passage: Passage) -> str:
+    kept, _, is_cut = cut(text, semconv.SAFE_STRING_BYTES)
     if is_cut:
         passage.truncated(METADATA)
-    return kept if text is not None else None
+    return kept
