@@ -24,15 +24,14 @@ AnswerOf = Callable[..., object]
 class AnsweredRecording(Recording):
     """What the spans of whole calls and of generations have in common."""
 
-    __slots__ = ("_answer", "_answer_of", "_kept", "_pieces", "_reader")
+    _answer: object = None
+    _kept = 0
+    _reader: PieceReader | None = None
 
     def __init__(self, parent: Recording | None, answer_of: AnswerOf | None) -> None:
         super().__init__(parent)
         self._answer_of = answer_of
-        self._answer: object = None
         self._pieces: list[str] = []
-        self._kept = 0
-        self._reader: PieceReader | None = None
 
     @property
     def answer(self) -> str | None:

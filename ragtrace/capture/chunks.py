@@ -53,7 +53,8 @@ def chunk_documents(items: Iterable[object], passage: Passage) -> ChunkDocuments
 def _element(found: Found, rank: int, budget: int, passage: Passage) -> tuple[str, int]:
     """Write one chunk; return it with the bytes of the budget it took."""
     text = passage.redacted(found.text, Part.CONTEXT)
-    pieces = ['{"id":', json_string(_id_of(found, text, rank, passage))]
+    named = passage.policy.identifier(found.id) if found.id is not None else _unnamed(text, rank)
+    pieces = ['{"id":', json_string(named)]
     limit = min(passage.policy.max_chunk_bytes, budget)
     used, is_cut = 0, found.truncated
     if found.score is not None:
@@ -78,9 +79,7 @@ def _element(found: Found, rank: int, budget: int, passage: Passage) -> tuple[st
     return "".join(pieces), used
 
 
-def _id_of(found: Found, text: str | None, rank: int, passage: Passage) -> str:
-    if found.id is not None:
-        return passage.policy.identifier(found.id)
+def _unnamed(text: str | None, rank: int) -> str:
     # Of what is recorded: a digest of a text that is not would tell who can guess it.
     return f"unnamed-{rank}" if text is None else hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -90,14 +90,13 @@ class GenerationCall(AnsweredRecording):
 
     span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
 
-    __slots__ = ("_facts", "_finish_reason", "_messages", "_options", "_started")
+    _finish_reason: str | None = None
 
     def __init__(self, messages: object, options: _Options) -> None:
         super().__init__(options.parent, options.answer_of)
         self._options = options
         self._messages = messages
         self._facts: dict[str, AttributeValue] = {}
-        self._finish_reason: str | None = None
         self._started = time.monotonic()
 
     def __call__(self, function: F) -> F:

@@ -45,17 +45,17 @@ class Recording:
 
     span_kind: ClassVar[SpanKind]
 
-    __slots__ = ("_inside", "_marker", "_open", "_parent", "_passage", "_span", "_streaming", "_token")
+    # Defaults of the class: an instance costs little where nothing records.
+    _span: Span | None = None
+    _passage: Passage | None = None
+    _inside: Context | None = None
+    _token: Token[Context] | None = None
+    _marker: Token[object] | None = None
+    _open = False
+    _streaming = False
 
     def __init__(self, parent: Recording | None = None) -> None:
         self._parent = parent
-        self._span: Span | None = None
-        self._passage: Passage | None = None
-        self._inside: Context | None = None
-        self._token: Token[Context] | None = None
-        self._marker: Token[object] | None = None
-        self._open = False
-        self._streaming = False
 
     @property
     def span(self) -> Span | None:

@@ -91,13 +91,12 @@ class RetrievalCall(Recording):
 
     span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
 
-    __slots__ = ("_documents", "_options", "_query", "_yielded")
+    _documents: ChunkDocuments | None = None
 
     def __init__(self, query: object, options: _Options) -> None:
         super().__init__(options.parent)
         self._options = options
         self._query = query
-        self._documents: ChunkDocuments | None = None
         self._yielded: list[object] = []
 
     def __call__(self, function: F) -> F:
