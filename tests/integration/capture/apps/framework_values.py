@@ -8,6 +8,7 @@ from typing import Any
 
 import chromadb
 import numpy
+from anthropic.types import Message, TextBlock, ThinkingBlock, Usage
 from haystack.dataclasses import ChatMessage as HaystackMessage
 from haystack.dataclasses import Document as HaystackDocument
 from haystack.dataclasses import GeneratedAnswer, StreamingChunk
@@ -16,6 +17,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import Response
 from llama_index.core.schema import NodeWithScore, TextNode
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response as OpenAIResponse
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -77,7 +80,45 @@ def chroma_again() -> Any:
     return chromadb.EphemeralClient().get_collection("handbook")
 
 
+def completion() -> ChatCompletion:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Ada"}}
+    return ChatCompletion(id="c", object="chat.completion", created=0, model="m", choices=[choice])
+
+
+def completion_chunk(text: str | None) -> ChatCompletionChunk:
+    choice = {"index": 0, "delta": {"content": text}}
+    return ChatCompletionChunk(id="c", object="chat.completion.chunk", created=0, model="m", choices=[choice])
+
+
+def openai_response() -> OpenAIResponse:
+    thought = {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "hm"}]}
+    part = {"type": "output_text", "text": "Ada", "annotations": []}
+    message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}
+    return OpenAIResponse(
+        id="r",
+        created_at=0,
+        model="m",
+        object="response",
+        output=[thought, message],
+        parallel_tool_calls=False,
+        tool_choice="auto",
+        tools=[],
+    )
+
+
+def anthropic_message() -> Message:
+    blocks = [ThinkingBlock(type="thinking", thinking="hm", signature=""), TextBlock(type="text", text="Ada")]
+    usage = Usage(input_tokens=1, output_tokens=1)
+    return Message(id="m", model="m", role="assistant", type="message", content=blocks, usage=usage)
+
+
 def answers() -> Iterator[tuple[str, Any]]:
+    yield "openai completion", completion()
+    yield "openai completion as json", completion().model_dump()
+    yield "openai response", openai_response()
+    yield "openai response as json", openai_response().model_dump()
+    yield "anthropic message", anthropic_message()
+    yield "anthropic message as json", anthropic_message().model_dump()
     yield "langchain message", AIMessage("Ada")
     yield (
         "langchain blocks",
@@ -97,6 +138,7 @@ def answers() -> Iterator[tuple[str, Any]]:
 
 
 def pieces() -> Iterator[tuple[str, list[Any]]]:
+    yield "openai pieces", [completion_chunk("A"), completion_chunk("da"), completion_chunk(None)]
     yield "langchain pieces", [AIMessageChunk("A"), AIMessageChunk("da")]
     yield "haystack pieces", [StreamingChunk("A"), StreamingChunk("da")]
     said = ChatMessage("Ada", role="assistant")
