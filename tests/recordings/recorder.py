@@ -69,7 +69,8 @@ def record(scenario: Scenario) -> Json:
 
 
 def _root(scenario: Scenario, application: Application) -> Any:
-    if application.is_rooted or scenario.instrumentation == "ragtrace":
+    is_complete = application.is_rooted or scenario.instrumentation == "ragtrace"
+    if is_complete and not scenario.is_served:
         return nullcontext()
     return trace.get_tracer("handbook").start_as_current_span("POST /ask", kind=trace.SpanKind.SERVER)
 

@@ -19,6 +19,8 @@ class Scenario:
     environment: Mapping[str, str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
     """Those that the environment of the frameworks does not hold; they are installed beside it."""
+    is_served: bool = False
+    """Whether it runs within the span of a web request, without which it sends more than one trace."""
     variant: str = ""
     shows: str = ""
     """What makes it hard to read, where something does."""
@@ -138,6 +140,7 @@ _OPENINFERENCE = (
         instrumentation="openinference",
         application="langchain",
         libraries=("langchain", "openai"),
+        is_served=True,
         variant="twice",
         shows="two spans of one generation: the framework's and the SDK's",
     ),
@@ -336,7 +339,10 @@ _OTHERS = (
     ),
     *(
         Scenario(
-            instrumentation="llamaindex", application=name, shows="all that is told is in events of spans"
+            instrumentation="llamaindex",
+            application=name,
+            is_served=name == "llamaindex-streaming",
+            shows="all that is told is in events of spans",
         )
         for name in ("llamaindex", "llamaindex-reranker", "llamaindex-streaming")
     ),
