@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ragtrace.traces.extract import extract_records
@@ -34,9 +34,10 @@ WRITERS = {
     "llamaindex": ("LlamaIndex", "llama-index-observability-otel"),
     "logfire": ("Logfire", "logfire"),
     "mlflow": ("MLflow", "mlflow-tracing"),
-    "openai-v2": ("OpenTelemetry", "opentelemetry-instrumentation-openai-v2"),
+    "openai-v2": ("OpenTelemetry openai-v2", "opentelemetry-instrumentation-openai-v2"),
     "openinference": ("OpenInference", "openinference-instrumentation"),
     "openllmetry": ("OpenLLMetry", "opentelemetry-instrumentation-openai"),
+    "otel-genai": ("OpenTelemetry GenAI", "opentelemetry-util-genai"),
     "pydantic-ai": ("pydantic-ai", "pydantic-ai-slim"),
     "ragtrace": ("ragtrace", ""),
     "traceloop": ("Traceloop", "traceloop-sdk"),
@@ -59,7 +60,9 @@ def measured() -> str:
 
 def line(recording: Recording, found: Mapping[str, Agreement]) -> str:
     cells = [WORDS[found[part]] if part in found else "" for part in PARTS]
-    return row([written_by(recording), str(recording.about["application"]), *cells, special(recording)])
+    return row(
+        [written_by(recording), str(recording.about["application"]), *cells, str(recording.about["shows"])]
+    )
 
 
 def row(cells: Sequence[str]) -> str:
@@ -71,18 +74,6 @@ def written_by(recording: Recording) -> str:
     name, package = WRITERS.get(instrumentation, (instrumentation, ""))
     version = versions.get(package) if isinstance(versions, Mapping) else None
     return f"{name} {version}" if version else name
-
-
-def special(recording: Recording) -> str:
-    return "; ".join(_said(recording))
-
-
-def _said(recording: Recording) -> Iterator[str]:
-    environment = recording.about["environment"]
-    if isinstance(environment, Mapping):
-        yield from (f"`{name}={value}`" for name, value in environment.items())
-    if recording.about["shows"]:
-        yield str(recording.about["shows"])
 
 
 def test_the_table_says_what_is_measured() -> None:
