@@ -115,7 +115,16 @@ class Pipeline:
                 self._exporter.shutdown()
                 closing.join(PATIENCE_S)
                 break
+        self._report_loss()
         return not closing.is_alive() and self._exporter.failed == failed
+
+    def _report_loss(self) -> None:
+        counts = self.counts()
+        if counts.ended != counts.exported:
+            log.warning(
+                "ragtrace: of %d spans %d were sent; %d were refused or given up, %d found the queue full",
+                *(counts.ended, counts.exported, counts.failed + counts.waiting, counts.dropped),
+            )
 
 
 class Outlet(SpanProcessor):

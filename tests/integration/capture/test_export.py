@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import contextvars
 import json
 import logging
 import socket
+import socketserver
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 import ragtrace
 from ragtrace import semconv
@@ -244,20 +250,38 @@ def silent_endpoint() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
+@pytest.fixture
+def babbling_endpoint() -> Iterator[str]:
+    """An endpoint that answers everything with what is no protocol at all."""
+
+    class Babble(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65_536)
+            self.request.sendall(b"\x00garbage\xff\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Babble) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "silent"])
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "silent_endpoint", "babbling_endpoint"])
 def test_an_endpoint_that_is_down_neither_breaks_nor_blocks(
     protocol: Any,
     endpoint: str,
-    silent_endpoint: str,
+    request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(pipeline, "PATIENCE_S", 0.1)
-    address = silent_endpoint if endpoint == "silent" else endpoint
+    address = endpoint if "://" in endpoint else request.getfixturevalue(endpoint)
     assert ragtrace.instrument(endpoint=address, protocol=protocol)
     call_once()
     assert not ragtrace.uninstrument()
+    assert "ragtrace: of 3 spans 0 were sent" in caplog.text
     assert not [record for record in caplog.records if record.name.startswith("opentelemetry")]
 
 
@@ -314,3 +338,63 @@ def test_log_level_shows_diagnostics_without_content(
     said = capsys.readouterr().err
     assert "IndexError" in said
     assert "secret" not in said
+
+
+async def ask_in_many_ways(question: str, pool: ThreadPoolExecutor) -> None:
+    """Record a call, and a retrieval in each kind of task and thread."""
+
+    def search(parent: Any = None) -> None:
+        with ragtrace.retrieval(query=question, parent=parent):
+            pass
+
+    async def search_later() -> None:
+        await asyncio.sleep(0)
+        search()
+
+    async with ragtrace.rag(question=question) as call:
+        search()
+        await asyncio.create_task(search_later())
+        await asyncio.to_thread(search)
+        await asyncio.get_running_loop().run_in_executor(pool, contextvars.copy_context().run, search)
+        await asyncio.get_running_loop().run_in_executor(pool, search, call)
+
+
+def test_many_threads_with_event_loops_of_their_own_keep_their_calls_apart(
+    grpc_receiver: OtlpReceiver,
+) -> None:
+    ragtrace.instrument(endpoint=grpc_receiver.endpoint)
+
+    def serve(number: int) -> None:
+        for turn in range(5):
+            asyncio.run(ask_in_many_ways(f"{number}.{turn}", pool))
+
+    with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(8) as servers:
+        list(servers.map(serve, range(8)))
+    assert ragtrace.uninstrument()
+    traces: dict[bytes, list[Any]] = {}
+    for span in grpc_receiver.spans:
+        traces.setdefault(span.trace_id, []).append(span)
+    assert len(traces) == 40
+    assert {len(spans) for spans in traces.values()} == {6}
+    for spans in traces.values():
+        (root,) = [span for span in spans if not span.parent_span_id]
+        assert {span.parent_span_id for span in spans if span is not root} == {root.span_id}
+        asked = json.loads(attributes(root)[semconv.INPUT_MESSAGES].string_value)[0]["parts"][0]["content"]
+        queries = [attributes(span).get(semconv.RETRIEVAL_QUERY) for span in spans if span is not root]
+        assert {query.string_value for query in queries if query} == {asked}
+
+
+def test_two_providers_of_the_application_share_nothing(
+    grpc_receiver: OtlpReceiver, http_receiver: Any
+) -> None:
+    joined, other = (TracerProvider(shutdown_on_exit=False) for _ in range(2))
+    exporter = OTLPSpanExporter(f"{http_receiver.endpoint}/v1/traces")
+    other.add_span_processor(SimpleSpanProcessor(exporter))
+    ragtrace.instrument(tracer_provider=joined, endpoint=grpc_receiver.endpoint)
+    with other.get_tracer("app").start_as_current_span("GET /"):
+        call_once()
+    ragtrace.uninstrument()
+    assert [span.name for span in http_receiver.spans] == ["GET /"]
+    assert len(grpc_receiver.spans) == 3
+    assert {span.trace_id for span in grpc_receiver.spans} == {http_receiver.spans[0].trace_id}
+    other.shutdown()

@@ -7,6 +7,7 @@ import contextvars
 import gc
 import inspect
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -355,6 +356,17 @@ def test_a_returned_stream_that_nobody_reads_still_ends_its_span(recorded: Any) 
     ask("Who?")
     gc.collect()
     assert recorded.span("rag").attributes[semconv.RAG_STREAM_COMPLETE] is False
+
+
+def test_a_stream_left_open_ends_its_span_in_whatever_thread_it_is_collected(recorded: Any) -> None:
+    reading = [stream("Who?")]
+    assert next(reading[0]) == "A"
+    collector = threading.Thread(target=reading.clear)
+    collector.start()
+    collector.join()
+    assert recorded.span("rag").attributes[semconv.RAG_STREAM_COMPLETE] is False
+    recorded.provider.get_tracer("app").start_span("after").end()
+    assert recorded.spans[-1].parent is None
 
 
 def test_pieces_told_by_hand_make_the_answer(recorded: Any) -> None:
