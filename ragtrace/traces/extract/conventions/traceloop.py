@@ -33,12 +33,17 @@ _ROLES_OF_OPERATIONS = {semconv.OP_VECTOR_DB_RETRIEVE: Role.RETRIEVAL, semconv.O
 _ROLES_OF_REQUESTS = {"chat": Role.GENERATION, "completion": Role.GENERATION, "rerank": Role.RERANK}
 _RETRIEVER = re.compile(r"retriever(\.task)?$|\bretrieve(\.task)?$", re.IGNORECASE)
 _RERANKER = re.compile(r"re-?rank(er)?(\.task)?$", re.IGNORECASE)
-_SESSION_KEYS = ("session_id", "conversation_id", "thread_id", "chat_id")
+_SESSION_KEYS = tuple(
+    f"{semconv.TRACELOOP_PROPERTIES_PREFIX}{key}"
+    for key in ("session_id", "conversation_id", "thread_id", "chat_id")
+)
 
 
-def read(span: Span) -> Reading:
+def read(span: Span) -> Reading | None:
     """Read ``traceloop.*``, and the ``gen_ai.prompt.<i>`` and ``gen_ai.completion.<i>`` of older versions."""
-    role = _role(span)
+    role, session_id = _role(span), first_text(span, *_SESSION_KEYS)
+    if role is None:
+        return Reading(span=span, convention=NAME, session_id=session_id) if session_id else None
     return Reading(
         span=span,
         convention=NAME,
@@ -52,9 +57,7 @@ def read(span: Span) -> Reading:
         handed=_handed(span) if role is Role.GENERATION else (),
         answer=_answer(span, role),
         model=first_text(span, semconv.RESPONSE_MODEL, semconv.REQUEST_MODEL),
-        session_id=first_text(
-            span, *(f"{semconv.TRACELOOP_PROPERTIES_PREFIX}{key}" for key in _SESSION_KEYS)
-        ),
+        session_id=session_id,
         prompt_version=first_text(span, semconv.TRACELOOP_PROMPT_VERSION),
     )
 

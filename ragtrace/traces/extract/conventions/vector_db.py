@@ -26,16 +26,12 @@ _INNER = re.compile(r"segment|embed|count", re.IGNORECASE)
 """What a client does for a query of its own: a span of that is no retrieval."""
 
 
-def read(span: Span) -> Reading:
+def read(span: Span) -> Reading | None:
     """Read the events that hold what a query returned; none of these spans holds the question."""
     results = [event for event in span.events if event.name in _EVENTS]
-    is_retrieval = bool(results) or _is_query(span)
-    return Reading(
-        span=span,
-        convention=NAME,
-        role=Role.RETRIEVAL if is_retrieval else None,
-        documents=_documents(span, results) if is_retrieval else None,
-    )
+    if not results and not _is_query(span):
+        return None
+    return Reading(span=span, convention=NAME, role=Role.RETRIEVAL, documents=_documents(span, results))
 
 
 def _is_query(span: Span) -> bool:
