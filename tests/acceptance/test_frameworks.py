@@ -7,9 +7,10 @@ import re
 import runpy
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.metadata import EntryPoint, distributions
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,11 @@ from tests.acceptance.collector_process import CollectorProcess, collector_proce
 from tests.backends.process import eventually
 from tests.model_server import model_environment, running_model_server
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "frameworks"
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples" / "frameworks"
 PAGE = (EXAMPLES / "README.md").read_text("utf-8")
-TRACED_BY_OTHERS = Path(__file__).with_name("traced_by_others.py")
+LABEL = f"{semconv.LABEL_PREFIX}faithfulness"
+
 QUESTION = "How long does the warranty last?"
 ANSWER = "The warranty on every lamp lasts 24 months."
 CHUNK_IDS = ("warranty-length", "warranty-cover", "shipping-cost")
@@ -36,9 +39,21 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One application, and how a user starts it to be asked the question."""
+
+    service: str
+    command: tuple[str | Path, ...]
+    over_http: bool = False
+    instrumented: frozenset[str] | None = None
+    """What ``opentelemetry-instrument`` turns on beside ragtrace, where that starts the application."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """What came out of one question to one application."""
 
+    printed: str
     carrier: Span
     record: RagRecord
 
@@ -51,21 +66,26 @@ class Place:
     collector: CollectorProcess
     model_url: str
     file: Path
+    started: dict[str, Future[str]] = field(default_factory=dict)
+    """What each service prints."""
 
-    def run(self, *command: str | Path, service: str, http: bool = False, **env: str) -> str:
-        """Run an application of the second environment as a user does; return what it prints."""
-        port = self.collector.http_port if http else self.collector.grpc_port
+    def start(self, runs: Iterable[Run], pool: ThreadPoolExecutor) -> None:
+        """Start these applications, as many at once as the pool says."""
+        self.started.update({run.service: pool.submit(self._run, run) for run in runs})
+
+    def judged(self, run: Run) -> Judged:
+        """Wait for the one verdict on what this application was asked."""
+        printed = self.started[run.service].result()
+        service = run.service
+        carrier = eventually(lambda: self._carrier(service), what=f"a verdict on {service}", deadline_s=30)
+        traces = self._traces(service)
+        (record,) = [record for trace in traces for record in extract_records(trace).records]
+        return Judged(printed=printed, carrier=carrier, record=record)
+
+    def _run(self, run: Run) -> str:
         ended = subprocess.run(
-            [str(part) for part in command],
-            env={
-                "PATH": f"{self.python.parent}:{os.environ['PATH']}",
-                "HOME": os.environ.get("HOME", ""),
-                "PYTHONPATH": str(EXAMPLES),
-                "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
-                "OTEL_SERVICE_NAME": service,
-                **model_environment(self.model_url),
-                **env,
-            },
+            [str(part) for part in run.command],
+            env=self._environment(run),
             capture_output=True,
             text=True,
             timeout=100,
@@ -74,18 +94,27 @@ class Place:
         assert ended.returncode == 0, ended.stderr[-4_000:]
         return ended.stdout.strip()
 
-    def instrumentors(self) -> set[str]:
-        """Return the names of all instrumentors that ``opentelemetry-instrument`` finds there."""
-        (packages,) = self.python.parents[1].glob("lib/python3*/site-packages")
-        found = entry_points_of(packages, "opentelemetry_instrumentor")
-        return {entry.name for entry in found}
+    def _environment(self, run: Run) -> Mapping[str, str]:
+        port = self.collector.http_port if run.over_http else self.collector.grpc_port
+        environment = {
+            "PATH": f"{self.python.parent}:{os.environ['PATH']}",
+            "HOME": os.environ.get("HOME", ""),
+            "PYTHONPATH": str(EXAMPLES),
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+            "OTEL_SERVICE_NAME": run.service,
+            **model_environment(self.model_url),
+        }
+        if run.instrumented is not None:
+            # Users have the instrumentors of what they use; here those of everything are installed.
+            others = self._instrumentors() - run.instrumented
+            environment["OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"] = ",".join(others)
+            environment |= {"OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}
+        return environment
 
-    def judged(self, service: str) -> Judged:
-        """Wait for the one verdict on what this service was asked."""
-        carrier = eventually(lambda: self._carrier(service), what=f"a verdict on {service}", deadline_s=30)
-        traces = self._traces(service)
-        (record,) = [record for trace in traces for record in extract_records(trace).records]
-        return Judged(carrier=carrier, record=record)
+    def _instrumentors(self) -> set[str]:
+        (packages,) = self.python.parents[1].glob("lib/python3*/site-packages")
+        entries = [entry for each in distributions(path=[str(packages)]) for entry in each.entry_points]
+        return {entry.name for entry in entries if entry.group == "opentelemetry_instrumentor"}
 
     def _carrier(self, service: str) -> Span | None:
         spans = self._spans(service)
@@ -104,13 +133,11 @@ class Place:
                 yield span
 
 
-def entry_points_of(packages: Path, group: str) -> list[EntryPoint]:
-    installed = distributions(path=[str(packages)])
-    return [entry for each in installed for entry in each.entry_points if entry.group == group]
-
-
 @pytest.fixture(scope="module")
-def place(frameworks: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(
+    request: pytest.FixtureRequest, frameworks: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    """Start every application that a chosen test asks for, two at a time: imports take most of it."""
     folder = tmp_path_factory.mktemp("frameworks")
     file = folder / "spans.jsonl"
     config = {
@@ -120,8 +147,20 @@ def place(frameworks: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "export": [{"endpoint": f"otlp-file:{file}", "forward": True}],
         "store": {"path": str(folder / "store.db")},
     }
+    pool = ThreadPoolExecutor(2)
     with running_model_server() as model_url, collector_process(folder, config) as collector:
-        yield Place(python=frameworks, collector=collector, model_url=model_url, file=file)
+        place = Place(python=frameworks, collector=collector, model_url=model_url, file=file)
+        place.start(runs_of(request.session.items), pool)
+        yield place
+        pool.shutdown(cancel_futures=True)
+
+
+def runs_of(items: Sequence[pytest.Item]) -> Iterator[Run]:
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            run = item.callspec.params.get("run")
+            if isinstance(run, Run):
+                yield run
 
 
 def texts_in_the_handbook() -> tuple[str, ...]:
@@ -129,19 +168,39 @@ def texts_in_the_handbook() -> tuple[str, ...]:
     return tuple(corpus[name] for name in CHUNK_IDS)
 
 
-APPLICATIONS = {
-    "anthropic_app": "claude",
-    "chroma_app": "gpt-4.1-mini",
-    "haystack_app": "gpt-4.1-mini",
-    "langchain_app": "gpt-4.1-mini",
-    "llamaindex_app": "gpt-4.1-mini",
-    "openai_async": "gpt-4.1-mini",
-    "openai_chat": "gpt-4.1-mini",
-    "openai_responses": "gpt-4.1-mini",
-    "openai_streaming": "gpt-4.1-mini",
-    "pydantic_ai_app": "gpt-4.1-mini",
-    "qdrant_app": "gpt-4.1-mini",
-}
+def service_of(run: Run) -> str:
+    return run.service
+
+
+APPLICATIONS = (
+    "anthropic_app",
+    "chroma_app",
+    "haystack_app",
+    "langchain_app",
+    "llamaindex_app",
+    "openai_async",
+    "openai_chat",
+    "openai_responses",
+    "openai_streaming",
+    "pydantic_ai_app",
+    "qdrant_app",
+)
+
+
+def with_one_line(application: str) -> Run:
+    """Return how the example is started: it names its service itself."""
+    command = ("python", EXAMPLES / f"{application}.py", QUESTION)
+    return Run(service=application.replace("_", "-"), command=command)
+
+
+def traced_by(tracer: str, application: str) -> Run:
+    command = ("python", HERE / "traced_by_others.py", tracer, application, QUESTION)
+    return Run(service=f"{tracer}-{application}", command=command, over_http=True)
+
+
+def without_a_line(application: str, *instrumented: str) -> Run:
+    command = ("opentelemetry-instrument", "python", HERE / "zero_code_app.py", application, QUESTION)
+    return Run(service=f"zero-code-{application}", command=command, instrumented=frozenset(instrumented))
 
 
 def test_every_application_is_described_and_tested() -> None:
@@ -150,50 +209,43 @@ def test_every_application_is_described_and_tested() -> None:
     assert set(described) == {file.stem for file in EXAMPLES.glob("*.py")} - parts == set(APPLICATIONS)
 
 
-@pytest.mark.parametrize("application", APPLICATIONS)
-def test_one_line_is_enough(place: Place, application: str) -> None:
-    printed = place.run("python", EXAMPLES / f"{application}.py", QUESTION, service=application)
-    judged = place.judged(application.replace("_", "-"))
-    assert (judged.record.question, judged.record.answer, printed) == (QUESTION, ANSWER, ANSWER)
-    expected = POINT_IDS if application == "qdrant_app" else CHUNK_IDS
+@pytest.mark.parametrize("run", [with_one_line(each) for each in APPLICATIONS], ids=service_of)
+def test_one_line_is_enough(place: Place, run: Run) -> None:
+    judged = place.judged(run)
+    assert (judged.record.question, judged.record.answer, judged.printed) == (QUESTION, ANSWER, ANSWER)
+    expected = POINT_IDS if run.service == "qdrant-app" else CHUNK_IDS
     assert tuple(chunk.id for chunk in judged.record.chunks) == expected
     assert tuple(chunk.text for chunk in judged.record.chunks) == texts_in_the_handbook()
-    assert str(judged.carrier.attributes[semconv.TARGET_MODEL]).startswith(APPLICATIONS[application])
-    assert judged.carrier.attributes[f"{semconv.LABEL_PREFIX}faithfulness"] == "pass"
-    assert judged.carrier.attributes[semconv.BRIEF] in re.sub(r"\s+", " ", PAGE)
+    model = "claude" if run.service == "anthropic-app" else "gpt-4.1-mini"
+    assert str(judged.carrier.attributes[semconv.TARGET_MODEL]).startswith(model)
+    assert judged.carrier.attributes[LABEL] == "pass"
+    assert str(judged.carrier.attributes[semconv.BRIEF]) in PAGE
     assert ANSWER in PAGE
 
 
-@pytest.mark.parametrize("application", ["langchain", "llamaindex", "openai"])
-@pytest.mark.parametrize("tracer", ["openinference", "openllmetry", "langfuse"])
-def test_others_spans_give_the_same_record_without_ragtrace(
-    place: Place, tracer: str, application: str
-) -> None:
-    service = f"{tracer}-{application}"
-    printed = place.run("python", TRACED_BY_OTHERS, tracer, application, QUESTION, service=service, http=True)
-    judged = place.judged(service)
-    assert printed.splitlines()[-1] == ANSWER  # tracers greet on stdout
+@pytest.mark.parametrize(
+    "run",
+    [
+        traced_by(tracer, application)
+        for tracer in ("openinference", "openllmetry", "langfuse")
+        for application in ("langchain", "llamaindex", "openai")
+    ],
+    ids=service_of,
+)
+def test_others_spans_give_the_same_record_without_ragtrace(place: Place, run: Run) -> None:
+    judged = place.judged(run)
+    assert judged.printed.splitlines()[-1] == ANSWER  # tracers greet on stdout
     assert (judged.record.question, judged.record.answer) == (QUESTION, ANSWER)
     assert tuple(chunk.text for chunk in judged.record.chunks) == texts_in_the_handbook()
-    assert judged.carrier.attributes[f"{semconv.LABEL_PREFIX}faithfulness"] == "pass"
+    assert judged.carrier.attributes[LABEL] == "pass"
 
 
 @pytest.mark.parametrize(
-    ("application", "instrumented"), [("pydantic_ai_app", set()), ("openai_chat", {"openai"})]
+    "run", [without_a_line("pydantic_ai_app"), without_a_line("openai_chat", "openai")], ids=service_of
 )
-def test_no_line_is_needed_under_opentelemetry_instrument(
-    place: Place, tmp_path: Path, application: str, instrumented: set[str]
-) -> None:
-    (tmp_path / "app.py").write_text(f"import sys\nfrom {application} import ask\nprint(ask(sys.argv[1]))\n")
-    service = f"zero-code-{application}"
-    others = ",".join(place.instrumentors() - instrumented)  # of libraries that this application does not use
-    printed = place.run(
-        *("opentelemetry-instrument", "python", tmp_path / "app.py", QUESTION),
-        service=service,
-        OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=others,
-    )
-    judged = place.judged(service)
-    assert (judged.record.question, judged.record.answer, printed) == (QUESTION, ANSWER, ANSWER)
+def test_no_line_is_needed_under_opentelemetry_instrument(place: Place, run: Run) -> None:
+    judged = place.judged(run)
+    assert (judged.record.question, judged.record.answer, judged.printed) == (QUESTION, ANSWER, ANSWER)
     assert tuple(chunk.id for chunk in judged.record.chunks) == CHUNK_IDS
     assert judged.carrier.attributes[semconv.TARGET_MODEL] == "gpt-4.1-mini"
-    assert judged.carrier.attributes[f"{semconv.LABEL_PREFIX}faithfulness"] == "pass"
+    assert judged.carrier.attributes[LABEL] == "pass"
