@@ -159,16 +159,17 @@ def _secrets(text: str) -> Iterator[Finding]:
 
 
 # -- numbers with check digits ----------------------------------------------------------------------------
-# A look-ahead at every beginning: a number before a card does not hide the card.
+# A look-ahead at every beginning: a number before a card does not hide the card. What must not stand before
+# is looked for last: `re` finds a beginning fast that is a letter or a digit.
 _SEPARATOR = "[ \u00a0.\u2013-]"
 _CARD = re.compile(
     r"[2-6](?<!\d.)(?=(\d{12,18}"
     rf"|\d{{3}}(?:{_SEPARATOR}\d{{4}}){{3}}(?:{_SEPARATOR}\d{{3}})?"
     rf"|\d{{3}}{_SEPARATOR}\d{{6}}{_SEPARATOR}\d{{4,5}})(?!\d))"
 )
-_IBAN = re.compile(r"(?<![^\W_])(?=([A-Za-z]{2}\d{2}(?:[ \u00a0-]?[A-Za-z0-9]){11,30}))")
+_IBAN = re.compile(r"[A-Za-z]{2}\d{2}(?<![^\W_][A-Za-z]{2}\d{2})(?=((?:[ \u00a0-]?[A-Za-z0-9]){11,30}))")
 _IBAN_LENGTHS = range(34, 14, -1)
-_SSN = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
+_SSN = re.compile(r"\d{3}-\d{2}-\d{4}(?<![\w-]\d{3}-\d{2}-\d{4})(?![\w-])")
 _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 
 
@@ -181,9 +182,10 @@ def _cards(text: str) -> Iterator[Finding]:
 
 def _ibans(text: str) -> Iterator[Finding]:
     for number, match in enumerate(_IBAN.finditer(text)):
-        length = len(match[1]) if number >= MAX_CHECKED else _iban_length(match[1])
+        candidate = match[0] + match[1]
+        length = len(candidate) if number >= MAX_CHECKED else _iban_length(candidate)
         if length:
-            value = _NOT_ALPHANUMERIC.sub("", match[1][:length]).upper()
+            value = _NOT_ALPHANUMERIC.sub("", candidate[:length]).upper()
             yield Finding(match.start(), match.start() + length, Kind.IBAN, value)
 
 
@@ -227,6 +229,10 @@ _PHONE = re.compile(
     r"(?:(?:\+\s?|(?<![\w.,-])00)\d{1,3}[ .-]?\(?|\+\s?\(?|(?<!\w)(?<!\w-)(?<!\d[.,])\(?)"  # not inside an id
     r"\d(?:[ \u00a0)./\u2010-\u2013-]{0,3}\d){6,16}(?!-?\w)"
 )
+_RUN = re.compile(r"\d(?:[ \u00a0()./\u2010-\u2013-]{0,3}\d){6,}")
+"""Where a phone number may be: this begins with a digit, which `re` finds fast."""
+_LONGEST_PREFIX = 7  # "+ 123 ("
+_LOOK_AHEAD = 2
 _GROUP = re.compile(r"[+(]?\d+")
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 _FEWEST_DIGITS = 7
@@ -236,18 +242,20 @@ _FEWEST_IN_ONE_PIECE = 10
 
 def _phones(text: str, regions: tuple[str, ...]) -> Iterator[Finding]:
     start = checked = 0
-    while match := _PHONE.search(text, start):
-        start, checked = match.end(), checked + 1
-        if _DATE.match(match.group()):
-            continue
-        if checked > MAX_CHECKED:
-            yield Finding(*match.span(), Kind.PHONE, match.group())
-            continue
-        groups = [(match.start() + group.start(), match.start() + group.end()) for group in _groups(match)]
-        found = list(_phones_of(text, groups, regions))
-        yield from found
-        # A number may begin in the last group, and end behind what was looked at.
-        start = found[-1].end if found else max(groups[-1][0], match.start() + 1)
+    for run in _RUN.finditer(text):
+        start = max(start, run.start() - _LONGEST_PREFIX)
+        while match := _PHONE.search(text, start, run.end() + _LOOK_AHEAD):
+            start, checked = match.end(), checked + 1
+            if _DATE.match(match.group()):
+                continue
+            if checked > MAX_CHECKED:
+                yield Finding(*match.span(), Kind.PHONE, match.group())
+                continue
+            groups = [(match.start() + each.start(), match.start() + each.end()) for each in _groups(match)]
+            found = list(_phones_of(text, groups, regions))
+            yield from found
+            # A number may begin in the last group, and end behind what was looked at.
+            start = found[-1].end if found else max(groups[-1][0], match.start() + 1)
 
 
 def _groups(candidate: re.Match[str]) -> Iterator[re.Match[str]]:
