@@ -143,6 +143,7 @@ LANGFUSE_EXPECTED_OUTPUT: Final = "langfuse.experiment.item.expected_output"
 
 # -- MLflow: every value is JSON, the type too ------------------------------------------------------------
 MLFLOW_TYPE: Final = "mlflow.spanType"
+MLFLOW_EVALUATOR: Final = '"EVALUATOR"'
 MLFLOW_INPUTS: Final = "mlflow.spanInputs"
 MLFLOW_OUTPUTS: Final = "mlflow.spanOutputs"
 MLFLOW_MODEL: Final = "mlflow.llm.model"

@@ -111,7 +111,8 @@ def is_evaluator(span: Span) -> bool:
     return (
         span.scope.name == semconv.SCOPE_EVALUATION
         or attributes.get(semconv.OI_KIND) == semconv.OI_EVALUATOR
-        or attributes.get(semconv.LANGFUSE_OBSERVATION_TYPE) == "evaluator"
+        or attributes.get(semconv.LANGFUSE_OBSERVATION_TYPE) == semconv.LANGFUSE_EVALUATOR
+        or attributes.get(semconv.MLFLOW_TYPE) == semconv.MLFLOW_EVALUATOR
         or attributes.get(semconv.OPERATION_NAME) == semconv.OP_EVALUATION
         or any(key.startswith(semconv.EVAL_PREFIX) for key in attributes)
     )

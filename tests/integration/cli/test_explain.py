@@ -16,7 +16,6 @@ from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.cli.program import json_lines, run
 from tests.unit.backfill.stored_traces import CHUNK, RIGHT, plain_trace, rag_trace, trace_id, write_traces
 
-
 RECORDINGS = Path(__file__).parents[2] / "data" / "recordings"
 
 

@@ -407,10 +407,11 @@ def test_trace_without_a_rag_call_gives_a_note_and_no_record(spans: list[Span], 
         a_span(7, 1, attributes=oi("EVALUATOR")),
         a_span(7, 1, attributes={WORKFLOW: "evaluation"}),
         a_span(7, 1, attributes={"langfuse.observation.type": "evaluator"}),
+        a_span(7, 1, attributes={"mlflow.spanType": '"EVALUATOR"'}),
         a_span(7, 1, attributes={"ragtrace.eval.status": "ok"}),
         a_span(7, 1, scope="ragtrace.evaluation"),
     ],
-    ids=["openinference", "genai", "langfuse", "own keys", "own scope"],
+    ids=["openinference", "genai", "langfuse", "mlflow", "own keys", "own scope"],
 )
 def test_evaluators_and_what_runs_under_them_are_never_judged(evaluator: Span) -> None:
     inside = [workflow(8, 7), retrieval(10, 7), chat(11, 7, at=(40, 950), text="judged")]
