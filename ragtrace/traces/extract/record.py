@@ -18,6 +18,7 @@ from ragtrace.traces.extract.missing import missing_answer, missing_text
 from ragtrace.traces.extract.passed_over import passed_over
 from ragtrace.traces.extract.prompts import is_question_alone, question_of
 from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.streams import is_abandoned
 from ragtrace.traces.trace import Span
 
 __all__ = ["record_of"]
@@ -255,7 +256,7 @@ def _damage(choice: _Choice[str] | None, missing: Gap) -> list[Gap]:
 
 def _abandoned(spans: Sequence[Span]) -> list[Gap]:
     """Say that the reader of a streamed answer went away before its end."""
-    if all(span.attributes.get(semconv.RAG_STREAM_COMPLETE) is not False for span in spans):
+    if not any(map(is_abandoned, spans)):
         return []
     detail = "the answer was streamed and its reader went away before the end"
     return [Gap(part=Part.ANSWER, reason=SkipReason.INCOMPLETE, detail=detail)]

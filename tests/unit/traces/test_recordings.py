@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragtrace.model import Part
+from ragtrace.model import Part, SkipReason
 from tests.unit.traces.recordings import Agreement, Recording, agreement, all_recordings, records_of
 
 MISSING, PARTIAL, DIFFERENT = Agreement.MISSING, Agreement.PARTIAL, Agreement.DIFFERENT
@@ -78,6 +78,14 @@ def test_record_agrees_with_what_the_application_did(recording: Recording) -> No
 @pytest.mark.parametrize("recording", all_recordings(), ids=lambda recording: recording.name)
 def test_one_question_is_one_record(recording: Recording) -> None:
     assert len(records_of(recording)) == 1
+
+
+@pytest.mark.parametrize("recording", all_recordings(), ids=lambda recording: recording.name)
+def test_stream_that_nobody_read_to_its_end_is_an_incomplete_answer(recording: Recording) -> None:
+    (record,) = records_of(recording)
+    gap = record.gap(Part.ANSWER)
+    is_incomplete = gap is not None and gap.reason is SkipReason.INCOMPLETE
+    assert is_incomplete is ("abandoned" in recording.name)
 
 
 @settings(max_examples=40)
