@@ -161,6 +161,7 @@ def langsmith(url: str, libraries: Sequence[str]) -> Iterator[None]:
         "LANGSMITH_OTEL_ENABLED": "true",
         "LANGSMITH_OTEL_ONLY": "true",
         "LANGSMITH_API_KEY": "not-a-key",
+        "LANGSMITH_REVISION_ID": "1",
         "LANGSMITH_ENDPOINT": url,
     }
     with opentelemetry(url, ()):

@@ -15,7 +15,9 @@ from tests.recordings.scenarios import SCENARIOS
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "recordings").glob("*.json"))
 VERCEL = {f"{version}.{how}" for version in ("vercel", "vercel-legacy") for how in ("generate", "stream")}
-OF_A_MACHINE = re.compile(r"/(?:home|opt|root|tmp|usr|work)/|site-packages|\.venv|process\.pid|host\.name")
+OF_A_MACHINE = re.compile(
+    r"/(?:home|opt|root|tmp|usr|work)/|site-packages|\.venv|process\.pid|host\.name|service\.version|-dirty"
+)
 
 
 def recording(file: Path) -> dict[str, Any]:
