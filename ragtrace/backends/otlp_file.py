@@ -157,7 +157,9 @@ class OtlpFileReader:
         try:
             return decode_json(line.text.decode())
         except (CodecError, UnicodeDecodeError) as exc:
-            raise InputError(f"{self._path}, line {line.number}: {exc}") from exc
+            is_document = line.number == 1 and line.text.strip() in (b"{", b"[")
+            hint = f": write it on one line with `jq -c . {self._path}`" if is_document else ""
+            raise InputError(f"{self._path}, line {line.number}: {exc}{hint}") from exc
 
 
 class _Line(NamedTuple):

@@ -68,15 +68,20 @@ def explain(what: str, source: str | None, mapping: AttributeMapping | None, as_
 
 async def _explain(found: _Found, mapping: AttributeMapping | None, *, as_json: bool) -> None:
     console = None if as_json else open_console()
-    number = 0
+    number = whole = damaged = 0
     async with aclosing(found.reader), aclosing(found.traces()) as traces:
         async for trace in traces:
             number += 1
             extraction = extract_records(trace, mapping)
+            whole += sum(not record.gaps for record in extraction.records)
+            damaged += sum(bool(record.gaps) for record in extraction.records)
             if console is None:
                 print_json(_trace_json(trace, extraction))
             else:
                 _print_trace(console, trace, extraction)
+    if console is not None and number > 1:
+        calls = f"{many(whole + damaged, 'RAG call')}: {whole} whole, {damaged} with gaps"
+        console.print(f"{many(number, 'trace')}, {calls}", style="bold")
     if not number:
         talk("no spans: this is no file of OTLP traces, or an empty one (for records: ragtrace evaluate)")
 
@@ -186,8 +191,8 @@ def _print_trace(console: Console, trace: Trace, extraction: Extraction) -> None
     console.print(f"trace {trace.trace_id} ({many(len(trace.spans), 'span')})", style="bold")
     for record in extraction.records:
         _print_record(console, record)
-    for note in extraction.notes:
-        print_indented(console, 2, f"note: {_note(note)}")
+    for line in _note_lines(extraction.notes):
+        print_indented(console, 2, f"note: {line}")
     console.print()
 
 
@@ -277,10 +282,19 @@ def _gap(gap: Gap) -> str:
     return f"gap, {gap.reason}: {one_line(gap.detail)}"
 
 
-def _note(note: Note) -> str:
-    if note.span_id is None:
-        return one_line(note.text)
-    return f"span {one_line(note.span_name or '')!r} ({note.span_id}) {one_line(note.text)}"
+def _note_lines(notes: Sequence[Note]) -> Iterator[str]:
+    """Say once what holds for many spans."""
+    spans: dict[str, list[Note]] = {}
+    for note in notes:
+        spans.setdefault(note.text, []).append(note)
+    for text, alike in spans.items():
+        first, said = alike[0], one_line(text)
+        if first.span_id is None:
+            yield said
+        elif len(alike) == 1:
+            yield f"span {one_line(first.span_name or '')!r} ({first.span_id}) {said}"
+        else:
+            yield f"of {_several([repr(one_line(note.span_name or '')) for note in alike])}, each {said}"
 
 
 def _short(text: str) -> str:

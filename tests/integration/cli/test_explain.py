@@ -110,6 +110,26 @@ def test_text_under_judgment_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert not set(output) & set("\x1b\x07\u202e")
 
 
+def test_several_traces_are_summed_up(traces: Path) -> None:
+    assert run("explain", str(traces)).stdout.endswith("3 traces, 2 RAG calls: 1 whole, 1 with gaps\n")
+
+
+def test_a_note_on_many_spans_is_said_once(tmp_path: Path) -> None:
+    pending = {"logfire.span_type": "pending_span"}
+    spans = [replace(span, attributes=pending) for span in rag_trace(0).spans]
+    traces = write_traces(tmp_path / "traces.jsonl", [Trace.of(trace_id(0), spans)])
+    output = run("explain", str(traces), columns=200).stdout
+    assert "of 'ask', 'retrieval faq', each is a placeholder that Logfire writes" in output
+
+
+def test_a_document_of_several_lines_is_told_from_lines(tmp_path: Path) -> None:
+    document = tmp_path / "trace.json"
+    document.write_text('{\n "resourceSpans": []\n}\n')
+    result = run("explain", str(document))
+    assert result.exit_code == 2
+    assert f"write it on one line with `jq -c . {document}`" in result.stderr
+
+
 def test_a_line_that_is_no_otlp_is_named(tmp_path: Path) -> None:
     traces = write_traces(tmp_path / "traces.jsonl", [rag_trace(0), rag_trace(1)])
     traces.write_text(traces.read_text() + "{nonsense\n")
