@@ -31,8 +31,8 @@ _LIST_NAMES = (
     *("hits", "chunks", "contexts", "context", "results", "items", "data"),
 )
 _PAIR = 2
-MAX_COLUMNS = 100
 _DEEPEST_LIST = 3
+MAX_COLUMNS = 100
 
 
 class Found(NamedTuple):
@@ -100,8 +100,12 @@ def _holds_text(result: object) -> bool:
 
 
 def _is_nested(result: Collection[object]) -> bool:
-    """Tell lists of results, one for each of several queries, from pairs and rows."""
-    return isinstance(result, list) and bool(result) and type(result[0]) is list
+    """Tell lists of results, one for each of several queries, from a list of pairs or rows."""
+    if not isinstance(result, list) or not result or type(result[0]) is not list:
+        return False
+    first = result[0]
+    scalars = (str, Number) if len(result) > 1 else Number
+    return not any(isinstance(value, scalars) for value in first[:MAX_COLUMNS])
 
 
 def _plain_collection(result: Collection[object]) -> Collection[object] | None:
@@ -120,7 +124,8 @@ def _from_columns(result: Mapping[Any, Any]) -> Collection[object]:
 def _column(column: Any) -> Sequence[object]:
     if not isinstance(column, list):
         return ()
-    return list(chain.from_iterable(column)) if _is_nested(column) else column
+    nested = bool(column) and type(column[0]) is list
+    return list(chain.from_iterable(column)) if nested else column
 
 
 def _from_mapping(item: Mapping[Any, object]) -> Found:
@@ -140,8 +145,8 @@ def _from_object(item: object) -> Found:
     node = field(item, "node")  # held together with its score
     held = item if node is None else node
     mappings = (field(held, name) for name in _METADATA_NAMES)
-    metadata = next((value for value in mappings if isinstance(value, Mapping)), None)
-    text, metadata = _text_and_rest(held, metadata)
+    known = next((value for value in mappings if isinstance(value, Mapping)), None)
+    text, metadata = _text_and_rest(held, known)
     found = _found(first_field(held, _ID_NAMES), text, None, metadata, item)
     return _measured(found, item, field(item, "metadata"))
 
@@ -177,7 +182,9 @@ def _text_and_rest(item: object, metadata: object) -> tuple[object, object]:
         if text is not None and isinstance(metadata, Mapping):
             rest = islice(metadata.items(), MAX_VALUES)
             metadata = {key: value for key, value in rest if value is not text}
-    return (text if text is None or isinstance(text, str | bytes) else answer_in(text)), metadata
+    if text is not None and not isinstance(text, str | bytes):
+        text = answer_in({"content": text})  # blocks of text, as messages have them
+    return text, metadata
 
 
 def _found(identity: object, text: object, score: object, metadata: object, item: object) -> Found:

@@ -201,6 +201,38 @@ def test_chunks_of_many_shapes_are_read(recorded: Any, given: Any, written: dict
     assert recorded.chunks == [written]
 
 
+A, B = {"id": "a", "content": "A"}, {"id": "b", "content": "B"}
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ("T", [{"id": "e632b7095b0bf32c", "content": "T"}]),
+        (A, [A]),
+        ((A, B), [A, B]),
+        ({"documents": [A, B]}, [A, B]),
+        ({"result": None, "hits": {"hits": [{"_id": "a", "_source": {"text": "A"}}]}}, [A]),
+        ([[A, B]], [A, B]),
+        ([["a", 0.5]], [{"id": "ca978112ca1bbdca", "score": 0.5, "content": "a"}]),
+        ([("a", "longer"), ("b", "longest")], [A | {"content": "longer"}, B | {"content": "longest"}]),
+        ([(7, "text", 0.25)], [{"id": "7", "content": "text"}]),
+        ({"ids": [["a"], ["b"]], "documents": [["A"], ["B"]]}, [A, B]),
+        ({"ids": ["a"], "documents": None}, [{"id": "a"}]),
+        ([{"id": "a", "content": [{"type": "text", "text": "A"}]}], [A]),
+        ([{"id": "a", "distance": 0.5, "payload": {"body": "A"}}], [A | {"distance": 0.5}]),
+        ([{"id": "a", "payload": {"body": "A", "page": 1}}], [A | {"metadata": {"page": 1}}]),
+    ],
+    ids=[
+        *("text", "one", "tuple", "held", "held deeper", "nested", "pair as a list", "rows", "row of table"),
+        *("columns", "no texts", "blocks", "distance", "payload"),
+    ],
+)
+def test_results_of_many_shapes_are_read(recorded: Any, given: Any, written: list[Any]) -> None:
+    with ragtrace.retrieval(query="q") as search:
+        search.set_chunks(given)
+    assert recorded.chunks == written
+
+
 def test_documents_in_the_genai_form_always_have_id_and_score(recorded: Any) -> None:
     with ragtrace.retrieval(query="q", name="search") as search:
         search.set_chunks([("scored", 0.5), "unscored"])
