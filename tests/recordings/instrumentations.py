@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
+from typing import Any
 
 from opentelemetry import trace
 
@@ -49,62 +50,43 @@ def ragtrace(url: str, libraries: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def opentelemetry(url: str, libraries: Sequence[str]) -> Iterator[None]:
-    """Set the SDK up as an application does, with nothing that makes spans yet."""
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-
-    provider = TracerProvider(resource=Resource.create({"service.name": SERVICE}))
-    trace.set_tracer_provider(provider)
-    _before_export(provider, libraries)
-    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces")))
-    yield
-    provider.shutdown()
-
-
-def _before_export(provider, libraries):  # type: ignore[no-untyped-def]
-    if "pydantic-ai-openinference" in libraries:
+def openinference(url: str, libraries: Sequence[str]) -> Iterator[None]:
+    if "pydantic-ai" in libraries:
         from openinference.instrumentation.pydantic_ai import OpenInferenceSpanProcessor
 
-        provider.add_span_processor(OpenInferenceSpanProcessor())
-
-
-@contextmanager
-def openinference(url: str, libraries: Sequence[str]) -> Iterator[None]:
-    agents = [name for name in libraries if name == "pydantic-ai"]
-    with opentelemetry(url, ["pydantic-ai-openinference" for _ in agents]):
-        _instrument(_OPENINFERENCE, [name for name in libraries if name not in agents])
-        if agents:
+        with _sdk(url, OpenInferenceSpanProcessor()):
             _instrument_agents()
-        yield
+            yield
+    else:
+        with _sdk(url):
+            _instrument(_OPENINFERENCE, libraries)
+            yield
 
 
 @contextmanager
 def openllmetry(url: str, libraries: Sequence[str]) -> Iterator[None]:
-    with opentelemetry(url, ()):
+    with _sdk(url):
         _instrument(_OPENLLMETRY, libraries)
         yield
 
 
 @contextmanager
 def openai_v2(url: str, libraries: Sequence[str]) -> Iterator[None]:
-    with opentelemetry(url, ()):
+    with _sdk(url):
         _instrument({"openai": "opentelemetry.instrumentation.openai_v2:OpenAIInstrumentor"}, ["openai"])
         yield
 
 
 @contextmanager
 def otel_genai(url: str, libraries: Sequence[str]) -> Iterator[None]:
-    with opentelemetry(url, ()):
+    with _sdk(url):
         _instrument(_OTEL_GENAI, libraries)
         yield
 
 
 @contextmanager
 def pydantic_ai(url: str, libraries: Sequence[str]) -> Iterator[None]:
-    with opentelemetry(url, ()):
+    with _sdk(url):
         _instrument_agents()
         yield
 
@@ -134,7 +116,7 @@ def haystack(url: str, libraries: Sequence[str]) -> Iterator[None]:
     import haystack.tracing
     from haystack_integrations.tracing.opentelemetry import OpenTelemetryTracer
 
-    with opentelemetry(url, ()):
+    with _sdk(url):
         haystack.tracing.enable_tracing(OpenTelemetryTracer(trace.get_tracer("haystack")))
         yield
 
@@ -164,7 +146,7 @@ def langsmith(url: str, libraries: Sequence[str]) -> Iterator[None]:
         "LANGSMITH_REVISION_ID": "1",
         "LANGSMITH_ENDPOINT": url,
     }
-    with opentelemetry(url, ()):
+    with _sdk(url):
         yield
         wait_for_all_tracers()
 
@@ -209,6 +191,22 @@ def mlflow(url: str, libraries: Sequence[str]) -> Iterator[None]:
         import_module(f"mlflow.{library}").autolog()
     yield
     mlflow.tracing.provider.provider.get().force_flush()
+
+
+@contextmanager
+def _sdk(url: str, *processors: Any) -> Iterator[None]:
+    """Set the SDK up as an application does, with nothing that makes spans yet."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+    provider = TracerProvider(resource=Resource.create({"service.name": SERVICE}))
+    trace.set_tracer_provider(provider)
+    for processor in (*processors, SimpleSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces"))):
+        provider.add_span_processor(processor)
+    yield
+    provider.shutdown()
 
 
 def _instrument(table: dict[str, str], libraries: Sequence[str]) -> None:
