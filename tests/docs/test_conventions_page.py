@@ -1,10 +1,11 @@
-"""docs/conventions.md: its table is measured on the recordings, its example is a mapping that works.
+"""docs/conventions.md: its table and its report are made from the recordings, its example works.
 
-``REGENERATE_GOLDEN=1 make test ARGS=tests/docs`` writes the table again.
+``REGENERATE_GOLDEN=1 make test ARGS=tests/docs`` writes both again.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import Counter
@@ -13,12 +14,17 @@ from pathlib import Path
 
 from ragtrace.traces.extract import extract_records
 from ragtrace_collector.config import load_mapping
+from tests.integration.cli.program import run
 from tests.unit.traces.builders import a_span, a_trace
 from tests.unit.traces.recordings import PARTS, Agreement, Recording, agreement, all_recordings
 
-PAGE = Path(__file__).parents[2] / "docs" / "conventions.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "conventions.md"
+RECORDINGS = ROOT / "tests" / "data" / "recordings"
 REGENERATE = "REGENERATE_GOLDEN"
 TABLE = re.compile(r"(?<=<!-- measured: begin -->\n).*(?=<!-- measured: end -->)", re.DOTALL)
+EXPLAINED = re.compile(r"(?<=<!-- explained: begin -->\n).*(?=<!-- explained: end -->)", re.DOTALL)
+SHOWN = "langfuse.langfuse-langchain"
 EXAMPLE = re.compile(r"```yaml\n(extract:\n.*?)```", re.DOTALL)
 
 WORDS = {
@@ -76,11 +82,25 @@ def written_by(recording: Recording) -> str:
     return f"{name} {version}" if version else name
 
 
-def test_the_table_says_what_is_measured() -> None:
+def explained(folder: Path) -> str:
+    """What `ragtrace explain` says about a recording."""
+    trace = json.loads((RECORDINGS / f"{SHOWN}.json").read_text("utf-8"))["trace"]
+    (folder / "traces.jsonl").write_text(json.dumps(trace))
+    return f"```text\n{run('explain', str(folder / 'traces.jsonl')).stdout.rstrip()}\n```\n"
+
+
+def assert_written(part: re.Pattern[str], text: str) -> None:
     if os.environ.get(REGENERATE) and not os.environ.get("CI"):
-        PAGE.write_text(TABLE.sub(lambda _: measured(), PAGE.read_text("utf-8")), "utf-8")
-    (written,) = TABLE.findall(PAGE.read_text("utf-8"))
-    assert written == measured(), f"run once with {REGENERATE}=1 if this is meant"
+        PAGE.write_text(part.sub(lambda _: text, PAGE.read_text("utf-8")), "utf-8")
+    assert part.findall(PAGE.read_text("utf-8")) == [text], f"run once with {REGENERATE}=1 if this is meant"
+
+
+def test_the_table_says_what_is_measured() -> None:
+    assert_written(TABLE, measured())
+
+
+def test_the_page_shows_what_explain_says(tmp_path: Path) -> None:
+    assert_written(EXPLAINED, explained(tmp_path))
 
 
 def test_every_instrumentation_that_was_recorded_has_a_name() -> None:
