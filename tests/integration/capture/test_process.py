@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from ragtrace import semconv
-from tests.backends.otlp_receiver import OtlpReceiver
+from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 
 
 def environment(**env: str) -> dict[str, str]:
@@ -119,6 +120,39 @@ for number in range(2):
     ended = run(code, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
     assert ended.stdout == "1 True\n" * 2
     assert [question(span) for span in receiver.spans] == ["parent", "child 0", "child 1"]
+
+
+@pytest.mark.slow
+def test_a_fork_amid_an_export_leaves_both_processes_sending(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrived, both, export = threading.Event(), threading.Barrier(2), OtlpReceiver.Export
+
+    def export_together(receiver: OtlpReceiver, *request: Any) -> Any:
+        arrived.set()
+        both.wait(timeout=40)
+        return export(receiver, *request)
+
+    monkeypatch.setattr(OtlpReceiver, "Export", export_together)
+    code = """
+import os, ragtrace, sys, threading
+ragtrace.instrument()
+with ragtrace.rag(question="parent"): pass
+threading.Thread(target=ragtrace.flush).start()
+sys.stdin.readline()
+child = os.fork()
+if child == 0:
+    with ragtrace.rag(question="child"): pass
+    os._exit(0 if ragtrace.flush(40) else 1)
+sys.exit(os.waitpid(child, 0)[1])
+"""
+    with running_receiver() as receiver:
+        env = environment(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{receiver.endpoint}")
+        with subprocess.Popen(
+            [sys.executable, "-c", code], env=env, stdin=subprocess.PIPE, text=True
+        ) as process:
+            assert arrived.wait(timeout=40)
+            process.communicate("fork now\n", timeout=50)
+    assert process.returncode == 0
+    assert {question(span) for span in receiver.spans} == {"parent", "child"}
 
 
 @pytest.mark.slow
