@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract.content import Found, parse_loosely
+from ragtrace.traces.extract.content import Found, cut_damage, is_cut_by_tempo, parse_loosely
 from ragtrace.traces.extract.documents import find_documents, has_text
 from ragtrace.traces.extract.messages import Message, tool_messages
 from ragtrace.traces.extract.payload import listed_documents
@@ -25,6 +26,7 @@ RETRIEVAL_TOOLS: Final = re.compile(
 
 _WRAPPERS: Final = ("output", "outputs", "result", "data", "kwargs")
 _MAX_WRAPPERS: Final = 6
+_STARTS_OF_JSON: Final = ('{"', "[{", '["')
 
 
 def tool_documents(
@@ -34,10 +36,14 @@ def tool_documents(
     node = _unwrapped(value)
     if node is None or node == "":
         return None
+    if isinstance(value, str) and node == value and value.lstrip()[:2] in _STARTS_OF_JSON:
+        return find_documents(value, attribute=attribute, convention=convention, span_id=span_id)
     listed = listed_documents(node)
     items = listed if isinstance(listed, tuple) else (listed,)
     shown = tuple(_shown(item) for item in items)
-    return find_documents(shown, attribute=attribute, convention=convention, span_id=span_id)
+    found = find_documents(shown, attribute=attribute, convention=convention, span_id=span_id)
+    is_cut = isinstance(value, str) and is_cut_by_tempo(value)
+    return replace(found, damage=cut_damage(attribute)) if is_cut else found
 
 
 def handed_documents(
@@ -62,6 +68,9 @@ def _unwrapped(value: AttributeValue) -> AttributeValue:
         if "content" in node and ("tool_call_id" in node or node.get("type") == "tool"):
             node = _parsed(node["content"])
             continue
+        if isinstance(node.get("content"), tuple):  # of the Model Context Protocol
+            node = node["content"]
+            break
         inner = next((node[key] for key in _WRAPPERS if node.get(key)), None)
         if inner is None or has_text(node):
             break

@@ -120,6 +120,21 @@ def test_database_that_tells_no_results_leaves_a_gap_that_says_so() -> None:
     assert "not what it returned" in gap.detail
 
 
+@pytest.mark.parametrize(
+    ("results", "reason"),
+    [
+        ([{"id": "a", "document": "x" * 2_048}], SkipReason.TRUNCATED),
+        ([{"id": str(number), "document": f"text {number}"} for number in range(128)], SkipReason.INCOMPLETE),
+        ([{"id": "a"}], SkipReason.NO_CONTENT),
+    ],
+    ids=["cut by tempo", "as many events as an SDK keeps", "no text"],
+)
+def test_loss_of_results_is_a_gap(results: list[dict[str, AttributeValue]], reason: SkipReason) -> None:
+    gap = the_record(workflow(), query(*results)).gap(Part.CONTEXT)
+    assert gap is not None
+    assert gap.reason is reason
+
+
 def test_writing_to_a_vector_database_is_no_retrieval() -> None:
     upsert = a_span(2, 1, at=(10, 20), name="qdrant.upsert", attributes={"db.system": "Qdrant"})
     assert the_record(workflow(), upsert).gap(Part.CONTEXT).reason is SkipReason.NO_RETRIEVAL  # type: ignore[union-attr]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -44,7 +45,7 @@ def tool(name: str, result: AttributeValue, *, at: tuple[int, int] = (10, 20), n
         pytest.param(json.dumps([{"id": "a", "text": CHUNK}]), id="documents"),
         pytest.param(json.dumps({"results": [{"content": CHUNK, "score": 0.4}]}), id="wrapped"),
         pytest.param(json.dumps({"output": {"kwargs": {"type": "tool", "content": CHUNK}}}), id="langchain"),
-        pytest.param(json.dumps([{"type": "text", "text": CHUNK}]), id="mcp"),
+        pytest.param(json.dumps({"content": [{"type": "text", "text": CHUNK}], "isError": False}), id="mcp"),
         pytest.param(({"text": CHUNK},), id="structured"),
     ],
 )
@@ -53,6 +54,21 @@ def test_result_of_a_retrieving_tool_is_context(result: AttributeValue) -> None:
     assert [chunk.text for chunk in record.chunks] == [CHUNK]
     assert record.retrieval_query == "return period"
     assert record.gaps == ()
+
+
+def test_tool_of_an_mcp_server_is_a_tool() -> None:
+    span = tool("search_docs", CHUNK)
+    called = {**span.attributes, OPERATION: None, "mcp.method.name": "tools/call"}
+    assert [chunk.text for chunk in the_record(agent(), replace(span, attributes=called)).chunks] == [CHUNK]
+
+
+@pytest.mark.parametrize(
+    "result", ["x" * 3_000, json.dumps([{"id": "a", "text": "first"}, {"text": "x" * 3_000}])]
+)
+def test_result_cut_by_tempo_is_truncated(result: str) -> None:
+    gap = the_record(agent(), tool("search_docs", result[:2_048])).gap(Part.CONTEXT)
+    assert gap is not None
+    assert gap.reason is SkipReason.TRUNCATED
 
 
 def test_object_without_a_text_is_context_as_the_model_saw_it() -> None:

@@ -57,7 +57,8 @@ def _role(span: Span) -> Role | None:
     if operation in (semconv.OP_RETRIEVAL, semconv.OP_SEARCH_MEMORY):
         return Role.RETRIEVAL
     is_datastore = span.attributes.get(semconv.TOOL_TYPE) == _TOOL_IS_DATASTORE
-    if operation == semconv.OP_EXECUTE_TOOL:
+    is_tool = operation == semconv.OP_EXECUTE_TOOL
+    if is_tool or span.attributes.get(semconv.MCP_METHOD) == semconv.MCP_TOOL_CALL:
         return Role.RETRIEVAL if is_datastore else Role.TOOL
     # the oldest attributes are dropped first: the operation may be gone while the documents are there
     return Role.RETRIEVAL if operation is None and semconv.RETRIEVAL_DOCUMENTS in span.attributes else None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk, SkipReason
 from ragtrace.traces.extract.attributes import first_text
-from ragtrace.traces.extract.content import Damage, Found, parse_loosely
+from ragtrace.traces.extract.content import Damage, Found, cut_damage, is_cut_by_tempo, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.reading import Reading, Role
 from ragtrace.traces.trace import Span, SpanEvent
@@ -21,6 +22,7 @@ _EVENTS = (semconv.DB_QUERY_RESULT, semconv.DB_SEARCH_RESULT)
 _SYSTEMS = frozenset(
     {"chroma", "lancedb", "marqo", "milvus", "pinecone", "qdrant", "turbopuffer", "weaviate"}
 )
+_SDK_EVENTS: Final = 128
 _READS = re.compile(r"quer(y|ies)|search|retrieve|near_|hybrid|bm25|recommend|discover", re.IGNORECASE)
 _INNER = re.compile(r"segment|embed|count", re.IGNORECASE)
 """What a client does for a query of its own: a span of that is no retrieval."""
@@ -45,7 +47,8 @@ def _is_query(span: Span) -> bool:
 def _documents(span: Span, results: list[SpanEvent]) -> Found[tuple[Chunk, ...]]:
     if results:
         items = tuple(_document(event) for event in results)
-        return find_documents(items, attribute=results[0].name, convention=NAME, span_id=span.span_id)
+        found = find_documents(items, attribute=results[0].name, convention=NAME, span_id=span.span_id)
+        return replace(found, damage=found.damage or _loss(span, found))
     detail = (
         f"span {span.name!r} says that a query was made, but not what it returned: record the chunks with "
         "`ragtrace.retrieval`, or turn on the content of the database's instrumentation if it has any"
@@ -57,6 +60,15 @@ def _documents(span: Span, results: list[SpanEvent]) -> Found[tuple[Chunk, ...]]
         how="no results",
         damage=Damage(reason=SkipReason.NO_CONTENT, detail=detail),
     )
+
+
+def _loss(span: Span, found: Found[tuple[Chunk, ...]]) -> Damage | None:
+    if any(chunk.text and is_cut_by_tempo(chunk.text) for chunk in found.value or ()):
+        return cut_damage(found.attribute)
+    if len(span.events) < _SDK_EVENTS:
+        return None
+    detail = f"the span has {_SDK_EVENTS} events, and SDKs keep no more: raise OTEL_SPAN_EVENT_COUNT_LIMIT"
+    return Damage(reason=SkipReason.INCOMPLETE, detail=detail)
 
 
 def _document(event: SpanEvent) -> AttributeValue:
