@@ -435,7 +435,7 @@ def messages_stream(request: Json) -> Iterator[Json]:
     reply = _messages_reply(request)
     usage = {"input_tokens": reply.input_tokens, "output_tokens": 1}
     yield {"type": "message_start", "message": _message_head(reply) | {"content": [], "usage": usage}}
-    empty = {"input": {}} if reply.tool_call else {"text": ""}
+    empty: Json = {"input": {}} if reply.tool_call else {"text": ""}
     yield {"type": "content_block_start", "index": 0, "content_block": _content_block(reply) | empty}
     deltas: list[Json] = [{"type": "text_delta", "text": piece} for piece in reply.pieces]
     if reply.tool_call:
