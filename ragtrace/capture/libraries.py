@@ -50,6 +50,7 @@ LIBRARIES = (
             "opentelemetry.instrumentation.openai_v2:OpenAIInstrumentor",
             "opentelemetry.instrumentation.genai.openai:OpenAIInstrumentor",
             "langfuse.openai",
+            "traceloop.sdk",
         ),
         marked=(
             "openai:OpenAI.request",
@@ -66,6 +67,7 @@ LIBRARIES = (
         others=(
             "opentelemetry.instrumentation.anthropic:AnthropicInstrumentor",
             "opentelemetry.instrumentation.genai.anthropic:AnthropicInstrumentor",
+            "traceloop.sdk",
         ),
         marked=("anthropic.resources.messages:Messages.create",),
     ),
@@ -78,6 +80,7 @@ LIBRARIES = (
         others=(
             "opentelemetry.instrumentation.langchain:LangchainInstrumentor",
             "opentelemetry.instrumentation.genai.langchain:LangChainInstrumentor",
+            "traceloop.sdk",
         ),
         marked=("langchain_core.callbacks:BaseCallbackManager.__init__",),
         variable="LANGSMITH_OTEL_ENABLED",
@@ -91,6 +94,7 @@ LIBRARIES = (
         others=(
             "opentelemetry.instrumentation.llamaindex:LlamaIndexInstrumentor",
             "llama_index.observability.otel",
+            "traceloop.sdk",
         ),
         marked=("llama_index.core.instrumentation:root_dispatcher.span_handlers",),
     ),
@@ -100,7 +104,7 @@ LIBRARIES = (
         kind=Kind.OPENINFERENCE,
         instrumentor="openinference.instrumentation.haystack:HaystackInstrumentor",
         package="openinference-instrumentation-haystack",
-        others=("opentelemetry.instrumentation.haystack:HaystackInstrumentor",),
+        others=("opentelemetry.instrumentation.haystack:HaystackInstrumentor", "traceloop.sdk"),
         marked=(
             "haystack:Pipeline.run",
             "haystack.tracing:tracer.actual_tracer",
@@ -117,7 +121,7 @@ LIBRARIES = (
         module="chromadb",
         kind=Kind.RAGTRACE,
         instrumentor="ragtrace.capture.vector_stores:instrument_chroma",
-        others=("opentelemetry.instrumentation.chromadb:ChromaInstrumentor",),
+        others=("opentelemetry.instrumentation.chromadb:ChromaInstrumentor", "traceloop.sdk"),
         marked=("chromadb:Collection.query",),
     ),
     Library(

@@ -1,0 +1,349 @@
+"""Real libraries, instrumented by one line, each in a process of its own that prints its spans."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.model_server import model_environment, running_model_server
+
+pytestmark = pytest.mark.timeout(240)
+
+ROOT = Path(__file__).parents[3]
+QUESTION = "Can I return a lamp?"
+BEFORE = """
+import json, sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+memory = InMemorySpanExporter()
+trace.set_tracer_provider(TracerProvider())
+trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(memory))
+import ragtrace
+"""
+AFTER = """
+print("[" + ",".join(span.to_json(None) for span in memory.get_finished_spans()) + "]")
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A finished span, as its process printed it."""
+
+    name: str
+    id: str
+    trace_id: str
+    parent_id: str | None
+    scope: str
+    attributes: Mapping[str, Any]
+    text: str = field(repr=False)
+
+    @property
+    def kind(self) -> str | None:
+        return self.attributes.get("openinference.span.kind") or self.attributes.get("gen_ai.operation.name")
+
+
+Run = Callable[..., list[Span]]
+
+
+@pytest.fixture(scope="module")
+def run(frameworks: Path) -> Iterator[Run]:
+    """Run code with an SDK provider in memory, and return the spans."""
+    with running_model_server() as url:
+
+        def run(code: str, *, before: str = BEFORE, after: str = AFTER, **env: str) -> list[Span]:
+            ended = subprocess.run(
+                [frameworks, "-c", before + code + after],
+                env={"PATH": os.environ["PATH"], "PYTHONPATH": _PATH, **model_environment(url), **env},
+                capture_output=True,
+                text=True,
+                timeout=200,
+                check=False,
+            )
+            assert ended.returncode == 0, ended.stderr[-3_000:]
+            return [_span(each) for each in json.loads(ended.stdout.splitlines()[-1])]
+
+        yield run
+
+
+_PATH = os.pathsep.join([str(ROOT), str(ROOT / "examples" / "frameworks")])
+
+
+def _span(printed: Mapping[str, Any]) -> Span:
+    return Span(
+        name=printed["name"],
+        id=printed["context"]["span_id"],
+        trace_id=printed["context"]["trace_id"],
+        parent_id=printed["parent_id"],
+        scope=str(printed.get("instrumentation_scope") or ""),
+        attributes=printed["attributes"],
+        text=json.dumps(printed),
+    )
+
+
+def of_kind(spans: list[Span], kind: str) -> list[Span]:
+    return [span for span in spans if span.kind == kind]
+
+
+def test_what_a_langchain_run_calls_stands_under_its_span(run: Run) -> None:
+    spans = run(f"""
+ragtrace.instrument()
+from langchain_app import ask
+memory.clear()
+ask({QUESTION!r}); memory.clear()
+ask({QUESTION!r})
+""")
+    by_id = {span.id: span for span in spans}
+    assert len({span.trace_id for span in spans}) == 1
+    (embedding,) = of_kind(spans, "EMBEDDING")
+    (retriever,) = of_kind(spans, "RETRIEVER")
+    inner, outer = sorted(of_kind(spans, "LLM"), key=lambda span: span.name == "ChatOpenAI")
+    assert by_id[embedding.parent_id or ""] is retriever
+    assert by_id[inner.parent_id or ""] is outer
+    assert retriever.attributes["retrieval.documents.0.document.id"]
+
+
+def test_an_asynchronous_langchain_run_is_one_trace_too(run: Run) -> None:
+    spans = run("""
+ragtrace.instrument()
+import asyncio
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langchain_openai import ChatOpenAI
+chain = ChatPromptTemplate.from_template("{q}") | ChatOpenAI(model="gpt-4.1-mini")
+async def streamed(q):
+    async for _ in chain.astream({"q": q}): pass
+async def main():
+    await asyncio.gather(chain.ainvoke({"q": "one"}), chain.ainvoke({"q": "two"}), streamed("three"))
+asyncio.run(main())
+with ragtrace.rag(question="after all of it"): pass
+""")
+    assert len({span.trace_id for span in spans}) == 4
+    assert [span.name for span in spans if span.parent_id is None].count("RunnableSequence") == 3
+    by_id = {span.id: span for span in spans}
+    clients = [span for span in spans if span.name == "ChatCompletion"]
+    assert [by_id[span.parent_id or ""].name for span in clients] == ["ChatOpenAI"] * 3
+
+
+def test_a_stream_that_is_abandoned_is_the_parent_of_nothing(run: Run) -> None:
+    spans = run("""
+ragtrace.instrument()
+from langchain_openai import ChatOpenAI
+pieces = ChatOpenAI(model="gpt-4.1-mini").stream("Say something long")
+next(pieces)
+with ragtrace.rag(question="meanwhile"): pass
+pieces.close()
+with ragtrace.rag(question="afterwards"): pass
+""")
+    # what is recorded while a stream is open may well belong to it; what comes after it cannot
+    during, after = [span for span in spans if span.kind == "invoke_workflow"]
+    (run_span,) = [span for span in spans if span.name == "ChatOpenAI"]
+    assert during.parent_id == run_span.id
+    assert after.parent_id is None
+
+
+def test_without_content_no_library_records_a_word(run: Run) -> None:
+    spans = run(f"""
+ragtrace.instrument(capture_content=False)
+import chroma_app, langchain_app, llamaindex_app, haystack_app, pydantic_ai_app, anthropic_app
+for app in (chroma_app, langchain_app, llamaindex_app, haystack_app, pydantic_ai_app, anthropic_app):
+    app.ask({QUESTION!r})
+""")
+    assert {"LLM", "RETRIEVER", "retrieval", "chat", "invoke_agent"} <= {span.kind for span in spans}
+    assert [span.name for span in spans if "lamp" in span.text.replace("handbook", "")] == []
+
+
+@pytest.mark.parametrize("fault", ["", "error"], ids=["answered", "failed"])
+def test_vector_stores_name_their_chunks(run: Run, fault: str) -> None:
+    vector = "[1.0, 0.1]" if not fault else "[1.0, 0.1, 0.7]"
+    spans = run(f"""
+ragtrace.instrument()
+import asyncio, chromadb
+from qdrant_client import AsyncQdrantClient, QdrantClient, models
+def attempted(call):
+    try: return call()
+    except Exception as exc: return exc
+chroma = chromadb.EphemeralClient().create_collection("handbook", embedding_function=None)
+chroma.add(ids=["a"], embeddings=[[1.0, 0.0]], documents=["Lamps"], metadatas=[{{"page": 1}}])
+attempted(lambda: chroma.query(query_embeddings=[{vector}], n_results=1))
+size = dict(vectors_config=models.VectorParams(size=2, distance=models.Distance.COSINE))
+points = [models.PointStruct(id=7, vector=[1, 0], payload={{"text": "Lamps", "page": 1}})]
+qdrant = QdrantClient(":memory:")
+qdrant.create_collection("handbook", **size); qdrant.upsert("handbook", points)
+attempted(lambda: qdrant.query_points("handbook", query={vector}, limit=1))
+async def main():
+    client = AsyncQdrantClient(":memory:")
+    await client.create_collection("handbook", **size); await client.upsert("handbook", points)
+    try: await client.query_points("handbook", query={vector}, limit=1)
+    except Exception as exc: pass
+asyncio.run(main())
+""")
+    assert [span.name for span in spans] == ["retrieval handbook"] * 3
+    if fault:
+        assert all("error.type" in span.attributes for span in spans)
+        return
+    chroma, *qdrants = [json.loads(span.attributes["ragtrace.retrieval.documents"][0]) for span in spans]
+    assert (chroma["id"], chroma["content"], chroma["metadata"]) == ("a", "Lamps", {"page": 1})
+    assert chroma["distance"] == pytest.approx(0.01, abs=1e-4)
+    assert [(each["id"], each["content"], each["metadata"]) for each in qdrants] == [
+        ("7", "Lamps", {"page": 1})
+    ] * 2
+    assert all(each["score"] == pytest.approx(0.995, abs=1e-3) for each in qdrants)
+
+
+def test_a_store_inside_a_recorded_retrieval_is_not_recorded_again(run: Run) -> None:
+    spans = run("""
+ragtrace.instrument()
+import asyncio, chromadb
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+store = chromadb.EphemeralClient().create_collection("handbook", embedding_function=None)
+store.add(ids=["a"], embeddings=[[1.0, 0.0]], documents=["Lamps"])
+def search(): return store.query(query_embeddings=[[1.0, 0.0]], n_results=1)
+class Retriever(BaseRetriever):
+    def _get_relevant_documents(self, query, *, run_manager):
+        found = search()
+        return [Document(id=i, page_content=text) for i, text in zip(*found["ids"], *found["documents"])]
+ragtrace.retrieval(data_source="own")(search)()
+Retriever().invoke("Which?")
+asyncio.run(Retriever().ainvoke("Which?"))
+search()
+""")
+    assert [span.name for span in spans] == ["retrieval own", "Retriever", "Retriever", "retrieval handbook"]
+
+
+def test_weaviate_queries_are_recorded_and_put_back(run: Run) -> None:
+    (span,) = run("""
+import uuid
+from weaviate.collections.query import _QueryCollection
+from weaviate.collections.classes.internal import MetadataReturn, Object, QueryReturn
+original, said = _QueryCollection.near_text, {"body": "Lamps come back within 30 days", "page": "1"}
+found = Object(uuid=uuid.UUID(int=7), metadata=MetadataReturn(distance=0.25), properties=said,
+               references=None, vector={}, collection="Handbook")
+class Executor:
+    _name = "Handbook"
+    def near_text(self, query, *, limit=None): return QueryReturn(objects=[found])
+_QueryCollection.near_text = Executor.near_text
+ragtrace.instrument()
+queries = object.__new__(_QueryCollection); queries._name = "Handbook"
+assert queries.near_text("How long?", limit=3).objects == [found]
+ragtrace.uninstrument()
+assert _QueryCollection.near_text is Executor.near_text
+""")  # the real class: only what would ask the network is replaced
+    assert span.name == "retrieval Handbook"
+    assert span.attributes["gen_ai.retrieval.query.text"] == "How long?"
+    (chunk,) = map(json.loads, span.attributes["ragtrace.retrieval.documents"])
+    assert (chunk["distance"], chunk["content"]) == (0.25, "Lamps come back within 30 days")
+
+
+INSTRUMENTED_BY = {
+    "OpenInference": "from openinference.instrumentation.openai import OpenAIInstrumentor as One\n",
+    "OpenLLMetry": "from opentelemetry.instrumentation.openai import OpenAIInstrumentor as One\n",
+}
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("other", INSTRUMENTED_BY)
+def test_a_call_is_recorded_once_beside_the_applications_own_instrumentor(
+    run: Run, other: str, order: str
+) -> None:
+    own = INSTRUMENTED_BY[other] + "One().instrument()\n"
+    ours = "ragtrace.instrument()\n"
+    spans = run(
+        (own + ours if order == "before" else ours + own)
+        + "from openai import OpenAI\n"
+        + f"OpenAI().responses.create(model='gpt-4.1-mini', input={QUESTION!r})\n"
+        + "ragtrace.uninstrument()\n"
+        + f"OpenAI().responses.create(model='gpt-4.1-mini', input={QUESTION!r})\n"
+    )
+    assert len(spans) == 2
+    assert len({span.name for span in spans}) == 1
+
+
+def test_uninstrumented_libraries_record_nothing_more(run: Run) -> None:
+    spans = run(f"""
+ragtrace.instrument()
+import chroma_app, langchain_app, llamaindex_app, pydantic_ai_app
+apps = (chroma_app, langchain_app, llamaindex_app, pydantic_ai_app)
+for app in apps: app.ask({QUESTION!r})
+assert memory.get_finished_spans()
+ragtrace.uninstrument()
+memory.clear()
+for app in apps: app.ask({QUESTION!r})
+""")
+    assert spans == []
+
+
+def test_a_forked_child_and_a_second_cell_record_each_call_once(run: Run) -> None:
+    spans = run(f"""
+for _ in range(2):
+    ragtrace.instrument()
+    from openai import OpenAI
+import os
+child = os.fork()
+OpenAI().responses.create(model="gpt-4.1-mini", input={QUESTION!r})
+if child == 0:
+    os._exit(len(memory.get_finished_spans()))
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+""")
+    assert [span.name for span in spans] == ["Response"]
+
+
+def test_instrument_imports_no_library(run: Run) -> None:
+    assert (
+        run("""
+ragtrace.instrument()
+roots = {name.partition(".")[0] for name in sys.modules}
+assert not roots & {"openai", "anthropic", "langchain_core", "llama_index", "haystack", "pydantic_ai",
+                    "chromadb", "qdrant_client", "weaviate", "openinference", "wrapt"}
+""")
+        == []
+    )
+
+
+AGENT = """
+import json, os, subprocess, sys
+from importlib.metadata import entry_points
+named = ",".join(entry_points(group="opentelemetry_instrumentor").names)  # all that the agent would load
+app = "from pydantic_ai_app import ask; ask({question!r})"
+env = dict(os.environ, OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=named)
+ended = subprocess.run([{agent!r}, sys.executable, "-c", app], env=env, capture_output=True, text=True)
+assert ended.returncode == 0, ended.stderr
+decoder, text, spans = json.JSONDecoder(), ended.stdout, []
+while text.strip():
+    span, end = decoder.raw_decode(text)
+    spans.append(span)
+    text = text[end:].lstrip()
+print(json.dumps(spans))
+"""
+
+
+def test_opentelemetry_instrument_is_enough(run: Run, frameworks: Path, tmp_path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ((name, target),) = project["entry-points"]["opentelemetry_post_instrument"].items()
+    installed = tmp_path / "zero_code-0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: zero-code\nVersion: 0\n")
+    (installed / "entry_points.txt").write_text(f"[opentelemetry_post_instrument]\n{name} = {target}\n")
+    spans = run(
+        AGENT.format(question=QUESTION, agent=str(frameworks.with_name("opentelemetry-instrument"))),
+        before="",
+        after="",
+        PYTHONPATH=os.pathsep.join([str(tmp_path), _PATH]),
+        OTEL_TRACES_EXPORTER="console",
+        OTEL_METRICS_EXPORTER="none",
+        OTEL_LOGS_EXPORTER="none",
+    )
+    assert [span.name for span in spans if span.parent_id is None] == ["invoke_agent handbook"]
+    assert len({span.id for span in spans}) == len(spans)
+    assert {"chat", "execute_tool"} <= {span.kind for span in spans}
+    assert of_kind(spans, "LLM") == []  # the variable names the instrumentor of OpenAI
