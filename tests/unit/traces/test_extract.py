@@ -698,6 +698,17 @@ def test_cycles_among_parents_are_no_endless_loop() -> None:
     assert record.question == QUESTION
 
 
+def tool_around_retrieval(number: int) -> tuple[Span, Span]:
+    found = documents(**{f"d{number}": f"text {number}"})
+    called = {
+        WORKFLOW: "execute_tool",
+        "gen_ai.tool.name": "search",
+        "gen_ai.tool.call.result": f"text {number}",
+    }
+    inner = retrieval(number + 1, number, at=(number, number + 1), **{"gen_ai.retrieval.documents": found})
+    return a_span(number, 1, at=(number, number + 1), attributes=called), inner
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
@@ -710,8 +721,9 @@ def test_cycles_among_parents_are_no_endless_loop() -> None:
             [a_span(1), *(each for n in range(2, 4_000, 2) for each in (workflow(n, 1), chat(n + 1, n)))],
             1_999,
         ),
+        ([workflow(), *(step for n in range(2, 4_000, 2) for step in tool_around_retrieval(n))], 1),
     ],
-    ids=["long line", "long line without a call", "calls", "calls under a root"],
+    ids=["long line", "long line without a call", "calls", "calls under a root", "tools around retrievals"],
 )
 def test_effort_grows_with_the_spans_and_not_with_their_square(spans: list[Span], records: int) -> None:
     assert len(extract_records(a_trace(*spans)).records) == records
@@ -741,6 +753,27 @@ KEYS = [
     "retrieval.documents.99999999999.document.content",
     "retrieval.documents.²..document",
     "llm.output_messages.0.message.contents.0.message_content.text",
+    "llm.input_messages.0.message.role",
+    "llm.input_messages.0.message.tool_calls.0.tool_call.id",
+    "gen_ai.tool.call.result",
+    "gen_ai.tool.call.arguments",
+    "gen_ai.prompt.0.content",
+    "traceloop.span.kind",
+    "traceloop.entity.name",
+    "traceloop.entity.input",
+    "traceloop.entity.output",
+    "db.system",
+    "haystack.component.type",
+    "haystack.component.output",
+    "langfuse.observation.type",
+    "langfuse.observation.output",
+    "langsmith.span.kind",
+    "mlflow.spanType",
+    "mlflow.spanOutputs",
+    "ai.operationId",
+    "ai.prompt",
+    "pydantic_ai.all_messages",
+    "db.query.result.document",
 ]
 WORDS = [
     *("rag", "retrieval", "generation", "chat", "invoke_workflow", "CHAIN", "RETRIEVER", "RERANKER", "LLM"),
@@ -751,17 +784,32 @@ WORDS = [
         "{'a': (1,",
         '"x',
         "[[]]",
+        '{"text_chunks": [1, "x"], "inputs": {"page_content": {}}}',
+        '{"documents": [{"page_content": "x", "kwargs": 5}, null]}',
+        '{"messages": [[{"kwargs": {"type": "tool", "tool_calls": [7]}}]], "data": {"a": {"query": "x"}}}',
+        '{"args": [{}], "kwargs": "x"}',
     ),
+    *("execute_tool", "vector_db_retrieve", "workflow", "task", "tool", "retriever", "TOOL", "chroma"),
 ]
+odd_attributes = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(WORDS) | values, max_size=6)
+odd_events = st.builds(
+    SpanEvent,
+    name=st.sampled_from(["db.query.result", "gen_ai.choice", "gen_ai.tool.message", "RetrievalEndEvent"]),
+    time_ns=st.just(1),
+    attributes=odd_attributes,
+)
 odd_spans = st.builds(
-    lambda number, parent, attributes: a_span(number, parent, attributes=attributes),
+    lambda number, parent, attributes, events: replace(
+        a_span(number, parent, attributes=attributes), events=tuple(events)
+    ),
     st.integers(1, 4),
     st.integers(0, 4),
-    st.dictionaries(st.sampled_from(KEYS), st.sampled_from(WORDS) | values, max_size=6),
+    odd_attributes,
+    st.lists(odd_events, max_size=2),
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.lists(odd_spans, max_size=4))
 def test_no_trace_makes_extraction_fail(spans: list[Span]) -> None:
     extraction = extract_records(Trace.of(TRACE_ID, spans))
