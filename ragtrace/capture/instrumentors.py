@@ -16,9 +16,9 @@ from ragtrace.capture.guard import guarded, log
 from ragtrace.capture.imports import when_imported
 from ragtrace.capture.langchain_runs import follow_runs
 from ragtrace.capture.libraries import LIBRARIES, Kind, Library
-from ragtrace.capture.others import traced_by
+from ragtrace.capture.others import is_on, traced_by
 
-__all__ = ["Instrumented", "chosen"]
+__all__ = ["Instrumented", "chosen", "of_names", "release"]
 
 TakeBack = Callable[[], object]
 """Leaves a library as it was found."""
@@ -78,11 +78,24 @@ def chosen(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Libr
             ", ".join(map(repr, unknown)),
             ", ".join(sorted(known)),
         )
+    return of_names(only, exclude)
+
+
+def of_names(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Library, ...]:
+    """Return the libraries of these names; ``None`` is all."""
     return tuple(
         library
         for library in LIBRARIES
         if (only is None or library.name in only) and library.name not in exclude
     )
+
+
+@guarded
+def release(library: Library) -> None:
+    """Turn off the instrumentor that ragtrace would choose, where somebody turned it on without settings."""
+    module, _, name = library.instrumentor.partition(":")
+    if library.kind is Kind.OPENINFERENCE and is_on(module, name):
+        getattr(sys.modules[module], name)().uninstrument()
 
 
 def _turn_on_openinference(library: Library, provider: TracerProvider, content: bool) -> TakeBack | None:

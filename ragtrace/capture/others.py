@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from ragtrace.capture.libraries import Library
 
-__all__ = ["traced_by"]
+__all__ = ["is_on", "traced_by"]
 
 _TRACERS = (
     "agentops",
@@ -38,7 +38,7 @@ def traced_by(library: Library, env: Mapping[str, str], *, during_import: bool) 
         return library.variable
     for path in (library.instrumentor, *library.others):
         module, _, name = path.partition(":")
-        if _is_on(module, name) or (during_import and module in sys.modules and not _is_ours(module)):
+        if is_on(module, name) or (during_import and module in sys.modules and not _is_ours(module)):
             return module
     return next((maker for place in library.marked for maker in _makers(place)), None)
 
@@ -47,8 +47,8 @@ def _is_ours(module: str) -> bool:
     return module.startswith("ragtrace.") or module == "pydantic_ai"
 
 
-def _is_on(module: str, name: str) -> bool:
-    # instrumentors are singletons, but some are made anew; the flag is then on the object they keep
+def is_on(module: str, name: str) -> bool:
+    """Return whether the instrumentor of this class is on, without importing it."""
     instrumentor = getattr(sys.modules.get(module), name, None) if name else None
     instance = getattr(instrumentor, "_instance", None)
     return getattr(instance, "is_instrumented_by_opentelemetry", False) is True

@@ -313,9 +313,9 @@ assert not roots & {"openai", "anthropic", "langchain_core", "llama_index", "hay
 AGENT = """
 import json, os, subprocess, sys
 from importlib.metadata import entry_points
-named = ",".join(entry_points(group="opentelemetry_instrumentor").names)  # all that the agent would load
-app = "from pydantic_ai_app import ask; ask({question!r})"
-env = dict(os.environ, OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=named)
+named = entry_points(group="opentelemetry_instrumentor").names  # all that the agent would load
+env = dict(os.environ, OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=",".join(named - {{{kept!r}}}))
+app = "from {app} import ask; ask({question!r})"
 ended = subprocess.run([{agent!r}, sys.executable, "-c", app], env=env, capture_output=True, text=True)
 assert ended.returncode == 0, ended.stderr
 decoder, text, spans = json.JSONDecoder(), ended.stdout, []
@@ -327,23 +327,42 @@ print(json.dumps(spans))
 """
 
 
-def test_opentelemetry_instrument_is_enough(run: Run, frameworks: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def run_by_agent(run: Run, frameworks: Path, tmp_path: Path) -> Run:
+    """Run an application by ``opentelemetry-instrument``, with the entry point of this project."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     ((name, target),) = project["entry-points"]["opentelemetry_post_instrument"].items()
     installed = tmp_path / "zero_code-0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: zero-code\nVersion: 0\n")
     (installed / "entry_points.txt").write_text(f"[opentelemetry_post_instrument]\n{name} = {target}\n")
-    spans = run(
-        AGENT.format(question=QUESTION, agent=str(frameworks.with_name("opentelemetry-instrument"))),
-        before="",
-        after="",
-        PYTHONPATH=os.pathsep.join([str(tmp_path), _PATH]),
-        OTEL_TRACES_EXPORTER="console",
-        OTEL_METRICS_EXPORTER="none",
-        OTEL_LOGS_EXPORTER="none",
-    )
+    agent = str(frameworks.with_name("opentelemetry-instrument"))
+
+    def run_app(app: str, *, kept: str = "", **env: str) -> list[Span]:
+        return run(
+            AGENT.format(app=app, question=QUESTION, agent=agent, kept=kept),
+            before="",
+            after="",
+            PYTHONPATH=os.pathsep.join([str(tmp_path), _PATH]),
+            OTEL_TRACES_EXPORTER="console",
+            OTEL_METRICS_EXPORTER="none",
+            OTEL_LOGS_EXPORTER="none",
+            **env,
+        )
+
+    return run_app
+
+
+def test_opentelemetry_instrument_is_enough(run_by_agent: Run) -> None:
+    spans = run_by_agent("pydantic_ai_app")
     assert [span.name for span in spans if span.parent_id is None] == ["invoke_agent handbook"]
     assert len({span.id for span in spans}) == len(spans)
     assert {"chat", "execute_tool"} <= {span.kind for span in spans}
     assert of_kind(spans, "LLM") == []  # the variable names the instrumentor of OpenAI
+
+
+def test_what_the_agent_turned_on_follows_the_content_policy(run_by_agent: Run) -> None:
+    spans = run_by_agent("haystack_app", kept="haystack", RAGTRACE_CAPTURE_CONTENT="false")
+    assert [span.name for span in spans].count("Pipeline.run") == 1
+    assert of_kind(spans, "RETRIEVER")
+    assert [span.name for span in spans if "lamp" in span.text.replace("handbook", "")] == []
