@@ -24,6 +24,7 @@ __all__ = [
     "MESSAGES",
     "METADATA",
     "MODES",
+    "SHORTEST_KEY",
     "ContentMode",
     "ContentPolicy",
     "Passage",
@@ -91,8 +92,8 @@ class ContentPolicy:
             raise ConfigError(f"`ContentPolicy.mode` is none of {', '.join(MODES)}")
         if isinstance(self.metadata, str):
             raise ConfigError("`ContentPolicy.metadata` is one string: give a list of keys")
-        if self.key is not None and len(self.key) < _SHORTEST_KEY:
-            raise ConfigError(f"`ContentPolicy.key` is short: give {_SHORTEST_KEY} random characters or more")
+        if self.key is not None and len(self.key) < SHORTEST_KEY:
+            raise ConfigError(f"`ContentPolicy.key` is short: give {SHORTEST_KEY} random characters or more")
         for limit in fields(self):
             if limit.name.startswith("max_") and getattr(self, limit.name) < 0:
                 raise ConfigError(f"`ContentPolicy.{limit.name}` is negative: give a number of bytes, or 0")
@@ -156,23 +157,22 @@ class ContentPolicy:
 
 _SURELY_SHORT = semconv.SAFE_STRING_BYTES // 4
 """Characters, of at most four bytes each."""
-_SHORTEST_KEY = 16
+SHORTEST_KEY = 16
 _SHORTEST_NUMBER = 10**10
 
 
 class Passage:
     """The way of one span's content through the policy, and the marks it leaves."""
 
-    __slots__ = ("_dropped", "_names", "_redacted", "_trace_id", "_truncated", "_verbatim", "policy")
+    _names: Pseudonyms | None = None
+    _truncated: frozenset[str] = frozenset()
+    _redacted: frozenset[str] = frozenset()
+    _dropped = 0
 
     def __init__(self, policy: ContentPolicy, trace_id: int = 0) -> None:
         self.policy = policy
         self._verbatim = policy.verbatim
         self._trace_id = trace_id
-        self._names: Pseudonyms | None = None
-        self._truncated: set[str] = set()
-        self._redacted: set[str] = set()
-        self._dropped = 0
 
     def text(self, value: object, part: Part, limit: int, mark: str | None = None) -> str | None:
         """Return what may be recorded of the value, or ``None`` if that is nothing."""
@@ -217,7 +217,7 @@ class Passage:
 
     def truncated(self, mark: str) -> None:
         """Note that this part was cut."""
-        self._truncated.add(mark)
+        self._truncated |= {mark}
 
     def marks(self) -> dict[str, bool | int | str | list[str]]:
         """Return the attributes that say what was done to the content."""
@@ -249,7 +249,7 @@ class Passage:
         if result is not None and self.policy.redact is not None and self.policy.mode != "hashed":
             result = _ask_hook(self.policy.redact, result, part)
         if result != text:
-            self._redacted.add(mark or part)
+            self._redacted |= {mark or part}
         return result
 
     @guarded
