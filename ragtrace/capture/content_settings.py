@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ragtrace.capture.guard import log
-from ragtrace.capture.policy import MODES, ContentMode, ContentPolicy, Redact
+from ragtrace.capture.policy import MODES, SHORTEST_KEY, ContentMode, ContentPolicy, Redact
 
 __all__ = ["settled_policy"]
 
@@ -31,9 +31,11 @@ def settled_policy(
     policy = content if isinstance(content, ContentPolicy) else ContentPolicy()
     told = _mode(content, "content") if isinstance(content, str) else policy.mode
     mode = _with_short_form(told, capture) or _mode_by_env(env)
-    return replace(
-        policy, mode=_possible(mode), key=policy.key or env.get(KEY) or None, redact=redact or policy.redact
-    )
+    key = policy.key or env.get(KEY) or None
+    if key is not None and len(key) < SHORTEST_KEY:
+        log.error("ragtrace: content is off: %s has less than %d characters", KEY, SHORTEST_KEY)
+        mode, key = "off", None
+    return replace(policy, mode=_possible(mode), key=key, redact=redact or policy.redact)
 
 
 def _with_short_form(told: ContentMode | None, capture: bool | None) -> ContentMode | None:

@@ -165,9 +165,9 @@ class GenerationCall(AnsweredRecording):
             semconv.RAG_KIND: semconv.KIND_GENERATION,
         }
         if self._options.provider is not None:
-            attributes[semconv.PROVIDER_NAME] = plain_text(self._options.provider)
+            attributes[semconv.PROVIDER_NAME] = policy.identifier(self._options.provider)
         if self._options.model is not None:
-            attributes[semconv.REQUEST_MODEL] = plain_text(self._options.model)
+            attributes[semconv.REQUEST_MODEL] = policy.identifier(self._options.model)
         return attributes
 
     def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:

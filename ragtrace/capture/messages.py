@@ -38,12 +38,12 @@ def prompt_messages(messages: object, passage: Passage) -> str | None:
     for message in listed[:MAX_MESSAGES]:
         parts, used = _parts(message, budget, passage)
         budget -= used
-        written.append(f'{{"role":{json_string(_role(message))},"parts":[{",".join(parts)}]}}')
+        written.append(f'{{"role":{json_string(_role(message, passage))},"parts":[{",".join(parts)}]}}')
     return f"[{','.join(written)}]"
 
 
-def _role(message: object) -> str:
-    role = plain_text(_of(message, "role") or _of(message, "type") or "user")
+def _role(message: object, passage: Passage) -> str:
+    role = passage.policy.identifier(_of(message, "role") or _of(message, "type") or "user")
     return _ROLES.get(role, role)
 
 

@@ -152,7 +152,7 @@ class RagCall(AnsweredRecording):
         attributes: dict[str, AttributeValue] = {
             semconv.OPERATION_NAME: semconv.OP_INVOKE_WORKFLOW,
             semconv.RAG_KIND: semconv.KIND_RAG,
-            semconv.WORKFLOW_NAME: plain_text(options.name),
+            semconv.WORKFLOW_NAME: policy.identifier(options.name),
         }
         for key, value in (
             (semconv.CONVERSATION_ID, options.conversation_id),

@@ -152,7 +152,7 @@ class RetrievalCall(Recording):
             semconv.RAG_KIND: semconv.KIND_RETRIEVAL,
         }
         if options.data_source is not None:
-            attributes[semconv.DATA_SOURCE_ID] = plain_text(options.data_source)
+            attributes[semconv.DATA_SOURCE_ID] = policy.identifier(options.data_source)
         if isinstance(options.top_k, int):
             attributes[semconv.RETRIEVAL_TOP_K] = options.top_k
         return attributes

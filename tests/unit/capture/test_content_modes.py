@@ -20,6 +20,7 @@ import ragtrace
 from ragtrace import ContentPolicy, semconv
 from ragtrace.capture.digest import hashed
 from ragtrace.capture.policy import MODES, Passage
+from ragtrace.capture.settings import resolve
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part, RagRecord, SkipReason
 from ragtrace.traces.extract import extract_records
@@ -29,6 +30,7 @@ from tests.unit.capture.conftest import Recorded
 
 EMAIL = "jane.doe@example.com"
 KEY = "0123456789abcdef"
+ENV = "RAGTRACE_CAPTURE_CONTENT"
 FAKES = (
     *(EMAIL, "Max.Müller+1@büro.example", "+49 30 901820", "(212) 555-0123", "020 7946 0958"),
     *("4111 1111 1111 1111", "3782-822463-10005", "DE89 3704 0044 0532 0130 00", "GB29NWBK60161331926819"),
@@ -238,6 +240,29 @@ def test_hashed_content_is_not_judged_and_the_record_says_why() -> None:
         (Part.QUESTION, Part.CONTEXT, Part.ANSWER), SkipReason.REDACTED
     )
     assert all("hashed" in gap.detail for gap in gaps)
+
+
+@pytest.mark.parametrize(
+    ("env", "code", "mode"),
+    [
+        *(({ENV: mode}, {}, mode) for mode in MODES),
+        ({ENV: " Hashed "}, {}, "hashed"),
+        ({ENV: "true"}, {}, "on"),
+        ({ENV: "0"}, {}, "off"),
+        ({ENV: "redcated"}, {}, "off"),
+        ({ENV: "redacted"}, {"content": ContentPolicy(max_chunk_bytes=9)}, "redacted"),
+        ({ENV: "off"}, {"content": "hashed"}, "hashed"),
+        ({ENV: "hashed"}, {"capture_content": True}, "on"),
+        ({}, {"content": "redacted", "capture_content": True}, "redacted"),
+        ({}, {"content": "redacted", "capture_content": False}, "off"),
+        ({"RAGTRACE_CONTENT_KEY": "short"}, {}, "off"),
+        ({"RAGTRACE_CONTENT_KEY": KEY}, {}, "on"),
+    ],
+)
+def test_the_mode_is_what_code_says_else_the_environment(env: Any, code: Any, mode: str) -> None:
+    policy = resolve(env, **code).policy
+    assert policy.mode == mode
+    assert policy.key == (KEY if KEY in env.values() else None)
 
 
 @pytest.mark.parametrize("mode", MODES)
