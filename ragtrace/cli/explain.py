@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -238,9 +238,12 @@ def _facts(record: RagRecord) -> Iterator[tuple[str, str]]:
 
 def _reason_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
     """Yield where a part is from and why, then what was passed over, by rule."""
+    places: dict[Provenance, list[str]] = {}
     for found in record.provenance:
         if found.part is part:
-            yield 6, _provenance(found)
+            places.setdefault(replace(found, span_id=""), []).append(found.span_id)
+    for found, span_ids in places.items():
+        yield 6, _provenance(found, span_ids)
     names: dict[str, list[str]] = {}
     for found in record.passed_over:
         if found.part is part:
@@ -273,8 +276,8 @@ def _value_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
         yield _PART_INDENT, f"{part}: {'missing' if text is None else _short(text)}"
 
 
-def _provenance(found: Provenance) -> str:
-    span = f"span {one_line(found.span_name)!r} ({found.span_id})"
+def _provenance(found: Provenance, span_ids: Sequence[str]) -> str:
+    span = f"span {one_line(found.span_name)!r} ({', '.join(span_ids)})"
     return f"from {span}, {one_line(found.attribute)} [{found.convention}]: {one_line(found.why)}"
 
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk, SkipReason
 from ragtrace.traces.extract.content import (
     Damage,
@@ -100,11 +101,10 @@ def with_text_damage(chunks: Sequence[Chunk], attribute: str) -> Damage | None:
     if redacted:
         return redacted
     if without_text:
-        return Damage(
-            reason=SkipReason.NO_CONTENT,
-            detail=f"{without_text} of {len(chunks)} documents in `{attribute}` have no text: turn on "
-            "content capture in the instrumentation",
+        detail = (
+            f"{without_text} of {len(chunks)} documents in `{attribute}` have no text: {_remedy(attribute)}"
         )
+        return Damage(reason=SkipReason.NO_CONTENT, detail=detail)
     if cut:
         detail = f"{cut} of {len(chunks)} documents in `{attribute}` were cut"
         return Damage(reason=SkipReason.TRUNCATED, detail=detail)
@@ -119,6 +119,12 @@ def without_marks(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
         else chunk
         for chunk in chunks
     )
+
+
+def _remedy(attribute: str) -> str:
+    if attribute == semconv.RETRIEVAL_DOCUMENTS:
+        return "OpenTelemetry's convention has ids and scores only, record it with `@ragtrace.retrieval`"
+    return "turn on content capture in the instrumentation"
 
 
 def joined(lists: Iterable[Sequence[Chunk]]) -> tuple[Chunk, ...]:

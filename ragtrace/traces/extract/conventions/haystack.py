@@ -122,15 +122,8 @@ def _answered(span: Span, key: str) -> Found[str] | None:
 def _of_any_component(span: Span, key: str, names: tuple[str, ...]) -> AttributeValue:
     """Return the first of the names that a component, or the pipeline itself, was given or gave."""
     data = _json(span, key)
-    components = (data, *data.values())
-    found = (
-        {name: each[name]}
-        for name in names
-        for each in components
-        if isinstance(each, Mapping) and each.get(name)
-    )
-    first = next(found, None)
-    return next(iter(first.values())) if first else None
+    given = [each for each in (data, *data.values()) if isinstance(each, Mapping)]
+    return next((each[name] for name in names for each in given if each.get(name)), None)
 
 
 def _model(span: Span, output_key: str) -> str | None:
