@@ -25,7 +25,7 @@ from opentelemetry.trace import (
 )
 
 from ragtrace import semconv
-from ragtrace.capture.guard import guarded, log
+from ragtrace.capture.guard import first_time, guarded, log
 from ragtrace.capture.policy import Passage, plain_text
 from ragtrace.capture.recorder import Recorder, active
 from ragtrace.capture.recording import Recording
@@ -59,7 +59,8 @@ def feedback(
 
         ragtrace.feedback(trace_id, span_id=span_id, thumbs="down", comment="That is last year's price.")
 
-    It does nothing while capture is off and never raises: what cannot be used is told in the log and counted.
+    It does nothing while capture is off and never raises: what cannot be used is told in the log once, and
+    counted.
 
     Args:
         target: A trace id (32 hex digits), an OpenTelemetry span or span context, or what ``ragtrace.rag``,
@@ -128,7 +129,8 @@ def _record(recorder: Recorder, target: object, span_id: object, said: _Said) ->
         span = _start(recorder.tracer, found, attributes)
     except InputError as exc:
         _refused = next(_refusals)
-        log.warning("ragtrace: feedback was not recorded: %s", exc)
+        if first_time("feedback", str(exc)):
+            log.warning("ragtrace: feedback was not recorded: %s", exc)
         return False
     is_recorded = span.is_recording()
     span.end()

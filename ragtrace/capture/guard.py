@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-__all__ = ["forget_told", "guarded", "log", "note_unread", "stopped", "unread"]
+__all__ = ["first_time", "forget_told", "guarded", "log", "note_unread", "stopped", "unread"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,7 +46,7 @@ def note_unread(what: str, value: object) -> None:
     global _unread
     _unread = next(_unreads)
     kind = type.__getattribute__(type(value), "__name__")  # whatever its metaclass says
-    if _first_time(what, kind):
+    if first_time(what, kind):
         log.warning("ragtrace: no %s was found in a value of type %s", what, kind)
 
 
@@ -65,23 +65,24 @@ def forget_told() -> None:
     _told.clear()
 
 
+def first_time(place: str, kind: str) -> bool:
+    """Say whether this was not told yet, and take it as told."""
+    if (place, kind) in _told or len(_told) >= MAX_TOLD:
+        return False
+    _told.add((place, kind))
+    return True
+
+
 def _stop(where: str, exc: Exception) -> None:
     global _stopped
     _stopped = next(_stops)
     kind = type.__getattribute__(type(exc), "__name__")
-    if not _first_time(where, kind):
+    if not first_time(where, kind):
         return
     # Frames only: the message of an exception may quote the text under capture.
     log.warning("ragtrace: %s failed with %s and was skipped", where, kind)
     if log.isEnabledFor(logging.DEBUG):
         log.debug("ragtrace: raised at\n%s", "".join(traceback.format_tb(exc.__traceback__)))
-
-
-def _first_time(place: str, kind: str) -> bool:
-    if (place, kind) in _told or len(_told) >= MAX_TOLD:
-        return False
-    _told.add((place, kind))
-    return True
 
 
 def _count_from_zero() -> None:

@@ -128,6 +128,12 @@ def test_what_cannot_be_used_is_refused_told_and_counted(
     assert "feedback was not recorded: " in caplog.text
 
 
+def test_the_same_refusal_is_told_once(recorded: Recorded, caplog: pytest.LogCaptureFixture) -> None:
+    for score in (2, 3):
+        assert ragtrace.feedback(TRACE_ID, score=score) is False
+    assert len(caplog.records) == 1
+
+
 @pytest.mark.parametrize("said", [{"thumbs": Sulking()}, {"score": Sulking()}])
 def test_a_value_that_raises_does_not_reach_the_application(recorded: Recorded, said: dict[str, Any]) -> None:
     before = statistics().errors_stopped
