@@ -77,10 +77,12 @@ $(environments:=/.made-from-lock): %/.made-from-lock:
 	fi
 	@touch $@
 
+# An environment that uv made has no pip, and uv need not be there any more.
 $(environments:=/.project-installed): %/.project-installed: %/.made-from-lock pyproject.toml
 	@if command -v uv >/dev/null; then \
 	  uv pip install --quiet --python $*/bin/python --no-deps --no-build-isolation --editable .; \
 	else \
+	  { $*/bin/python -m pip --version || $*/bin/python -m ensurepip; } >/dev/null 2>&1; \
 	  $*/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .; \
 	fi
 	@touch $@
