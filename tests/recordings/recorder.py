@@ -17,7 +17,8 @@ from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace.traces import otlp
-from tests.recordings.applications import APPLICATIONS, Application, Json
+from tests.recordings.applications.application import Application, Json
+from tests.recordings.applications.table import APPLICATIONS
 from tests.recordings.instrumentations import INSTRUMENTATIONS
 from tests.recordings.otlp_stub import running_otlp_stub
 from tests.recordings.scenarios import SCENARIOS, Scenario

@@ -1,0 +1,116 @@
+"""Applications on a provider's SDK, without a framework."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from importlib import import_module
+
+from tests.recordings.applications.application import (
+    MODEL,
+    Application,
+    Json,
+    chunk,
+    complete,
+    plain,
+    plain_search,
+)
+
+__all__ = [
+    "anthropic",
+    "chroma",
+    "openai_abandoned",
+    "openai_async",
+    "openai_chat",
+    "openai_choices",
+    "openai_responses",
+    "openai_streaming",
+    "qdrant",
+]
+
+
+def openai_chat() -> Application:
+    return _by_hand("openai_chat", "How long does the warranty last?")
+
+
+def openai_responses() -> Application:
+    return _by_hand("openai_responses", "Who pays for the shipping of a return?")
+
+
+def openai_streaming() -> Application:
+    return _by_hand("openai_streaming", "When does a refund reach my account?")
+
+
+def anthropic() -> Application:
+    return _by_hand("anthropic_app", "How long do repairs take?", model="claude-sonnet-5")
+
+
+def _by_hand(name: str, question: str, *, model: str = MODEL) -> Application:
+    handbook = import_module("handbook")
+    return Application(
+        question=question,
+        prepare=handbook.index,
+        ask=import_module(name).ask,
+        chunks=lambda asked: [chunk(found.id, found.text, found.score) for found in handbook.search(asked)],
+        model=model,
+        is_rooted=False,
+    )
+
+
+def openai_async() -> Application:
+    app = import_module("openai_async")
+
+    async def search(question: str) -> list[Json]:
+        async with app.AsyncOpenAI() as client:
+            return [chunk(found.id, found.text, found.score) for found in await app.search(client, question)]
+
+    return Application(
+        question="What does the warranty cover?",
+        prepare=lambda: None,
+        ask=app.ask,
+        chunks=lambda question: asyncio.run(search(question)),
+        is_rooted=False,
+    )
+
+
+def openai_choices() -> Application:
+    """Two choices, the first of which is the answer."""
+    return plain(lambda question: complete(question, plain_search(question), n=2), is_rooted=False)
+
+
+def openai_abandoned() -> Application:
+    """A streamed answer that nobody reads to its end."""
+    app = import_module("openai_streaming")
+
+    def ask(question: str) -> str:
+        stream = app.stream(question)
+        words = [next(stream), next(stream), next(stream)]
+        stream.close()
+        return "".join(words)
+
+    return replace(openai_streaming(), ask=ask)
+
+
+def chroma() -> Application:
+    app = import_module("chroma_app")
+
+    def chunks(question: str) -> list[Json]:
+        found = app.collection().query(query_texts=[question], n_results=3)
+        rows = zip(found["ids"][0], found["documents"][0], found["distances"][0], strict=True)
+        return [{"id": id_, "text": text, "distance": distance} for id_, text, distance in rows]
+
+    return Application(
+        question="Can I return a lamp?", prepare=app.collection, ask=app.ask, chunks=chunks, is_rooted=False
+    )
+
+
+def qdrant() -> Application:
+    app = import_module("qdrant_app")
+
+    def chunks(question: str) -> list[Json]:
+        found = app.store().query_points("handbook", query=app.embed([question])[0], limit=3)
+        return [chunk(str(point.id), point.payload["text"], point.score) for point in found.points]
+
+    return Application(
+        question="What does shipping cost?", prepare=app.store, ask=app.ask, chunks=chunks, is_rooted=False
+    )

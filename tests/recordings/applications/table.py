@@ -1,0 +1,93 @@
+"""The applications that are recorded: the examples, and some that do what traces are hard to read for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.recordings.applications.application import Application
+from tests.recordings.applications.by_hand import (
+    anthropic,
+    chroma,
+    openai_abandoned,
+    openai_async,
+    openai_chat,
+    openai_choices,
+    openai_responses,
+    openai_streaming,
+    qdrant,
+)
+from tests.recordings.applications.decorated import (
+    langfuse_decorated,
+    mlflow_decorated,
+    openinference_decorated,
+    openinference_evaluated,
+    traceloop_decorated,
+)
+from tests.recordings.applications.on_haystack import (
+    haystack,
+    haystack_hybrid,
+)
+from tests.recordings.applications.on_langchain import (
+    langchain,
+    langchain_agent,
+    langchain_ensemble,
+    langchain_faiss,
+    langchain_forty,
+    langchain_history,
+    langchain_streaming,
+    langfuse_langchain,
+)
+from tests.recordings.applications.on_llamaindex import (
+    llamaindex,
+    llamaindex_chat,
+    llamaindex_fusion,
+    llamaindex_many,
+    llamaindex_reranker,
+    llamaindex_streaming,
+)
+from tests.recordings.applications.on_pydantic_ai import (
+    pydantic_ai,
+    pydantic_ai_streaming,
+    pydantic_ai_two_hops,
+)
+
+__all__ = ["APPLICATIONS"]
+
+APPLICATIONS: dict[str, Callable[[], Application]] = {
+    made.__name__.replace("_", "-"): made
+    for made in (
+        anthropic,
+        chroma,
+        haystack,
+        haystack_hybrid,
+        langchain,
+        langchain_agent,
+        langchain_ensemble,
+        langchain_faiss,
+        langchain_forty,
+        langchain_history,
+        langchain_streaming,
+        langfuse_decorated,
+        langfuse_langchain,
+        llamaindex,
+        llamaindex_chat,
+        llamaindex_fusion,
+        llamaindex_many,
+        llamaindex_reranker,
+        llamaindex_streaming,
+        mlflow_decorated,
+        openai_abandoned,
+        openai_async,
+        openai_chat,
+        openai_choices,
+        openai_responses,
+        openai_streaming,
+        openinference_decorated,
+        openinference_evaluated,
+        pydantic_ai,
+        pydantic_ai_streaming,
+        pydantic_ai_two_hops,
+        qdrant,
+        traceloop_decorated,
+    )
+}
