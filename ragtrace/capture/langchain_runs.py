@@ -103,7 +103,7 @@ def follow_runs(instrumentor: Any) -> None:
 def in_retriever() -> bool:
     """Return whether a LangChain retriever is under way here."""
     run = _under_way.get()
-    return run is not None and run.kind == "retriever" and run.span.is_recording()
+    return run is not None and run.kind == "retriever" and run.is_open
 
 
 def run_context() -> Context | None:
@@ -111,7 +111,7 @@ def run_context() -> Context | None:
     here = _under_way.get()
     if here is None:
         return None
-    run = _recording(here)
+    run = _open(here)
     if run is None:
         return None
     begun = getattr(get_current_span(), "start_time", None)
@@ -122,8 +122,15 @@ def run_context() -> Context | None:
 
 class _Run(NamedTuple):
     span: Span
+    id: object
     kind: str
     around: _Run | None
+    tracer: Any
+
+    @property
+    def is_open(self) -> bool:
+        # not whether it records: what a run calls that is sampled out is sampled out with it
+        return self.tracer.get_span(self.id) is not None
 
 
 _under_way: ContextVar[_Run | None] = ContextVar("ragtrace.langchain", default=None)
@@ -133,7 +140,7 @@ _under_way: ContextVar[_Run | None] = ContextVar("ragtrace.langchain", default=N
 def _begin(tracer: Any, run: Any) -> None:
     span = tracer.get_span(run.id)
     if span is not None:
-        _under_way.set(_Run(span, run.run_type, _recording(_under_way.get())))
+        _under_way.set(_Run(span, run.id, run.run_type, _open(_under_way.get()), tracer))
 
 
 @guarded
@@ -143,7 +150,7 @@ def _complete(tracer: Any, run: Any) -> None:
         return
     here = _under_way.get()
     if here is not None and here.span is span:
-        _under_way.set(_recording(here.around))
+        _under_way.set(_open(here.around))
     if run.run_type == "retriever" and run.outputs:
         span.set_attributes(dict(_document_ids(run.outputs["documents"])))
 
@@ -154,7 +161,7 @@ def _document_ids(documents: list[Any]) -> Iterator[tuple[str, str]]:
             yield f"retrieval.documents.{index}.document.id", str(document.id)
 
 
-def _recording(run: _Run | None) -> _Run | None:
-    while run is not None and not run.span.is_recording():
+def _open(run: _Run | None) -> _Run | None:
+    while run is not None and not run.is_open:
         run = run.around
     return run

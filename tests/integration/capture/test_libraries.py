@@ -151,6 +151,23 @@ with ragtrace.rag(question="afterwards"): pass
     assert after.parent_id is None
 
 
+def test_what_a_run_calls_is_left_out_where_the_run_is(run: Run) -> None:
+    spans = run("""
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, Sampler
+class NoModels(Sampler):
+    def should_sample(self, parent_context, trace_id, name, *args, **kwargs):
+        chosen = ALWAYS_OFF if name == "ChatOpenAI" else ALWAYS_ON
+        return chosen.should_sample(parent_context, trace_id, name, *args, **kwargs)
+    def get_description(self): return "no models"
+trace.get_tracer_provider().sampler = ParentBased(NoModels())
+ragtrace.instrument()
+from langchain_openai import ChatOpenAI
+ChatOpenAI(model="gpt-4.1-mini").invoke("Who?")
+with ragtrace.rag(question="another"): pass
+""")
+    assert [span.kind for span in spans] == ["invoke_workflow"]
+
+
 def test_without_content_no_library_records_a_word(run: Run) -> None:
     spans = run(f"""
 ragtrace.instrument(capture_content=False)
