@@ -119,7 +119,7 @@ class Provenance:
     attribute: str
     """The attribute key, or its prefix with ``*`` where a list was flattened."""
     convention: str
-    """``ragtrace``, ``otel-genai`` or ``openinference``."""
+    """Whose words they are: ``ragtrace``, ``otel-genai``, ``openinference``, …"""
     why: str
     """One sentence for people: the rule that chose this span and attribute."""
 
