@@ -73,9 +73,7 @@ def _record(folder: Path, how: str, *, instrumentation: str, versions: Mapping[s
         "shows": "a tool retrieves",
         "versions": dict(versions),
     }
-    return json.dumps(
-        {"about": about, "truth": json.loads(truth), "trace": sent}, indent=1, ensure_ascii=False
-    )
+    return {"about": about, "truth": json.loads(truth), "trace": sent}
 
 
 if __name__ == "__main__":
