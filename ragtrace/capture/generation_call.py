@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 
 from opentelemetry.trace import SpanKind
@@ -23,6 +24,7 @@ __all__ = ["GenerationCall", "generation"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+MAX_REASONS = 64
 MESSAGES_NAMES = ("messages", "prompt", "input", "question", "query", "text")
 
 
@@ -147,7 +149,7 @@ class GenerationCall(AnsweredRecording):
             self._facts[semconv.RESPONSE_MODEL] = plain_text(model)
         if finish_reasons:
             listed = [finish_reasons] if isinstance(finish_reasons, str) else finish_reasons
-            reasons = [plain_text(reason) for reason in listed]
+            reasons = [plain_text(reason) for reason in islice(listed, MAX_REASONS)]
             self._facts[semconv.RESPONSE_FINISH_REASONS] = reasons
             self._finish_reason = reasons[0]
 

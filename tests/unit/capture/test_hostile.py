@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -124,6 +124,8 @@ def capture_is_on() -> Iterator[None]:
 
 @settings(max_examples=40)
 @given(plan=JUNK)
+@example(plan=Hostile)
+@example(plan=[Hostile])
 def test_an_application_gets_back_what_it_returns_whatever_that_is(plan: Any) -> None:
     value = made(plan)
     for helper in (ragtrace.rag, ragtrace.retrieval, ragtrace.generation):
@@ -135,6 +137,8 @@ def test_an_application_gets_back_what_it_returns_whatever_that_is(plan: Any) ->
 
 @settings(max_examples=40)
 @given(plan=JUNK)
+@example(plan=Hostile)
+@example(plan=[Hostile])
 def test_whatever_is_told_nothing_raises(plan: Any) -> None:
     value = made(plan)
     with ragtrace.rag(
@@ -196,6 +200,23 @@ def test_after_uninstrument_and_instrument_it_is_told_again(
         with ragtrace.retrieval(query="q") as search:
             search.set_chunks([object()])
     assert len(caplog.messages) == 2
+
+
+@pytest.mark.parametrize("make", [Endless, EndlessMapping, cyclic])
+def test_a_search_in_what_has_no_end_ends_without_an_error(recorded: Any, make: Callable[[], Any]) -> None:
+    before = ragtrace.statistics()
+    ragtrace.rag(lambda question: question)(make())
+    after = ragtrace.statistics()
+    assert (recorded.question, recorded.answer) == (None, None)
+    assert after.errors_stopped == before.errors_stopped
+    assert after.values_unread > before.values_unread
+
+
+def test_metadata_that_holds_itself_is_cut_there(recorded: Any) -> None:
+    with ragtrace.retrieval(query="q") as search:
+        search.set_chunks([{"id": "a", "text": "A", "metadata": {"page": 3, "more": cyclic()}}])
+    assert recorded.chunks[0]["metadata"]["page"] == 3
+    assert recorded.chunks[0]["truncated"] is True
 
 
 def test_metadata_without_end_is_cut_and_marked(recorded: Any) -> None:
