@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -120,6 +121,45 @@ for number in range(2):
     ended = run(code, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
     assert ended.stdout == "1 True\n" * 2
     assert [question(span) for span in receiver.spans] == ["parent", "child 0", "child 1"]
+
+
+@pytest.mark.slow
+def test_a_forked_worker_speaks_on_no_connection_of_its_parent() -> None:
+    ports = []
+
+    class KeepAlive(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            ports.append(self.client_address[1])
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    code = """
+import os, ragtrace
+ragtrace.instrument()
+def call():
+    with ragtrace.rag(question="Who?"): pass
+    assert ragtrace.flush()
+call()
+child = os.fork()
+if child == 0:
+    call()
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    with ThreadingHTTPServer(("127.0.0.1", 0), KeepAlive) as server:
+        threading.Thread(target=server.serve_forever).start()
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        run(code, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf")
+        server.shutdown()
+    parent, child = ports
+    assert parent != child
 
 
 @pytest.mark.slow
