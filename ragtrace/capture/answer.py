@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ragtrace.capture.event_stream import PieceReader
 from ragtrace.capture.guard import guarded, note_unread
 from ragtrace.capture.recording import Recording
-from ragtrace.capture.responses import body_of
-from ragtrace.capture.text import answer_in, stated_answer
+from ragtrace.capture.values.event_stream import PieceReader
+from ragtrace.capture.values.responses import body_of
+from ragtrace.capture.values.text import answer_in, stated_answer
 from ragtrace.model import Part
 
 if TYPE_CHECKING:
-    from ragtrace.capture.policy import Passage
+    from ragtrace.capture.privacy.policy import Passage
 
 __all__ = ["AnswerOf", "AnsweredRecording"]
 

@@ -26,7 +26,7 @@ from opentelemetry.trace import (
 
 from ragtrace import semconv
 from ragtrace.capture.guard import first_time, guarded, log
-from ragtrace.capture.policy import Passage, plain_text
+from ragtrace.capture.privacy.policy import Passage, plain_text
 from ragtrace.capture.recorder import Recorder, active
 from ragtrace.capture.recording import Recording
 from ragtrace.errors import InputError

@@ -12,9 +12,9 @@ from opentelemetry.trace import SpanKind
 from ragtrace import semconv
 from ragtrace.capture.answer import AnsweredRecording, AnswerOf
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.messages import prompt_messages, text_message
-from ragtrace.capture.policy import ContentPolicy, Passage, plain_text
+from ragtrace.capture.privacy.policy import ContentPolicy, Passage, plain_text
 from ragtrace.capture.recording import Recording
+from ragtrace.capture.values.messages import prompt_messages, text_message
 from ragtrace.capture.wrapping import Arguments, finder, traced
 
 if TYPE_CHECKING:

@@ -17,14 +17,14 @@ import ragtrace
 from ragtrace import semconv
 from ragtrace.capture.feedback_call import feedback_counts
 from ragtrace.capture.guard import guarded, log, stopped, unread
-from ragtrace.capture.policy import ContentMode, ContentPolicy, Redact
+from ragtrace.capture.privacy.policy import ContentMode, ContentPolicy, Redact
 from ragtrace.capture.recorder import Recorder, activate
 from ragtrace.capture.settings import LOG_LEVEL, Protocol, Settings, resolve
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-    from ragtrace.capture.instrumentors import Instrumented
+    from ragtrace.capture.libraries.instrumentors import Instrumented
     from ragtrace.capture.pipeline import Outlet, Pipeline
 
 __all__ = ["CaptureStatistics", "flush", "instrument", "statistics", "uninstrument"]
@@ -45,8 +45,8 @@ def instrument(
 ) -> bool:
     """Switch capture on and return whether it is; before this the span helpers do nothing.
 
-    The libraries of ``ragtrace.capture.libraries`` are instrumented as the application imports them, except
-    those that somebody else already traces.
+    The libraries of ``ragtrace.capture.libraries.table`` are instrumented as the application imports them,
+    except those that somebody else already traces.
 
     If the application has an OpenTelemetry SDK provider, ragtrace joins it: its sampler, resource and
     exporters hold, and only an ``endpoint`` given here adds an exporter. Else a provider is made from the
@@ -215,8 +215,8 @@ def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -
         outlets = tuple(_outlet(member) for member in {provider, *_own_global_provider()})
         for outlet in outlets:
             outlet.pipeline = pipeline
-    from ragtrace.capture.instrumentors import Instrumented, chosen
-    from ragtrace.capture.langchain_runs import NestingProvider
+    from ragtrace.capture.libraries.instrumentors import Instrumented, chosen
+    from ragtrace.capture.libraries.langchain_runs import NestingProvider
 
     tracer = provider.get_tracer(
         semconv.SCOPE_CAPTURE, ragtrace.__version__, schema_url=semconv.GENAI_SCHEMA_URL
@@ -235,7 +235,7 @@ def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -
 def _policed(provider: TracerProvider, policy: ContentPolicy) -> trace.TracerProvider:
     if policy.verbatim:
         return provider
-    from ragtrace.capture.foreign import PolicedProvider
+    from ragtrace.capture.privacy.foreign import PolicedProvider
 
     return PolicedProvider(provider, policy)
 

@@ -10,10 +10,10 @@ from opentelemetry.trace import SpanKind
 from ragtrace import semconv
 from ragtrace.capture.answer import AnsweredRecording, AnswerOf
 from ragtrace.capture.guard import guarded, note_unread
-from ragtrace.capture.messages import text_message
-from ragtrace.capture.policy import METADATA, ContentPolicy, Passage, cut, plain_text
+from ragtrace.capture.privacy.policy import METADATA, ContentPolicy, Passage, cut, plain_text
 from ragtrace.capture.recording import Recording
-from ragtrace.capture.text import QUESTION_NAMES, is_request, question_in
+from ragtrace.capture.values.messages import text_message
+from ragtrace.capture.values.text import QUESTION_NAMES, is_request, question_in
 from ragtrace.capture.wrapping import Arguments, finder, traced
 from ragtrace.model import Part
 

@@ -10,7 +10,7 @@ from ragtrace.capture.guard import forget_told
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-    from ragtrace.capture.policy import ContentPolicy
+    from ragtrace.capture.privacy.policy import ContentPolicy
 
 __all__ = ["Recorder", "activate", "active"]
 

@@ -21,8 +21,8 @@ from opentelemetry.trace import (
 
 from ragtrace import semconv
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.langchain_runs import run_context
-from ragtrace.capture.policy import ContentPolicy, Passage
+from ragtrace.capture.libraries.langchain_runs import run_context
+from ragtrace.capture.privacy.policy import ContentPolicy, Passage
 from ragtrace.capture.recorder import active
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 from opentelemetry.trace import SpanKind
 
 from ragtrace import semconv
-from ragtrace.capture.chunks import MAX_CHUNKS, ChunkDocuments, chunk_documents
-from ragtrace.capture.documents import documents_in
 from ragtrace.capture.guard import guarded, note_unread
-from ragtrace.capture.policy import ContentPolicy, Passage, plain_text
+from ragtrace.capture.privacy.policy import ContentPolicy, Passage, plain_text
 from ragtrace.capture.recording import Recording
-from ragtrace.capture.text import question_in
+from ragtrace.capture.values.chunks import MAX_CHUNKS, ChunkDocuments, chunk_documents
+from ragtrace.capture.values.documents import documents_in
+from ragtrace.capture.values.text import question_in
 from ragtrace.capture.wrapping import Arguments, finder, traced
 from ragtrace.model import Part
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from ragtrace.capture.content_settings import settled_policy
 from ragtrace.capture.guard import log
-from ragtrace.capture.policy import ContentMode, ContentPolicy, Redact
+from ragtrace.capture.privacy.policy import ContentMode, ContentPolicy, Redact
+from ragtrace.capture.privacy.settings import settled_policy
 
 __all__ = ["Protocol", "Settings", "resolve"]
 

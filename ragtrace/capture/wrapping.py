@@ -24,8 +24,8 @@ from typing import Any, NamedTuple, TypeVar
 from ragtrace.capture.guard import guarded, log
 from ragtrace.capture.recorder import active
 from ragtrace.capture.recording import Recording
-from ragtrace.capture.responses import streamed_body
-from ragtrace.capture.text import ASKING_NAMES, first_field, question_in
+from ragtrace.capture.values.responses import streamed_body
+from ragtrace.capture.values.text import ASKING_NAMES, first_field, question_in
 
 __all__ = ["Arguments", "Begin", "finder", "traced"]
 

@@ -18,8 +18,8 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 import ragtrace
 from ragtrace import ContentPolicy, semconv
-from ragtrace.capture.digest import hashed
-from ragtrace.capture.policy import MODES, Passage
+from ragtrace.capture.privacy.digest import hashed
+from ragtrace.capture.privacy.policy import MODES, Passage
 from ragtrace.capture.settings import resolve
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part, RagRecord, SkipReason
@@ -356,7 +356,7 @@ class TestOtherLibraries:
 
     @pytest.fixture
     def tracer_of(self) -> Callable[..., Any]:
-        from ragtrace.capture.foreign import PolicedProvider
+        from ragtrace.capture.privacy.foreign import PolicedProvider
 
         def tracer(recorded: Recorded, **settings: Any) -> Any:
             return PolicedProvider(recorded.provider, ContentPolicy(**settings)).get_tracer("other")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.capture.detectors import Kind, find
+from ragtrace.capture.privacy.detectors import Kind, find
 
 REGIONS = ("US", "GB", "DE")
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIE-abc\n-----END RSA PRIVATE KEY-----"

@@ -15,8 +15,8 @@ import pytest
 from opentelemetry.trace import NoOpTracerProvider
 
 import ragtrace
-from ragtrace.capture.instrumentors import Instrumented, chosen
-from ragtrace.capture.libraries import LIBRARIES, Kind, Library
+from ragtrace.capture.libraries.instrumentors import Instrumented, chosen
+from ragtrace.capture.libraries.table import LIBRARIES, Kind, Library
 from ragtrace.capture.settings import resolve
 
 SEARCH = Library(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import ragtrace
 from ragtrace import ContentPolicy, semconv
-from ragtrace.capture.policy import cut, plain_text
+from ragtrace.capture.privacy.policy import cut, plain_text
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part
 

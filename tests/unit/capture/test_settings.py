@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.capture.policy import ContentPolicy
+from ragtrace.capture.privacy.policy import ContentPolicy
 from ragtrace.capture.settings import resolve
 
 OTEL_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

@@ -7,8 +7,8 @@ from itertools import islice
 from numbers import Number
 
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.plain import CONTAINERS
-from ragtrace.capture.policy import plain_text
+from ragtrace.capture.privacy.policy import plain_text
+from ragtrace.capture.values.plain import CONTAINERS
 
 __all__ = [
     "ASKING_NAMES",

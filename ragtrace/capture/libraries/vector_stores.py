@@ -9,7 +9,7 @@ from typing import Any
 from opentelemetry import trace
 
 from ragtrace import semconv
-from ragtrace.capture.langchain_runs import in_retriever
+from ragtrace.capture.libraries.langchain_runs import in_retriever
 from ragtrace.capture.recording import Recording
 from ragtrace.capture.retrieval_call import ChunksOf, RetrievalCall, retrieval
 from ragtrace.capture.wrapping import Argument, Arguments, traced

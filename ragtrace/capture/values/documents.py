@@ -12,8 +12,8 @@ from numbers import Number
 from typing import Any, NamedTuple
 
 from ragtrace.capture.guard import guarded, note_unread
-from ragtrace.capture.plain import MAX_VALUES
-from ragtrace.capture.text import answer_in, field, first_field
+from ragtrace.capture.values.plain import MAX_VALUES
+from ragtrace.capture.values.text import answer_in, field, first_field
 from ragtrace.model import Chunk
 
 __all__ = ["Found", "documents_in", "read_document"]

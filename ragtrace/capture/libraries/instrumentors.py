@@ -13,10 +13,10 @@ from typing import Any
 from opentelemetry.trace import TracerProvider
 
 from ragtrace.capture.guard import guarded, log
-from ragtrace.capture.imports import when_imported
-from ragtrace.capture.langchain_runs import follow_runs
-from ragtrace.capture.libraries import LIBRARIES, Kind, Library
-from ragtrace.capture.others import is_on, traced_by
+from ragtrace.capture.libraries.imports import when_imported
+from ragtrace.capture.libraries.langchain_runs import follow_runs
+from ragtrace.capture.libraries.others import is_on, traced_by
+from ragtrace.capture.libraries.table import LIBRARIES, Kind, Library
 
 __all__ = ["Instrumented", "chosen", "of_names", "release"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ragtrace.capture.guard import log
-from ragtrace.capture.policy import MODES, SHORTEST_KEY, ContentMode, ContentPolicy, Redact
+from ragtrace.capture.privacy.policy import MODES, SHORTEST_KEY, ContentMode, ContentPolicy, Redact
 
 __all__ = ["settled_policy"]
 
@@ -64,7 +64,7 @@ def _possible(mode: ContentMode) -> ContentMode:
     if mode != "redacted":
         return mode
     try:
-        import ragtrace.capture.redaction  # noqa: F401 - loaded here, and not in the first call
+        import ragtrace.capture.privacy.redaction  # noqa: F401 - loaded here, and not in the first call
     except ImportError as exc:
         log.error(
             "ragtrace: content is off: redaction needs %s: `pip install 'ragtrace-otel[privacy]'`", exc.name

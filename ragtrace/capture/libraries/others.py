@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 
-from ragtrace.capture.libraries import Library
+from ragtrace.capture.libraries.table import Library
 
 __all__ = ["is_on", "traced_by"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.policy import MESSAGES, Passage, cut, json_string, plain_text
+from ragtrace.capture.privacy.policy import MESSAGES, Passage, cut, json_string, plain_text
 from ragtrace.model import Part
 
 __all__ = ["prompt_messages", "text_message"]

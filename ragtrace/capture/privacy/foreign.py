@@ -26,8 +26,8 @@ from opentelemetry.util.types import Attributes, AttributeValue
 
 from ragtrace import semconv
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.plain import compact_json
-from ragtrace.capture.policy import MESSAGES, ContentPolicy, Passage
+from ragtrace.capture.privacy.policy import MESSAGES, ContentPolicy, Passage
+from ragtrace.capture.values.plain import compact_json
 from ragtrace.model import Part
 
 __all__ = ["PolicedProvider"]

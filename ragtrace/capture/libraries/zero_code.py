@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from ragtrace.capture.guard import guarded
 from ragtrace.capture.instrumentation import instrument
-from ragtrace.capture.instrumentors import of_names, release
-from ragtrace.capture.libraries import LIBRARIES, Library
+from ragtrace.capture.libraries.instrumentors import of_names, release
+from ragtrace.capture.libraries.table import LIBRARIES, Library
 from ragtrace.capture.settings import resolve
 
 __all__ = ["instrument_by_agent"]

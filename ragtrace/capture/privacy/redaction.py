@@ -8,9 +8,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from ragtrace.capture.detectors import Finding, Kind, find
-from ragtrace.capture.digest import digest
-from ragtrace.capture.policy import LONGEST_VALUE
+from ragtrace.capture.privacy.detectors import Finding, Kind, find
+from ragtrace.capture.privacy.digest import digest
+from ragtrace.capture.privacy.policy import LONGEST_VALUE
 
 __all__ = ["Pseudonyms", "is_identifying", "redact"]
 

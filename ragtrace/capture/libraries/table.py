@@ -120,7 +120,7 @@ LIBRARIES = (
         name="chromadb",
         module="chromadb",
         kind=Kind.RAGTRACE,
-        instrumentor="ragtrace.capture.vector_stores:instrument_chroma",
+        instrumentor="ragtrace.capture.libraries.vector_stores:instrument_chroma",
         others=("opentelemetry.instrumentation.chromadb:ChromaInstrumentor", "traceloop.sdk"),
         marked=("chromadb:Collection.query",),
     ),
@@ -128,13 +128,13 @@ LIBRARIES = (
         name="qdrant",
         module="qdrant_client",
         kind=Kind.RAGTRACE,
-        instrumentor="ragtrace.capture.vector_stores:instrument_qdrant",
+        instrumentor="ragtrace.capture.libraries.vector_stores:instrument_qdrant",
     ),
     Library(
         name="weaviate",
         module="weaviate",
         kind=Kind.RAGTRACE,
-        instrumentor="ragtrace.capture.vector_stores:instrument_weaviate",
+        instrumentor="ragtrace.capture.libraries.vector_stores:instrument_weaviate",
     ),
 )
 """OpenLLMetry's spans of Qdrant and Weaviate hold no results: ragtrace's retrieval stands beside them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 
-from ragtrace.capture.text import answer_in
+from ragtrace.capture.values.text import answer_in
 
 __all__ = ["PieceReader"]
 

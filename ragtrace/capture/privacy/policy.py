@@ -10,14 +10,14 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ragtrace import semconv
-from ragtrace.capture.digest import digest, hashed
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.plain import CONTAINERS, INT64, MAX_VALUES, compact_json, plain
+from ragtrace.capture.privacy.digest import digest, hashed
+from ragtrace.capture.values.plain import CONTAINERS, INT64, MAX_VALUES, compact_json, plain
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part
 
 if TYPE_CHECKING:
-    from ragtrace.capture.redaction import Pseudonyms
+    from ragtrace.capture.privacy.redaction import Pseudonyms
 
 __all__ = [
     "LONGEST_VALUE",
@@ -254,7 +254,7 @@ class Passage:
 
     @guarded
     def _with_pseudonyms(self, text: str, limit: int) -> str:
-        from ragtrace.capture.redaction import Pseudonyms, redact
+        from ragtrace.capture.privacy.redaction import Pseudonyms, redact
 
         if self._names is None:
             self._names = Pseudonyms(self._trace_id, self.policy.key_bytes)
@@ -263,7 +263,7 @@ class Passage:
 
 @guarded
 def _is_identifying(identifier: str) -> bool:
-    from ragtrace.capture.redaction import is_identifying
+    from ragtrace.capture.privacy.redaction import is_identifying
 
     return is_identifying(identifier)
 
@@ -276,7 +276,7 @@ def json_string(text: str) -> str:
 def cut(text: str, limit: int) -> tuple[str, int, bool]:
     """Return the longest prefix of at most ``limit`` bytes of UTF-8, its size, and whether it is shorter.
 
-    The text holds no lone surrogates: see [`plain_text`][ragtrace.capture.policy.plain_text].
+    The text holds no lone surrogates: see [`plain_text`][ragtrace.capture.privacy.policy.plain_text].
     """
     if text.isascii():
         return (text, len(text), False) if len(text) <= limit else (text[:limit], limit, True)

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ragtrace.capture.documents import Found, read_document
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.plain import compact_json, plain
-from ragtrace.capture.policy import Passage, cut, json_string
+from ragtrace.capture.privacy.policy import Passage, cut, json_string
+from ragtrace.capture.values.documents import Found, read_document
+from ragtrace.capture.values.plain import compact_json, plain
 from ragtrace.model import Part
 
 __all__ = ["ChunkDocuments", "chunk_documents"]
@@ -31,8 +31,8 @@ class ChunkDocuments(NamedTuple):
 def chunk_documents(items: Iterable[object], passage: Passage) -> ChunkDocuments:
     """Write the chunks as JSON, within the limits of the policy.
 
-    [`read_document`][ragtrace.capture.documents.read_document] says what an item may be. A chunk without an
-    id is named ``sha256(text)[:16]``.
+    [`read_document`][ragtrace.capture.values.documents.read_document] says what an item may be. A chunk
+    without an id is named ``sha256(text)[:16]``.
     """
     elements: list[str] = []
     listed: list[str] = []

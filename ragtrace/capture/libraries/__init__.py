@@ -1,0 +1,1 @@
+"""Libraries that the application imports: who writes their spans, turned on as they are imported."""

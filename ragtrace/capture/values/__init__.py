@@ -1,0 +1,1 @@
+"""Chunks, messages and answers, in whatever form an application has them."""
