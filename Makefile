@@ -26,7 +26,7 @@ test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks) ## run all tes
 	$(bin)/python -m pytest $(ARGS)
 
 test-fast: venv ## run the tests that start no process (under two minutes)
-	$(bin)/python -m pytest -m "not slow" $(ARGS)
+	$(bin)/python -m pytest -m "not slow" -n auto $(ARGS)
 
 check: venv ## formatting, lint, types, import direction
 	$(bin)/ruff format --check $(paths)

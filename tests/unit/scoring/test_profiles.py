@@ -44,7 +44,7 @@ def reported(metric: str, profile: str, verdicts: Any, **options: Any) -> tuple[
         {"claims": ["a", "b"], "verdicts": [{"label": "S"}, {"label": "N"}]},
         (label for label in (S, N)),
     ],
-    ids=repr,
+    ids=lambda verdicts: type(verdicts).__name__,
 )
 def test_verdicts_are_understood_in_any_form(verdicts: Any) -> None:
     assert reported("faithfulness", "deepeval-4", verdicts) == ("ok", 1.0)
