@@ -28,8 +28,11 @@ def settled_policy(
     redact: Redact | None,
 ) -> ContentPolicy:
     """Return the policy with a mode: ``off`` where what was asked for is unknown, or not possible."""
-    policy = content if isinstance(content, ContentPolicy) else ContentPolicy()
-    told = _mode(content, "content") if isinstance(content, str) else policy.mode
+    if isinstance(content, ContentPolicy | None):
+        policy = content or ContentPolicy()
+        told = policy.mode
+    else:  # a word, or a slip such as False: what is not understood records nothing
+        policy, told = ContentPolicy(), _mode(str(content), "content")
     mode = _with_short_form(told, capture) or _mode_by_env(env)
     key = policy.key or env.get(KEY) or None
     if key is not None and len(key) < SHORTEST_KEY:

@@ -25,6 +25,10 @@ OTEL_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
         ({"RAGTRACE_CAPTURE_CONTENT": "1"}, {"capture_content": False}, False),
         ({"RAGTRACE_CAPTURE_CONTENT": "1"}, {"content": ContentPolicy(mode="off")}, False),
         ({}, {"content": ContentPolicy(mode="off"), "capture_content": True}, True),
+        ({}, {"content": "hashd"}, False),
+        ({}, {"content": False}, False),
+        ({}, {"content": True}, True),
+        ({}, {"content": 7}, False),
     ],
 )
 def test_content_is_captured(env: dict[str, str], code: dict[str, Any], captured: bool) -> None:
