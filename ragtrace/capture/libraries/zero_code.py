@@ -9,6 +9,7 @@ from ragtrace.capture.guard import guarded
 from ragtrace.capture.instrumentation import instrument
 from ragtrace.capture.libraries.instrumentors import of_names, release
 from ragtrace.capture.libraries.table import LIBRARIES, Library
+from ragtrace.capture.recorder import active
 from ragtrace.capture.settings import resolve
 
 __all__ = ["instrument_by_agent"]
@@ -23,10 +24,10 @@ def instrument_by_agent() -> None:
     The agent has set the SDK up by then: ragtrace joins it. Of the instrumentors that ragtrace would have
     chosen itself, those that the agent turned on are taken over: the agent knows no content policy. The
     libraries that ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS`` names are left alone, and everything with ``*``
-    or ``ragtrace``.
+    or ``ragtrace``. Where capture is on already nothing changes.
     """
     disabled = _names(os.environ, DISABLED)
-    if {"*", "ragtrace"} & disabled:
+    if {"*", "ragtrace"} & disabled or active() is not None:
         return
     left = {library.name for library in LIBRARIES if _entry_points(library) & disabled}
     exclude = left | _names(os.environ, "RAGTRACE_EXCLUDE")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -345,14 +344,8 @@ print(json.dumps(spans))
 
 
 @pytest.fixture
-def run_by_agent(run: Run, frameworks: Path, tmp_path: Path) -> Run:
-    """Run an application by ``opentelemetry-instrument``, with the entry point of this project."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    ((name, target),) = project["entry-points"]["opentelemetry_post_instrument"].items()
-    installed = tmp_path / "zero_code-0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: zero-code\nVersion: 0\n")
-    (installed / "entry_points.txt").write_text(f"[opentelemetry_post_instrument]\n{name} = {target}\n")
+def run_by_agent(run: Run, frameworks: Path) -> Run:
+    """Run an application by ``opentelemetry-instrument``."""
     agent = str(frameworks.with_name("opentelemetry-instrument"))
 
     def run_app(app: str, *, kept: str = "", **env: str) -> list[Span]:
@@ -360,7 +353,7 @@ def run_by_agent(run: Run, frameworks: Path, tmp_path: Path) -> Run:
             AGENT.format(app=app, question=QUESTION, agent=agent, kept=kept),
             before="",
             after="",
-            PYTHONPATH=os.pathsep.join([str(tmp_path), _PATH]),
+            PYTHONPATH=_PATH,
             OTEL_TRACES_EXPORTER="console",
             OTEL_METRICS_EXPORTER="none",
             OTEL_LOGS_EXPORTER="none",
@@ -368,6 +361,17 @@ def run_by_agent(run: Run, frameworks: Path, tmp_path: Path) -> Run:
         )
 
     return run_app
+
+
+def test_the_agent_changes_nothing_where_capture_is_on(run: Run) -> None:
+    spans = run(f"""
+from ragtrace.capture.libraries.zero_code import instrument_by_agent
+ragtrace.instrument()
+from openai import OpenAI
+instrument_by_agent()
+OpenAI().responses.create(model="gpt-4.1-mini", input={QUESTION!r})
+""")
+    assert [span.name for span in spans] == ["Response"]
 
 
 def test_opentelemetry_instrument_is_enough(run_by_agent: Run) -> None:
