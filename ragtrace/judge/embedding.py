@@ -136,9 +136,7 @@ class OpenAICompatibleEmbedder:
         await self._endpoint.aclose()
 
     async def _create(self, texts: Sequence[str], spent: Usage) -> Any:
-        # lone surrogates have no UTF-8
-        encodable = [text.encode("utf-8", "replace").decode() for text in texts]
-        body = {"model": self._model, "input": encodable, "encoding_format": "float"}
+        body = {"model": self._model, "input": list(texts), "encoding_format": "float"}
         try:
             with untraced():
                 return await self._endpoint.post("/embeddings", body, spent=spent)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -72,7 +71,7 @@ class Endpoint:
         self._timeout_s = timeout_s
         self._who = who
         self._proxy = _proxy_for(base_url)
-        self._opened = False
+        self._opened: aiohttp.ClientSession | None = None
 
     async def post(self, path: str, body: Mapping[str, Any], *, spent: Usage) -> Any:
         """Post a JSON document; return the JSON of the reply, whatever it is. Its objects are `JsonObject`.
@@ -88,9 +87,10 @@ class Endpoint:
         """
         import aiohttp
 
-        document = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        # lone surrogates have no UTF-8
+        document = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         try:
-            async with self._session.post(
+            async with self._session().post(
                 f"{self._base_url}{path}", data=document, proxy=self._proxy
             ) as response:
                 if response.status >= 400:
@@ -111,8 +111,8 @@ class Endpoint:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._opened:
-            await self._session.close()
+        if self._opened is not None:
+            await self._opened.close()
 
     async def _raise_for(self, response: aiohttp.ClientResponse, spent: Usage) -> None:
         said = await response.content.read(_MAX_COMPLAINT_BYTES)
@@ -125,11 +125,14 @@ class Endpoint:
             raise rejected
         raise status_failure(response.status, rejected.code, response.headers, who=self._who, usage=spent)
 
-    @cached_property
     def _session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
+
+    def _open(self) -> aiohttp.ClientSession:
         import aiohttp
 
-        self._opened = True
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=self._trust),  # what limits calls is a layer above
             cookie_jar=aiohttp.DummyCookieJar(),

@@ -172,7 +172,7 @@ class Exchange(Generic[ReplyT]):
             system = f"{system}\n\nThe JSON schema of the reply: {schema}"
         instructions = [("system", system)] if system else []
         asked = [*instructions, ("user", self.request.user), *self.correction]
-        return [{"role": role, "content": _encodable(content)} for role, content in asked]
+        return [{"role": role, "content": content} for role, content in asked]
 
     def _adapted(self, exc: Rejected) -> Dialect:
         if exc.code == "content_filter":
@@ -205,8 +205,3 @@ class Exchange(Generic[ReplyT]):
 
     def _error(self, kind: type[JudgeError], what: str) -> JudgeError:
         return kind(f"judge {self.where}: {what}", usage=self.spent)
-
-
-def _encodable(text: str) -> str:
-    # lone surrogates have no UTF-8
-    return text.encode("utf-8", "replace").decode()

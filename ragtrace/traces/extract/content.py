@@ -22,6 +22,7 @@ __all__ = [
     "best",
     "broken_damage",
     "clean",
+    "is_broken_json",
     "is_cut_by_tempo",
     "number_of",
     "parse_loosely",
@@ -36,6 +37,7 @@ MAX_TEXT_BYTES = 262_144
 """What is kept of a question, an answer or a chunk."""
 _MAX_REPR_BYTES = 20_000
 _MAX_DEPTH = 32
+_STARTS_OF_JSON = ('{"', "[{", '["')
 _LONGEST_REST = 3  # bytes that a cut can leave of a UTF-8 character
 _BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
 _HASHED = re.compile(re.escape(semconv.HASHED_PREFIX) + r"hmac-sha256 [0-9a-f]{32} \d+ bytes>")
@@ -142,10 +144,17 @@ def broken_damage(value: AttributeValue, attribute: str) -> Damage:
     return damage or Damage(reason=SkipReason.TRUNCATED, detail=f"`{attribute}` holds JSON that is not whole")
 
 
-def parse_loosely(text: str) -> AttributeValue:
-    """Read JSON, JSON in a JSON string, or a Python literal; any other text comes back as it is."""
-    value = _parse(text)
-    return _parse(value) if isinstance(value, str) and value != text else value
+def parse_loosely(value: AttributeValue) -> AttributeValue:
+    """Read JSON, JSON in a JSON string, or a Python literal; any other value comes back as it is."""
+    if not isinstance(value, str):
+        return value
+    parsed = _parse(value)
+    return _parse(parsed) if isinstance(parsed, str) and parsed != value else parsed
+
+
+def is_broken_json(raw: AttributeValue, parsed: AttributeValue) -> bool:
+    """Tell a text that begins like JSON and could not be read, given what `parse_loosely` made of it."""
+    return isinstance(raw, str) and parsed == raw and raw.lstrip()[:2] in _STARTS_OF_JSON
 
 
 def salvage_elements(text: str) -> tuple[AttributeValue, ...]:

@@ -44,7 +44,7 @@ def find_documents(
 ) -> Found[tuple[Chunk, ...]]:
     """Read a list of documents: structured, as one JSON string, or as one JSON string an element."""
     items, damage = _items(value, attribute)
-    parsed = [parse_loosely(item) if isinstance(item, str) else item for item in items[:MAX_CHUNKS]]
+    parsed = [parse_loosely(item) for item in items[:MAX_CHUNKS]]
     documents = [item if isinstance(item, Mapping) else {"text": item} for item in parsed]
     chunks = tuple(chunk_of(document, rank, span_id) for rank, document in enumerate(documents))
     if len(items) > MAX_CHUNKS:
@@ -148,7 +148,7 @@ def joined(lists: Iterable[Sequence[Chunk]]) -> tuple[Chunk, ...]:
 
 
 def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeValue], Damage | None]:
-    parsed = parse_loosely(value) if isinstance(value, str) else value
+    parsed = parse_loosely(value)
     if isinstance(parsed, Mapping):
         listed = next((parsed[key] for key in ("documents", "nodes") if key in parsed), None)
         return (listed, None) if isinstance(listed, tuple) else ((parsed,), None)
@@ -167,7 +167,7 @@ def _unwrapped(document: Mapping[str, AttributeValue]) -> Mapping[str, Attribute
 
 def _metadata(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:
     value = next((document[key] for key in _METADATA_KEYS if document.get(key)), None)
-    parsed = parse_loosely(value) if isinstance(value, str) else value
+    parsed = parse_loosely(value)
     return parsed if isinstance(parsed, Mapping) else {}
 
 

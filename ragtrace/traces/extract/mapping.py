@@ -139,7 +139,7 @@ def _step(segment: re.Match[str]) -> _Step:
 def _walk(value: AttributeValue, steps: Sequence[_Step]) -> AttributeValue:
     if not steps:
         return value
-    node = parse_loosely(value) if isinstance(value, str) else value
+    node = parse_loosely(value)
     step, rest = steps[0], steps[1:]
     if step is None and isinstance(node, tuple):
         found = tuple(_walk(each, rest) for each in node)

@@ -46,7 +46,7 @@ def messages_of(value: AttributeValue) -> tuple[tuple[Message, ...], bool]:
 
     Say whether it was whole; of a cut list the complete messages are kept.
     """
-    parsed = parse_loosely(value) if isinstance(value, str) else value
+    parsed = parse_loosely(value)
     is_whole = not isinstance(parsed, str)
     if isinstance(parsed, str):
         parsed = salvage_elements(parsed)
@@ -143,7 +143,7 @@ def _flat(items: tuple[AttributeValue, ...]) -> tuple[Message, ...]:
     """Read elements that are JSON strings, and lists in the list (one a batch item)."""
     found: list[Message] = []
     for item in items:
-        parsed = parse_loosely(item) if isinstance(item, str) else item
+        parsed = parse_loosely(item)
         for each in parsed if isinstance(parsed, tuple) else (parsed,):
             if isinstance(each, Mapping):
                 inner = each.get("kwargs", each.get("data"))  # LangChain's serialized messages

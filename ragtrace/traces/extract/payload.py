@@ -7,7 +7,7 @@ from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract.attributes import first_text, found_text
-from ragtrace.traces.extract.content import Found, broken_damage, parse_loosely
+from ragtrace.traces.extract.content import Found, broken_damage, is_broken_json, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.messages import last_answer_text, last_user_text, message_text, messages_of
 from ragtrace.traces.trace import Span
@@ -48,14 +48,14 @@ _DOCUMENT_KEYS: Final = ("content", "page_content", "text", "node")
 
 def question_in(value: AttributeValue, *, attribute: str, convention: str) -> Found[str] | None:
     """Read the question of an input: a text, under a usual name, the only text, the user's last message."""
-    parsed = _parsed(value)
+    parsed = parse_loosely(value)
     text, how = _question(parsed, 0)
     return _found(text, how, value, parsed, attribute, convention)
 
 
 def answer_in(value: AttributeValue, *, attribute: str, convention: str) -> Found[str] | None:
     """Read the answer that an output holds: a text, a usual name, or the model's last message."""
-    parsed = _parsed(value)
+    parsed = parse_loosely(value)
     text, how = _answer(parsed, 0)
     return _found(text, how, value, parsed, attribute, convention)
 
@@ -72,11 +72,11 @@ def documents_in(
 
 def listed_documents(value: AttributeValue) -> AttributeValue:
     """Unwrap the list in ``{"output": {"documents": […]}}``, and give pairs one form."""
-    node = _parsed(value)
+    node = parse_loosely(value)
     for _ in range(_MAX_WRAPPERS):
         if not isinstance(node, Mapping) or any(key in node for key in _DOCUMENT_KEYS):
             break
-        inner = next((_parsed(node[key]) for key in _LIST_KEYS if key in node), None)
+        inner = next((parse_loosely(node[key]) for key in _LIST_KEYS if key in node), None)
         if not isinstance(inner, tuple | Mapping):
             break
         node = inner
@@ -98,10 +98,6 @@ def _scored(item: AttributeValue) -> AttributeValue:
     return {**item[0], "score": item[1]}
 
 
-def _parsed(value: AttributeValue) -> AttributeValue:
-    return parse_loosely(value) if isinstance(value, str) else value
-
-
 def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
     if isinstance(node, str):
         return node, "its text"
@@ -119,7 +115,7 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
         return _question_in_call(node, depth)
     name = next((name for name in _QUESTION_KEYS if node.get(name)), None)
     if name is not None:
-        text, how = _question(_parsed(node[name]), depth + 1)
+        text, how = _question(parse_loosely(node[name]), depth + 1)
         return text, how if how.startswith("the last") else f"`{name}` in its JSON"
     text = last_user_text(messages_of(node)[0])
     if text:
@@ -168,7 +164,7 @@ def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
 def _answer_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
     for name in _ANSWER_KEYS:
         if node.get(name):
-            text, how = _answer(_parsed(node[name]), depth + 1)
+            text, how = _answer(parse_loosely(node[name]), depth + 1)
             if text:
                 return text, how if how.startswith("the last") else f"`{name}` in its JSON"
     text = last_answer_text(messages_of(node)[0])
@@ -180,7 +176,7 @@ def _answer_of_a_step(steps: Mapping[str, AttributeValue], depth: int) -> tuple[
     for step in reversed(list(steps.values())):
         name = next((name for name in _REPLY_KEYS if isinstance(step, Mapping) and step.get(name)), None)
         if name is not None and isinstance(step, Mapping):
-            text, how = _answer(_parsed(step[name]), depth + 1)
+            text, how = _answer(parse_loosely(step[name]), depth + 1)
             if text:
                 return text, how
     return None, ""
@@ -201,7 +197,7 @@ def _found(
     attribute: str,
     convention: str,
 ) -> Found[str] | None:
-    if isinstance(raw, str) and parsed == raw and raw.lstrip()[:2] in ('{"', "[{", '["'):
+    if is_broken_json(raw, parsed):
         damage = broken_damage(raw, attribute)
         return Found(value=None, attribute=attribute, convention=convention, how="its text", damage=damage)
     return found_text(text or None, attribute=attribute, convention=convention, how=how, raw=raw)

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract.content import Found, cut_damage, is_cut_by_tempo, parse_loosely
+from ragtrace.traces.extract.content import Found, cut_damage, is_broken_json, is_cut_by_tempo, parse_loosely
 from ragtrace.traces.extract.documents import find_documents, has_text
 from ragtrace.traces.extract.messages import Message, tool_messages
-from ragtrace.traces.extract.payload import listed_documents
-from ragtrace.traces.extract.reading import ToolResult
+from ragtrace.traces.extract.payload import documents_in, listed_documents
+from ragtrace.traces.extract.reading import Role, ToolResult
 
-__all__ = ["RETRIEVAL_TOOLS", "handed_documents", "tool_documents"]
+__all__ = ["RETRIEVAL_TOOLS", "handed_documents", "returned_documents", "tool_documents"]
 
 RETRIEVAL_TOOLS: Final = re.compile(
     r"retriev|search|look_?up|knowledge|vector|query_engine|(^|_|\b)rag(_|\b|$)"
@@ -26,7 +26,6 @@ RETRIEVAL_TOOLS: Final = re.compile(
 
 _WRAPPERS: Final = ("output", "outputs", "result", "data", "kwargs")
 _MAX_WRAPPERS: Final = 6
-_STARTS_OF_JSON: Final = ('{"', "[{", '["')
 
 
 def tool_documents(
@@ -36,7 +35,7 @@ def tool_documents(
     node = _unwrapped(value)
     if node is None or node == "":
         return None
-    if isinstance(value, str) and node == value and value.lstrip()[:2] in _STARTS_OF_JSON:
+    if is_broken_json(value, node):
         return find_documents(value, attribute=attribute, convention=convention, span_id=span_id)
     listed = listed_documents(node)
     items = listed if isinstance(listed, tuple) else (listed,)
@@ -44,6 +43,16 @@ def tool_documents(
     found = find_documents(shown, attribute=attribute, convention=convention, span_id=span_id)
     is_cut = isinstance(value, str) and is_cut_by_tempo(value)
     return replace(found, damage=cut_damage(attribute)) if is_cut else found
+
+
+def returned_documents(
+    value: AttributeValue, role: Role | None, *, attribute: str, convention: str, span_id: str
+) -> Found[tuple[Chunk, ...]] | None:
+    """Read the output of a retrieval, a reranker or a tool; what other steps return are no documents."""
+    if role not in (Role.RETRIEVAL, Role.RERANK, Role.TOOL):
+        return None
+    read_output = tool_documents if role is Role.TOOL else documents_in
+    return read_output(value, attribute=attribute, convention=convention, span_id=span_id)
 
 
 def handed_documents(
@@ -61,12 +70,12 @@ def handed_documents(
 
 def _unwrapped(value: AttributeValue) -> AttributeValue:
     """Take the content out of the messages and envelopes that frameworks put around it."""
-    node = _parsed(value)
+    node = parse_loosely(value)
     for _ in range(_MAX_WRAPPERS):
         if not isinstance(node, Mapping):
             break
         if "content" in node and ("tool_call_id" in node or node.get("type") == "tool"):
-            node = _parsed(node["content"])
+            node = parse_loosely(node["content"])
             continue
         if isinstance(node.get("content"), tuple):  # of the Model Context Protocol
             node = node["content"]
@@ -74,7 +83,7 @@ def _unwrapped(value: AttributeValue) -> AttributeValue:
         inner = next((node[key] for key in _WRAPPERS if node.get(key)), None)
         if inner is None or has_text(node):
             break
-        node = _parsed(inner)
+        node = parse_loosely(inner)
     return node
 
 
@@ -85,7 +94,3 @@ def _shown(item: AttributeValue) -> AttributeValue:
     if isinstance(item, str):
         return {"text": item}
     return item if isinstance(item, Mapping) else {"text": json.dumps(item, default=str)}
-
-
-def _parsed(value: AttributeValue) -> AttributeValue:
-    return parse_loosely(value) if isinstance(value, str) else value

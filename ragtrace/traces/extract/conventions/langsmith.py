@@ -8,9 +8,9 @@ from ragtrace import semconv
 from ragtrace.model import Chunk
 from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.content import Found
-from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
+from ragtrace.traces.extract.payload import answer_in, question_in
 from ragtrace.traces.extract.reading import Reading, Role
-from ragtrace.traces.extract.tools import tool_documents
+from ragtrace.traces.extract.tools import returned_documents
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]
@@ -53,9 +53,7 @@ def read(span: Span) -> Reading | None:
     )
 
 
-def _documents(span: Span, role: Role) -> Found[tuple[Chunk, ...]] | None:
-    if role not in (Role.RETRIEVAL, Role.TOOL):
-        return None
+def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None:
     key = semconv.COMPLETION_DEPRECATED
-    read_outputs = tool_documents if role is Role.TOOL else documents_in
-    return read_outputs(span.attributes.get(key), attribute=key, convention=NAME, span_id=span.span_id)
+    output = span.attributes.get(key)
+    return returned_documents(output, role, attribute=key, convention=NAME, span_id=span.span_id)

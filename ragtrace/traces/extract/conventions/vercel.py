@@ -93,7 +93,7 @@ def _returned(span: Span) -> Found[tuple[Chunk, ...]] | None:
 def _documents(span: Span) -> Found[tuple[Chunk, ...]] | None:
     """Put the documents into the order of ``ai.ranking``: a list of ``{"index", "relevanceScore"}``."""
     documents, ranking = (
-        [parse_loosely(each) if isinstance(each, str) else each for each in value]
+        [parse_loosely(each) for each in value]
         if isinstance(value := span.attributes.get(key), tuple)
         else []
         for key in (semconv.VERCEL_DOCUMENTS, semconv.VERCEL_RANKING)
