@@ -9,7 +9,6 @@ or was left open in a context that nobody closed, is the parent of nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -20,10 +19,10 @@ from opentelemetry.trace import (
     TracerProvider,
     get_current_span,
     set_span_in_context,
-    use_span,
 )
 
 from ragtrace.capture.guard import guarded
+from ragtrace.capture.libraries.wrapped_tracer import WrappedTracer
 
 __all__ = ["NestingProvider", "follow_runs", "in_retriever", "run_context"]
 
@@ -39,44 +38,13 @@ class NestingProvider(TracerProvider):
         return _NestingTracer(self._provider.get_tracer(*args, **kwargs))
 
 
-class _NestingTracer(Tracer):
+class _NestingTracer(WrappedTracer):
     """Starts a span under the run where that is nearer than the current span."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
 
     def start_span(self, name: str, context: Context | None = None, *args: Any, **kwargs: Any) -> Span:
         """Start a span as the tracer does."""
         where = run_context() if context is None else context
         return self._tracer.start_span(name, where, *args, **kwargs)
-
-    @contextmanager
-    def start_as_current_span(  # type: ignore[override]  # the API's is a decorator too: so is this one
-        self,
-        name: str,
-        context: Context | None = None,
-        *args: Any,
-        record_exception: bool = True,
-        set_status_on_exception: bool = True,
-        end_on_exit: bool = True,
-        **kwargs: Any,
-    ) -> Iterator[Span]:
-        """Start a span as the tracer does."""
-        span = self.start_span(
-            name,
-            context,
-            *args,
-            record_exception=record_exception,
-            set_status_on_exception=set_status_on_exception,
-            **kwargs,
-        )
-        with use_span(
-            span,
-            end_on_exit=end_on_exit,
-            record_exception=record_exception,
-            set_status_on_exception=set_status_on_exception,
-        ):
-            yield span
 
 
 @guarded

@@ -7,8 +7,7 @@ exporters the application has.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opentelemetry.context import Context
@@ -20,12 +19,12 @@ from opentelemetry.trace import (
     StatusCode,
     Tracer,
     TracerProvider,
-    use_span,
 )
 from opentelemetry.util.types import Attributes, AttributeValue
 
 from ragtrace import semconv
 from ragtrace.capture.guard import guarded
+from ragtrace.capture.libraries.wrapped_tracer import WrappedTracer
 from ragtrace.capture.privacy.policy import MESSAGES, ContentPolicy, Passage
 from ragtrace.capture.values.plain import compact_json
 from ragtrace.model import Part
@@ -51,9 +50,9 @@ class PolicedProvider(TracerProvider):
         return _PolicedTracer(self._provider.get_tracer(*args, **kwargs), self._policy)
 
 
-class _PolicedTracer(Tracer):
+class _PolicedTracer(WrappedTracer):
     def __init__(self, tracer: Tracer, policy: ContentPolicy) -> None:
-        self._tracer = tracer
+        super().__init__(tracer)
         self._policy = policy
 
     def start_span(
@@ -74,13 +73,6 @@ class _PolicedTracer(Tracer):
         if attributes:
             span.set_attributes(attributes)
         return span
-
-    @contextmanager
-    def start_as_current_span(  # type: ignore[override]  # the API's is a decorator too: so is this one
-        self, name: str, *args: Any, end_on_exit: bool = True, **kwargs: Any
-    ) -> Iterator[Span]:
-        with use_span(self.start_span(name, *args, **kwargs), end_on_exit=end_on_exit) as span:
-            yield span
 
 
 @guarded
