@@ -20,14 +20,18 @@ from ragtrace.clock import SystemClock
 from ragtrace.ports import Clock, SpanSink
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.otlp import parse_request, split_by_trace
+from ragtrace_collector.answers import AnswerReader
 from ragtrace_collector.assemble import AssemblePolicy, Assembly
 from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.delivering import Deliverer
+from ragtrace_collector.evaluating import Evaluator
 from ragtrace_collector.intake import Intake, Room
 from ragtrace_collector.judging import Judging, open_judging
-from ragtrace_collector.pipeline import AnswerReader, Deliverer, Evaluator, Settler, Step, run_stage
 from ragtrace_collector.receivers.grpc import serve_grpc
 from ragtrace_collector.receivers.http import HttpServer, http_app, open_socket
 from ragtrace_collector.sampling import AlwaysRule, Sampler
+from ragtrace_collector.settling import Settler
+from ragtrace_collector.stages import Step, run_stage
 from ragtrace_collector.store.port import WorkStore
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry import Counters

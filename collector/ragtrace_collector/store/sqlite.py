@@ -12,34 +12,13 @@ from ragtrace.errors import ConfigError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.store.port import Job, Outcome, Parcel, Settled, StoredTrace, StoreUnavailable
+from ragtrace_collector.store.schema import prepare
 from ragtrace_collector.store.writer import GroupCommit
 
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 
-SCHEMA_VERSION: Final = 1
-_SCHEMA: Final = f"""
-CREATE TABLE IF NOT EXISTS slice (
-    seq INTEGER PRIMARY KEY, trace_id TEXT NOT NULL, payload BLOB NOT NULL);
-CREATE INDEX IF NOT EXISTS slice_trace ON slice (trace_id);
-CREATE TABLE IF NOT EXISTS trace (
-    trace_id TEXT PRIMARY KEY, last_arrival_ns INTEGER NOT NULL, settled_ns INTEGER) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS trace_settled ON trace (settled_ns);
-CREATE TABLE IF NOT EXISTS job (
-    trace_id TEXT NOT NULL, span_id TEXT NOT NULL,
-    rule TEXT NOT NULL DEFAULT '', rate REAL NOT NULL DEFAULT 0, probability REAL NOT NULL DEFAULT 0,
-    state TEXT NOT NULL,                    -- queued | leased | ended
-    attempts INTEGER NOT NULL DEFAULT 0, due_ns INTEGER NOT NULL, ended_ns INTEGER,
-    outcome TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '',
-    PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS job_due ON job (state, due_ns);
-CREATE TABLE IF NOT EXISTS parcel (
-    id INTEGER PRIMARY KEY, sink TEXT NOT NULL, payload BLOB NOT NULL,
-    rejected_ns INTEGER, reason TEXT NOT NULL DEFAULT '');
-CREATE INDEX IF NOT EXISTS parcel_next ON parcel (sink, id) WHERE rejected_ns IS NULL;
-PRAGMA user_version = {SCHEMA_VERSION};
-"""
 _VACUUM_PAGES: Final = 500
 
 
@@ -59,7 +38,7 @@ class SqliteStore:
             ConfigError: the path cannot be used, or holds something else.
         """
         lock = _lock(path)
-        commits = GroupCommit(path, _SCHEMA)
+        commits = GroupCommit(path, prepare)
         try:
             await commits.open()
         except sqlite3.Error as exc:

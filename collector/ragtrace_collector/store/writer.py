@@ -27,16 +27,16 @@ _MOST_A_COMMIT: Final = 256
 class GroupCommit:
     """One thread that owns the connection and commits submissions in groups, in order."""
 
-    def __init__(self, path: Path, schema: str) -> None:
+    def __init__(self, path: Path, prepare: Callable[[sqlite3.Connection], None]) -> None:
         self._path = path
-        self._schema = schema
+        self._prepare = prepare
         self._submissions: queue.SimpleQueue[_Submission | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name="ragtrace-store", daemon=True)
 
     async def open(self) -> None:
-        """Open the database and create what is missing.
+        """Open the database and prepare it.
 
         Raises:
             sqlite3.Error: the file cannot be opened or is not a database.
@@ -75,7 +75,7 @@ class GroupCommit:
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            connection.executescript(self._schema)
+            self._prepare(connection)
         except sqlite3.Error:
             connection.close()
             raise

@@ -1,0 +1,80 @@
+"""What is wrong with a configuration, in words: which key, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from ragtrace_collector.config.sections import CollectorConfig
+from ragtrace_collector.config.values import Section
+
+__all__ = ["problems"]
+
+
+def problems(errors: list[ErrorDetails]) -> list[str]:
+    """Return what to tell of the errors of a validation, a line each."""
+    return [_problem(error) for error in _root_causes(errors)]
+
+
+def _root_causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Leave out that a list is too short where the fault is that one of its items is wrong."""
+    places = [error["loc"] for error in errors]
+    return [
+        error
+        for error in errors
+        if error["type"] != "too_short"
+        or not any(place != error["loc"] and place[: len(error["loc"])] == error["loc"] for place in places)
+    ]
+
+
+def _problem(error: ErrorDetails) -> str:
+    location = [part for part in error["loc"] if part != "model"]
+    key = _dotted(location)
+    if error["type"] == "extra_forbidden":
+        return f"unknown key `{key}`{_suggestion(location)}"
+    if error["type"] == "missing":
+        return f"`{key}` is missing{': ' + _HINTS[key] if key in _HINTS else ''}"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"`{key}`: {message}" if key else message
+
+
+_HINTS: Final = {
+    "export": "name at least one back end, such as `export: [{endpoint: 'http://localhost:4317'}]`",
+}
+
+
+def _dotted(location: list[int | str]) -> str:
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
+    return "".join(parts).lstrip(".")
+
+
+def _suggestion(location: list[int | str]) -> str:
+    known = list(_known_keys(location[:-1]))
+    close = difflib.get_close_matches(str(location[-1]), known, n=1)
+    if close:
+        return f": did you mean `{close[0]}`?"
+    return f": there is {', '.join(f'`{name}`' for name in known)}" if known else ""
+
+
+def _known_keys(location: list[int | str]) -> Iterator[str]:
+    section: type[BaseModel] | None = CollectorConfig
+    for part in location:
+        if isinstance(part, int) or section is None:
+            continue
+        field = section.model_fields.get(part)
+        section = _section_in(field.annotation) if field else None
+    if section is not None:
+        yield from section.model_fields
+
+
+def _section_in(annotation: Any) -> type[BaseModel] | None:
+    candidates = [annotation]
+    for each in candidates:  # it grows: sections stand in tuples, unions and annotations
+        candidates.extend(getattr(each, "__args__", ()))
+        candidates.extend([each.__origin__] if hasattr(each, "__metadata__") else [])
+    sections = (each for each in candidates if isinstance(each, type) and issubclass(each, Section))
+    return cast("type[BaseModel] | None", next(sections, None))

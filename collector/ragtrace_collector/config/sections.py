@@ -1,0 +1,273 @@
+"""The sections of the configuration, in the order of the pipeline. Defaults are those of ``config.yaml``."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BeforeValidator, ByteSize, Field, JsonValue, field_validator, model_validator
+
+from ragtrace.traces.extract import AttributeMapping, AttributePath
+from ragtrace_collector.config.values import (
+    Address,
+    Duration,
+    HttpUrl,
+    Paths,
+    Pattern,
+    Section,
+    Timeout,
+    named,
+)
+
+__all__ = [
+    "AlwaysConfig",
+    "AssembleConfig",
+    "AttachConfig",
+    "CacheConfig",
+    "CollectorConfig",
+    "EvaluateConfig",
+    "ExportConfig",
+    "ExtractConfig",
+    "JudgeConfig",
+    "MappingConfig",
+    "MetricConfig",
+    "ReceiveConfig",
+    "SampleConfig",
+    "SecondJudgeConfig",
+    "StoreConfig",
+]
+
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[ -~]*")
+
+
+class ReceiveConfig(Section):
+    """Where OTLP comes in."""
+
+    grpc: Address | None = "127.0.0.1:4327"
+    http: Address | None = "127.0.0.1:4328"
+    max_message_bytes: ByteSize = Field(default=ByteSize(16 << 20), gt=0)
+
+    @model_validator(mode="after")
+    def _one_receiver(self) -> ReceiveConfig:
+        if self.grpc is None and self.http is None:
+            raise ValueError("`grpc` and `http` are both null: nothing could come in")
+        return self
+
+
+class AssembleConfig(Section):
+    """How long spans of a trace are waited for."""
+
+    quiet_period: Duration = timedelta(seconds=5)
+    deadline: Duration = timedelta(seconds=60)
+    linger: Duration = timedelta(minutes=10)
+    max_open_traces: int = Field(default=50_000, gt=0)
+    max_spans_per_trace: int = Field(default=5_000, gt=0)
+
+
+class MappingConfig(Section):
+    """Where an application's own attributes hold the parts of a RAG call."""
+
+    question: Paths = ()
+    answer: Paths = ()
+    context: Paths = ()
+    reference: Paths = ()
+    session: Paths = ()
+    tools: Pattern | None = None
+
+    def opened(self) -> AttributeMapping:
+        """Return what the extractor takes."""
+        return AttributeMapping(
+            question=tuple(map(AttributePath, self.question)),
+            answer=tuple(map(AttributePath, self.answer)),
+            context=tuple(map(AttributePath, self.context)),
+            reference=tuple(map(AttributePath, self.reference)),
+            session=tuple(map(AttributePath, self.session)),
+            tools=re.compile(self.tools, re.IGNORECASE) if self.tools else None,
+        )
+
+
+class ExtractConfig(Section):
+    """How RAG calls are read from spans."""
+
+    mapping: MappingConfig = MappingConfig()
+
+
+class AlwaysConfig(Section):
+    """A rule that keeps every trace with a span that matches all of it."""
+
+    service: str | None = None
+    attributes: dict[str, str | bool | int | float] = {}
+
+    @field_validator("attributes", mode="before")
+    @classmethod
+    def _are_single_values(cls, value: object) -> object:
+        # checked here, because pydantic would tell of each of the four types by itself
+        if isinstance(value, dict) and any(isinstance(each, dict | list | None) for each in value.values()):
+            raise ValueError("compare with a text, a number, true or false")
+        return value
+
+    @model_validator(mode="after")
+    def _says_something(self) -> AlwaysConfig:
+        if self.service is None and not self.attributes:
+            raise ValueError("name a `service`, `attributes` or both; to keep everything, set `ratio: 1.0`")
+        return self
+
+
+class SampleConfig(Section):
+    """Which traces are judged."""
+
+    ratio: float = Field(default=1.0, ge=0, le=1)
+    always: tuple[AlwaysConfig, ...] = ()
+
+
+class SecondJudgeConfig(Section):
+    """Who is asked where the judge got a planted claim wrong. What is not set is as of the judge."""
+
+    use: str
+    base_url: HttpUrl | None = None
+    api_key_env: str | None = None
+    timeout: Timeout | None = None
+
+
+class CacheConfig(Section):
+    """Where replies are kept: content, on disk."""
+
+    path: Path
+    max_bytes: ByteSize = Field(default=ByteSize(256 << 20), gt=0)
+
+
+class JudgeConfig(Section):
+    """Who judges, and how it is asked."""
+
+    use: str = "lexical"
+    base_url: HttpUrl | None = None
+    api_key_env: str = "OPENAI_API_KEY"
+    timeout: Timeout = timedelta(seconds=60)
+    max_concurrency: int = Field(default=8, gt=0)
+    second: Annotated[SecondJudgeConfig, BeforeValidator(named("use"))] | None = None
+    embedder: str | None = None
+    verify: Literal["auto", "json", "logprobs"] = "auto"
+    calibration: Path | None = None
+    second_look: bool = False
+    sentinel_rate: float = Field(default=1.0, ge=0, le=1)
+    cache: Annotated[CacheConfig, BeforeValidator(named("path"))] | None = None
+    prices: Path | None = None
+
+
+class MetricConfig(Section):
+    """One metric, where it passes, and what else it takes."""
+
+    name: str
+    profile: str = "ragtrace"
+    peer_prompts: bool = False
+    """Ask as the tool of the profile asks, instead of scoring our own verdicts by its rules."""
+    threshold: float | None = Field(default=None, ge=0, le=1)
+    prompts: dict[str, str] = {}
+    """By the name of the prompt that each replaces; a text of several lines, or a path."""
+    weights: dict[str, float] = {}
+    options: dict[str, JsonValue] = {}
+
+    @model_validator(mode="after")
+    def _has_one_asker(self) -> MetricConfig:
+        if self.peer_prompts and self.profile == "ragtrace":
+            raise ValueError("`peer_prompts` needs a `profile`, such as deepeval-4: whose prompts?")
+        if self.peer_prompts and (self.prompts or self.weights):
+            raise ValueError(
+                "`prompts` and `weights` are of our own metrics: leave them out with `peer_prompts`"
+            )
+        return self
+
+
+class EvaluateConfig(Section):
+    """What is measured, and what happens when the judge fails."""
+
+    metrics: tuple[Annotated[MetricConfig, BeforeValidator(named("name"))], ...] = Field(
+        default=(MetricConfig(name="faithfulness"),), min_length=1
+    )
+    concurrency: int = Field(default=8, gt=0)
+    retry_delays: tuple[Duration, ...] = tuple(
+        timedelta(seconds=seconds) for seconds in (10, 60, 600, 3600, 14_400)
+    )
+
+    @field_validator("metrics")
+    @classmethod
+    def _each_once(cls, value: tuple[MetricConfig, ...]) -> tuple[MetricConfig, ...]:
+        names = [(metric.name, metric.profile) for metric in value]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{twice[0]!r} is named twice: both would write the same attributes")
+        return value
+
+
+class AttachConfig(Section):
+    """What the carrier span looks like."""
+
+    carrier_time: Literal["auto", "target", "now"] = "auto"
+    tempo_slack: Duration = timedelta(seconds=120)
+    max_claims: int = Field(default=30, ge=1, le=90)
+    content: bool = True
+    mark_failed_as_error: bool = False
+
+
+class ExportConfig(Section):
+    """One back end that gets the carriers, and with ``forward`` the originals too."""
+
+    endpoint: str
+    headers: dict[str, str] = {}
+    forward: bool = False
+    timeout: Timeout = timedelta(seconds=10)
+
+    @field_validator("headers")
+    @classmethod
+    def _can_be_sent(cls, value: dict[str, str]) -> dict[str, str]:
+        for number, (name, text) in enumerate(value.items(), 1):
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text):
+                # neither is quoted: headers hold keys
+                raise ValueError(f"header {number} cannot be sent: write printable ASCII, on one line")
+        return value
+
+
+class StoreConfig(Section):
+    """The file that survives a crash."""
+
+    path: Path = Path("ragtrace.db")
+    max_bytes: ByteSize = Field(default=ByteSize(2 << 30), gt=0)
+
+
+class CollectorConfig(Section):
+    """Everything the collector can be told. All have defaults but ``export``."""
+
+    receive: ReceiveConfig = ReceiveConfig()
+    assemble: AssembleConfig = AssembleConfig()
+    extract: ExtractConfig = ExtractConfig()
+    sample: SampleConfig = SampleConfig()
+    judge: JudgeConfig = JudgeConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    attach: AttachConfig = AttachConfig()
+    export: tuple[ExportConfig, ...] = Field(min_length=1)
+    store: StoreConfig = StoreConfig()
+    drain_timeout: Duration = timedelta(seconds=20)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @model_validator(mode="after")
+    def _distinct_endpoints(self) -> CollectorConfig:
+        endpoints = [each.endpoint for each in self.export]
+        if len(set(endpoints)) != len(endpoints):
+            raise ValueError("`export` names an endpoint twice: each would get every carrier twice")
+        own = {address for address in (self.receive.grpc, self.receive.http) if address}
+        for endpoint in endpoints:
+            if any(_same_address(endpoint, address) for address in own):
+                raise ValueError(f"`export` endpoint {endpoint!r} is this collector's own receiver: a loop")
+        return self
+
+
+def _same_address(endpoint: str, address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    found = re.search(r"^(?:[a-z-]+://)?([^/:\s]+):(\d+)", endpoint)
+    if found is None or port == "0":
+        return False
+    loopback = {"localhost", "127.0.0.1", "0.0.0.0"}
+    return found[2] == port and (found[1] == host or {found[1], host} <= loopback)

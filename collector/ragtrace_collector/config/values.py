@@ -1,0 +1,86 @@
+"""The kinds of values that a configuration holds, and what is said where one is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+
+from ragtrace.traces.extract import AttributePath
+
+__all__ = ["Address", "Duration", "HttpUrl", "Paths", "Pattern", "Section", "Timeout", "named"]
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST_S: Final = 3650 * 86400.0
+
+
+def _duration(value: object) -> object:
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("write a duration with its unit, such as 500ms, 5s, 2m or 1h")
+    seconds = float(match[1]) * _UNIT_S[match[2]]
+    if seconds > _LONGEST_S:
+        raise ValueError("write a duration of at most 3650d")
+    return timedelta(seconds=seconds)
+
+
+def _longer_than_zero(value: timedelta) -> timedelta:
+    if not value:
+        raise ValueError("write a duration longer than zero: with none, every request would time out")
+    return value
+
+
+def _address(value: object) -> object:
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise ValueError("write host:port, such as 127.0.0.1:4327")
+    return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+Timeout = Annotated[Duration, AfterValidator(_longer_than_zero)]
+Address = Annotated[str, BeforeValidator(_address)]
+
+
+class Section(BaseModel):
+    """A part of the configuration: what it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+
+def _listed(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+def _path(value: str) -> str:
+    return AttributePath(value).text
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as exc:
+        raise ValueError(f"{value!r} is no regular expression: {exc}") from exc
+    return value
+
+
+Paths = Annotated[tuple[Annotated[str, AfterValidator(_path)], ...], BeforeValidator(_listed)]
+Pattern = Annotated[str, AfterValidator(_pattern)]
+
+
+def named(key: str) -> Callable[[object], object]:
+    """Let a section be written as the one text that says most of it."""
+    return lambda value: {key: value} if isinstance(value, str) else value
+
+
+def _http_url(value: str | None) -> str | None:
+    if value is not None and not re.match(r"https?://[^/\s]+", value):
+        raise ValueError("write a URL such as http://localhost:11434/v1")
+    return value
+
+
+HttpUrl = Annotated[str, AfterValidator(_http_url)]

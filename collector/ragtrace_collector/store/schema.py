@@ -1,0 +1,47 @@
+"""The tables of the store, as the steps that lead from one version of the file to the next."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+__all__ = ["prepare"]
+
+_MIGRATIONS: Final = (
+    """
+CREATE TABLE slice (
+    seq INTEGER PRIMARY KEY, trace_id TEXT NOT NULL, payload BLOB NOT NULL);
+CREATE INDEX slice_trace ON slice (trace_id);
+CREATE TABLE trace (
+    trace_id TEXT PRIMARY KEY, last_arrival_ns INTEGER NOT NULL, settled_ns INTEGER) WITHOUT ROWID;
+CREATE INDEX trace_settled ON trace (settled_ns);
+CREATE TABLE job (
+    trace_id TEXT NOT NULL, span_id TEXT NOT NULL,
+    rule TEXT NOT NULL DEFAULT '', rate REAL NOT NULL DEFAULT 0, probability REAL NOT NULL DEFAULT 0,
+    state TEXT NOT NULL,                    -- queued | leased | ended
+    attempts INTEGER NOT NULL DEFAULT 0, due_ns INTEGER NOT NULL, ended_ns INTEGER,
+    outcome TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
+CREATE INDEX job_due ON job (state, due_ns);
+CREATE TABLE parcel (
+    id INTEGER PRIMARY KEY, sink TEXT NOT NULL, payload BLOB NOT NULL,
+    rejected_ns INTEGER, reason TEXT NOT NULL DEFAULT '');
+CREATE INDEX parcel_next ON parcel (sink, id) WHERE rejected_ns IS NULL;
+""",
+)
+"""One a version. A version that was released is never changed: the next step is added behind it."""
+
+
+def prepare(db: sqlite3.Connection) -> None:
+    """Bring the file to the newest version, a step a transaction.
+
+    Raises:
+        sqlite3.Error: it is not a database, cannot be written, or was written by a newer ragtrace.
+    """
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > len(_MIGRATIONS):
+        raise sqlite3.DatabaseError(
+            f"it is of version {version}, and this ragtrace knows {len(_MIGRATIONS)}: upgrade ragtrace"
+        )
+    for number, step in enumerate(_MIGRATIONS[version:], version + 1):
+        db.executescript(f"BEGIN IMMEDIATE; {step}; PRAGMA user_version = {number}; COMMIT;")
