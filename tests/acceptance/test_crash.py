@@ -58,6 +58,7 @@ def config_of(folder: Path, judge: JudgeServer) -> Mapping[str, Any]:
         "attach": {"carrier_time": "target"},
         "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
         "store": {"path": str(folder / "store.db")},
+        "telemetry": {"listen": "127.0.0.1:0"},
     }
 
 

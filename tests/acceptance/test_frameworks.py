@@ -142,6 +142,7 @@ def place(
     file = folder / "spans.jsonl"
     config = {
         "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+        "telemetry": {"listen": None},
         "assemble": {"quiet_period": "500ms", "deadline": "2s"},
         "judge": {"use": "lexical"},
         "export": [{"endpoint": f"otlp-file:{file}", "forward": True}],

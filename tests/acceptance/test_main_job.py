@@ -83,6 +83,7 @@ def carrier_of(trace: JsonTrace) -> Mapping[str, Any]:
 def config_of(folder: Path, export: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return {
         "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+        "telemetry": {"listen": None},
         "assemble": {"quiet_period": "200ms", "deadline": "5s"},
         "judge": {"use": "scripted"},
         "evaluate": {"metrics": [{"name": "faithfulness", "threshold": 0.9}]},

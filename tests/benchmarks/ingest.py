@@ -109,6 +109,7 @@ def collector(name: str, ratio: float) -> Iterator[list[Server]]:
     with tempfile.TemporaryDirectory() as folder:
         config = {
             "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+            "telemetry": {"listen": None},
             "assemble": {"quiet_period": "1h", "deadline": "1h", "max_spans_per_trace": 1_000_000},
             "sample": {"ratio": ratio},
             "export": [{"endpoint": f"otlp-file:{folder}/out.jsonl"}],

@@ -17,6 +17,7 @@ from ragtrace_collector.config.sections import (
     SampleConfig,
     SecondJudgeConfig,
     StoreConfig,
+    TelemetryConfig,
 )
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "SampleConfig",
     "SecondJudgeConfig",
     "StoreConfig",
+    "TelemetryConfig",
     "default_config_text",
     "load_config",
     "load_mapping",

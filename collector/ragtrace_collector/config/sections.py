@@ -37,6 +37,7 @@ __all__ = [
     "SampleConfig",
     "SecondJudgeConfig",
     "StoreConfig",
+    "TelemetryConfig",
 ]
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -237,6 +238,15 @@ class StoreConfig(Section):
     max_bytes: ByteSize = Field(default=ByteSize(2 << 30), gt=0)
 
 
+class TelemetryConfig(Section):
+    """What the collector tells whoever runs it about itself."""
+
+    listen: Address | None = "127.0.0.1:4329"
+    otlp_endpoint: str | None = None
+    otlp_interval: Timeout = timedelta(seconds=60)
+    trace_ratio: float = Field(default=1.0, ge=0, le=1)
+
+
 class CollectorConfig(Section):
     """Everything the collector can be told. All have defaults but ``export``."""
 
@@ -249,8 +259,11 @@ class CollectorConfig(Section):
     attach: AttachConfig = AttachConfig()
     export: tuple[ExportConfig, ...] = Field(min_length=1)
     store: StoreConfig = StoreConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
     drain_timeout: Duration = timedelta(seconds=20)
+    cancel_timeout: Timeout = timedelta(seconds=10)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
 
     @model_validator(mode="after")
     def _distinct_endpoints(self) -> CollectorConfig:

@@ -59,6 +59,7 @@ def _config(folder: Path, judge: str, verdicts: Path, backend: Backend | None) -
         export.append({"endpoint": backend.endpoint, "forward": True})
     return {
         "receive": {"grpc": "127.0.0.1:0", "http": None},
+        "telemetry": {"listen": None},
         # The demo's application sends its spans at once: no need to wait as long as for a real one.
         "assemble": {"quiet_period": "300ms", "deadline": "10s"},
         "judge": {"use": judge},

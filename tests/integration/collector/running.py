@@ -34,6 +34,7 @@ def config_of(folder: Path, **changes: Any) -> CollectorConfig:
         "evaluate": {"retry_delays": []},
         "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
         "store": {"path": str(folder / "store.db")},
+        "telemetry": {"listen": "127.0.0.1:0"},
         "drain_timeout": "5s",
     }
     for key, value in changes.items():
