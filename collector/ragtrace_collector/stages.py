@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from ragtrace_collector.operations.logs import event, place_of
 from ragtrace_collector.telemetry import Counters, Counts
 
 __all__ = ["Step", "place_of", "run_stage"]
@@ -33,7 +34,8 @@ async def run_stage(
             found_work = await step()
         except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
             counters.add(Counts.STAGE_ERRORS)
-            log.error("%s: %s", step.__qualname__, place_of(exc))  # noqa: TRY400 -- its text may quote content
+            where = place_of(exc)  # its text may quote content
+            log.error("%s: %s", step.__qualname__, where, extra=event("stage_error", stage=step.__qualname__))  # noqa: TRY400
             found_work = False
         if not found_work:
             await _first_of(wake, stop, timeout_s=pause_s)
@@ -46,12 +48,3 @@ async def _first_of(*events: asyncio.Event, timeout_s: float) -> None:
     finally:
         for wait in waits:
             wait.cancel()
-
-
-def place_of(exc: BaseException) -> str:
-    """Return the class and place of an error, without its text, which may quote what is under judgment."""
-    frame = exc.__traceback__
-    while frame and frame.tb_next:
-        frame = frame.tb_next
-    where = f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}" if frame else "?"
-    return f"{type(exc).__name__} at {where}"

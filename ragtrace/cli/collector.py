@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +47,7 @@ def collector(config_path: Path | None, check: bool, print_config: bool, as_json
     with needs_extra("collector"):
         from ragtrace_collector import config as configuration
         from ragtrace_collector import service
+        from ragtrace_collector.operations import logs
 
     if print_config:
         click.echo(configuration.default_config_text(), nl=False)
@@ -62,7 +62,7 @@ def collector(config_path: Path | None, check: bool, print_config: bool, as_json
         service.check_config(config)
         _say_checked(config, config_path, as_json=as_json)
         return
-    _log_to_stderr(config.log_level)
+    logs.log_to_stderr(config.log_level, config.log_format)
     counts = asyncio.run(service.run_collector(config, on_ready=_say_ready if as_json else None))
     if as_json:
         _line("stopped", {"counts": dict(counts)})
@@ -85,12 +85,3 @@ def _say_ready(running: Collector) -> None:
 
 def _line(event: str, fields: Mapping[str, object]) -> None:
     click.echo(json.dumps({"event": event, **fields}))
-
-
-def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True
-    )
-    # Their lines at INFO are one a request.
-    for chatty in ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "uvicorn", "asyncio"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)

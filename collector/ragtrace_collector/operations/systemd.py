@@ -1,0 +1,57 @@
+"""What systemd is told of the service, where systemd started it: sd_notify(3), a datagram each."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Mapping
+
+__all__ = ["notify_ready", "notify_reloading", "notify_stopping", "notify_watchdog", "watchdog_pause_s"]
+
+log = logging.getLogger("ragtrace.collector")
+
+
+def notify_ready(status: str) -> None:
+    """Say that it serves, after a start or a reload; ``status`` stands in ``systemctl status``."""
+    _notify("READY=1", f"STATUS={status}")
+
+
+def notify_reloading() -> None:
+    """Say that a reload began; ``notify_ready`` says that it ended (``Type=notify-reload``)."""
+    _notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+
+def notify_stopping() -> None:
+    """Say that it stops and drains."""
+    _notify("STOPPING=1", "STATUS=draining")
+
+
+def notify_watchdog() -> None:
+    """Say that the event loop turns."""
+    _notify("WATCHDOG=1")
+
+
+def watchdog_pause_s(environ: Mapping[str, str] | None = None) -> float | None:
+    """Return how often the watchdog wants to hear of this process: half of ``WatchdogSec``, as sd_watchdog(3)
+    recommends. ``None``: there is no watchdog."""
+    values = os.environ if environ is None else environ
+    wanted, process = values.get("WATCHDOG_USEC", ""), values.get("WATCHDOG_PID", "")
+    if not wanted.isdigit() or (process and process != str(os.getpid())):
+        return None
+    return int(wanted) / 2e6
+
+
+def _notify(*lines: str) -> None:
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]  # of the abstract namespace
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as datagram:
+            datagram.connect(address)
+            datagram.sendall("\n".join(lines).encode())
+    except OSError as exc:
+        log.warning("systemd was not told %s: %s", lines[0], exc)
