@@ -26,18 +26,22 @@ class Job:
     """The span under judgment."""
     sample: Sample
     attempts: int = 0
+    tenant: str = ""
+    service: str = ""
+    """``service.name`` of the span under judgment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How one RAG answer that was seen ended.
-
-    ``judged``, ``sampled_out``, ``ineligible:<why>``, ``failed:<type>`` or ``superseded`` (spans that came
-    later moved the answer to another span).
-    """
+    """How one RAG answer that was seen ended, without having been queued."""
 
     span_id: str
     outcome: str
+    """A [`State`][ragtrace_collector.outcomes.State] that ends, with its reason."""
+    sample: Sample | None = None
+    """The rule that decided, and its rate."""
+    tenant: str = ""
+    service: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +116,24 @@ class WorkStore(Protocol):
         """Lease up to ``limit`` jobs that are due. A lease ends with the process."""
         ...
 
-    async def finish(self, job: Job, outcome: str, *, parcels: Mapping[str, bytes], now_ns: int) -> None:
-        """End a job and put what it yields, by sink, into the outbox."""
+    async def finish(
+        self,
+        job: Job,
+        outcome: str,
+        *,
+        parcels: Mapping[str, bytes],
+        now_ns: int,
+        carrier: str = "",
+        evaluator: str = "",
+    ) -> None:
+        """End a job and put what it yields, by sink, into the outbox.
+
+        ``outcome`` is a [`State`][ragtrace_collector.outcomes.State] that ends, with its reason; ``carrier``
+        the span id of the carrier in the parcels, ``evaluator`` who wrote it: `ragtrace why` tells both.
+
+        Raises:
+            ValueError: no such state is in the vocabulary.
+        """
         ...
 
     async def postpone(self, job: Job, *, due_ns: int, reason: str) -> None:

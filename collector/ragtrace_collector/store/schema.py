@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from ragtrace_collector.store.ledger_tables import LEDGER
+
 __all__ = ["prepare"]
 
 _MIGRATIONS: Final = (
@@ -27,6 +29,9 @@ CREATE TABLE parcel (
     id INTEGER PRIMARY KEY, sink TEXT NOT NULL, payload BLOB NOT NULL,
     rejected_ns INTEGER, reason TEXT NOT NULL DEFAULT '');
 CREATE INDEX parcel_next ON parcel (sink, id) WHERE rejected_ns IS NULL;
+""",
+    f"""
+{LEDGER}
 """,
 )
 """One a version. A version that was released is never changed: the next step is added behind it."""

@@ -11,6 +11,7 @@ from typing import IO, Final, TypeVar
 from ragtrace.errors import ConfigError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import TraceSlice
+from ragtrace_collector.outcomes import Ended
 from ragtrace_collector.store.port import Job, Outcome, Parcel, Settled, StoredTrace, StoreUnavailable
 from ragtrace_collector.store.schema import prepare
 from ragtrace_collector.store.writer import GroupCommit
@@ -105,7 +106,8 @@ class SqliteStore:
             rows = db.execute(
                 "UPDATE job SET state = 'leased', attempts = attempts + 1 WHERE (trace_id, span_id) IN ("
                 " SELECT trace_id, span_id FROM job WHERE state = 'queued' AND due_ns <= ?"
-                " ORDER BY due_ns LIMIT ?) RETURNING trace_id, span_id, rule, rate, probability, attempts",
+                " ORDER BY due_ns LIMIT ?)"
+                " RETURNING trace_id, span_id, rule, rate, probability, attempts, tenant, service",
                 (now_ns, limit),
             ).fetchall()
             return tuple(
@@ -114,20 +116,33 @@ class SqliteStore:
                     span_id=span_id,
                     sample=Sample(rule=rule, rate=rate, probability=probability),
                     attempts=attempts,
+                    tenant=tenant,
+                    service=service,
                 )
-                for trace_id, span_id, rule, rate, probability, attempts in rows
+                for trace_id, span_id, rule, rate, probability, attempts, tenant, service in rows
             )
 
         return await self._submit(work)
 
-    async def finish(self, job: Job, outcome: str, *, parcels: Mapping[str, bytes], now_ns: int) -> None:
+    async def finish(
+        self,
+        job: Job,
+        outcome: str,
+        *,
+        parcels: Mapping[str, bytes],
+        now_ns: int,
+        carrier: str = "",
+        evaluator: str = "",
+    ) -> None:
+        ended = Ended.of(outcome)
+
         def work(db: sqlite3.Connection) -> None:
             db.execute(
-                "UPDATE job SET state = 'ended', outcome = ?, ended_ns = ? "
+                "UPDATE job SET state = 'ended', outcome = ?, ended_ns = ?, carrier = ?, evaluator = ? "
                 "WHERE trace_id = ? AND span_id = ?",
-                (outcome, now_ns, job.trace_id, job.span_id),
+                (str(ended), now_ns, carrier, evaluator, job.trace_id, job.span_id),
             )
-            _put_parcels(db, parcels)
+            _put_parcels(db, parcels, job=job)
 
         await self._submit(work)
 
@@ -265,9 +280,10 @@ def _keep_slice(db: sqlite3.Connection, part: TraceSlice, *, now_ns: int) -> boo
 def _queue_job(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
     sample = job.sample
     cursor = db.execute(
-        "INSERT INTO job (trace_id, span_id, rule, rate, probability, state, due_ns) "
-        "VALUES (?, ?, ?, ?, ?, 'queued', ?) ON CONFLICT DO NOTHING",
-        (job.trace_id, job.span_id, sample.rule, sample.rate, sample.probability, now_ns),
+        "INSERT INTO job"
+        " (trace_id, span_id, tenant, service, rule, rate, probability, state, seen_ns, due_ns)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT DO NOTHING",
+        (job.trace_id, job.span_id, job.tenant, job.service, *_chosen(sample), now_ns, now_ns),
     )
     return cursor.rowcount
 
@@ -283,16 +299,26 @@ def _bring_back_job(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
 
 
 def _end_job(db: sqlite3.Connection, trace_id: str, ended: Outcome, *, now_ns: int) -> int:
+    about = (ended.tenant, ended.service, *_chosen(ended.sample))
     cursor = db.execute(
-        "INSERT INTO job (trace_id, span_id, state, due_ns, ended_ns, outcome) "
-        "VALUES (?, ?, 'ended', ?, ?, ?) ON CONFLICT DO NOTHING",
-        (trace_id, ended.span_id, now_ns, now_ns, ended.outcome),
+        "INSERT INTO job (trace_id, span_id, tenant, service, rule, rate, probability,"
+        " state, seen_ns, due_ns, ended_ns, outcome)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 'ended', ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (trace_id, ended.span_id, *about, now_ns, now_ns, now_ns, str(Ended.of(ended.outcome))),
     )
     return cursor.rowcount
 
 
-def _put_parcels(db: sqlite3.Connection, payloads: Mapping[str, bytes]) -> None:
-    db.executemany("INSERT INTO parcel (sink, payload) VALUES (?, ?)", payloads.items())
+def _chosen(sample: Sample | None) -> tuple[str, float, float]:
+    return (sample.rule, sample.rate, sample.probability) if sample else ("", 0.0, 0.0)
+
+
+def _put_parcels(db: sqlite3.Connection, payloads: Mapping[str, bytes], *, job: Job | None = None) -> None:
+    answer = (job.trace_id, job.span_id) if job else ("", "")
+    db.executemany(
+        "INSERT INTO parcel (sink, payload, trace_id, span_id) VALUES (?, ?, ?, ?)",
+        [(sink, payload, *answer) for sink, payload in payloads.items()],
+    )
 
 
 def _one(db: sqlite3.Connection, query: str) -> int:

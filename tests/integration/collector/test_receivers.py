@@ -241,10 +241,10 @@ async def test_other_methods_and_paths_are_refused(collector: Collector) -> None
 
 async def test_a_full_store_asks_senders_to_come_back(tmp_path: Path) -> None:
     config = config_of(
-        tmp_path, store={"max_bytes": 50_000}, assemble={"quiet_period": "10m"}, drain_timeout="0s"
+        tmp_path, store={"max_bytes": 400_000}, assemble={"quiet_period": "10m"}, drain_timeout="0s"
     )
     async with running_collector(config) as collector:
-        body = request_of(*rag_trace(0, answer="x" * 60_000))
+        body = request_of(*rag_trace(0, answer="x" * 500_000))
         assert (await post(collector, body)).status_code == 200
         response = await post(collector, GOOD)
         assert (response.status_code, response.headers["retry-after"]) == (503, "5")

@@ -1,0 +1,114 @@
+"""The tables of the ledger, and the triggers that keep it: whoever changes a job changes the account.
+
+Double entry: an answer is counted as ``seen`` when its row comes, and under where it stands; a change moves
+it from one to the other. Both happen inside the statement that changes the row, so that no code path, crash
+or expiry of rows can part them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["LEDGER"]
+
+_STANDS: Final = """CASE
+    WHEN state = 'ended' THEN substr(outcome, 1, instr(outcome || ':', ':') - 1)
+    WHEN state = 'queued' AND reason != '' THEN 'postponed'
+    ELSE state END"""
+_WHY: Final = """CASE
+    WHEN state = 'ended' THEN substr(outcome, instr(outcome || ':', ':') + 1)
+    WHEN state = 'queued' THEN reason
+    ELSE '' END"""
+
+
+def _count(table: str, *values: str) -> str:
+    return (
+        f"INSERT INTO {table} VALUES ({', '.join(values)}, 1) ON CONFLICT DO UPDATE SET number = number + 1;"
+    )
+
+
+def _leave(table: str, **key: str) -> str:
+    where = " AND ".join(f"{column} = {value}" for column, value in key.items())
+    return f"UPDATE {table} SET number = number - 1 WHERE {where};"
+
+
+_LEAVE_STATE: Final = _leave(
+    "ledger", state="OLD.stands", reason="OLD.why", rule="OLD.rule", tenant="OLD.tenant"
+)
+_LEAVE_WAITING: Final = _leave("outbox", sink="OLD.sink", state="'waiting'")
+
+LEDGER: Final = f"""
+ALTER TABLE job ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
+ALTER TABLE job ADD COLUMN service TEXT NOT NULL DEFAULT '';
+ALTER TABLE job ADD COLUMN seen_ns INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE job ADD COLUMN carrier TEXT NOT NULL DEFAULT '';
+ALTER TABLE job ADD COLUMN evaluator TEXT NOT NULL DEFAULT '';
+ALTER TABLE job ADD COLUMN stands TEXT AS ({_STANDS});
+ALTER TABLE job ADD COLUMN why TEXT AS ({_WHY});
+UPDATE job SET seen_ns = coalesce(ended_ns, due_ns);
+CREATE INDEX job_pending ON job (seen_ns) WHERE state != 'ended';
+
+CREATE TABLE ledger (   -- 'seen', or where answers stand; survives their rows
+    state TEXT NOT NULL, reason TEXT NOT NULL, rule TEXT NOT NULL, tenant TEXT NOT NULL,
+    number INTEGER NOT NULL, PRIMARY KEY (state, reason, rule, tenant)) WITHOUT ROWID;
+INSERT INTO ledger SELECT stands, why, rule, tenant, count(*) FROM job GROUP BY 1, 2, 3, 4;
+INSERT INTO ledger SELECT 'seen', '', '', tenant, count(*) FROM job WHERE stands != 'superseded' GROUP BY 4;
+
+CREATE TRIGGER answer_seen AFTER INSERT ON job BEGIN
+    {_count("ledger", "'seen'", "''", "''", "NEW.tenant")}
+    {_count("ledger", "NEW.stands", "NEW.why", "NEW.rule", "NEW.tenant")}
+END;
+CREATE TRIGGER answer_seen_and_superseded AFTER INSERT ON job WHEN NEW.stands = 'superseded' BEGIN
+    {_leave("ledger", state="'seen'", tenant="NEW.tenant")}
+END;
+CREATE TRIGGER answer_moved AFTER UPDATE ON job
+WHEN (OLD.stands, OLD.why, OLD.rule) IS NOT (NEW.stands, NEW.why, NEW.rule) BEGIN
+    {_LEAVE_STATE}
+    {_count("ledger", "NEW.stands", "NEW.why", "NEW.rule", "NEW.tenant")}
+    UPDATE ledger SET number = number + (NEW.stands != 'superseded') - (OLD.stands != 'superseded')
+        WHERE state = 'seen' AND tenant = NEW.tenant;
+END;
+CREATE TRIGGER answer_expired AFTER DELETE ON job WHEN OLD.state != 'ended' BEGIN
+    {_LEAVE_STATE}
+    {_count("ledger", "'expired'", "'retention'", "OLD.rule", "OLD.tenant")}
+END;
+
+CREATE TABLE outbox (   -- parcels 'put', 'waiting', 'delivered' and 'rejected'; survives their rows
+    sink TEXT NOT NULL, state TEXT NOT NULL, number INTEGER NOT NULL,
+    PRIMARY KEY (sink, state)) WITHOUT ROWID;
+INSERT INTO outbox SELECT sink, 'put', count(*) FROM parcel GROUP BY 1;
+INSERT INTO outbox
+    SELECT sink, iif(rejected_ns IS NULL, 'waiting', 'rejected'), count(*) FROM parcel GROUP BY 1, 2;
+ALTER TABLE parcel ADD COLUMN trace_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE parcel ADD COLUMN span_id TEXT NOT NULL DEFAULT '';
+CREATE TABLE carrier (  -- where the newest carrier of an answer is
+    trace_id TEXT NOT NULL, span_id TEXT NOT NULL, sink TEXT NOT NULL,
+    parcel INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (trace_id, span_id, sink)) WITHOUT ROWID;
+
+CREATE TRIGGER parcel_put AFTER INSERT ON parcel BEGIN
+    {_count("outbox", "NEW.sink", "'put'")}
+    {_count("outbox", "NEW.sink", "'waiting'")}
+END;
+CREATE TRIGGER carrier_put AFTER INSERT ON parcel WHEN NEW.trace_id != '' BEGIN
+    INSERT INTO carrier (trace_id, span_id, sink, parcel, state)
+        VALUES (NEW.trace_id, NEW.span_id, NEW.sink, NEW.id, 'waiting')
+        ON CONFLICT DO UPDATE SET parcel = NEW.id, state = 'waiting', reason = '';
+END;
+CREATE TRIGGER parcel_rejected AFTER UPDATE OF rejected_ns ON parcel
+WHEN OLD.rejected_ns IS NULL AND NEW.rejected_ns IS NOT NULL BEGIN
+    {_LEAVE_WAITING}
+    {_count("outbox", "OLD.sink", "'rejected'")}
+    UPDATE carrier SET state = 'rejected', reason = NEW.reason
+        WHERE trace_id = NEW.trace_id AND span_id = NEW.span_id AND sink = NEW.sink AND parcel = NEW.id;
+END;
+CREATE TRIGGER parcel_delivered AFTER DELETE ON parcel WHEN OLD.rejected_ns IS NULL BEGIN
+    {_LEAVE_WAITING}
+    {_count("outbox", "OLD.sink", "'delivered'")}
+    UPDATE carrier SET state = 'delivered'
+        WHERE trace_id = OLD.trace_id AND span_id = OLD.span_id AND sink = OLD.sink AND parcel = OLD.id;
+END;
+CREATE TRIGGER carrier_forgotten AFTER DELETE ON job BEGIN
+    DELETE FROM carrier WHERE trace_id = OLD.trace_id AND span_id = OLD.span_id;
+END;
+"""
