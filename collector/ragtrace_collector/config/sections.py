@@ -236,6 +236,7 @@ class StoreConfig(Section):
 
     path: Path = Path("ragtrace.db")
     max_bytes: ByteSize = Field(default=ByteSize(2 << 30), gt=0)
+    retention: Duration = timedelta(days=7)
 
 
 class TelemetryConfig(Section):
