@@ -8,7 +8,7 @@ EVALUATOR with exactly one link to its target, ``evaluations.<i>.evaluation.*``)
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -25,9 +25,19 @@ from ragtrace.traces._carrier_outcomes import (
     status_of,
 )
 from ragtrace.traces._carrier_words import brief, explain
+from ragtrace.traces.additions import Addition
 from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink, StatusCode
 
-__all__ = ["AttachOptions", "CarrierTime", "Mode", "Sample", "carrier", "carrier_span_id", "deserves_carrier"]
+__all__ = [
+    "AttachOptions",
+    "CarrierTime",
+    "Mode",
+    "Sample",
+    "addition",
+    "carrier",
+    "carrier_span_id",
+    "deserves_carrier",
+]
 
 CarrierTime = Literal["target", "now", "auto"]
 Mode = Literal["append", "hold", "backfill"]
@@ -130,6 +140,45 @@ def carrier(
         trace_state=target.trace_state,
         resource=Resource(attributes=target.resource, schema_url=target.resource_schema_url),
         scope=Scope(name=semconv.SCOPE_EVALUATION, version=__version__),
+    )
+
+
+_OF_CARRIERS: Final = frozenset(
+    {
+        semconv.OPERATION_NAME,
+        semconv.OI_KIND,
+        semconv.TARGET_TRACE_ID,
+        semconv.TARGET_SPAN_ID,
+        semconv.TARGET_START,
+        semconv.TARGET_END,
+    }
+)
+"""They say that the span is an evaluation, or repeat what the answer span says by itself."""
+
+
+def addition(
+    evaluation: Evaluation,
+    record: RagRecord,
+    *,
+    sample: Sample,
+    options: AttachOptions,
+    cost_usd: float | None = None,
+) -> Addition:
+    """Build what the answer span itself gets in hold mode: the attributes and events of a carrier.
+
+    The status of the span stays the application's, whatever ``mark_failed_as_error`` says.
+
+    Raises:
+        InputError: the record does not come from a trace, so there is nothing to attach to.
+    """
+    inside = replace(options, carrier_time="target")
+    span = carrier(
+        evaluation, record, sample=sample, mode="hold", options=inside, now_ns=0, cost_usd=cost_usd
+    )
+    return Addition(
+        span_id=span.parent_span_id or "",
+        attributes={key: value for key, value in span.attributes.items() if key not in _OF_CARRIERS},
+        events=span.events,
     )
 
 

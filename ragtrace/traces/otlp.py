@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1 import trace_pb2
 
@@ -23,6 +24,9 @@ from ragtrace.traces._otlp_json import from_json, to_json
 from ragtrace.traces._otlp_values import has_valid_ids, parent_id, to_request, to_spans
 from ragtrace.traces.trace import Span
 
+if TYPE_CHECKING:
+    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+
 __all__ = [
     "Encoding",
     "SpanRef",
@@ -30,6 +34,7 @@ __all__ = [
     "TraceSlice",
     "decode",
     "decode_json",
+    "drop_spans",
     "drop_spans_without_ids",
     "encode",
     "encode_json",
@@ -39,6 +44,7 @@ __all__ = [
 ]
 
 Encoding = Literal["protobuf", "json"]
+MessageT = TypeVar("MessageT", bound=Message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,11 +196,25 @@ def _walk(request: ExportTraceServiceRequest) -> Iterator[_Placed]:
 
 def drop_spans_without_ids(request: ExportTraceServiceRequest) -> None:
     """Take out the spans that ``split_by_trace`` rejects."""
+    drop_spans(request, lambda span: not has_valid_ids(span))
+
+
+def drop_spans(request: ExportTraceServiceRequest, unwanted: Callable[[trace_pb2.Span], bool]) -> None:
+    """Take spans out of a request, and the scopes and resources that this leaves empty."""
     for resource_spans in request.resource_spans:
         for scope_spans in resource_spans.scope_spans:
-            for position in reversed(range(len(scope_spans.spans))):
-                if not has_valid_ids(scope_spans.spans[position]):
-                    del scope_spans.spans[position]
+            _keep_only(scope_spans.spans, lambda span: not unwanted(span))
+        _keep_only(resource_spans.scope_spans, lambda scope_spans: bool(scope_spans.spans))
+    _keep_only(request.resource_spans, lambda resource_spans: bool(resource_spans.scope_spans))
+
+
+def _keep_only(
+    messages: RepeatedCompositeFieldContainer[MessageT], wanted: Callable[[MessageT], bool]
+) -> None:
+    kept = [message for message in messages if wanted(message)]
+    if len(kept) < len(messages):  # else each would be copied for nothing
+        del messages[:]
+        messages.extend(kept)
 
 
 def _within_bounds(slices: Iterable[TraceSlice]) -> Iterator[TraceSlice]:
@@ -226,13 +246,27 @@ def _select(request: ExportTraceServiceRequest, members: list[_Placed]) -> Expor
     for resource_index, of_resource in groupby(members, key=lambda placed: placed.resource_index):
         source = request.resource_spans[resource_index]
         target = chosen.resource_spans.add(schema_url=source.schema_url)
-        target.resource.CopyFrom(source.resource)
+        if source.HasField("resource"):
+            target.resource.CopyFrom(source.resource)
+        _copy_unknown(source, target, members="scope_spans")
         for scope_index, of_scope in groupby(of_resource, key=lambda placed: placed.scope_index):
             scope_source = source.scope_spans[scope_index]
             scope_target = target.scope_spans.add(schema_url=scope_source.schema_url)
-            scope_target.scope.CopyFrom(scope_source.scope)
+            if scope_source.HasField("scope"):
+                scope_target.scope.CopyFrom(scope_source.scope)
+            _copy_unknown(scope_source, scope_target, members="spans")
             scope_target.spans.extend(placed.span for placed in of_scope)
     return chosen
+
+
+def _copy_unknown(source: MessageT, target: MessageT, *, members: str) -> None:
+    """Copy fields of a later version of OTLP: they are forwarded, too."""
+    if len(UnknownFieldSet(source)):  # rare: the copy holds all the members before it drops them
+        whole = type(source)()
+        whole.CopyFrom(source)
+        whole.ClearField(members)
+        target.Clear()
+        target.CopyFrom(whole)
 
 
 def _ref(span: trace_pb2.Span) -> SpanRef:
