@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from ragtrace.errors import (
@@ -18,8 +19,10 @@ from ragtrace.model import Evaluation, MetricFailure, RagRecord
 from ragtrace.ports import Clock
 from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
 from ragtrace.traces.otlp import encode
+from ragtrace.traces.trace import Span
 from ragtrace_collector.answers import AnswerReader
 from ragtrace_collector.judging import Judging
+from ragtrace_collector.outcomes import State
 from ragtrace_collector.stages import place_of
 from ragtrace_collector.store.port import Job, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
@@ -87,7 +90,7 @@ class Evaluator:
         record = (await self.reader.read(job.trace_id)).of(job.span_id)
         if record is None:
             # Spans that came after the job was queued moved the answer elsewhere; that span has its own job.
-            await self._end(job, "superseded")
+            await self._end(job, State.SUPERSEDED)
             return
         evaluation = await self.judging.evaluate(record, clock=self.clock, earlier=self.partial.take(job))
         if self._should_try_again(job, evaluation):
@@ -127,12 +130,20 @@ class Evaluator:
             now_ns=self.clock.now_ns(),
             cost_usd=self.judging.cost_usd(evaluation),
         )
-        await self._end(job, _outcome(evaluation), payload=encode([span]))
+        await self._end(job, _outcome(evaluation), carrier=span, evaluator=evaluation.evaluator_version)
 
-    async def _end(self, job: Job, outcome: str, *, payload: bytes | None = None) -> None:
-        parcels = dict.fromkeys(self.sinks, payload) if payload else {}
-        now_ns = self.clock.now_ns()
-        await self._write(lambda: self.store.finish(job, outcome, parcels=parcels, now_ns=now_ns))
+    async def _end(self, job: Job, outcome: str, *, carrier: Span | None = None, evaluator: str = "") -> None:
+        parcels = dict.fromkeys(self.sinks, encode([carrier])) if carrier else {}
+        finish = partial(
+            self.store.finish,
+            job,
+            outcome,
+            parcels=parcels,
+            now_ns=self.clock.now_ns(),
+            carrier=carrier.span_id if carrier else "",
+            evaluator=evaluator,
+        )
+        await self._write(finish)
         self.counters.add(_COUNTED_AS.get(outcome.partition(":")[0], Counts.ANSWERS_JUDGED))
         self.done.set()
 
@@ -150,7 +161,7 @@ class Evaluator:
         # The exception's text may quote what is under judgment: its type and place are enough.
         self.counters.add(Counts.STAGE_ERRORS)
         log.error("answer %s:%s: %s", job.trace_id, job.span_id, place_of(exc))
-        await self._end(job, f"failed:{type(exc).__name__}")
+        await self._end(job, State.FAILED.because(type(exc).__name__))
 
 
 _COUNTED_AS: Final = {
@@ -167,7 +178,7 @@ def _is_mendable(failure: MetricFailure) -> bool:
 
 def _outcome(evaluation: Evaluation) -> str:
     if any(result.score is not None for result in evaluation.results):
-        return "judged"
+        return State.JUDGED
     if evaluation.failures:
-        return f"failed:{evaluation.failures[0].error_type}"
-    return f"ineligible:{evaluation.results[0].skip_reason}"
+        return State.FAILED.because(evaluation.failures[0].error_type)
+    return State.INELIGIBLE.because(str(evaluation.results[0].skip_reason))

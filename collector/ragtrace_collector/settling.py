@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragtrace import semconv
+from ragtrace.model import Target
 from ragtrace.ports import Clock
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.answers import AnswerReader
 from ragtrace_collector.assemble import Assembly
+from ragtrace_collector.outcomes import State
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import Job, Outcome, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
@@ -63,15 +65,16 @@ class Settler:
         answers = await self.reader.read(trace_id)
         trace, records = answers.trace, answers.records
         sample = self.sampler.decide(trace) if records else None
+        targets = [record.target for record in records if record.target]
         jobs = [
-            Job(trace_id=trace_id, span_id=record.target.span_id, sample=sample)
-            for record in records
-            if sample and record.target
+            Job(trace_id=trace_id, span_id=target.span_id, sample=sample, service=_service(target))
+            for target in targets
+            if sample
         ]
         left_out = [
-            Outcome(span_id=record.target.span_id, outcome="sampled_out")
-            for record in records
-            if not sample and record.target
+            Outcome(span_id=target.span_id, outcome=State.SAMPLED_OUT, service=_service(target))
+            for target in targets
+            if not sample
         ]
         awaits_feedback = bool(left_out) and self.sampler.awaits_feedback
         settled = await self.store.settle(
@@ -88,6 +91,10 @@ class Settler:
         self.counters.add(Counts.ANSWERS_BROUGHT_BACK, settled.brought_back)
         if settled.queued:
             self.queued.set()
+
+
+def _service(target: Target) -> str:
+    return str(target.resource.get(semconv.SERVICE_NAME, ""))
 
 
 def _is_whole(trace: Trace) -> bool:
