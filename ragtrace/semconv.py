@@ -16,6 +16,10 @@ GENAI_SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-de
 # -- instrumentation scopes -------------------------------------------------------------------------------
 SCOPE_CAPTURE: Final = "ragtrace"
 SCOPE_EVALUATION: Final = "ragtrace.evaluation"
+SCOPE_COLLECTOR: Final = "ragtrace.collector"
+"""The collector's own work, where it is traced."""
+OWN_SCOPES: Final = frozenset({SCOPE_EVALUATION, SCOPE_COLLECTOR})
+"""What no collector judges or forwards when it comes back: an evaluation is never evaluated."""
 
 # -- OpenTelemetry, stable --------------------------------------------------------------------------------
 SERVICE_NAME: Final = "service.name"
@@ -221,6 +225,8 @@ HASHED_PREFIX: Final = "<hashed "
 """What stands in place of a text: ``<hashed hmac-sha256 {32 hex digits} {size} bytes>``."""
 RAG_CAPTURE: Final = "ragtrace.content.capture"
 """``false`` where the content policy is off: tells "not recorded" from "empty"."""
+TENANT: Final = "ragtrace.tenant"
+"""On the resource: whose spans these are. A collector that asks for tokens writes it itself, over any other."""
 RAG_STREAM_COMPLETE: Final = "ragtrace.stream.complete"
 """``false`` where a streamed answer was abandoned before its end."""
 RAG_METADATA_PREFIX: Final = "ragtrace.metadata."
