@@ -1,0 +1,36 @@
+"""The SDK's OTLP exporters by address, as the back ends' addresses are read: gRPC or HTTP."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from opentelemetry.sdk.metrics.export import MetricExporter
+from opentelemetry.sdk.trace.export import SpanExporter
+
+__all__ = ["open_metric_exporter", "open_span_exporter"]
+
+
+def open_metric_exporter(endpoint: str) -> MetricExporter:
+    """Open the exporter of metrics; headers and certificates come from the standard variables."""
+    if _is_grpc(endpoint):
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as OverGrpc
+
+        return OverGrpc(endpoint=endpoint)
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as OverHttp
+
+    return OverHttp(endpoint=f"{endpoint.rstrip('/')}/v1/metrics")
+
+
+def open_span_exporter(endpoint: str) -> SpanExporter:
+    """Open the exporter of spans; headers and certificates come from the standard variables."""
+    if _is_grpc(endpoint):
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OverGrpc
+
+        return OverGrpc(endpoint=endpoint)
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OverHttp
+
+    return OverHttp(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+
+
+def _is_grpc(endpoint: str) -> bool:
+    return str(urlsplit(endpoint).port).endswith("4317")

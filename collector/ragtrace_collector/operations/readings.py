@@ -1,0 +1,68 @@
+"""The collector's own metrics, in one table: their names, units and meaning, and the values of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from ragtrace_collector.telemetry import Counts
+
+__all__ = ["METRICS", "Kind", "Metric", "Reading", "Readings", "counter_name"]
+
+
+class Kind(Enum):
+    """How a value behaves."""
+
+    COUNTER = "counter"
+    """Grows since the process started."""
+    GAUGE = "gauge"
+    """Goes up and down."""
+
+
+class Metric(NamedTuple):
+    """One metric. Units are those of UCUM, as OpenTelemetry writes them."""
+
+    name: str
+    kind: Kind
+    unit: str
+    description: str
+
+
+class Reading(NamedTuple):
+    """One value of a metric, and the attributes that tell it from the metric's other values."""
+
+    value: float
+    attributes: Mapping[str, str] = {}
+
+
+Readings = Mapping[str, Sequence[Reading]]
+"""The values of one moment by the metric's name: they add up, having been read at once."""
+
+_PREFIX: Final = "ragtrace.collector."
+
+
+def counter_name(counted: Counts) -> str:
+    """Return the metric's name of what is counted since the process started."""
+    return f"{_PREFIX}{counted.value}"
+
+
+METRICS: Final = (
+    *(
+        Metric(counter_name(counted), Kind.COUNTER, "", f"{counted.value.replace('_', ' ')}, since the start")
+        for counted in Counts
+    ),
+    Metric("ragtrace.answers.seen", Kind.GAUGE, "", "RAG answers seen: the sum of ragtrace.answers"),
+    Metric("ragtrace.answers", Kind.GAUGE, "", "RAG answers by where they stand and why"),
+    Metric("ragtrace.answers.superseded", Kind.GAUGE, "", "answers that late spans moved to another span"),
+    Metric("ragtrace.answers.oldest_pending", Kind.GAUGE, "s", "how long the oldest pending answer waits"),
+    Metric("ragtrace.traces.open", Kind.GAUGE, "", "traces that more spans may join"),
+    Metric("ragtrace.outbox", Kind.GAUGE, "", "parcels by sink and where they stand"),
+    Metric("ragtrace.store.size", Kind.GAUGE, "By", "what the store holds"),
+    Metric("ragtrace.store.limit", Kind.GAUGE, "By", "store.max_bytes"),
+    Metric("ragtrace.judge.breaker_open", Kind.GAUGE, "", "1 while the judge is not asked"),
+    Metric("ragtrace.collector.ready", Kind.GAUGE, "", "1 while /readyz says so"),
+    Metric("ragtrace.collector.loop_lag", Kind.GAUGE, "s", "how late the event loop woke the last time"),
+    Metric("ragtrace.collector.config", Kind.GAUGE, "", "1, with the digest of the configuration in force"),
+    Metric("ragtrace.collector.reloads", Kind.COUNTER, "", "configurations read on SIGHUP, by result"),
+)

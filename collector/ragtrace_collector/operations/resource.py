@@ -1,0 +1,24 @@
+"""Who tells the collector's own metrics and spans."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from importlib.metadata import version
+
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+
+__all__ = ["own_resource"]
+
+
+@functools.cache
+def own_resource() -> Resource:
+    """Return the resource of this process; the standard variables, such as OTEL_SERVICE_NAME, win over it."""
+    own = Resource(
+        {
+            "service.name": "ragtrace-collector",
+            "service.version": version("ragtrace-otel"),
+            "service.instance.id": str(uuid.uuid4()),
+        }
+    )
+    return own.merge(OTELResourceDetector().detect())
