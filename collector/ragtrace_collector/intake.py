@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -24,8 +24,9 @@ from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
+from ragtrace_collector.tenants import stamp_tenant
 
-__all__ = ["Intake", "Receipt", "Reserve", "Room"]
+__all__ = ["Intake", "Receipt", "Reserve", "Room", "Sender"]
 
 Reserve = Callable[[int], None]
 """Takes room for so many more bytes of one request, or raises StoreUnavailable."""
@@ -37,6 +38,20 @@ class Receipt:
 
     rejected_spans: int = 0
     reason: str = ""
+    """Why; without rejected spans, a warning."""
+
+
+class Sender(Protocol):
+    """Who sends, where the receivers ask for tokens."""
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose spans these are, whatever the spans themselves say."""
+        ...
+
+    def charge(self, *, spans: int, bytes: int) -> None:  # noqa: A002 -- what the configuration calls it
+        """Take from the sender's allowance."""
+        ...
 
 
 _LARGE_BYTES: Final = 4 << 20
@@ -96,8 +111,8 @@ class Intake:
         self._received = received
         """Set when there is something new to forward."""
 
-    async def accept(self, body: bytes, *, encoding: Encoding) -> Receipt:
-        """Keep the spans of one request.
+    async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
+        """Keep the spans of one request, which ``sender`` answers for where tokens are asked for.
 
         Raises:
             CodecError: the body is not OTLP; nothing was kept.
@@ -106,7 +121,8 @@ class Intake:
         try:
             request = await _parse(body, encoding)
             own = _drop_own_spans(request)
-            unchanged = body if encoding == "protobuf" and not own else None
+            stamped = sender is not None and stamp_tenant(request, sender.tenant)
+            unchanged = body if encoding == "protobuf" and not own and not stamped else None
             split = split_by_trace(request, wanted=self._is_wanted, body=unchanged)
             if split.rejected:  # nor are they forwarded
                 drop_spans_without_ids(request)
@@ -119,6 +135,8 @@ class Intake:
         except StoreUnavailable:
             self._counters.add(Counts.REQUESTS_PUT_OFF)
             raise
+        if sender is not None:
+            sender.charge(spans=split.spans, bytes=len(body))
         self._counters.add(Counts.REQUESTS)
         self._counters.add(Counts.SPANS, split.spans)
         self._counters.add(Counts.SPANS_OWN, own)

@@ -25,10 +25,12 @@ from ragtrace_collector.assemble import AssemblePolicy, Assembly
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.delivering import Deliverer
 from ragtrace_collector.evaluating import Evaluator
+from ragtrace_collector.gate import Gate, open_gate
 from ragtrace_collector.intake import Intake, Room
 from ragtrace_collector.judging import Judging, open_judging
 from ragtrace_collector.receivers.grpc import serve_grpc
-from ragtrace_collector.receivers.http import HttpServer, http_app, open_socket
+from ragtrace_collector.receivers.http import http_app
+from ragtrace_collector.receivers.listening import HttpServer, open_socket
 from ragtrace_collector.sampling import AlwaysRule, Sampler
 from ragtrace_collector.settling import Settler
 from ragtrace_collector.stages import Step, run_stage
@@ -97,6 +99,7 @@ class Collector:
     intake: Intake
     counters: Counters
     clock: Clock
+    gate: Gate
     grpc_port: int | None = None
     """The port in use, once serving: of interest where the configuration says port 0."""
     http_port: int | None = None
@@ -109,6 +112,8 @@ class Collector:
         Raises:
             ConfigError: something that the configuration names cannot be used.
         """
+        clock = clock or SystemClock()
+        gate = open_gate(config, clock)
         async with AsyncExitStack() as stack:
             judging = await stack.enter_async_context(open_judging(config))
             sinks = {}
@@ -119,9 +124,7 @@ class Collector:
                 stack.push_async_callback(sinks[export.endpoint].aclose)
             store = await SqliteStore.open(config.store.path, max_bytes=config.store.max_bytes)
             stack.push_async_callback(store.aclose)
-            collector = _assemble(
-                config, store=store, judging=judging, sinks=sinks, clock=clock or SystemClock()
-            )
+            collector = _assemble(config, store=store, judging=judging, sinks=sinks, gate=gate, clock=clock)
             await collector.recover()
             yield collector
 
@@ -181,10 +184,11 @@ class Collector:
         app = http_app(
             self.intake,
             status=self.status,
+            access=self.gate.access,
             counters=self.counters,
             max_message_bytes=self.config.receive.max_message_bytes,
         )
-        return HttpServer(app, listening)
+        return HttpServer(app, listening, certificate=self.gate.certificate)
 
     async def _start_grpc(self, receivers: AsyncExitStack) -> None:
         if self.config.receive.grpc is None:
@@ -192,6 +196,8 @@ class Collector:
         server, self.grpc_port = await serve_grpc(
             self.intake,
             self.config.receive.grpc,
+            access=self.gate.access,
+            certificate=self.gate.certificate,
             max_message_bytes=self.config.receive.max_message_bytes,
         )
         receivers.push_async_callback(server.stop, _GRPC_GRACE_S)
@@ -262,6 +268,7 @@ def check_config(config: CollectorConfig) -> None:
     asyncio.run(_open_and_close(config))
     for export in config.export:
         open_sink(export.endpoint, headers=export.headers)
+    open_gate(config, SystemClock())
 
 
 async def _open_and_close(config: CollectorConfig) -> None:
@@ -278,6 +285,7 @@ def _assemble(
     clock: Clock,
 ) -> Collector:
     """Wire the stages together."""
+    gate: Gate,
     counters, queued, done = Counters(), asyncio.Event(), asyncio.Event()
     reader = AnswerReader(store=store, counters=counters, mapping=config.extract.mapping.opened())
     assembly = Assembly(_assemble_policy(config))
@@ -291,6 +299,7 @@ def _assemble(
         intake=Intake(
             store=store,
             assembly=assembly,
+        gate=gate,
             sampler=sampler,
             forward_to=tuple(export.endpoint for export in config.export if export.forward),
             max_spans_per_trace=config.assemble.max_spans_per_trace,

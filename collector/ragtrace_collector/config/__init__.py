@@ -19,6 +19,13 @@ from ragtrace_collector.config.sections import (
     StoreConfig,
     TelemetryConfig,
 )
+from ragtrace_collector.config.security import (
+    ReceiveTlsConfig,
+    SpanLimitsConfig,
+    TlsConfig,
+    TokenConfig,
+    TokenLimitsConfig,
+)
 
 __all__ = [
     "AlwaysConfig",
@@ -33,10 +40,15 @@ __all__ = [
     "MappingConfig",
     "MetricConfig",
     "ReceiveConfig",
+    "ReceiveTlsConfig",
     "SampleConfig",
     "SecondJudgeConfig",
+    "SpanLimitsConfig",
     "StoreConfig",
     "TelemetryConfig",
+    "TlsConfig",
+    "TokenConfig",
+    "TokenLimitsConfig",
     "default_config_text",
     "load_config",
     "load_mapping",

@@ -16,7 +16,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.plugins import named_beside
 from ragtrace.traces.extract import AttributeMapping
 from ragtrace_collector.config.problems import problems
-from ragtrace_collector.config.sections import CollectorConfig, ExtractConfig, MetricConfig
+from ragtrace_collector.config.sections import CollectorConfig, ExtractConfig, MetricConfig, ReceiveConfig
 
 __all__ = ["default_config_text", "load_config", "load_mapping", "parse_config"]
 
@@ -121,10 +121,23 @@ def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
     metrics = tuple(_metric_beside(folder, metric) for metric in config.evaluate.metrics)
     return config.model_copy(
         update={
+            "receive": _receive_beside(folder, config.receive),
             "judge": judge.model_copy(update=found),
             "evaluate": config.evaluate.model_copy(update={"metrics": metrics}),
         }
     )
+
+
+def _receive_beside(folder: Path, receive: ReceiveConfig) -> ReceiveConfig:
+    tls = receive.tls and receive.tls.model_copy(
+        update={
+            "cert": folder / receive.tls.cert,
+            "key": folder / receive.tls.key,
+            "client_ca": receive.tls.client_ca and folder / receive.tls.client_ca,
+        }
+    )
+    tokens_file = receive.tokens_file and folder / receive.tokens_file
+    return receive.model_copy(update={"tls": tls, "tokens_file": tokens_file})
 
 
 def _metric_beside(folder: Path, metric: MetricConfig) -> MetricConfig:

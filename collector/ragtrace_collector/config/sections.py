@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, ByteSize, Field, JsonValue, field_validator, model_validator
 
 from ragtrace.traces.extract import AttributeMapping, AttributePath
+from ragtrace_collector.config.security import ReceiveTlsConfig, TokenConfig
 from ragtrace_collector.config.values import (
     Address,
     Duration,
@@ -50,6 +51,10 @@ class ReceiveConfig(Section):
     grpc: Address | None = "127.0.0.1:4327"
     http: Address | None = "127.0.0.1:4328"
     max_message_bytes: ByteSize = Field(default=ByteSize(16 << 20), gt=0)
+    tls: ReceiveTlsConfig | None = None
+    tokens: tuple[TokenConfig, ...] = ()
+    tokens_file: Path | None = None
+    insecure: bool = False
 
     @model_validator(mode="after")
     def _one_receiver(self) -> ReceiveConfig:

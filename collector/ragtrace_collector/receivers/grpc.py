@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import grpc
-from google.protobuf.duration_pb2 import Duration
-from google.rpc import code_pb2, error_details_pb2, status_pb2
+from google.rpc import code_pb2
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTracePartialSuccess,
     ExportTraceServiceResponse,
@@ -14,15 +14,27 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from ragtrace.errors import CodecError, ConfigError
 from ragtrace_collector.intake import Intake, Receipt
+from ragtrace_collector.receivers.access import Access
+from ragtrace_collector.receivers.refusal import Refusal, refusal_of, status_of
+from ragtrace_collector.receivers.tls import Certificate
 from ragtrace_collector.store.port import StoreUnavailable
 
-__all__ = ["RETRY_AFTER_S", "export_response", "serve_grpc"]
+__all__ = ["export_response", "serve_grpc"]
 
-RETRY_AFTER_S: Final = 5
 _SERVICE: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
+_STATUS_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+_HANDSHAKE_TIMEOUT_MS: Final = 10_000
+_STREAMS_A_CONNECTION: Final = 100
 
 
-async def serve_grpc(intake: Intake, endpoint: str, *, max_message_bytes: int) -> tuple[grpc.aio.Server, int]:
+async def serve_grpc(
+    intake: Intake,
+    endpoint: str,
+    *,
+    access: Access,
+    certificate: Certificate | None,
+    max_message_bytes: int,
+) -> tuple[grpc.aio.Server, int]:
     """Start the receiver on ``host:port`` and return the server and the port it listens on.
 
     Bodies are parsed by the intake and not by gRPC, so that garbage is answered ``INVALID_ARGUMENT``, which
@@ -32,41 +44,42 @@ async def serve_grpc(intake: Intake, endpoint: str, *, max_message_bytes: int) -
         ConfigError: the address cannot be bound.
     """
 
-    async def export(body: bytes, context: Any) -> ExportTraceServiceResponse:
+    async def export(requests: AsyncIterator[bytes], context: Any) -> ExportTraceServiceResponse:
         try:
+            sender = access.admit(_authorization(context), "send")
+            body = await _only(requests)
             with intake.room.for_request() as reserve:
                 reserve(len(body))
-                return export_response(await intake.accept(body, encoding="protobuf"))
-        except CodecError as exc:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(exc))
-        except StoreUnavailable as exc:
-            await _put_off(context, str(exc))
+                receipt = await intake.accept(body, encoding="protobuf", sender=sender)
+            return export_response(receipt)
+        except (CodecError, StoreUnavailable, Refusal) as exc:
+            await _refuse(context, refusal_of(exc))
         raise AssertionError("abort always raises")
 
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", max_message_bytes),
             ("grpc.so_reuseport", 0),
+            ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
+            ("grpc.max_concurrent_streams", _STREAMS_A_CONNECTION),
         ]
     )
-    method = grpc.unary_unary_rpc_method_handler(
+    # A unary call is a stream of one message on the wire. As a stream, it is read after its token was.
+    method = grpc.stream_unary_rpc_method_handler(
         export, response_serializer=ExportTraceServiceResponse.SerializeToString
     )
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Export": method}),))
-    try:
-        port = server.add_insecure_port(endpoint)
-    except RuntimeError as exc:
-        raise ConfigError(
-            f"`receive.grpc`: cannot listen on {endpoint!r}: "
-            "the port is taken, or the host is not one of this machine"
-        ) from exc
+    port = _bind(server, endpoint, certificate)
     await server.start()
     return server, port
 
 
 def export_response(receipt: Receipt) -> ExportTraceServiceResponse:
-    """Build the answer to an accepted request: an empty one is the full success (OTLP specification)."""
-    if not receipt.rejected_spans:
+    """Build the answer to an accepted request: an empty one is the full success (OTLP specification).
+
+    A reason without rejected spans is a warning to the sender by the same specification.
+    """
+    if not receipt.reason:
         return ExportTraceServiceResponse()
     return ExportTraceServiceResponse(
         partial_success=ExportTracePartialSuccess(
@@ -75,13 +88,33 @@ def export_response(receipt: Receipt) -> ExportTraceServiceResponse:
     )
 
 
-async def _put_off(context: Any, reason: str) -> None:
-    """Answer ``UNAVAILABLE`` with ``RetryInfo``: every conforming sender tries again after the delay."""
-    info = error_details_pb2.RetryInfo(retry_delay=Duration(seconds=RETRY_AFTER_S))
-    status = status_pb2.Status(code=code_pb2.UNAVAILABLE, message=reason)
-    status.details.add().Pack(info)
+def _bind(server: grpc.aio.Server, endpoint: str, certificate: Certificate | None) -> int:
+    try:
+        if certificate is None:
+            return server.add_insecure_port(endpoint)
+        return server.add_secure_port(endpoint, certificate.for_grpc())
+    except RuntimeError as exc:
+        raise ConfigError(
+            f"`receive.grpc`: cannot listen on {endpoint!r}: "
+            "the port is taken, or the host is not one of this machine"
+        ) from exc
+
+
+def _authorization(context: Any) -> str | None:
+    return next((value for key, value in context.invocation_metadata() if key == "authorization"), None)
+
+
+async def _only(requests: AsyncIterator[bytes]) -> bytes:
+    body = await anext(requests, None)
+    if body is None or await anext(requests, None) is not None:
+        raise Refusal(code_pb2.INVALID_ARGUMENT, "send one message a call, neither none nor several")
+    return body
+
+
+async def _refuse(context: Any, refusal: Refusal) -> None:
+    details = status_of(refusal).SerializeToString()
     await context.abort(
-        grpc.StatusCode.UNAVAILABLE,
-        reason,
-        trailing_metadata=(("grpc-status-details-bin", status.SerializeToString()),),
+        _STATUS_CODES[refusal.code],
+        str(refusal),
+        trailing_metadata=(("grpc-status-details-bin", details),),
     )

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
 
-import uvicorn
 from google.protobuf import json_format
 from google.protobuf.message import Message
-from google.rpc import code_pb2, status_pb2
+from google.rpc import code_pb2
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ragtrace.errors import CodecError, ConfigError
+from ragtrace.errors import CodecError
 from ragtrace.traces.otlp import Encoding
 from ragtrace_collector.intake import Intake, Reserve
-from ragtrace_collector.receivers.grpc import RETRY_AFTER_S, export_response
+from ragtrace_collector.receivers.access import Access
+from ragtrace_collector.receivers.grpc import export_response
+from ragtrace_collector.receivers.refusal import Refusal, refusal_of, status_of
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry import Counters, Counts
 
-__all__ = ["HttpServer", "Status", "http_app", "open_socket"]
+__all__ = ["Page", "Status", "guarded", "http_app"]
 
 Status = Callable[[], Awaitable[Mapping[str, Mapping[str, int]]]]
+Page = Callable[[Request], Awaitable[Response]]
 
 _ENCODINGS: Final[Mapping[str, Encoding]] = {
     "application/x-protobuf": "protobuf",
@@ -38,34 +38,23 @@ _INFLATE_STEP_BYTES: Final = 1 << 20
 _READ_TIMEOUT_S: Final = 30
 
 
-class _RefusedError(Exception):
-    """A request that is answered with an error, and why."""
-
-    def __init__(self, http_status: int, code: int, message: str) -> None:
-        super().__init__(message)
-        self.http_status = http_status
-        self.code = code
-
-
-def http_app(intake: Intake, *, status: Status, counters: Counters, max_message_bytes: int) -> Starlette:
+def http_app(
+    intake: Intake, *, status: Status, access: Access, counters: Counters, max_message_bytes: int
+) -> Starlette:
     """Build the HTTP application: ``POST /v1/traces``, ``GET /status`` and ``GET /healthz``."""
 
     async def export(request: Request) -> Response:
-        encoding: Encoding = "protobuf"
+        encoding = _ENCODINGS.get(_content_type(request), "protobuf")
         try:
-            encoding = _encoding(request)
+            sender = access.admit(request.headers.get("authorization"), "send")
+            _check_encoding(request)
             with intake.room.for_request() as reserve:
                 body = await _read_body(request, max_message_bytes, reserve)
-                receipt = await intake.accept(body, encoding=encoding)
-        except CodecError as exc:
-            return _error(encoding, 400, code_pb2.INVALID_ARGUMENT, str(exc))
-        except StoreUnavailable as exc:
-            return _error(encoding, 503, code_pb2.UNAVAILABLE, str(exc), retry_after_s=RETRY_AFTER_S)
+                receipt = await intake.accept(body, encoding=encoding, sender=sender)
         except ClientDisconnect:
             return Response(status_code=499)
-        except _RefusedError as exc:
-            counters.add(Counts.REQUESTS_TOO_LARGE if exc.http_status == 413 else Counts.REQUESTS_INVALID)
-            return _error(encoding, exc.http_status, exc.code, str(exc))
+        except (CodecError, StoreUnavailable, Refusal) as exc:
+            return _refused(encoding, refusal_of(exc), counters)
         return _answer(encoding, 200, export_response(receipt))
 
     async def show_status(_: Request) -> Response:
@@ -77,60 +66,37 @@ def http_app(intake: Intake, *, status: Status, counters: Counters, max_message_
     return Starlette(
         routes=[
             Route("/v1/traces", export, methods=["POST"]),
-            Route("/status", show_status, methods=["GET"]),
+            Route("/status", guarded(show_status, access), methods=["GET"]),
             Route("/healthz", healthz, methods=["GET"]),
         ]
     )
 
 
-def open_socket(endpoint: str) -> socket.socket:
-    """Bind ``host:port``.
+def guarded(page: Page, access: Access) -> Page:
+    """Show a page to those alone whose token may read, where tokens are asked for."""
 
-    Raises:
-        ConfigError: the address cannot be bound.
-    """
-    host, _, port = endpoint.rpartition(":")
-    host = host.strip("[]")
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, int(port)), family=family)
-    except (OSError, ValueError) as exc:
-        raise ConfigError(f"`receive.http`: cannot listen on {endpoint!r}: {exc}") from exc
+    async def shown(request: Request) -> Response:
+        try:
+            access.admit(request.headers.get("authorization"), "read")
+        except Refusal as exc:
+            return _error("json", exc)
+        return await page(request)
+
+    return shown
 
 
-class HttpServer(uvicorn.Server):
-    """uvicorn as one task among others: the service owns the signals."""
-
-    def __init__(self, app: Starlette, listening: socket.socket) -> None:
-        self._listening = listening
-        super().__init__(
-            uvicorn.Config(
-                app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=5
-            )
-        )
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve on the socket until stopped."""
-        await super().serve(sockets or [self._listening])
-
-    def stop(self) -> None:
-        """Accept no more requests; ``serve`` returns when those under way are answered."""
-        self.should_exit = True
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+def _content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _encoding(request: Request) -> Encoding:
-    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+def _check_encoding(request: Request) -> None:
+    content_type = _content_type(request)
     if content_type not in _ENCODINGS:
-        raise _RefusedError(
-            415,
+        raise Refusal(
             code_pb2.INVALID_ARGUMENT,
             f"content type {content_type[:100]!r} is not OTLP: send {' or '.join(_ENCODINGS)}",
+            http_status=415,
         )
-    return _ENCODINGS[content_type]
 
 
 async def _read_body(request: Request, limit: int, reserve: Reserve) -> bytes:
@@ -138,8 +104,8 @@ async def _read_body(request: Request, limit: int, reserve: Reserve) -> bytes:
         async with asyncio.timeout(_READ_TIMEOUT_S):
             return await _read_pieces(_pieces(request, limit), limit, reserve)
     except TimeoutError:
-        raise _RefusedError(
-            408, code_pb2.DEADLINE_EXCEEDED, f"the body did not come within {_READ_TIMEOUT_S} s"
+        raise Refusal(
+            code_pb2.DEADLINE_EXCEEDED, f"the body did not come within {_READ_TIMEOUT_S} s", http_status=408
         ) from None
 
 
@@ -156,8 +122,10 @@ async def _read_pieces(pieces: AsyncIterator[bytes], limit: int, reserve: Reserv
 def _pieces(request: Request, limit: int) -> AsyncIterator[bytes]:
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding not in {"identity", "gzip", ""}:
-        raise _RefusedError(
-            415, code_pb2.INVALID_ARGUMENT, f"content encoding {coding[:100]!r}: send gzip or none"
+        raise Refusal(
+            code_pb2.INVALID_ARGUMENT,
+            f"content encoding {coding[:100]!r}: send gzip or none",
+            http_status=415,
         )
     return _inflated(request.stream(), limit) if coding == "gzip" else request.stream()
 
@@ -176,23 +144,34 @@ async def _inflated(pieces: AsyncIterator[bytes], limit: int) -> AsyncIterator[b
                 piece = inflate.unconsumed_tail
                 yield step
             if piece or inflate.unused_data:
-                raise _RefusedError(
-                    400,
-                    code_pb2.INVALID_ARGUMENT,
-                    "there are bytes behind the gzip body: send one gzip member",
+                raise Refusal(
+                    code_pb2.INVALID_ARGUMENT, "there are bytes behind the gzip body: send one gzip member"
                 )
     except zlib.error as exc:
-        raise _RefusedError(400, code_pb2.INVALID_ARGUMENT, f"the body is not gzip: {exc}") from exc
+        raise Refusal(code_pb2.INVALID_ARGUMENT, f"the body is not gzip: {exc}") from exc
     if not inflate.eof:
-        raise _RefusedError(400, code_pb2.INVALID_ARGUMENT, "the gzip body is cut off")
+        raise Refusal(code_pb2.INVALID_ARGUMENT, "the gzip body is cut off")
 
 
-def _too_large(limit: int) -> _RefusedError:
-    return _RefusedError(
-        413,
+def _too_large(limit: int) -> Refusal:
+    return Refusal(
         code_pb2.RESOURCE_EXHAUSTED,
         f"the request is larger than `receive.max_message_bytes` ({limit}): send smaller batches",
+        http_status=413,
     )
+
+
+def _refused(encoding: Encoding, refusal: Refusal, counters: Counters) -> Response:
+    if refusal.http_status in _COUNTED_HERE:
+        counters.add(_COUNTED_HERE[refusal.http_status])
+    return _error(encoding, refusal)
+
+
+_COUNTED_HERE: Final = {
+    408: Counts.REQUESTS_INVALID,
+    413: Counts.REQUESTS_TOO_LARGE,
+    415: Counts.REQUESTS_INVALID,
+}
 
 
 def _answer(encoding: Encoding, http_status: int, message: Message) -> Response:
@@ -202,11 +181,11 @@ def _answer(encoding: Encoding, http_status: int, message: Message) -> Response:
     return Response(message.SerializeToString(), status_code=http_status, media_type="application/x-protobuf")
 
 
-def _error(
-    encoding: Encoding, http_status: int, code: int, message: str, *, retry_after_s: int | None = None
-) -> Response:
+def _error(encoding: Encoding, refusal: Refusal) -> Response:
     """Answer with a ``google.rpc.Status`` in the sender's own encoding (OTLP/HTTP specification)."""
-    response = _answer(encoding, http_status, status_pb2.Status(code=code, message=message))
-    if retry_after_s is not None:
-        response.headers["Retry-After"] = str(retry_after_s)
+    response = _answer(encoding, refusal.http_status, status_of(refusal))
+    if refusal.retry_after_s is not None:
+        response.headers["Retry-After"] = str(refusal.retry_after_s)
+    if refusal.http_status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
     return response

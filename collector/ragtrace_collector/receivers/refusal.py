@@ -1,0 +1,55 @@
+"""Requests that are answered with an error: one table for both protocols."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+
+from ragtrace.errors import CodecError, RagtraceError
+from ragtrace_collector.store.port import StoreUnavailable
+
+__all__ = ["RETRY_AFTER_S", "Refusal", "refusal_of", "status_of"]
+
+RETRY_AFTER_S: Final = 5
+_HTTP_STATUS: Final = {
+    code_pb2.INVALID_ARGUMENT: 400,
+    code_pb2.UNAUTHENTICATED: 401,
+    code_pb2.PERMISSION_DENIED: 403,
+    code_pb2.RESOURCE_EXHAUSTED: 429,
+    code_pb2.UNAVAILABLE: 503,
+}
+
+
+class Refusal(RagtraceError):
+    """What a sender is answered, over gRPC by its code and over HTTP by its status.
+
+    Whoever may try again is told when: a conforming sender drops what it was refused otherwise.
+    """
+
+    def __init__(
+        self, code: int, message: str, *, http_status: int | None = None, retry_after_s: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.http_status = http_status or _HTTP_STATUS[code]
+        self.retry_after_s = retry_after_s
+
+
+def refusal_of(error: CodecError | StoreUnavailable | Refusal) -> Refusal:
+    """Return what is answered where a request could not be taken."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, CodecError):
+        return Refusal(code_pb2.INVALID_ARGUMENT, str(error))
+    return Refusal(code_pb2.UNAVAILABLE, str(error), retry_after_s=RETRY_AFTER_S)
+
+
+def status_of(refusal: Refusal) -> status_pb2.Status:
+    """Return the ``google.rpc.Status`` that OTLP prescribes, with ``RetryInfo`` where a retry may help."""
+    status = status_pb2.Status(code=refusal.code, message=str(refusal))
+    if refusal.retry_after_s is not None:
+        delay = Duration(seconds=refusal.retry_after_s)
+        status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
+    return status
