@@ -1,0 +1,201 @@
+"""Budgets: what may be spent in a window of time, and whether one more request fits.
+
+Pure arithmetic. What was spent stands in the store; a request is counted there before it is made, by an
+estimate, and corrected after. So a crash between the two leaves the estimate counted, never nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from ragtrace.errors import JudgeError
+from ragtrace.model import Usage
+
+__all__ = ["Limit", "OverBudget", "Period", "Purse", "Refusal", "Spend", "Standing", "Window"]
+
+_NANO: Final = 1_000_000_000
+_AHEAD: Final = 0.1
+"""How far spending may run ahead of the clock before nothing more is sampled, as a share of the limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    """An amount, in whole numbers: sums stay exact."""
+
+    calls: int = 0
+    tokens: int = 0
+    """Of prompts and replies together."""
+    usd_nano: int = 0
+    """Billionths of a US dollar: less than the cheapest token costs."""
+
+    def __add__(self, other: Spend) -> Spend:
+        return Spend(
+            calls=self.calls + other.calls,
+            tokens=self.tokens + other.tokens,
+            usd_nano=self.usd_nano + other.usd_nano,
+        )
+
+    def __sub__(self, other: Spend) -> Spend:
+        return Spend(
+            calls=self.calls - other.calls,
+            tokens=self.tokens - other.tokens,
+            usd_nano=self.usd_nano - other.usd_nano,
+        )
+
+    @property
+    def usd(self) -> float:
+        """US dollars."""
+        return self.usd_nano / _NANO
+
+
+class Period(StrEnum):
+    """How long a window is."""
+
+    MINUTE = "minute"
+    DAY = "day"
+    MONTH = "month"
+
+    def window(self, now_ns: int) -> Window:
+        """Return the window of this length that holds a moment. Windows begin where UTC's do."""
+        now = datetime.fromtimestamp(now_ns // _NANO, UTC).replace(second=0)
+        match self:
+            case Period.MINUTE:
+                return Window(period=self, start_ns=_ns(now), end_ns=_ns(now + timedelta(minutes=1)))
+            case Period.DAY:
+                start = now.replace(hour=0, minute=0)
+                return Window(period=self, start_ns=_ns(start), end_ns=_ns(start + timedelta(days=1)))
+            case Period.MONTH:
+                start = now.replace(day=1, hour=0, minute=0)
+                following = (start + timedelta(days=32)).replace(day=1)
+                return Window(period=self, start_ns=_ns(start), end_ns=_ns(following))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """One minute, day or month: Unix time in nanoseconds, without its end."""
+
+    period: Period
+    start_ns: int
+    end_ns: int
+
+    def elapsed(self, now_ns: int) -> float:
+        """Return the share of the window that is over, from 0 to 1."""
+        return min(1.0, max(0.0, (now_ns - self.start_ns) / (self.end_ns - self.start_ns)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What may be spent in each window of a period; ``None`` is without limit."""
+
+    calls: int | None = None
+    tokens: int | None = None
+    usd_nano: int | None = None
+
+    def exceeded_by(self, spend: Spend, *, share: float = 1.0) -> str | None:
+        """Return which of the limits an amount exceeds (``calls``, ``tokens`` or ``usd``), if any."""
+        for name, most, amount in self._pairs(spend):
+            if amount > most * share:
+                return name
+        return None
+
+    def used(self, spend: Spend) -> float:
+        """Return the largest share of a limit that an amount takes, 0 if nothing is limited."""
+        shares = (amount / most if most else 1.0 for _, most, amount in self._pairs(spend))
+        return max(shares, default=0.0)
+
+    def _pairs(self, spend: Spend) -> list[tuple[str, int, int]]:
+        every = (
+            ("calls", self.calls, spend.calls),
+            ("tokens", self.tokens, spend.tokens),
+            ("usd", self.usd_nano, spend.usd_nano),
+        )
+        return [(name, most, amount) for name, most, amount in every if most is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A limit would be exceeded."""
+
+    limit: str
+    """``day_usd``: the period, and what of it was spent."""
+    until_ns: int
+    """When its window ends."""
+
+
+class OverBudget(JudgeError):
+    """The budget has no room for a request to the judge, which was not made."""
+
+    error_type = "over_budget"
+
+    def __init__(self, purse: str, refusal: Refusal) -> None:
+        super().__init__(f"the budget `{purse}` has nothing left ({refusal.limit})", usage=Usage())
+        self.refusal = refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purse:
+    """A name, under which spending is counted, and its limits by period."""
+
+    name: str
+    limits: Mapping[Period, Limit]
+
+    def windows(self, now_ns: int) -> tuple[Window, ...]:
+        """Return the windows that hold a moment, of every period that has a limit."""
+        return tuple(period.window(now_ns) for period in self.limits)
+
+    def refusal(
+        self, spent: Mapping[Window, Spend], estimate: Spend, *, share: float = 1.0
+    ) -> Refusal | None:
+        """Say which limit keeps a request from being made: of several, the one that lasts longest.
+
+        A request that is larger than a whole limit is let through where nothing was spent yet: it exceeds
+        the limit by itself, but would else never be made.
+
+        Args:
+            spent: What was spent in each of the windows.
+            estimate: What the request will cost at most.
+            share: Of the limits, from 0 to 1: what is beyond belongs to others.
+        """
+        found = [
+            Refusal(limit=f"{window.period}_{name}", until_ns=window.end_ns)
+            for window, before in spent.items()
+            if before != Spend()
+            and (name := self.limits[window.period].exceeded_by(before + estimate, share=share))
+        ]
+        return max(found, key=lambda refusal: refusal.until_ns, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What was spent of a purse in the windows of a moment."""
+
+    purse: Purse
+    spent: Mapping[Window, Spend]
+    """Requests under way are in it by their estimates."""
+
+    def share_to_sample(self, now_ns: int) -> float:
+        """Return the share of traffic, from 0 to 1, with which the spending lasts for the window.
+
+        It falls where spending runs ahead of the clock, and vanishes with what is left. Minutes do not
+        count: who waits for the next one loses nothing.
+        """
+        shares = (
+            _share(self.purse.limits[window.period].used(spent), window.elapsed(now_ns))
+            for window, spent in self.spent.items()
+            if window.period is not Period.MINUTE
+        )
+        return min(shares, default=1.0)
+
+
+def _share(used: float, elapsed: float) -> float:
+    on_pace = 1 - (used - elapsed) / _AHEAD
+    lasting = (1 - used) / (1 - elapsed) if elapsed < 1 else 1.0
+    return min(1.0, max(0.0, on_pace)) * min(1.0, max(0.0, lasting))
+
+
+def _ns(moment: datetime) -> int:
+    return int(moment.timestamp()) * _NANO

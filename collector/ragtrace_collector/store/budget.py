@@ -1,0 +1,137 @@
+"""What was spent, in the store: one row a purse and window, changed before a request and corrected after it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from ragtrace_collector.budget import Period, Purse, Refusal, Spend, Standing, Window
+from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.store.writer import GroupCommit
+
+__all__ = ["BUDGET", "BudgetBook", "Reservation", "reserve", "settle", "standing"]
+
+T = TypeVar("T")
+
+BUDGET: Final = """
+CREATE TABLE spent (
+    purse TEXT NOT NULL, period TEXT NOT NULL, start_ns INTEGER NOT NULL,
+    calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd_nano INTEGER NOT NULL,
+    PRIMARY KEY (purse, period, start_ns)) WITHOUT ROWID;
+"""
+_KEPT: Final = {Period.MINUTE: 2 * 1440, Period.DAY: 400, Period.MONTH: 60}
+"""Windows with spending that are remembered: a clock that is set back finds what it spent there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """An estimate that is counted already, in the windows of the moment when it was made."""
+
+    purse: Purse
+    windows: tuple[Window, ...]
+    estimate: Spend
+
+
+class BudgetBook:
+    """Keeps what was spent. Each method is one transaction: the wall holds across workers and restarts.
+
+    A crash between the two leaves the estimate counted until its window ends, for what such a request spent
+    nobody can know.
+    """
+
+    def __init__(self, commits: GroupCommit) -> None:
+        self._commits = commits
+
+    async def reserve(
+        self, purse: Purse, estimate: Spend, *, now_ns: int, share: float = 1.0
+    ) -> Reservation | Refusal:
+        """Count a request that is about to be made, or say which limit forbids it.
+
+        Raises:
+            StoreUnavailable: it cannot be counted, so it must not be made.
+        """
+        return await self._submit(lambda db: reserve(db, purse, estimate, now_ns=now_ns, share=share))
+
+    async def settle(self, reservation: Reservation, actual: Spend) -> None:
+        """Count what was spent instead of the estimate.
+
+        Raises:
+            StoreUnavailable: the estimate stays counted.
+        """
+        await self._submit(lambda db: settle(db, reservation, actual))
+
+    async def standing(self, purse: Purse, *, now_ns: int) -> Standing:
+        """Return what was spent in the windows of this moment.
+
+        Raises:
+            StoreUnavailable: it cannot be read.
+        """
+        return await self._submit(lambda db: standing(db, purse, now_ns=now_ns))
+
+    async def _submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return await self._commits.submit(work)
+        except sqlite3.OperationalError as exc:
+            raise StoreUnavailable(f"the budget cannot be kept: {exc}") from exc
+
+
+def reserve(
+    db: sqlite3.Connection, purse: Purse, estimate: Spend, *, now_ns: int, share: float = 1.0
+) -> Reservation | Refusal:
+    """Count an estimate in the windows of this moment, or in none of them."""
+    spent = _spent(db, purse, now_ns)
+    refusal = purse.refusal(spent, estimate, share=share)
+    if refusal is not None:
+        return refusal
+    for window in spent:
+        _add(db, purse, window, estimate)
+    return Reservation(purse=purse, windows=tuple(spent), estimate=estimate)
+
+
+def settle(db: sqlite3.Connection, reservation: Reservation, actual: Spend) -> None:
+    """Correct an estimate in the windows in which it was counted."""
+    for window in reservation.windows:
+        _add(db, reservation.purse, window, actual - reservation.estimate)
+
+
+def standing(db: sqlite3.Connection, purse: Purse, *, now_ns: int) -> Standing:
+    """Return what was spent in the windows of this moment."""
+    return Standing(purse=purse, spent=_spent(db, purse, now_ns))
+
+
+def _spent(db: sqlite3.Connection, purse: Purse, now_ns: int) -> Mapping[Window, Spend]:
+    return {window: _spent_in(db, purse, window) for window in purse.windows(now_ns)}
+
+
+def _spent_in(db: sqlite3.Connection, purse: Purse, window: Window) -> Spend:
+    row = db.execute(
+        "SELECT calls, tokens, usd_nano FROM spent WHERE purse = ? AND period = ? AND start_ns = ?",
+        (purse.name, window.period, window.start_ns),
+    ).fetchone()
+    return Spend(calls=row[0], tokens=row[1], usd_nano=row[2]) if row else Spend()
+
+
+def _add(db: sqlite3.Connection, purse: Purse, window: Window, amount: Spend) -> None:
+    key = (purse.name, window.period, window.start_ns)
+    changed = db.execute(
+        "UPDATE spent SET calls = calls + ?, tokens = tokens + ?, usd_nano = usd_nano + ?"
+        " WHERE purse = ? AND period = ? AND start_ns = ?",
+        (amount.calls, amount.tokens, amount.usd_nano, *key),
+    )
+    if not changed.rowcount:
+        db.execute(
+            "INSERT INTO spent VALUES (?, ?, ?, ?, ?, ?)",
+            (*key, amount.calls, amount.tokens, amount.usd_nano),
+        )
+        _forget(db, purse, window.period)
+
+
+def _forget(db: sqlite3.Connection, purse: Purse, period: Period) -> None:
+    """Forget the oldest windows, by their number: by their age, a clock set forward would forget them all."""
+    db.execute(
+        "DELETE FROM spent WHERE purse = ?1 AND period = ?2 AND start_ns <= (SELECT start_ns FROM spent"
+        " WHERE purse = ?1 AND period = ?2 ORDER BY start_ns DESC LIMIT 1 OFFSET ?3)",
+        (purse.name, period, _KEPT[period]),
+    )
