@@ -8,7 +8,7 @@ EVALUATOR with exactly one link to its target, ``evaluations.<i>.evaluation.*``)
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -33,7 +33,7 @@ __all__ = [
     "CarrierTime",
     "Mode",
     "Sample",
-    "addition",
+    "addition_of",
     "carrier",
     "carrier_span_id",
     "deserves_carrier",
@@ -156,29 +156,16 @@ _OF_CARRIERS: Final = frozenset(
 """They say that the span is an evaluation, or repeat what the answer span says by itself."""
 
 
-def addition(
-    evaluation: Evaluation,
-    record: RagRecord,
-    *,
-    sample: Sample,
-    options: AttachOptions,
-    cost_usd: float | None = None,
-) -> Addition:
-    """Build what the answer span itself gets in hold mode: the attributes and events of a carrier.
+def addition_of(carrier: Span) -> Addition:
+    """Return what the answer span itself gets in hold mode, in place of its carrier: the same names.
 
     The status of the span stays the application's, whatever ``mark_failed_as_error`` says.
-
-    Raises:
-        InputError: the record does not come from a trace, so there is nothing to attach to.
     """
-    inside = replace(options, carrier_time="target")
-    span = carrier(
-        evaluation, record, sample=sample, mode="hold", options=inside, now_ns=0, cost_usd=cost_usd
-    )
+    attributes = {key: value for key, value in carrier.attributes.items() if key not in _OF_CARRIERS}
     return Addition(
-        span_id=span.parent_span_id or "",
-        attributes={key: value for key, value in span.attributes.items() if key not in _OF_CARRIERS},
-        events=span.events,
+        span_id=carrier.parent_span_id or "",
+        attributes={**attributes, semconv.EVAL_MODE: "hold"},
+        events=carrier.events,
     )
 
 

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from ragtrace.errors import RagtraceError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import TraceSlice
 
-__all__ = ["Job", "Outcome", "Parcel", "Settled", "StoreUnavailable", "StoredTrace", "WorkStore"]
+__all__ = [
+    "Holding",
+    "Job",
+    "Outcome",
+    "Parcel",
+    "Released",
+    "Settled",
+    "StoreUnavailable",
+    "StoredTrace",
+    "WorkStore",
+]
 
 
 class StoreUnavailable(RagtraceError):
@@ -61,6 +72,25 @@ class Parcel:
     payload: bytes
 
 
+class Holding(StrEnum):
+    """What becomes of spans that are kept for judging, beside that."""
+
+    OFF = "off"
+    """Nothing: if originals are forwarded, then whole."""
+    NEW = "new"
+    """A trace that is held, or was never seen, waits for its scores; spans of others are forwarded."""
+    KNOWN = "known"
+    """A trace that is held goes on waiting; spans of others are forwarded."""
+
+
+class Released(NamedTuple):
+    """How many held traces went on without waiting any longer."""
+
+    overdue: int
+    surplus: int
+    """Because more was held than may be."""
+
+
 class Settled(NamedTuple):
     """What settling a trace changed."""
 
@@ -79,9 +109,16 @@ class WorkStore(Protocol):
     """
 
     async def append(
-        self, slices: Sequence[TraceSlice], *, forward: Mapping[str, bytes], now_ns: int
+        self,
+        slices: Sequence[TraceSlice],
+        *,
+        forward: Mapping[str, bytes],
+        now_ns: int,
+        holding: Holding = Holding.OFF,
     ) -> frozenset[str]:
         """Keep spans, and originals to forward by sink. Return the trace ids that had been settled before.
+
+        A trace is held until all its answers have ended or one is postponed, or until ``release``.
 
         Raises:
             StoreUnavailable: nothing was kept.
@@ -125,8 +162,12 @@ class WorkStore(Protocol):
         now_ns: int,
         carrier: str = "",
         evaluator: str = "",
-    ) -> None:
+        addition: bytes = b"",
+    ) -> bool:
         """End a job and put what it yields, by sink, into the outbox.
+
+        If the trace is held, the ``addition`` is written onto the answer span when it is released, and only
+        sinks that do not get the originals get a parcel. Return whether it is so.
 
         ``outcome`` is a [`State`][ragtrace_collector.outcomes.State] that ends, with its reason; ``carrier``
         the span id of the carrier in the parcels, ``evaluator`` who wrote it: `ragtrace why` tells both.
@@ -138,6 +179,12 @@ class WorkStore(Protocol):
 
     async def postpone(self, job: Job, *, due_ns: int, reason: str) -> None:
         """Give a leased job back, to be tried again."""
+        ...
+
+    async def release(
+        self, *, before_ns: int, now_ns: int, most_bytes: int, limit: int = 64
+    ) -> Released:
+        """Forward traces held since ``before_ns`` or earlier, and the oldest while more bytes are held."""
         ...
 
     async def parcels(self, sink: str, limit: int, *, most_bytes: int = 2 << 20) -> tuple[Parcel, ...]:

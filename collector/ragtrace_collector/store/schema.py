@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from ragtrace_collector.store.holds import HOLDS
 from ragtrace_collector.store.ledger_tables import LEDGER
 
 __all__ = ["prepare"]
@@ -32,6 +33,7 @@ CREATE INDEX parcel_next ON parcel (sink, id) WHERE rejected_ns IS NULL;
 """,
     f"""
 {LEDGER}
+{HOLDS}
 """,
 )
 """One a version. A version that was released is never changed: the next step is added behind it."""

@@ -1,0 +1,115 @@
+"""Held traces: their slices are the originals, and go into the outbox in the step that ends the hold.
+
+A trace is held while it has a row in ``held``. Whoever deletes the row puts its spans into the outbox, in the
+same transaction: each span is forwarded once, with its scores or without, whatever crashes when.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ragtrace.traces.additions import add_to_spans
+from ragtrace.traces.otlp import TraceSlice
+from ragtrace_collector.store.port import Job, Released
+
+__all__ = ["HOLDS", "Holds"]
+
+HOLDS: Final = """
+CREATE TABLE held (
+    trace_id TEXT PRIMARY KEY, since_ns INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX held_since ON held (since_ns);
+CREATE TABLE addition (     -- what answer spans of held traces get
+    trace_id TEXT NOT NULL, span_id TEXT NOT NULL, payload BLOB NOT NULL,
+    PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
+"""
+_OPEN_JOB: Final = "SELECT 1 FROM job WHERE trace_id = ? AND state != 'ended'"
+_UNSETTLED: Final = (
+    "SELECT 1 FROM trace WHERE trace_id = ? AND (settled_ns IS NULL OR settled_ns < last_arrival_ns)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """What is held back in one store. Every method runs inside a transaction."""
+
+    sinks: tuple[str, ...]
+    """Where spans go when they are released."""
+
+    def pass_on(self, db: sqlite3.Connection, part: TraceSlice, *, hold_new: bool, now_ns: int) -> None:
+        """Keep a slice back if its trace is held, or is new and to be held; else forward it.
+
+        To be called before the slice is stored: a trace that is known and not held was released.
+        """
+        size = len(part.payload)
+        if db.execute("UPDATE held SET bytes = bytes + ? WHERE trace_id = ?", (size, part.trace_id)).rowcount:
+            return
+        if hold_new and not _exists(db, "SELECT 1 FROM trace WHERE trace_id = ?", part.trace_id):
+            db.execute("INSERT INTO held VALUES (?, ?, ?)", (part.trace_id, now_ns, size))
+        else:
+            self._forward(db, part.payload)
+
+    def add(self, db: sqlite3.Connection, job: Job, addition: bytes) -> bool:
+        """Keep what the answer span is to get; say whether its trace is still held."""
+        cursor = db.execute(
+            "INSERT OR REPLACE INTO addition SELECT trace_id, ?, ? FROM held WHERE trace_id = ?",
+            (job.span_id, addition, job.trace_id),
+        )
+        return cursor.rowcount > 0
+
+    def of_others(self, parcels: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Return what goes to sinks that do not get the originals: they need a carrier in any case."""
+        return {sink: payload for sink, payload in parcels.items() if sink not in self.sinks}
+
+    def release(self, db: sqlite3.Connection, trace_id: str) -> None:
+        """Forward what is held of a trace, in order of arrival, with what was added until now."""
+        if not db.execute("DELETE FROM held WHERE trace_id = ?", (trace_id,)).rowcount:
+            return
+        additions = dict(
+            db.execute("SELECT span_id, payload FROM addition WHERE trace_id = ?", (trace_id,)).fetchall()
+        )
+        db.execute("DELETE FROM addition WHERE trace_id = ?", (trace_id,))
+        slices = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,))
+        for (payload,) in slices.fetchall():
+            self._forward(db, add_to_spans(payload, additions))
+
+    def release_if_done(self, db: sqlite3.Connection, trace_id: str) -> None:
+        """Release a trace of which nothing is waited for: no answer to judge, no spans to settle."""
+        if not (_exists(db, _OPEN_JOB, trace_id) or _exists(db, _UNSETTLED, trace_id)):
+            self.release(db, trace_id)
+
+    def release_overdue(
+        self, db: sqlite3.Connection, *, before_ns: int, now_ns: int, most_bytes: int, limit: int
+    ) -> Released:
+        """Release the traces held since before, or since a time to come: the clock was set back.
+
+        Then the oldest, until all that is held is at most so many bytes.
+        """
+        overdue = db.execute(
+            "SELECT trace_id FROM held WHERE since_ns <= ? OR since_ns > ? ORDER BY since_ns LIMIT ?",
+            (before_ns, now_ns, limit),
+        ).fetchall()
+        self._release_each(db, overdue)
+        surplus = db.execute(
+            "SELECT trace_id FROM (SELECT trace_id, since_ns,"
+            " sum(bytes) OVER (ORDER BY since_ns DESC, trace_id) AS newer FROM held)"
+            " WHERE newer > ? ORDER BY since_ns LIMIT ?",
+            (most_bytes, limit),
+        ).fetchall()
+        self._release_each(db, surplus)
+        return Released(overdue=len(overdue), surplus=len(surplus))
+
+    def _release_each(self, db: sqlite3.Connection, rows: Iterable[tuple[str]]) -> None:
+        for (trace_id,) in rows:
+            self.release(db, trace_id)
+
+    def _forward(self, db: sqlite3.Connection, payload: bytes) -> None:
+        db.executemany(
+            "INSERT INTO parcel (sink, payload) VALUES (?, ?)", [(sink, payload) for sink in self.sinks]
+        )
+
+
+def _exists(db: sqlite3.Connection, query: str, trace_id: str) -> bool:
+    return db.execute(f"{query} LIMIT 1", (trace_id,)).fetchone() is not None
