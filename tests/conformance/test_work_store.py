@@ -69,7 +69,7 @@ async def test_a_job_is_queued_once_however_often_its_trace_is_settled(store: Wo
 async def test_a_leased_job_is_not_leased_twice(store: WorkStore) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(10, now_ns=2)
-    assert (job.span_id, job.sample, job.attempts) == ("s1", SAMPLE, 1)
+    assert (job.span_id, job.sample, job.attempts) == ("s1", SAMPLE, 0)
     assert await store.take_jobs(10, now_ns=2) == ()
 
 
@@ -80,7 +80,7 @@ async def test_a_lease_ends_with_the_process(store: WorkStore, path: Path) -> No
     reopened = await SqliteStore.open(path, max_bytes=10 << 20)
     (job,) = await reopened.take_jobs(10, now_ns=2)
     await reopened.aclose()
-    assert (job.span_id, job.attempts) == ("s1", 2)
+    assert (job.span_id, job.attempts, job.crashes) == ("s1", 0, 1)
 
 
 async def test_a_postponed_job_is_due_at_its_time(store: WorkStore) -> None:
@@ -89,7 +89,7 @@ async def test_a_postponed_job_is_due_at_its_time(store: WorkStore) -> None:
     await store.postpone(job, due_ns=100, reason="judge_timeout")
     assert await store.take_jobs(1, now_ns=99) == ()
     (again,) = await store.take_jobs(1, now_ns=100)
-    assert again.attempts == 2
+    assert (again.attempts, again.reason) == (1, "judge_timeout")
 
 
 async def test_finishing_a_job_hands_its_carrier_over_in_the_same_step(store: WorkStore) -> None:
@@ -191,8 +191,8 @@ async def test_what_is_settled_and_old_is_forgotten_and_its_space_returned(tmp_p
     for number in range(20):
         await store.append([part(f"t{number}", bytes(100_000))], forward={}, now_ns=1)
         await store.settle(f"t{number}", jobs=[], outcomes=[], keep_spans=True, now_ns=2)
-    assert await store.expire(before_ns=2) == 0
-    assert await store.expire(before_ns=3) == 20
+    assert await store.expire(settled_before_ns=2, ended_before_ns=0) == 0
+    assert await store.expire(settled_before_ns=3, ended_before_ns=0) == 20
     await store.append([part("fresh")], forward={}, now_ns=4)
     assert await store.payloads("t0") == ()
     await store.aclose()
@@ -201,7 +201,7 @@ async def test_what_is_settled_and_old_is_forgotten_and_its_space_returned(tmp_p
 
 async def test_a_trace_with_an_open_job_does_not_expire(store: WorkStore) -> None:
     await queue_one(store)
-    assert await store.expire(before_ns=100) == 0
+    assert await store.expire(settled_before_ns=100, ended_before_ns=100) == 0
     assert await store.payloads("t1") == (b"spans",)
 
 

@@ -2,64 +2,109 @@
 
 from __future__ import annotations
 
-import fcntl
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, TypeVar
 
-from ragtrace.errors import ConfigError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.outcomes import Ended
-from ragtrace_collector.store.port import Job, Outcome, Parcel, Settled, StoredTrace, StoreUnavailable
+from ragtrace_collector.store import leases
+from ragtrace_collector.store.holds import Holds
+from ragtrace_collector.store.opening import DAMAGED, lock_file, unusable
+from ragtrace_collector.store.port import (
+    Holding,
+    Job,
+    Outcome,
+    Parcel,
+    Released,
+    Settled,
+    StoredTrace,
+    StoreUnavailable,
+)
+from ragtrace_collector.store.retention import (
+    forget_jobs,
+    forget_rejected,
+    forget_traces,
+    has_room,
+    make_room,
+    shrink,
+)
 from ragtrace_collector.store.schema import prepare
-from ragtrace_collector.store.writer import GroupCommit
+from ragtrace_collector.store.writer import LOG_BYTES, GroupCommit
 
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 
-_VACUUM_PAGES: Final = 500
+_ROOM_TO_HOLD: Final = 0.8
+"""The share of ``max_bytes`` beyond which no further trace is held."""
+
+
+class _Full(StoreUnavailable):
+    """The store holds as much as it may, which forgetting what is finished can change."""
 
 
 class SqliteStore:
     """A [`WorkStore`][ragtrace_collector.store.port.WorkStore] in one file. One process at a time."""
 
-    def __init__(self, commits: GroupCommit, lock: IO[bytes], *, max_bytes: int) -> None:
+    def __init__(
+        self, commits: GroupCommit, lock: IO[bytes], *, max_bytes: int, forward_to: Sequence[str]
+    ) -> None:
         self._commits = commits
+        self._holds = Holds(sinks=tuple(forward_to))
         self._lock = lock
         self._max_bytes = max_bytes
 
     @classmethod
-    async def open(cls, path: Path, *, max_bytes: int) -> SqliteStore:
+    async def open(cls, path: Path, *, max_bytes: int, forward_to: Sequence[str] = ()) -> SqliteStore:
         """Open the file, create it where it is missing, and take back what a crash left leased.
+
+        ``forward_to`` names the sinks that get the spans of held traces.
 
         Raises:
             ConfigError: the path cannot be used, or holds something else.
         """
-        lock = _lock(path)
+        lock = lock_file(path)
         commits = GroupCommit(path, prepare)
         try:
             await commits.open()
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, OSError) as exc:
             lock.close()
-            raise _unusable(path, exc) from exc
-        store = cls(commits, lock, max_bytes=max_bytes)
-        await store._execute("UPDATE job SET state = 'queued' WHERE state = 'leased'")
+            raise unusable(path, exc) from exc
+        store = cls(commits, lock, max_bytes=max_bytes, forward_to=forward_to)
+        await store._submit(leases.count_crash)
         return store
 
     async def append(
-        self, slices: Sequence[TraceSlice], *, forward: Mapping[str, bytes], now_ns: int
+        self,
+        slices: Sequence[TraceSlice],
+        *,
+        forward: Mapping[str, bytes],
+        now_ns: int,
+        holding: Holding = Holding.OFF,
     ) -> frozenset[str]:
         def work(db: sqlite3.Connection) -> frozenset[str]:
-            if _size(db) > self._max_bytes:
-                raise StoreUnavailable(f"the store holds more than `store.max_bytes` ({self._max_bytes})")
+            if not self._has_room(db):
+                raise _Full(
+                    f"the store holds more than `store.max_bytes` ({self._max_bytes}), all unfinished"
+                )
+            if holding is not Holding.OFF:
+                hold_new = holding is Holding.NEW and self._has_room_to_hold(db)
+                for part in slices:
+                    self._holds.pass_on(db, part, hold_new=hold_new, now_ns=now_ns)
             reopened = frozenset(part.trace_id for part in slices if _keep_slice(db, part, now_ns=now_ns))
             _put_parcels(db, forward)
             return reopened
 
-        return await self._submit(work)
+        self._refuse_long_log()
+        while True:
+            try:
+                return await self._submit(work)
+            except _Full:
+                if not await self._submit(lambda db: self._has_room(db) or make_room(db)):
+                    raise
 
     async def unsettled(self) -> tuple[StoredTrace, ...]:
         def work(db: sqlite3.Connection) -> tuple[StoredTrace, ...]:
@@ -92,34 +137,22 @@ class SqliteStore:
     ) -> Settled:
         def work(db: sqlite3.Connection) -> Settled:
             db.execute("UPDATE trace SET settled_ns = ? WHERE trace_id = ?", (now_ns, trace_id))
-            if not keep_spans:
-                db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
             ended = sum(_end_job(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)
             back = sum(_bring_back_job(db, job, now_ns=now_ns) for job in jobs)
             new = sum(_queue_job(db, job, now_ns=now_ns) for job in jobs)
+            self._holds.release_if_done(db, trace_id)
+            if not keep_spans:
+                db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
             return Settled(queued=new + back, ended=ended, brought_back=back)
 
         return await self._submit(work)
 
-    async def take_jobs(self, limit: int, *, now_ns: int) -> tuple[Job, ...]:
+    async def take_jobs(
+        self, limit: int, *, now_ns: int, seen_before_ns: int | None = None, alone_from: int = 2
+    ) -> tuple[Job, ...]:
         def work(db: sqlite3.Connection) -> tuple[Job, ...]:
-            rows = db.execute(
-                "UPDATE job SET state = 'leased', attempts = attempts + 1 WHERE (trace_id, span_id) IN ("
-                " SELECT trace_id, span_id FROM job WHERE state = 'queued' AND due_ns <= ?"
-                " ORDER BY due_ns LIMIT ?)"
-                " RETURNING trace_id, span_id, rule, rate, probability, attempts, tenant, service",
-                (now_ns, limit),
-            ).fetchall()
-            return tuple(
-                Job(
-                    trace_id=trace_id,
-                    span_id=span_id,
-                    sample=Sample(rule=rule, rate=rate, probability=probability),
-                    attempts=attempts,
-                    tenant=tenant,
-                    service=service,
-                )
-                for trace_id, span_id, rule, rate, probability, attempts, tenant, service in rows
+            return leases.take(
+                db, limit, now_ns=now_ns, seen_before_ns=seen_before_ns, alone_from=alone_from
             )
 
         return await self._submit(work)
@@ -133,24 +166,40 @@ class SqliteStore:
         now_ns: int,
         carrier: str = "",
         evaluator: str = "",
-    ) -> None:
+        addition: bytes = b"",
+    ) -> bool:
         ended = Ended.of(outcome)
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: sqlite3.Connection) -> bool:
             db.execute(
                 "UPDATE job SET state = 'ended', outcome = ?, ended_ns = ?, carrier = ?, evaluator = ? "
                 "WHERE trace_id = ? AND span_id = ?",
                 (str(ended), now_ns, carrier, evaluator, job.trace_id, job.span_id),
             )
-            _put_parcels(db, parcels, job=job)
+            is_added = bool(addition) and self._holds.add(db, job, addition)
+            _put_parcels(db, self._holds.of_others(parcels) if is_added else parcels, job=job)
+            self._holds.release_if_done(db, job.trace_id)
+            return is_added
+
+        return await self._submit(work)
+
+    async def postpone(self, job: Job, *, due_ns: int, reason: str, failed: bool = True) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            leases.postpone(db, job, due_ns=due_ns, reason=reason, failed=failed)
+            self._holds.release(db, job.trace_id)
 
         await self._submit(work)
 
-    async def postpone(self, job: Job, *, due_ns: int, reason: str) -> None:
-        await self._execute(
-            "UPDATE job SET state = 'queued', due_ns = ?, reason = ? WHERE trace_id = ? AND span_id = ?",
-            (due_ns, reason, job.trace_id, job.span_id),
-        )
+    async def give_back(self, job: Job) -> None:
+        await self._submit(lambda db: leases.give_back(db, job))
+
+    async def release(self, *, before_ns: int, now_ns: int, most_bytes: int, limit: int = 64) -> Released:
+        def work(db: sqlite3.Connection) -> Released:
+            return self._holds.release_overdue(
+                db, before_ns=before_ns, now_ns=now_ns, most_bytes=most_bytes, limit=limit
+            )
+
+        return await self._submit(work)
 
     async def parcels(self, sink: str, limit: int, *, most_bytes: int = 2 << 20) -> tuple[Parcel, ...]:
         def work(db: sqlite3.Connection) -> tuple[Parcel, ...]:
@@ -197,42 +246,58 @@ class SqliteStore:
                 ).fetchall()
             )
             found["open_traces"] = _one(db, "SELECT count(*) FROM trace WHERE settled_ns IS NULL")
+            found["held_traces"] = _one(db, "SELECT count(*) FROM held")
             found["undelivered"] = _one(db, "SELECT count(*) FROM parcel WHERE rejected_ns IS NULL")
             found["rejected"] = _one(db, "SELECT count(*) FROM parcel WHERE rejected_ns IS NOT NULL")
             return found
 
         return await self._submit(work)
 
-    async def expire(self, *, before_ns: int) -> int:
-        def work(db: sqlite3.Connection) -> int:
-            expired = [
-                row[0]
-                for row in db.execute(
-                    "SELECT trace_id FROM trace WHERE settled_ns < ? AND last_arrival_ns <= settled_ns"
-                    " AND NOT EXISTS (SELECT 1 FROM job WHERE job.trace_id = trace.trace_id"
-                    " AND state != 'ended')",
-                    (before_ns,),
-                )
-            ]
-            for table in ("slice", "job", "trace"):
-                db.executemany(f"DELETE FROM {table} WHERE trace_id = ?", [(each,) for each in expired])
-            db.execute("DELETE FROM parcel WHERE rejected_ns < ?", (before_ns,))
-            return len(expired)
-
-        number = await self._submit(work)
-        if number:
-            await self._submit(_shrink)
+    async def expire(self, *, settled_before_ns: int, ended_before_ns: int) -> int:
+        number = await self._all_of(lambda db: forget_traces(db, before_ns=settled_before_ns))
+        await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))
+        await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
+        await self._all_of(shrink)
         return number
+
+    async def latest_ns(self) -> int:
+        return await self._submit(_latest_ns)
 
     async def aclose(self) -> None:
         await self._commits.aclose()
         self._lock.close()
+
+    def _has_room_to_hold(self, db: sqlite3.Connection) -> bool:
+        return has_room(db, max_bytes=int(_ROOM_TO_HOLD * self._max_bytes))
+
+    def _has_room(self, db: sqlite3.Connection) -> bool:
+        return has_room(db, max_bytes=self._max_bytes)
+
+    def _refuse_long_log(self) -> None:
+        if self._commits.log_bytes() > max(self._max_bytes, LOG_BYTES):
+            raise StoreUnavailable(
+                "the store's write-ahead log is longer than `store.max_bytes`: another program reads it all "
+                "the while, and so holds the log up: end that program"
+            )
 
     async def _submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             return await self._commits.submit(work)
         except sqlite3.OperationalError as exc:  # such as: database or disk is full
             raise StoreUnavailable(f"the store cannot be used: {exc}") from exc
+        except sqlite3.DatabaseError as exc:
+            if getattr(exc, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
+                raise
+            raise StoreUnavailable(
+                f"the store is damaged ({exc}): stop the collector, then {DAMAGED}"
+            ) from exc
+
+    async def _all_of(self, work: Callable[[sqlite3.Connection], int]) -> int:
+        """Do what is done in portions until none is left: others write between two of them."""
+        total = 0
+        while number := await self._submit(work):
+            total += number
+        return total
 
     async def _execute(self, statement: str, values: Sequence[object] = ()) -> None:
         await self._submit(lambda db: db.execute(statement, values).close())
@@ -240,30 +305,6 @@ class SqliteStore:
     async def _each_parcel(self, statement: str, parcels: Sequence[Parcel], *values: object) -> None:
         rows = [(*values, parcel.id) for parcel in parcels]
         await self._submit(lambda db: db.executemany(statement, rows).close())
-
-
-def _lock(path: Path) -> IO[bytes]:
-    """Keep a second collector off the same file: both would judge the same answers."""
-    try:
-        lock = path.with_name(f"{path.name}.lock").open("ab")
-    except (OSError, ValueError) as exc:  # ValueError: it names no file
-        raise _unusable(path, exc) from exc
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as exc:
-        lock.close()
-        raise ConfigError(
-            f"`store.path`: {str(path)!r} is in use by another collector: "
-            "stop it, or give this one a path of its own"
-        ) from exc
-    return lock
-
-
-def _unusable(path: Path, exc: Exception) -> ConfigError:
-    return ConfigError(
-        f"`store.path`: {str(path)!r} cannot be used as a SQLite file ({exc}): "
-        "name a writable path whose folder exists"
-    )
 
 
 def _keep_slice(db: sqlite3.Connection, part: TraceSlice, *, now_ns: int) -> bool:
@@ -326,12 +367,13 @@ def _one(db: sqlite3.Connection, query: str) -> int:
     return value
 
 
-def _size(db: sqlite3.Connection) -> int:
-    used = _one(db, "PRAGMA page_count") - _one(db, "PRAGMA freelist_count")
-    return used * _one(db, "PRAGMA page_size")
+_TIMES: Final = (
+    "SELECT max(last_arrival_ns) FROM trace",
+    "SELECT max(settled_ns) FROM trace",
+    "SELECT max(ended_ns) FROM job WHERE state = 'ended'",
+    "SELECT max(rejected_ns) FROM parcel",
+)
 
 
-def _shrink(db: sqlite3.Connection) -> None:
-    # One page a statement: the driver steps this pragma once, whatever number stands in its brackets.
-    for _ in range(min(_VACUUM_PAGES, _one(db, "PRAGMA freelist_count"))):
-        db.execute("PRAGMA incremental_vacuum(1)")
+def _latest_ns(db: sqlite3.Connection) -> int:
+    return max(db.execute(query).fetchone()[0] or 0 for query in _TIMES)

@@ -7,6 +7,7 @@ the one before was under way (measured: as fast as ``NORMAL`` from ten rows a co
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
@@ -15,13 +16,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-__all__ = ["GroupCommit"]
+__all__ = ["LOG_BYTES", "GroupCommit"]
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], Any]
 _Submission = tuple[Work, "asyncio.Future[Any]"]
 
 _MOST_A_COMMIT: Final = 256
+_BUSY_TIMEOUT_S: Final = 5.0
+"""How long another program's lock on the file is waited for."""
+LOG_BYTES: Final = 16 << 20
+"""What the write-ahead log is cut back to after a checkpoint, however large one transaction made it."""
 
 
 class GroupCommit:
@@ -39,7 +44,8 @@ class GroupCommit:
         """Open the database and prepare it.
 
         Raises:
-            sqlite3.Error: the file cannot be opened or is not a database.
+            OSError: the file cannot be made or read.
+            sqlite3.Error: it cannot be opened or is not a database.
         """
         self._thread.start()
         await self._opened
@@ -51,6 +57,13 @@ class GroupCommit:
         # Shielded: work that was submitted is committed even if who waited for it is cancelled.
         return await asyncio.shield(future)
 
+    def log_bytes(self) -> int:
+        """Return how long the write-ahead log is: longer than usual while another program reads the file."""
+        try:
+            return self._path.with_name(f"{self._path.name}-wal").stat().st_size
+        except OSError:
+            return 0
+
     async def aclose(self) -> None:
         """Commit what was submitted, then close."""
         self._submissions.put(None)
@@ -59,7 +72,8 @@ class GroupCommit:
     def _run(self) -> None:
         try:
             connection = self._connect()
-        except sqlite3.Error as exc:
+            self._file = _file_at(self._path)
+        except (sqlite3.Error, OSError) as exc:
             self._resolve(self._opened, exc)
             return
         self._resolve(self._opened, None)
@@ -70,12 +84,16 @@ class GroupCommit:
             connection.close()
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, isolation_level=None)
+        # It holds content: its owner alone may read it, and SQLite gives its companions the same mode.
+        self._path.touch(mode=0o600)
+        connection = sqlite3.connect(self._path, isolation_level=None, timeout=_BUSY_TIMEOUT_S)
         try:
-            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-            connection.execute("PRAGMA journal_mode=WAL")
+            self._prepare(connection)  # first: a file that it refuses is left as it was
+            (journal,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+            if journal != "wal":
+                raise sqlite3.OperationalError("no write-ahead log can be kept here, as on a network's disk")
             connection.execute("PRAGMA synchronous=FULL")
-            self._prepare(connection)
+            connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
         except sqlite3.Error:
             connection.close()
             raise
@@ -101,6 +119,7 @@ class GroupCommit:
     def _commit(self, connection: sqlite3.Connection, group: list[_Submission]) -> None:
         done: list[tuple[asyncio.Future[Any], Any]] = []
         try:
+            self._refuse_another_file()
             connection.execute("BEGIN IMMEDIATE")
             for work, future in group:
                 done.append((future, self._run_one(connection, work)))
@@ -108,9 +127,21 @@ class GroupCommit:
         except sqlite3.Error as exc:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):
+                # On a full disk the log cannot grow: with its pages in place, it begins again from its start.
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
             done = [(future, exc) for _, future in group]
         for future, result in done:
             self._resolve(future, result)
+
+    def _refuse_another_file(self) -> None:
+        """What is written into a file that was moved or deleted would be gone after a restart."""
+        try:
+            is_there = _file_at(self._path) == self._file
+        except OSError:
+            is_there = False
+        if not is_there:
+            raise sqlite3.OperationalError("its file was moved, deleted or replaced while it was in use")
 
     @staticmethod
     def _run_one(connection: sqlite3.Connection, work: Work) -> Any:
@@ -136,3 +167,8 @@ class GroupCommit:
 
         with suppress(RuntimeError):  # the loop is gone: nobody waits any more
             self._loop.call_soon_threadsafe(settle)
+
+
+def _file_at(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino

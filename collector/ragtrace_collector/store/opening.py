@@ -1,0 +1,69 @@
+"""Why a store cannot be opened, in words that say what to do."""
+
+from __future__ import annotations
+
+import fcntl
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Final
+
+from ragtrace.errors import ConfigError
+
+__all__ = ["DAMAGED", "UnfitFile", "lock_file", "unusable"]
+
+DAMAGED: Final = (
+    "restore a backup, or save what can be read (`sqlite3 OLD .recover | sqlite3 NEW`), "
+    "or move the file aside to begin with an empty one"
+)
+
+
+class UnfitFile(sqlite3.DatabaseError):
+    """A file that is a database, and not one that this ragtrace can go on with."""
+
+    def __init__(self, why: str, advice: str) -> None:
+        super().__init__(why)
+        self.advice = advice
+
+
+def lock_file(path: Path) -> IO[bytes]:
+    """Keep a second collector off the same file: both would judge the same answers.
+
+    Raises:
+        ConfigError: another has it, or no lock can stand there.
+    """
+    try:
+        lock = path.with_name(f"{path.name}.lock").open("ab")
+    except (OSError, ValueError) as exc:  # ValueError: it names no file
+        raise unusable(path, exc) from exc
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        lock.close()
+        raise ConfigError(
+            f"`store.path`: {str(path)!r} is in use by another collector: "
+            "stop it, or give this one a path of its own"
+        ) from exc
+    return lock
+
+
+def unusable(path: Path, exc: Exception) -> ConfigError:
+    """Say why a file cannot be used as a store, and what to do about it."""
+    return ConfigError(f"`store.path`: {str(path)!r} cannot be used as a SQLite file ({exc}): {_advice(exc)}")
+
+
+def _advice(exc: Exception) -> str:
+    if isinstance(exc, UnfitFile):
+        return exc.advice
+    code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN)
+    return _ADVICE.get(code & 0xFF, _ADVICE[sqlite3.SQLITE_CANTOPEN])
+
+
+_ADVICE: Final[Mapping[int, str]] = {
+    sqlite3.SQLITE_CANTOPEN: "name a writable path whose folder exists",
+    sqlite3.SQLITE_BUSY: "another program holds it locked; end that program",
+    sqlite3.SQLITE_FULL: "make room on its disk",
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_NOTADB: f"name another path; if this was a store, {DAMAGED}",
+}
+"""By SQLite's primary result code."""

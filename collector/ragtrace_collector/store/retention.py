@@ -1,0 +1,80 @@
+"""What the store forgets, by age or because it is full, and how the file gives its room back."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+__all__ = ["forget_jobs", "forget_rejected", "forget_traces", "has_room", "make_room", "shrink"]
+
+_TRACES_AT_ONCE: Final = 100
+_ROWS_AT_ONCE: Final = 1_000
+"""A transaction that deletes more would keep senders waiting, and make the log as long as what it deletes."""
+_PAGES_AT_ONCE: Final = 1_000
+_SPARE: Final = 4
+"""Free pages are kept up to this part of those in use: at a steady rate they are needed again at once."""
+_ALWAYS_NS: Final = (1 << 63) - 1
+
+
+def forget_traces(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> int:
+    """Forget the spans of some traces whose answers have all ended, the oldest first; return how many."""
+    found = db.execute(
+        "SELECT trace_id FROM trace WHERE settled_ns < ? AND last_arrival_ns <= settled_ns"
+        " AND NOT EXISTS (SELECT 1 FROM job WHERE job.trace_id = trace.trace_id AND state != 'ended')"
+        " ORDER BY settled_ns LIMIT ?",
+        (before_ns, _TRACES_AT_ONCE),
+    ).fetchall()
+    db.executemany("DELETE FROM slice WHERE trace_id = ?", found)
+    db.executemany("DELETE FROM trace WHERE trace_id = ?", found)
+    return len(found)
+
+
+def forget_rejected(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> int:
+    """Forget some parcels that were refused for good, the oldest first; return how many."""
+    return db.execute(
+        "DELETE FROM parcel WHERE id IN ("
+        " SELECT id FROM parcel WHERE rejected_ns < ? ORDER BY rejected_ns LIMIT ?)",
+        (before_ns, _TRACES_AT_ONCE),
+    ).rowcount
+
+
+def forget_jobs(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> int:
+    """Forget how some answers ended, the oldest first; return how many.
+
+    Until then, an answer whose spans are sent a second time is known, and not judged again.
+    """
+    return db.execute(
+        "DELETE FROM job WHERE (trace_id, span_id) IN ("
+        " SELECT trace_id, span_id FROM job WHERE state = 'ended' AND ended_ns < ?"
+        " AND NOT EXISTS (SELECT 1 FROM trace WHERE trace.trace_id = job.trace_id)"
+        " ORDER BY ended_ns LIMIT ?)",
+        (before_ns, _ROWS_AT_ONCE),
+    ).rowcount
+
+
+def make_room(db: sqlite3.Connection) -> int:
+    """Forget some of what is finished, the least useful first; return how much, 0 where nothing is left."""
+    return forget_traces(db) or forget_rejected(db) or forget_jobs(db)
+
+
+def has_room(db: sqlite3.Connection, *, max_bytes: int) -> bool:
+    """Say whether the pages in use are within the limit."""
+    return _pages_in_use(db) * _one(db, "PRAGMA page_size") <= max_bytes
+
+
+def shrink(db: sqlite3.Connection) -> bool:
+    """Give some free pages back to the disk; say whether there are more to give back."""
+    spare = _one(db, "PRAGMA freelist_count") - _pages_in_use(db) // _SPARE
+    # One page a statement: the driver steps this pragma once, whatever number stands in its brackets.
+    for _ in range(min(_PAGES_AT_ONCE, spare)):
+        db.execute("PRAGMA incremental_vacuum(1)")
+    return spare > _PAGES_AT_ONCE
+
+
+def _pages_in_use(db: sqlite3.Connection) -> int:
+    return _one(db, "PRAGMA page_count") - _one(db, "PRAGMA freelist_count")
+
+
+def _one(db: sqlite3.Connection, query: str) -> int:
+    value: int = db.execute(query).fetchone()[0]
+    return value
