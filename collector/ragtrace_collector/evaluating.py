@@ -101,12 +101,12 @@ class Evaluator:
     def _should_try_again(self, job: Job, evaluation: Evaluation) -> bool:
         failures = evaluation.failures
         mendable = any(_is_mendable(failure) for failure in failures)
-        return mendable and job.attempts <= len(self.retry_delays_ns)
+        return mendable and job.attempts < len(self.retry_delays_ns)
 
     async def _postpone(self, job: Job, evaluation: Evaluation) -> None:
         failure = next(each for each in evaluation.failures if _is_mendable(each))
         self.partial.keep(job, evaluation)
-        due_ns = self.clock.now_ns() + self.retry_delays_ns[job.attempts - 1]
+        due_ns = self.clock.now_ns() + self.retry_delays_ns[job.attempts]
         await self._write(lambda: self.store.postpone(job, due_ns=due_ns, reason=failure.error_type))
         self.counters.add(Counts.ANSWERS_POSTPONED)
         log.warning(
@@ -115,7 +115,7 @@ class Evaluator:
             failure.message,
             job.trace_id,
             job.span_id,
-            self.retry_delays_ns[job.attempts - 1] / 1e9,
+            self.retry_delays_ns[job.attempts] / 1e9,
         )
 
     async def _finish(self, job: Job, record: RagRecord, evaluation: Evaluation) -> None:

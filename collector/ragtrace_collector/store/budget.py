@@ -1,4 +1,4 @@
-"""What was spent, in the store: one row a purse and window, changed before a request and corrected after it."""
+"""What was spent, in the store: a row a purse and window, changed before a request and corrected after."""
 
 from __future__ import annotations
 

@@ -1,0 +1,87 @@
+"""Leases of jobs. A lease ends with the process, and one that ended so counts against its job.
+
+A record that takes its process down (out of memory, a crash in a library) takes its neighbours' leases with
+it. So a job that had its lease often enough when a process ended is leased alone: if the next one ends too,
+there is no doubt about which job it was, and its neighbours are never set aside for it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ragtrace.traces.attach import Sample
+from ragtrace_collector.store.port import Job
+
+__all__ = ["LEASES", "count_crash", "give_back", "postpone", "take"]
+
+LEASES: Final = """
+ALTER TABLE job ADD COLUMN crashes INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX job_crashed ON job (due_ns) WHERE state = 'queued' AND crashes > 0;
+"""
+_THIS: Final = "trace_id = ? AND span_id = ?"
+_SUSPECTS: Final = "crashes > 0 AND crashes >= ? AND due_ns <= ? ORDER BY due_ns"
+
+
+def take(
+    db: sqlite3.Connection, limit: int, *, now_ns: int, seen_before_ns: int | None, alone_from: int
+) -> tuple[Job, ...]:
+    """Lease jobs that are due, or those that were queued before a time; suspects alone."""
+    if seen_before_ns is not None:
+        return _lease(db, "seen_ns < ? ORDER BY seen_ns", seen_before_ns, limit)
+    if _any(db, "state = 'leased' AND crashes >= ?", alone_from):
+        return ()
+    if _any(db, f"state = 'queued' AND {_SUSPECTS}", alone_from, now_ns):
+        is_alone = not _any(db, "state = 'leased'")
+        return _lease(db, _SUSPECTS, alone_from, now_ns, 1) if is_alone else ()
+    return _lease(db, "due_ns <= ? ORDER BY due_ns", now_ns, limit)
+
+
+def postpone(db: sqlite3.Connection, job: Job, *, due_ns: int, reason: str, failed: bool) -> None:
+    """Give a job back for later: whatever it did, it did not end the process."""
+    db.execute(
+        "UPDATE job SET state = 'queued', due_ns = ?, reason = ?, attempts = attempts + ?, crashes = 0"
+        f" WHERE {_THIS}",
+        (due_ns, reason, failed, job.trace_id, job.span_id),
+    )
+
+
+def give_back(db: sqlite3.Connection, job: Job) -> None:
+    """Give a job back as it was."""
+    db.execute(f"UPDATE job SET state = 'queued' WHERE {_THIS}", (job.trace_id, job.span_id))
+
+
+def count_crash(db: sqlite3.Connection) -> None:
+    """Take back every lease of a process that ended without giving them back."""
+    db.execute("UPDATE job SET state = 'queued', crashes = crashes + 1 WHERE state = 'leased'")
+
+
+def _lease(db: sqlite3.Connection, which: str, *values: int) -> tuple[Job, ...]:
+    rows = db.execute(
+        "UPDATE job SET state = 'leased' WHERE (trace_id, span_id) IN ("
+        f" SELECT trace_id, span_id FROM job WHERE state = 'queued' AND {which} LIMIT ?)"
+        " RETURNING trace_id, span_id, tenant, service, rule, rate, probability,"
+        " attempts, crashes, reason, seen_ns",
+        values,
+    )
+    return tuple(map(_job, rows.fetchall()))
+
+
+def _job(row: Sequence[Any]) -> Job:
+    trace_id, span_id, tenant, service, rule, rate, probability, attempts, crashes, reason, seen_ns = row
+    return Job(
+        trace_id=trace_id,
+        span_id=span_id,
+        tenant=tenant,
+        service=service,
+        sample=Sample(rule=rule, rate=rate, probability=probability),
+        attempts=attempts,
+        crashes=crashes,
+        reason=reason,
+        seen_ns=seen_ns,
+    )
+
+
+def _any(db: sqlite3.Connection, which: str, *values: int) -> bool:
+    return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM job WHERE {which})", values).fetchone()[0])
