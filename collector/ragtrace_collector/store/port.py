@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from ragtrace.errors import RagtraceError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import TraceSlice
+from ragtrace_collector.ledger import Ledger
 
 __all__ = [
     "Holding",
@@ -203,8 +204,12 @@ class WorkStore(Protocol):
         """Return how many jobs are due or leased, and how many parcels wait."""
         ...
 
+    async def ledger(self) -> Ledger:
+        """Return the whole account, read at once."""
+        ...
+
     async def counts(self) -> Mapping[str, int]:
-        """Return outcomes and queue lengths by name."""
+        """Return the account by name: outcomes, ``queued``, ``open_traces``, ``undelivered``, …"""
         ...
 
     async def expire(self, *, before_ns: int) -> int:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, TypeVar
 
+from ragtrace.errors import ReadError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import TraceSlice
+from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.outcomes import Ended
+from ragtrace_collector.store.ledger import read_ledger, reading
 from ragtrace_collector.store import leases
 from ragtrace_collector.store.holds import Holds
 from ragtrace_collector.store.opening import DAMAGED, lock_file, unusable
@@ -238,20 +242,11 @@ class SqliteStore:
 
         return await self._submit(work)
 
-    async def counts(self) -> Mapping[str, int]:
-        def work(db: sqlite3.Connection) -> Mapping[str, int]:
-            found = dict(
-                db.execute(
-                    "SELECT CASE state WHEN 'ended' THEN outcome ELSE state END, count(*) FROM job GROUP BY 1"
-                ).fetchall()
-            )
-            found["open_traces"] = _one(db, "SELECT count(*) FROM trace WHERE settled_ns IS NULL")
-            found["held_traces"] = _one(db, "SELECT count(*) FROM held")
-            found["undelivered"] = _one(db, "SELECT count(*) FROM parcel WHERE rejected_ns IS NULL")
-            found["rejected"] = _one(db, "SELECT count(*) FROM parcel WHERE rejected_ns IS NOT NULL")
-            return found
+    async def ledger(self) -> Ledger:
+        return await asyncio.to_thread(_read_ledger, self._commits.path)
 
-        return await self._submit(work)
+    async def counts(self) -> Mapping[str, int]:
+        return (await self.ledger()).by_name()
 
     async def expire(self, *, settled_before_ns: int, ended_before_ns: int) -> int:
         number = await self._all_of(lambda db: forget_traces(db, before_ns=settled_before_ns))
@@ -352,6 +347,15 @@ def _end_job(db: sqlite3.Connection, trace_id: str, ended: Outcome, *, now_ns: i
 
 def _chosen(sample: Sample | None) -> tuple[str, float, float]:
     return (sample.rule, sample.rate, sample.probability) if sample else ("", 0.0, 0.0)
+
+
+def _read_ledger(path: Path) -> Ledger:
+    # By a connection of its own: what is told of the collector must not wait for what the collector waits for.
+    try:
+        with reading(path) as db:
+            return read_ledger(db)
+    except ReadError as exc:
+        raise StoreUnavailable(str(exc)) from exc
 
 
 def _put_parcels(db: sqlite3.Connection, payloads: Mapping[str, bytes], *, job: Job | None = None) -> None:

@@ -40,6 +40,10 @@ class GroupCommit:
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name="ragtrace-store", daemon=True)
 
+    @property
+    def path(self) -> Path:
+        return self._path
+
     async def open(self) -> None:
         """Open the database and prepare it.
 

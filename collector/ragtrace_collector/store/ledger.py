@@ -1,0 +1,127 @@
+"""Read the ledger of a SQLite store: beside the collector while it runs, or when it is stopped."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from ragtrace.errors import ReadError
+from ragtrace_collector.ledger import Account, Answer, Delivery, Ledger
+from ragtrace_collector.outcomes import State
+
+__all__ = ["read_answers", "read_ledger", "reading"]
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a store for reading: all that is read stands for one moment, and nobody waits for it.
+
+    Raises:
+        ReadError: there is no such file, or it is no collector's store of this version.
+    """
+    if not path.is_file():
+        raise ReadError(
+            f"there is no store {str(path)!r}: name `store.path` of the collector's configuration"
+        )
+    try:
+        with closing(_connect(path)) as db:
+            db.execute("BEGIN")
+            yield db
+    except sqlite3.Error as exc:
+        raise ReadError(
+            f"{str(path)!r} cannot be read as a collector's store ({exc}): if an older ragtrace wrote it, "
+            "start this one's collector on it once"
+        ) from exc
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    db = sqlite3.connect(address, uri=True, isolation_level=None)
+    try:
+        db.execute("SELECT 1 FROM job LIMIT 1").close()
+    except sqlite3.OperationalError:
+        db.close()
+        if path.with_name(f"{path.name}-wal").exists():
+            raise
+        # A folder that cannot be written has no room for the files that readers of a log share.
+        return sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
+    return db
+
+
+def read_ledger(db: sqlite3.Connection) -> Ledger:
+    """Read the whole account inside the transaction that is open."""
+    accounts = db.execute(
+        "SELECT state, reason, rule, tenant, number FROM ledger WHERE number ORDER BY number DESC, 1, 2, 3, 4"
+    ).fetchall()
+    return Ledger(
+        seen=sum(row[4] for row in accounts if row[0] == "seen"),
+        superseded=sum(row[4] for row in accounts if row[0] == State.SUPERSEDED),
+        accounts=tuple(
+            Account(state=State(state), reason=reason, rule=rule, tenant=tenant, number=number)
+            for state, reason, rule, tenant, number in accounts
+            if state not in ("seen", State.SUPERSEDED)
+        ),
+        oldest_pending_ns=_one(db, "SELECT min(seen_ns) FROM job WHERE state != 'ended'"),
+        open_traces=_one(db, "SELECT count(*) FROM trace WHERE settled_ns IS NULL") or 0,
+        held_traces=_one(db, "SELECT count(*) FROM held") or 0,
+        parcels=_parcels(db),
+        store_bytes=_used_bytes(db),
+    )
+
+
+def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[Answer, ...]:
+    """Read what is known of the answers of one trace, inside the transaction that is open."""
+    rows = db.execute(
+        "SELECT span_id, stands, why, rule, rate, probability, tenant, service, attempts, reason, seen_ns,"
+        " due_ns, ended_ns, carrier, evaluator FROM job WHERE trace_id = ? ORDER BY seen_ns, span_id",
+        (trace_id,),
+    ).fetchall()
+    return tuple(
+        Answer(
+            trace_id=trace_id,
+            span_id=row[0],
+            state=State(row[1]),
+            reason=row[2],
+            rule=row[3],
+            rate=row[4],
+            probability=row[5],
+            tenant=row[6],
+            service=row[7],
+            attempts=row[8],
+            last_error=row[9],
+            seen_ns=row[10],
+            due_ns=row[11],
+            ended_ns=row[12],
+            carrier=row[13],
+            evaluator=row[14],
+            deliveries=_deliveries(db, trace_id, row[0]),
+        )
+        for row in rows
+    )
+
+
+def _deliveries(db: sqlite3.Connection, trace_id: str, span_id: str) -> tuple[Delivery, ...]:
+    rows = db.execute(
+        "SELECT sink, state, reason FROM carrier WHERE trace_id = ? AND span_id = ? ORDER BY sink",
+        (trace_id, span_id),
+    )
+    return tuple(Delivery(sink=sink, state=state, reason=reason) for sink, state, reason in rows)
+
+
+def _parcels(db: sqlite3.Connection) -> Mapping[str, Mapping[str, int]]:
+    sums: dict[str, dict[str, int]] = {}
+    for sink, state, number in db.execute("SELECT sink, state, number FROM outbox ORDER BY sink, state"):
+        sums.setdefault(sink, {})[state] = number
+    return sums
+
+
+def _used_bytes(db: sqlite3.Connection) -> int:
+    pages = (_one(db, "PRAGMA page_count") or 0) - (_one(db, "PRAGMA freelist_count") or 0)
+    return pages * (_one(db, "PRAGMA page_size") or 0)
+
+
+def _one(db: sqlite3.Connection, query: str) -> int | None:
+    value: int | None = db.execute(query).fetchone()[0]
+    return value
