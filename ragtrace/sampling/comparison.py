@@ -1,0 +1,50 @@
+"""What a rule asks of one value."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ragtrace.model import AttributeValue
+
+__all__ = ["Comparison", "Scalar"]
+
+Scalar: TypeAlias = str | bool | int | float
+
+_MOST_CHARS: Final = 1_024
+"""A pattern is searched for in so much of a text: strangers write the text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Holds for a value that satisfies all that is named; with nothing named, for every value there is."""
+
+    one_of: tuple[Scalar, ...] = ()
+    matches: re.Pattern[str] | None = None
+    """Found somewhere in the first 1,024 characters of a text."""
+    above: float | None = None
+    below: float | None = None
+
+    def holds(self, value: AttributeValue) -> bool:
+        """Say whether the value, or one element of an array, satisfies the comparison."""
+        if isinstance(value, tuple):
+            return any(self.holds(each) for each in value)
+        return value is not None and self._is_listed(value) and self._is_matched(value) and self._fits(value)
+
+    def _is_listed(self, value: AttributeValue) -> bool:
+        # in Python 1 is True: an attribute that holds 1 is not the flag that was asked for
+        same_kind = (each for each in self.one_of if isinstance(each, bool) == isinstance(value, bool))
+        return not self.one_of or any(each == value for each in same_kind)
+
+    def _is_matched(self, value: AttributeValue) -> bool:
+        if self.matches is None:
+            return True
+        return isinstance(value, str) and self.matches.search(value[:_MOST_CHARS]) is not None
+
+    def _fits(self, value: AttributeValue) -> bool:
+        if self.above is None and self.below is None:
+            return True
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return (self.above is None or value > self.above) and (self.below is None or value < self.below)

@@ -1,0 +1,141 @@
+"""Rules that raise the rate of some answers, or leave some out altogether."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ragtrace import semconv
+from ragtrace.model import AttributeValue, RagRecord
+from ragtrace.sampling.comparison import Comparison
+from ragtrace.sampling.position import RULE_RATIO
+from ragtrace.traces.trace import Span, StatusCode, Trace
+
+__all__ = ["Choice", "Rule", "SamplingPlan"]
+
+_MOST_TENANT_CHARS: Final = 128
+
+
+class Choice(NamedTuple):
+    """The rule that decides about an answer, and the rate it is set to."""
+
+    rule: str
+    rate: float
+    is_drop: bool = False
+    """The answer is left out whatever any other rule says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Gives a rate to the answers that satisfy all that it names.
+
+    What is said of spans (service, error, attributes) must hold for one and the same span of the trace; the
+    rest is said of the answer.
+    """
+
+    name: str
+    rate: float = 1.0
+    drop: bool = False
+    service: Comparison | None = None
+    error: bool = False
+    """A span of the trace has the status ERROR."""
+    attributes: Mapping[str, Comparison] = field(default_factory=dict)
+    """Of the span, or else of its resource."""
+    absent: frozenset[str] = frozenset()
+    """Attributes that no span of the trace has, nor its resource."""
+    tenant: Comparison | None = None
+    model: Comparison | None = None
+    prompt_version: Comparison | None = None
+    session: Comparison | None = None
+    slower_than_s: float | None = None
+    """The answer's span took longer."""
+    question_chars: Comparison | None = None
+    answer_chars: Comparison | None = None
+
+    def matches(self, trace: Trace, record: RagRecord, tenant: str) -> bool:
+        """Say whether an answer and its trace satisfy the whole rule."""
+        return self._matches_answer(record, tenant) and self._matches_spans(trace)
+
+    @property
+    def is_about_feedback(self) -> bool:
+        """Whether what it asks for comes when people have read the answer: minutes after the trace."""
+        return any(key.startswith(semconv.FEEDBACK_PREFIX) for key in self.attributes)
+
+    def _matches_answer(self, record: RagRecord, tenant: str) -> bool:
+        asked: tuple[tuple[Comparison | None, AttributeValue], ...] = (
+            (self.tenant, tenant or None),
+            (self.model, record.model),
+            (self.prompt_version, record.prompt_version),
+            (self.session, record.session_id or record.conversation_id),
+            (self.question_chars, len(record.question or "")),
+            (self.answer_chars, len(record.answer or "")),
+        )
+        return self._is_slow_enough(record) and all(
+            comparison is None or comparison.holds(value) for comparison, value in asked
+        )
+
+    def _is_slow_enough(self, record: RagRecord) -> bool:
+        if self.slower_than_s is None:
+            return True
+        target = record.target
+        return target is not None and (target.end_ns - target.start_ns) / 1e9 > self.slower_than_s
+
+    def _matches_spans(self, trace: Trace) -> bool:
+        if any(_attribute(span, key) is not None for key in self.absent for span in trace.spans):
+            return False
+        asks = self.service is not None or self.error or bool(self.attributes)
+        return not asks or any(self._matches_span(span) for span in trace.spans)
+
+    def _matches_span(self, span: Span) -> bool:
+        if self.error and span.status_code is not StatusCode.ERROR:
+            return False
+        if self.service and not self.service.holds(span.resource.attributes.get(semconv.SERVICE_NAME)):
+            return False
+        return all(comparison.holds(_attribute(span, key)) for key, comparison in self.attributes.items())
+
+
+def _attribute(span: Span, key: str) -> AttributeValue:
+    return span.attributes.get(key, span.resource.attributes.get(key))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingPlan:
+    """A ratio for every answer, and rules. The highest rate wins, so that no order of rules or spans matters.
+
+    A rule that drops wins over all.
+    """
+
+    ratio: float = 1.0
+    rules: tuple[Rule, ...] = ()
+    tenant: str = semconv.TENANT
+    """The attribute that names the tenant."""
+
+    @property
+    def highest_rate(self) -> float:
+        """The rate that no answer exceeds: what it leaves out is left out whatever the spans say."""
+        return max([self.ratio, *(rule.rate for rule in self.rules if not rule.drop)])
+
+    @property
+    def awaits_feedback(self) -> bool:
+        """Whether an answer that is left out may be kept after all, when people have said what they think."""
+        return any(rule.is_about_feedback and not rule.drop for rule in self.rules)
+
+    def choose(self, trace: Trace, record: RagRecord) -> Choice:
+        """Return the rule that decides about an answer: of equal rates the first, the ratio last."""
+        tenant = self.tenant_of(trace, record)
+        matching = [rule for rule in self.rules if rule.matches(trace, record, tenant)]
+        dropped = next((rule for rule in matching if rule.drop), None)
+        if dropped:
+            return Choice(dropped.name, 0.0, is_drop=True)
+        choices = [*(Choice(rule.name, rule.rate) for rule in matching), Choice(RULE_RATIO, self.ratio)]
+        return max(choices, key=lambda choice: choice.rate)
+
+    def tenant_of(self, trace: Trace, record: RagRecord) -> str:
+        """Return whose answer it is: as the answer's span says, else its resource, else any span."""
+        target = record.target and trace.find(record.target.span_id)
+        for span in (target, *trace.spans):
+            value = span and _attribute(span, self.tenant)
+            if isinstance(value, str | int) and value != "":
+                return str(value)[:_MOST_TENANT_CHARS]
+        return ""
