@@ -38,6 +38,13 @@ class Job:
     """The span under judgment."""
     sample: Sample
     attempts: int = 0
+    """How many failed so far."""
+    crashes: int = 0
+    """How many processes ended, and not in order, while they judged it."""
+    reason: str = ""
+    """Why it was postponed last."""
+    seen_ns: int = 0
+    """When it was queued first."""
     tenant: str = ""
     service: str = ""
     """``service.name`` of the span under judgment."""
@@ -121,6 +128,8 @@ class WorkStore(Protocol):
 
         A trace is held until all its answers have ended or one is postponed, or until ``release``.
 
+        Where the store is full, it forgets what is finished before its time.
+
         Raises:
             StoreUnavailable: nothing was kept.
         """
@@ -150,8 +159,17 @@ class WorkStore(Protocol):
         """
         ...
 
-    async def take_jobs(self, limit: int, *, now_ns: int) -> tuple[Job, ...]:
-        """Lease up to ``limit`` jobs that are due. A lease ends with the process."""
+    async def take_jobs(
+        self, limit: int, *, now_ns: int, seen_before_ns: int | None = None, alone_from: int = 2
+    ) -> tuple[Job, ...]:
+        """Lease up to ``limit`` jobs that are due. A lease ends with the process.
+
+        Args:
+            limit: How many.
+            now_ns: The time.
+            seen_before_ns: Instead of those that are due, the jobs that were queued before.
+            alone_from: A job in whose hands so many processes ended is leased alone, and nothing beside it.
+        """
         ...
 
     async def finish(
@@ -178,8 +196,12 @@ class WorkStore(Protocol):
         """
         ...
 
-    async def postpone(self, job: Job, *, due_ns: int, reason: str) -> None:
-        """Give a leased job back, to be tried again."""
+    async def postpone(self, job: Job, *, due_ns: int, reason: str, failed: bool = True) -> None:
+        """Give a leased job back, to be tried again; ``failed`` says whether the attempt counts."""
+        ...
+
+    async def give_back(self, job: Job) -> None:
+        """Give a leased job back as it was: whoever had it was told to stop."""
         ...
 
     async def release(
@@ -212,8 +234,15 @@ class WorkStore(Protocol):
         """Return the account by name: outcomes, ``queued``, ``open_traces``, ``undelivered``, …"""
         ...
 
-    async def expire(self, *, before_ns: int) -> int:
-        """Forget settled traces, ended jobs and rejected parcels from before; return the number of traces."""
+    async def expire(self, *, settled_before_ns: int, ended_before_ns: int) -> int:
+        """Forget the spans of traces that were settled, and jobs and rejected parcels that ended, before.
+
+        A trace stays while one of its jobs has not ended. Return how many traces were forgotten.
+        """
+        ...
+
+    async def latest_ns(self) -> int:
+        """Return the latest time that anything in the store was written at, 0 for an empty one."""
         ...
 
     async def aclose(self) -> None:
