@@ -54,7 +54,8 @@ class Holds:
     def add(self, db: sqlite3.Connection, job: Job, addition: bytes) -> bool:
         """Keep what the answer span is to get; say whether its trace is still held."""
         cursor = db.execute(
-            "INSERT OR REPLACE INTO addition SELECT trace_id, ?, ? FROM held WHERE trace_id = ?",
+            "INSERT OR REPLACE INTO addition"
+            " SELECT trace_id, ?, sealed(?, trace_id) FROM held WHERE trace_id = ?",
             (job.span_id, addition, job.trace_id),
         )
         return cursor.rowcount > 0
@@ -68,10 +69,14 @@ class Holds:
         if not db.execute("DELETE FROM held WHERE trace_id = ?", (trace_id,)).rowcount:
             return
         additions = dict(
-            db.execute("SELECT span_id, payload FROM addition WHERE trace_id = ?", (trace_id,)).fetchall()
+            db.execute(
+                "SELECT span_id, unsealed(payload, trace_id) FROM addition WHERE trace_id = ?", (trace_id,)
+            ).fetchall()
         )
         db.execute("DELETE FROM addition WHERE trace_id = ?", (trace_id,))
-        slices = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,))
+        slices = db.execute(
+            "SELECT unsealed(payload, trace_id) FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,)
+        )
         for (payload,) in slices.fetchall():
             self._forward(db, add_to_spans(payload, additions))
 
@@ -107,7 +112,8 @@ class Holds:
 
     def _forward(self, db: sqlite3.Connection, payload: bytes) -> None:
         db.executemany(
-            "INSERT INTO parcel (sink, payload) VALUES (?, ?)", [(sink, payload) for sink in self.sinks]
+            "INSERT INTO parcel (sink, payload) VALUES (?1, sealed(?2, ?1))",
+            [(sink, payload) for sink in self.sinks],
         )
 
 

@@ -13,9 +13,9 @@ from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.outcomes import Ended
-from ragtrace_collector.store.ledger import read_ledger, reading
 from ragtrace_collector.store import leases
 from ragtrace_collector.store.holds import Holds
+from ragtrace_collector.store.ledger import read_ledger, reading
 from ragtrace_collector.store.opening import DAMAGED, lock_file, unusable
 from ragtrace_collector.store.port import (
     Holding,
@@ -36,6 +36,7 @@ from ragtrace_collector.store.retention import (
     shrink,
 )
 from ragtrace_collector.store.schema import prepare
+from ragtrace_collector.store.sealing import NO_KEYS, Sealing
 from ragtrace_collector.store.writer import LOG_BYTES, GroupCommit
 
 __all__ = ["SqliteStore"]
@@ -62,16 +63,23 @@ class SqliteStore:
         self._max_bytes = max_bytes
 
     @classmethod
-    async def open(cls, path: Path, *, max_bytes: int, forward_to: Sequence[str] = ()) -> SqliteStore:
+    async def open(
+        cls, path: Path, *, max_bytes: int, forward_to: Sequence[str] = (), sealing: Sealing = NO_KEYS
+    ) -> SqliteStore:
         """Open the file, create it where it is missing, and take back what a crash left leased.
 
-        ``forward_to`` names the sinks that get the spans of held traces.
+        ``forward_to`` names the sinks that get the spans of held traces; ``sealing`` encrypts content.
 
         Raises:
-            ConfigError: the path cannot be used, or holds something else.
+            ConfigError: the path cannot be used, holds something else, or was sealed with another key.
         """
+
+        def prepare_sealed(db: sqlite3.Connection) -> None:
+            prepare(db)
+            sealing.install(db)
+
         lock = lock_file(path)
-        commits = GroupCommit(path, prepare)
+        commits = GroupCommit(path, prepare_sealed)
         try:
             await commits.open()
         except (sqlite3.Error, OSError) as exc:
@@ -125,7 +133,9 @@ class SqliteStore:
 
     async def payloads(self, trace_id: str) -> tuple[bytes, ...]:
         def work(db: sqlite3.Connection) -> tuple[bytes, ...]:
-            rows = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,))
+            rows = db.execute(
+                "SELECT unsealed(payload, trace_id) FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,)
+            )
             return tuple(row[0] for row in rows)
 
         return await self._submit(work)
@@ -155,9 +165,7 @@ class SqliteStore:
         self, limit: int, *, now_ns: int, seen_before_ns: int | None = None, alone_from: int = 2
     ) -> tuple[Job, ...]:
         def work(db: sqlite3.Connection) -> tuple[Job, ...]:
-            return leases.take(
-                db, limit, now_ns=now_ns, seen_before_ns=seen_before_ns, alone_from=alone_from
-            )
+            return leases.take(db, limit, now_ns=now_ns, seen_before_ns=seen_before_ns, alone_from=alone_from)
 
         return await self._submit(work)
 
@@ -208,7 +216,8 @@ class SqliteStore:
     async def parcels(self, sink: str, limit: int, *, most_bytes: int = 2 << 20) -> tuple[Parcel, ...]:
         def work(db: sqlite3.Connection) -> tuple[Parcel, ...]:
             rows = db.execute(
-                "SELECT id, payload FROM parcel WHERE sink = ? AND rejected_ns IS NULL ORDER BY id LIMIT ?",
+                "SELECT id, unsealed(payload, sink) FROM parcel WHERE sink = ? AND rejected_ns IS NULL"
+                " ORDER BY id LIMIT ?",
                 (sink, limit),
             )
             found: list[Parcel] = []
@@ -304,7 +313,9 @@ class SqliteStore:
 
 def _keep_slice(db: sqlite3.Connection, part: TraceSlice, *, now_ns: int) -> bool:
     """Insert spans; say whether their trace had been settled before."""
-    db.execute("INSERT INTO slice (trace_id, payload) VALUES (?, ?)", (part.trace_id, part.payload))
+    db.execute(
+        "INSERT INTO slice (trace_id, payload) VALUES (?1, sealed(?2, ?1))", (part.trace_id, part.payload)
+    )
     row = db.execute(
         "INSERT INTO trace (trace_id, last_arrival_ns) VALUES (?, ?) "
         "ON CONFLICT DO UPDATE SET last_arrival_ns = excluded.last_arrival_ns RETURNING settled_ns",
@@ -361,7 +372,7 @@ def _read_ledger(path: Path) -> Ledger:
 def _put_parcels(db: sqlite3.Connection, payloads: Mapping[str, bytes], *, job: Job | None = None) -> None:
     answer = (job.trace_id, job.span_id) if job else ("", "")
     db.executemany(
-        "INSERT INTO parcel (sink, payload, trace_id, span_id) VALUES (?, ?, ?, ?)",
+        "INSERT INTO parcel (sink, payload, trace_id, span_id) VALUES (?1, sealed(?2, ?1), ?3, ?4)",
         [(sink, payload, *answer) for sink, payload in payloads.items()],
     )
 
