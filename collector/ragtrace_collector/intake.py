@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -123,7 +125,8 @@ class Intake:
             own = _drop_own_spans(request)
             stamped = sender is not None and stamp_tenant(request, sender.tenant)
             unchanged = body if encoding == "protobuf" and not own and not stamped else None
-            split = split_by_trace(request, wanted=self._is_wanted, body=unchanged)
+            left_out: Counter[Counts] = Counter()
+            split = split_by_trace(request, wanted=partial(self._is_wanted, left_out), body=unchanged)
             if split.rejected:  # nor are they forwarded
                 drop_spans_without_ids(request)
                 unchanged = None
@@ -137,20 +140,23 @@ class Intake:
             raise
         if sender is not None:
             sender.charge(spans=split.spans, bytes=len(body))
-        self._counters.add(Counts.REQUESTS)
-        self._counters.add(Counts.SPANS, split.spans)
-        self._counters.add(Counts.SPANS_OWN, own)
-        self._counters.add(Counts.SPANS_REJECTED, split.rejected)
+        left_out.update({Counts.SPANS_OWN: own, Counts.SPANS_REJECTED: split.rejected})
+        self._counters.add_request(spans=split.spans + split.rejected + own, left_out=left_out)
         return Receipt(rejected_spans=split.rejected, reason=split.reject_reason)
 
-    def _is_wanted(self, trace_id: str, spans: int) -> bool:
+    def _is_wanted(self, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:
+        """Say whether a trace is let in; where not, count its spans, for when the request is acknowledged."""
+        why_not = self._why_not(trace_id, spans)
+        if why_not is not None:
+            left_out[why_not] += spans
+        return why_not is None
+
+    def _why_not(self, trace_id: str, spans: int) -> Counts | None:
         if not self._sampler.may_keep(trace_id):
-            self._counters.add(Counts.SPANS_SAMPLED_OUT, spans)
-            return False
+            return Counts.SPANS_SAMPLED_OUT
         if self._assembly.number_of_spans(trace_id) + spans > self._max_spans_per_trace:
-            self._counters.add(Counts.SPANS_OVER_LIMIT, spans)
-            return False
-        return True
+            return Counts.SPANS_OVER_LIMIT
+        return None
 
     async def _keep(self, slices: Sequence[TraceSlice], originals: bytes) -> None:
         forward = dict.fromkeys(self._forward_to, originals) if originals else {}

@@ -14,8 +14,10 @@ class Counts(StrEnum):
 
     REQUESTS = "requests"
     """Export requests acknowledged."""
-    SPANS = "spans"
-    """Spans in them, without our own carriers."""
+    SPANS_RECEIVED = "spans_received"
+    """Spans in them: the sum of the following five, at any moment."""
+    SPANS_KEPT = "spans_kept"
+    """Spans in the store, to be looked at."""
     SPANS_REJECTED = "spans_rejected"
     """Spans refused in a partial success."""
     SPANS_SAMPLED_OUT = "spans_sampled_out"
@@ -56,6 +58,13 @@ class Counters:
     def add(self, what: Counts, number: int = 1) -> None:
         """Count."""
         self._counts[what] += number
+
+    def add_request(self, *, spans: int, left_out: Mapping[Counts, int]) -> None:
+        """Count an acknowledged request with all its spans, at once: whoever reads sees sums that hold."""
+        kept = spans - sum(left_out.values())
+        self._counts.update(
+            {Counts.REQUESTS: 1, Counts.SPANS_RECEIVED: spans, Counts.SPANS_KEPT: kept, **left_out}
+        )
 
     def snapshot(self) -> Mapping[str, int]:
         """Return every counter by name, zeros included."""
