@@ -39,7 +39,7 @@ class Ledger:
     seen: int
     """Answers seen, without those superseded."""
     accounts: Sequence[Account]
-    """Without those superseded, and without empty ones."""
+    """Without those superseded; an account that was emptied stays."""
     superseded: int = 0
     oldest_pending_ns: int | None = None
     """Unix time in nanoseconds when the oldest pending answer was seen."""
@@ -75,11 +75,11 @@ class Ledger:
         return 0.0 if self.oldest_pending_ns is None else max(0, now_ns - self.oldest_pending_ns) / 1e9
 
     def by(self, key: Callable[[Account], str]) -> Mapping[str, int]:
-        """Return sums by a key of the accounts."""
+        """Return sums by a key of the accounts, the largest first, without empty ones."""
         sums: Counter[str] = Counter()
         for account in self.accounts:
             sums[key(account)] += account.number
-        return sums
+        return {name: number for name, number in sums.most_common() if number}
 
     def by_name(self) -> Mapping[str, int]:
         """Return everything in one flat mapping: outcomes, and queues by their names."""

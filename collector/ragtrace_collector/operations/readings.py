@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
+from ragtrace_collector.ledger import Ledger
+from ragtrace_collector.outcomes import PENDING, TERMINAL
 from ragtrace_collector.telemetry import Counts
 
-__all__ = ["METRICS", "Kind", "Metric", "Reading", "Readings", "counter_name"]
+__all__ = ["METRICS", "Kind", "Metric", "Reading", "Readings", "counter_name", "read_all"]
 
 
 class Kind(Enum):
@@ -39,6 +42,35 @@ class Reading(NamedTuple):
 Readings = Mapping[str, Sequence[Reading]]
 """The values of one moment by the metric's name: they add up, having been read at once."""
 
+def read_all(ledger: Ledger, counters: Mapping[str, int], *, now_ns: int) -> dict[str, Sequence[Reading]]:
+    """Return what the ledger and the counters say: each was read at once, so that the sums hold."""
+    return {
+        **{counter_name(counted): (Reading(counters[counted.value]),) for counted in Counts},
+        "ragtrace.answers.seen": (Reading(ledger.seen),),
+        "ragtrace.answers": tuple(_answers(ledger)),
+        "ragtrace.answers.superseded": (Reading(ledger.superseded),),
+        "ragtrace.answers.oldest_pending": (Reading(ledger.age_s(now_ns)),),
+        "ragtrace.traces.open": (Reading(ledger.open_traces),),
+        "ragtrace.traces.held": (Reading(ledger.held_traces),),
+        "ragtrace.outbox": tuple(
+            Reading(number, {"sink": sink, "state": state})
+            for sink, sums in ledger.parcels.items()
+            for state, number in sums.items()
+            if state != "put"
+        ),
+        "ragtrace.store.size": (Reading(ledger.store_bytes),),
+    }
+
+
+def _answers(ledger: Ledger) -> Iterator[Reading]:
+    """Yield every state, and every reason that ever was, zeros included: a series must not end at its last value."""
+    sums: Counter[tuple[str, str]] = Counter({(state, ""): 0 for state in (*PENDING, *TERMINAL)})
+    for account in ledger.accounts:
+        sums[account.state, account.reason] += account.number
+    for (state, reason), number in sums.items():
+        yield Reading(number, {"state": state, "reason": reason})
+
+
 _PREFIX: Final = "ragtrace.collector."
 
 
@@ -57,6 +89,7 @@ METRICS: Final = (
     Metric("ragtrace.answers.superseded", Kind.GAUGE, "", "answers that late spans moved to another span"),
     Metric("ragtrace.answers.oldest_pending", Kind.GAUGE, "s", "how long the oldest pending answer waits"),
     Metric("ragtrace.traces.open", Kind.GAUGE, "", "traces that more spans may join"),
+    Metric("ragtrace.traces.held", Kind.GAUGE, "", "traces whose own spans wait for their scores"),
     Metric("ragtrace.outbox", Kind.GAUGE, "", "parcels by sink and where they stand"),
     Metric("ragtrace.store.size", Kind.GAUGE, "By", "what the store holds"),
     Metric("ragtrace.store.limit", Kind.GAUGE, "By", "store.max_bytes"),

@@ -53,7 +53,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 def read_ledger(db: sqlite3.Connection) -> Ledger:
     """Read the whole account inside the transaction that is open."""
     accounts = db.execute(
-        "SELECT state, reason, rule, tenant, number FROM ledger WHERE number ORDER BY number DESC, 1, 2, 3, 4"
+        "SELECT state, reason, rule, tenant, number FROM ledger ORDER BY number DESC, 1, 2, 3, 4"
     ).fetchall()
     return Ledger(
         seen=sum(row[4] for row in accounts if row[0] == "seen"),
