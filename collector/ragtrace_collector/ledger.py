@@ -81,6 +81,24 @@ class Ledger:
             sums[key(account)] += account.number
         return {name: number for name, number in sums.most_common() if number}
 
+    def sums(self) -> Mapping[str, int]:
+        """Return the sums of which the first is that of the next two."""
+        return {
+            "seen": self.seen,
+            "pending": self.pending,
+            "ended": self.ended,
+            "superseded": self.superseded,
+        }
+
+    def left(self) -> Mapping[str, int]:
+        """Return what is yet to be done."""
+        return {
+            "open_traces": self.open_traces,
+            "held_traces": self.held_traces,
+            "pending": self.pending,
+            "undelivered": self.parcels_in("waiting"),
+        }
+
     def by_name(self) -> Mapping[str, int]:
         """Return everything in one flat mapping: outcomes, and queues by their names."""
         return {

@@ -247,16 +247,17 @@ class Collector:
                     await asyncio.sleep(_SETTLE_PAUSE_S)
 
     async def _report(self) -> None:
-        counts = await self.store.counts()
-        left = {name: number for name, number in counts.items() if name in _LEFT_ON_DISK and number}
+        left = {name: number for name, number in (await self.store.ledger()).left().items() if number}
         log.info("stopped; left on disk: %s", left or "nothing")
 
     async def status(self) -> Mapping[str, Mapping[str, int]]:
-        """Return what the store holds, and what was counted since the start."""
-        return {"store": await self.store.counts(), "since_start": self.counters.snapshot()}
-
-
-_LEFT_ON_DISK: Final = frozenset({"open_traces", "queued", "leased", "undelivered", "rejected"})
+        """Return the ledger, in sums and by name, and what was counted since the start."""
+        ledger = await self.store.ledger()
+        return {
+            "ledger": ledger.sums(),
+            "store": ledger.by_name(),
+            "since_start": self.counters.snapshot(),
+        }
 
 
 def check_config(config: CollectorConfig) -> None:
