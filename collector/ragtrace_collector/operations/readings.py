@@ -42,6 +42,7 @@ class Reading(NamedTuple):
 Readings = Mapping[str, Sequence[Reading]]
 """The values of one moment by the metric's name: they add up, having been read at once."""
 
+
 def read_all(ledger: Ledger, counters: Mapping[str, int], *, now_ns: int) -> dict[str, Sequence[Reading]]:
     """Return what the ledger and the counters say: each was read at once, so that the sums hold."""
     return {
@@ -63,7 +64,7 @@ def read_all(ledger: Ledger, counters: Mapping[str, int], *, now_ns: int) -> dic
 
 
 def _answers(ledger: Ledger) -> Iterator[Reading]:
-    """Yield every state, and every reason that ever was, zeros included: a series must not end at its last value."""
+    """Yield every state and reason that ever was, zeros included: a series must not end at its last value."""
     sums: Counter[tuple[str, str]] = Counter({(state, ""): 0 for state in (*PENDING, *TERMINAL)})
     for account in ledger.accounts:
         sums[account.state, account.reason] += account.number
@@ -89,6 +90,7 @@ METRICS: Final = (
     Metric("ragtrace.answers.superseded", Kind.GAUGE, "", "answers that late spans moved to another span"),
     Metric("ragtrace.answers.oldest_pending", Kind.GAUGE, "s", "how long the oldest pending answer waits"),
     Metric("ragtrace.traces.open", Kind.GAUGE, "", "traces that more spans may join"),
+    Metric("ragtrace.traces.held", Kind.GAUGE, "", "traces whose own spans wait for their scores"),
     Metric("ragtrace.traces.held", Kind.GAUGE, "", "traces whose own spans wait for their scores"),
     Metric("ragtrace.outbox", Kind.GAUGE, "", "parcels by sink and where they stand"),
     Metric("ragtrace.store.size", Kind.GAUGE, "By", "what the store holds"),
