@@ -135,6 +135,14 @@ class WorkStore(Protocol):
         """
         ...
 
+    async def check(self) -> None:
+        """See whether spans would be kept now: there is room for them, and the disk takes writes.
+
+        Raises:
+            StoreUnavailable: they would not; its text says why.
+        """
+        ...
+
     async def unsettled(self) -> tuple[StoredTrace, ...]:
         """Return the traces that a restart has to look at again."""
         ...

@@ -1,0 +1,54 @@
+"""The pages for whoever runs the collector, on a listener of their own: senders have no business there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ragtrace_collector.operations.health import Readiness
+from ragtrace_collector.operations.metrics import SelfMetrics
+from ragtrace_collector.receivers.access import Access
+from ragtrace_collector.receivers.http import Status, guarded
+
+__all__ = ["pages_app"]
+
+
+def pages_app(
+    *,
+    readiness: Callable[[], Awaitable[Readiness]],
+    status: Status,
+    metrics: SelfMetrics,
+    access: Access,
+) -> Starlette:
+    """Build the application of the pages.
+
+    Probes carry no token, so that ``/livez`` and ``/readyz`` ask for none; they tell no numbers.
+    """
+
+    async def livez(_: Request) -> Response:
+        return JSONResponse({"status": "alive"})  # whoever reads it knows that the event loop turns
+
+    async def readyz(_: Request) -> Response:
+        state = await readiness()
+        told = {"ready": state.is_ready, "reasons": list(state.reasons), "notes": list(state.notes)}
+        return JSONResponse(told, status_code=200 if state.is_ready else 503)
+
+    async def show_metrics(request: Request) -> Response:
+        text, content_type = await metrics.page(request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type})
+
+    async def show_status(_: Request) -> Response:
+        return JSONResponse(await status())
+
+    return Starlette(
+        routes=[
+            Route("/livez", livez, methods=["GET"]),
+            Route("/readyz", readyz, methods=["GET"]),
+            Route("/metrics", guarded(show_metrics, access), methods=["GET"]),
+            Route("/status", guarded(show_status, access), methods=["GET"]),
+        ]
+    )

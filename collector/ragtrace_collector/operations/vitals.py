@@ -1,0 +1,77 @@
+"""How the collector is: what its probes, pages and metrics tell, read at one moment each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ragtrace.ports import Clock
+from ragtrace_collector.operations.health import LoopLag, Phase, Readiness
+from ragtrace_collector.operations.readings import Reading, Readings, read_all
+from ragtrace_collector.store.port import StoreUnavailable, WorkStore
+from ragtrace_collector.telemetry import Counters
+
+__all__ = ["Vitals"]
+
+_STORE_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Vitals:
+    """Reads the collector for whoever asks how it is."""
+
+    store: WorkStore
+    counters: Counters
+    clock: Clock
+    store_limit_bytes: int
+    config_digest: str
+    sink_names: Mapping[str, str]
+    """How each endpoint is called where others read it: without what may be a key."""
+    judge_trouble: Callable[[], str | None] = lambda: None
+    """Why the judge is not asked now, if it is not."""
+    phase: Phase = Phase.STARTING
+    lag: LoopLag = field(default_factory=LoopLag)
+    reloads: Counter[str] = field(default_factory=Counter)
+    """Configurations read since the start: ``applied`` or ``refused``."""
+
+    async def readiness(self) -> Readiness:
+        """Say whether spans are taken now. A judge that is away is no reason: answers wait for it on disk."""
+        reasons = [str(self.phase)] if self.phase is not Phase.SERVING else []
+        trouble = await self._store_trouble()
+        notes = [note for note in (self.judge_trouble(),) if note]
+        return Readiness(reasons=(*reasons, *([trouble] if trouble else [])), notes=tuple(notes))
+
+    async def readings(self) -> Readings:
+        """Return every metric's values, the answers and parcels among them of one moment."""
+        ready, ledger = await self.readiness(), await self.store.ledger()
+        readings = read_all(ledger, self.counters.snapshot(), now_ns=self.clock.now_ns())
+        return {
+            **readings,
+            "ragtrace.outbox": tuple(self._named(reading) for reading in readings["ragtrace.outbox"]),
+            "ragtrace.store.limit": (Reading(self.store_limit_bytes),),
+            "ragtrace.judge.breaker_open": (Reading(self.judge_trouble() is not None),),
+            "ragtrace.collector.ready": (Reading(ready.is_ready),),
+            "ragtrace.collector.loop_lag": (Reading(self.lag.seconds),),
+            "ragtrace.collector.config": (Reading(1, {"digest": self.config_digest}),),
+            "ragtrace.collector.reloads": tuple(
+                Reading(self.reloads[result], {"result": result}) for result in ("applied", "refused")
+            ),
+        }
+
+    def _named(self, reading: Reading) -> Reading:
+        endpoint = reading.attributes["sink"]
+        name = self.sink_names.get(endpoint, "none of the configuration")
+        return reading._replace(attributes={**reading.attributes, "sink": name})
+
+    async def _store_trouble(self) -> str | None:
+        try:
+            async with asyncio.timeout(_STORE_TIMEOUT_S):
+                await self.store.check()
+        except StoreUnavailable as exc:
+            return str(exc)
+        except TimeoutError:
+            return f"the store did not answer within {_STORE_TIMEOUT_S:g} s"
+        return None
