@@ -9,6 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ragtrace.backends._otlp_answer import raise_for_rejected_spans
 from ragtrace.errors import SendError, SendRejected, SendRetryable
+from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
     import grpc
@@ -41,12 +42,14 @@ class OtlpGrpcSink:
         *,
         headers: Mapping[str, str] | None = None,
         insecure: bool = True,
+        tls: ClientTls | None = None,
         timeout_s: float = 10,
         compression: Literal["none", "gzip"] = "none",
     ) -> None:
         self._endpoint = endpoint
         self._metadata = tuple((key.lower(), value) for key, value in (headers or {}).items())
         self._insecure = insecure
+        self._pem = tls.pem() if tls else ()
         self._timeout_s = timeout_s
         self._compression = compression
         self._channel: grpc.aio.Channel | None = None
@@ -92,7 +95,7 @@ class OtlpGrpcSink:
                 self._channel = grpc.aio.insecure_channel(self._endpoint, compression=gzip)
             else:
                 self._channel = grpc.aio.secure_channel(
-                    self._endpoint, grpc.ssl_channel_credentials(), compression=gzip
+                    self._endpoint, grpc.ssl_channel_credentials(*self._pem), compression=gzip
                 )
         return self._channel
 

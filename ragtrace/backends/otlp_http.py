@@ -14,6 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ragtrace.backends._otlp_answer import raise_for_rejected_spans
 from ragtrace.errors import SendRejected, SendRetryable
+from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
     import httpx
@@ -32,10 +33,12 @@ class OtlpHttpSink:
         url: str,
         *,
         headers: Mapping[str, str] | None = None,
+        tls: ClientTls | None = None,
         timeout_s: float = 10,
         compression: Literal["none", "gzip"] = "none",
     ) -> None:
         self._url = url
+        self._verify = tls.context() if tls else True
         self._headers = {**(headers or {}), "content-type": "application/x-protobuf"}
         self._timeout_s = timeout_s
         self._compression = compression
@@ -81,7 +84,7 @@ class OtlpHttpSink:
         if self._client is None:
             import httpx
 
-            self._client = httpx.AsyncClient(timeout=self._timeout_s)
+            self._client = httpx.AsyncClient(timeout=self._timeout_s, verify=self._verify)
         return self._client
 
     def _raise_for_status(self, response: httpx.Response) -> None:

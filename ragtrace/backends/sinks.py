@@ -11,6 +11,7 @@ from ragtrace.backends.otlp_grpc import OtlpGrpcSink
 from ragtrace.backends.otlp_http import OtlpHttpSink
 from ragtrace.errors import ConfigError
 from ragtrace.ports import SpanSink
+from ragtrace.tls import ClientTls
 
 __all__ = ["open_sink"]
 
@@ -27,6 +28,7 @@ def open_sink(
     endpoint: str,
     *,
     headers: Mapping[str, str] | None = None,
+    tls: ClientTls | None = None,
     timeout_s: float = 10,
     compression: Literal["none", "gzip"] = "none",
 ) -> SpanSink:
@@ -38,18 +40,21 @@ def open_sink(
     every port that ends in these digits, such as 14317. ``otlp-file:PATH`` is a file.
 
     Raises:
-        ConfigError: the address is none of these.
+        ConfigError: the address is none of these, or files of ``tls`` cannot be used.
     """
     scheme, _, rest = endpoint.partition(":")
     if scheme == "otlp-file" and rest:
         return OtlpFileSink(rest)
     url = _split(endpoint)
     if url.scheme in ("http", "https") and not _is_grpc(url):
-        return OtlpHttpSink(_traces_url(url), headers=headers, timeout_s=timeout_s, compression=compression)
+        return OtlpHttpSink(
+            _traces_url(url), headers=headers, tls=tls, timeout_s=timeout_s, compression=compression
+        )
     return OtlpGrpcSink(
         f"{_bracketed(url.hostname or '')}:{url.port or _GRPC_PORT}",
         headers=headers,
         insecure=url.scheme in ("http", "grpc"),
+        tls=tls,
         timeout_s=timeout_s,
         compression=compression,
     )
@@ -61,9 +66,9 @@ def _split(endpoint: str) -> SplitResult:
     is_bare = "://" not in endpoint
     url = _parse(f"grpc://{endpoint}" if is_bare else endpoint, endpoint)
     if url.scheme not in ("http", "https", "grpc", "grpcs") or not url.hostname:
-        raise ConfigError(f"{endpoint!r} is no address to send spans to: {_ACCEPTED}")
+        raise ConfigError(f"{_shown(endpoint)} is no address to send spans to: {_ACCEPTED}")
     if url.scheme in ("grpc", "grpcs") and (url.path not in ("", "/") or (is_bare and url.port is None)):
-        raise ConfigError(f"{endpoint!r} is no address to send spans to: {_ACCEPTED}")
+        raise ConfigError(f"{_shown(endpoint)} is no address to send spans to: {_ACCEPTED}")
     return url
 
 
@@ -72,10 +77,15 @@ def _parse(text: str, endpoint: str) -> SplitResult:
         url = urlsplit(text)
         _ = url.port  # raises where the port is no number
     except ValueError as exc:
-        raise ConfigError(f"{endpoint!r} is no address to send spans to ({exc}): {_ACCEPTED}") from exc
+        raise ConfigError(f"{_shown(endpoint)} is no address to send spans to ({exc}): {_ACCEPTED}") from exc
     if any(character.isspace() for character in text):
-        raise ConfigError(f"{endpoint!r} is no address to send spans to: {_ACCEPTED}")
+        raise ConfigError(f"{_shown(endpoint)} is no address to send spans to: {_ACCEPTED}")
     return url
+
+
+def _shown(endpoint: str) -> str:
+    """Leave out what may be a key: the query."""
+    return repr(endpoint.partition("?")[0])
 
 
 def _is_grpc(url: SplitResult) -> bool:

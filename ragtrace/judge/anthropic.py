@@ -32,6 +32,7 @@ from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
+from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
     import anthropic
@@ -55,9 +56,15 @@ class AnthropicJudge:
     """
 
     def __init__(
-        self, *, model: str, api_key: str, base_url: str = ANTHROPIC_URL, timeout_s: float = 60.0
+        self,
+        *,
+        model: str,
+        api_key: str,
+        base_url: str = ANTHROPIC_URL,
+        timeout_s: float = 60.0,
+        tls: ClientTls | None = None,
     ) -> None:
-        self._client = _client(api_key=api_key, base_url=base_url, timeout_s=timeout_s)
+        self._client = _client(api_key=api_key, base_url=base_url, timeout_s=timeout_s, tls=tls)
         self._timeout_s = timeout_s
         self._model = model
         self._where = f"{model} at {urlsplit(base_url).hostname}"
@@ -114,10 +121,13 @@ def open_anthropic(settings: JudgeSettings) -> Judge:
         api_key=key,
         base_url=checked_url(settings, "ANTHROPIC_BASE_URL", ANTHROPIC_URL),
         timeout_s=settings.timeout_s,
+        tls=settings.tls,
     )
 
 
-def _client(*, api_key: str, base_url: str, timeout_s: float) -> anthropic.AsyncAnthropic:
+def _client(
+    *, api_key: str, base_url: str, timeout_s: float, tls: ClientTls | None
+) -> anthropic.AsyncAnthropic:
     try:
         import anthropic  # costs a second: only who uses it pays
     except ImportError as exc:
@@ -125,6 +135,8 @@ def _client(*, api_key: str, base_url: str, timeout_s: float) -> anthropic.Async
             "the judge `anthropic` needs the extra of that name: pip install 'ragtrace-otel[anthropic]'"
         ) from exc
     options: dict[str, Any] = {"max_retries": 0}
+    if tls is not None:
+        options["http_client"] = anthropic.DefaultAsyncHttpxClient(verify=tls.context())
     if "open_telemetry" in inspect.signature(anthropic.AsyncAnthropic.__init__).parameters:
         options["open_telemetry"] = {"traces": False, "propagation": False}  # newer ones trace by themselves
     return anthropic.AsyncAnthropic(api_key=api_key, base_url=base_url, timeout=timeout_s, **options)

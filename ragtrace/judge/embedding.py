@@ -18,6 +18,7 @@ from ragtrace.judge.retrying import Backoff, retried
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import Openable
 from ragtrace.ports import Embedder, Embeddings
+from ragtrace.tls import ClientTls
 
 __all__ = ["EmbedderFactory", "OpenAICompatibleEmbedder", "open_embedder", "open_openai_embedder"]
 
@@ -49,6 +50,7 @@ def open_embedder(
     max_retries: int = 2,
     max_concurrency: int = 8,
     environ: Mapping[str, str] | None = None,
+    tls: ClientTls | None = None,
 ) -> Embedder:
     """Open the embedder that ``openai:MODEL``, ``wordllama``, ``PLUGIN:ARGUMENT`` or an address names.
 
@@ -62,6 +64,7 @@ def open_embedder(
         api_key_env=api_key_env,
         timeout_s=timeout_s,
         environ=os.environ if environ is None else environ,
+        tls=tls,
     )
     return _Careful(_EMBEDDERS.open(make, settings, spec), Backoff(max_retries=max_retries), max_concurrency)
 
@@ -102,11 +105,12 @@ class OpenAICompatibleEmbedder:
         base_url: str = OPENAI_URL,
         timeout_s: float = 60.0,
         headers: Mapping[str, str] | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         self._model = model
         self._who = f"embedder {model} at {urlsplit(base_url).hostname}"
         self._endpoint = Endpoint(
-            base_url=base_url, api_key=api_key, timeout_s=timeout_s, who=self._who, headers=headers
+            base_url=base_url, api_key=api_key, timeout_s=timeout_s, who=self._who, headers=headers, tls=tls
         )
 
     @property
@@ -177,6 +181,7 @@ def open_openai_embedder(settings: JudgeSettings) -> Embedder:
         base_url=base_url,
         timeout_s=settings.timeout_s,
         headers=openai_headers(settings),
+        tls=settings.tls,
     )
 
 

@@ -17,6 +17,7 @@ from ragtrace import __version__
 from ragtrace.errors import ConfigError, JudgeNonsense, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge.http import described, status_failure
 from ragtrace.model import Usage
+from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
     import aiohttp
@@ -60,6 +61,7 @@ class Endpoint:
         timeout_s: float,
         who: str,
         headers: Mapping[str, str] | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._headers = {
@@ -70,6 +72,7 @@ class Endpoint:
         }
         self._timeout_s = timeout_s
         self._who = who
+        self._tls = tls.context() if tls else None
         self._proxy = _proxy_for(base_url)
         self._opened: aiohttp.ClientSession | None = None
 
@@ -134,20 +137,16 @@ class Endpoint:
         import aiohttp
 
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self._trust),  # what limits calls is a layer above
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._trust()),  # what limits calls is a layer above
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
             timeout=aiohttp.ClientTimeout(total=self._timeout_s),
         )
 
-    @property
     def _trust(self) -> ssl.SSLContext | bool:
-        """The certificates of certifi or of ``SSL_CERT_FILE``: not every system has its own in place."""
         if not self._base_url.startswith("https:"):
             return True
-        import httpx
-
-        return httpx.create_ssl_context()
+        return self._tls or ClientTls().context()
 
 
 def _proxy_for(base_url: str) -> str | None:

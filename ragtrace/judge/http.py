@@ -70,7 +70,8 @@ def checked_url(settings: JudgeSettings, variable: str, default: str) -> str:
     """
     url = settings.base_url or settings.environ.get(variable) or default
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-        raise ConfigError(f"the judge's base URL {url!r} is no http(s) URL: set `base_url` or {variable}")
+        shown = url.partition("?")[0].rpartition("@")[2]  # before and behind it, keys may stand
+        raise ConfigError(f"the judge's base URL {shown!r} is no http(s) URL: set `base_url` or {variable}")
     return url
 
 

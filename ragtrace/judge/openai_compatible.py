@@ -22,6 +22,7 @@ from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_
 from ragtrace.judge.opening import JudgeSettings
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+from ragtrace.tls import ClientTls
 
 __all__ = ["OpenAICompatibleJudge", "open_openai"]
 
@@ -44,6 +45,7 @@ class OpenAICompatibleJudge:
         provider: str = "openai",
         too_long_advice: str = "serve the model with a larger context",
         headers: Mapping[str, str] | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         self._identity = JudgeIdentity(provider=provider, model=model)
         self._where = f"{model} at {urlsplit(base_url).hostname}"
@@ -53,6 +55,7 @@ class OpenAICompatibleJudge:
             timeout_s=timeout_s,
             who=f"judge {self._where}",
             headers=headers,
+            tls=tls,
         )
         self._too_long_advice = too_long_advice
         limits = ("max_tokens", "max_completion_tokens")
@@ -124,4 +127,5 @@ def open_openai(settings: JudgeSettings) -> Judge:
         base_url=base_url,
         timeout_s=settings.timeout_s,
         headers=openai_headers(settings),
+        tls=settings.tls,
     )

@@ -16,6 +16,7 @@ from ragtrace.judge.metering import metered
 from ragtrace.judge.retrying import Backoff, retrying
 from ragtrace.plugins import Openable
 from ragtrace.ports import Judge
+from ragtrace.tls import ClientTls
 
 __all__ = ["JudgeFactory", "JudgeLayers", "JudgeSettings", "judge_named_by", "layered", "open_judge"]
 
@@ -53,6 +54,8 @@ class JudgeSettings:
     timeout_s: float = 60.0
     """For one request."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    tls: ClientTls | None = None
+    """Instead of the system's certificates."""
 
 
 @runtime_checkable
@@ -78,6 +81,7 @@ def open_judge(
     max_concurrency: int = 8,
     cache: CacheSettings | None = None,
     environ: Mapping[str, str] | None = None,
+    tls: ClientTls | None = None,
 ) -> Judge:
     """Open the judge that ``lexical``, ``openai:MODEL``, ``anthropic:MODEL``, ``llama:PATH.gguf``,
     ``scripted:PATH`` or ``PLUGIN:ARGUMENT`` names.
@@ -91,6 +95,7 @@ def open_judge(
         max_concurrency: Requests at once.
         cache: Where replies are kept, if they are to be.
         environ: Instead of the process's own environment.
+        tls: Instead of the system's certificates.
 
     Raises:
         ConfigError: no such judge, or it lacks a setting; the message names what to set.
@@ -102,6 +107,7 @@ def open_judge(
         api_key_env=api_key_env,
         timeout_s=timeout_s,
         environ=os.environ if environ is None else environ,
+        tls=tls,
     )
     layers = JudgeLayers(
         timeout_s=timeout_s,
