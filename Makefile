@@ -38,9 +38,10 @@ format: venv ## rewrite the code in the project's format
 	$(bin)/ruff format $(paths)
 	$(bin)/ruff check --fix $(paths)
 
-backends: venv ## get the real Jaeger and language model that tests run, into a cache (Go, ten minutes, once)
+backends: venv ## get the real Jaeger, Tempo and language model that tests run, into a cache (Go, 20 minutes, once)
 	@PATH="$(abspath $(bin)):$$PATH" tests/backends/build.sh smollm2
 	@tests/backends/build.sh jaeger
+	@tests/backends/build.sh tempo
 
 frameworks: $(second)/.project-installed ## make the second environment: frameworks, and others' instrumentations
 

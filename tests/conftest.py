@@ -16,6 +16,7 @@ from tests.backends.jaeger_server import Jaeger, running_jaeger
 from tests.backends.otelcol import OtelCol
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.process import TEST_VARIABLES
+from tests.backends.tempo_server import Tempo, running_tempo
 
 # No deadline: what an example takes on a shared machine says nothing. In CI the examples stay the same.
 settings.register_profile("ragtrace", deadline=None)
@@ -26,7 +27,7 @@ settings.load_profile("ragtrace-ci" if os.environ.get("CI") else "ragtrace")
 # could not interrupt the programs they start. With a handler here, children start with the default again.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_BACKEND_FIXTURES = {"jaeger", "otelcol", "gguf", "frameworks"}
+_BACKEND_FIXTURES = {"jaeger", "tempo", "otelcol", "gguf", "frameworks"}
 _CLEANED = ("OTEL_", "RAGTRACE_", "OPENAI_")
 
 
@@ -53,6 +54,13 @@ def clean_environment() -> Iterator[None]:
 def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jaeger]:
     """Run one real Jaeger for all tests: each uses its own service name or trace ids."""
     with running_jaeger(required_binary("jaeger"), tmp_path_factory.mktemp("jaeger")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def tempo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tempo]:
+    """Run one real Tempo for all tests: each uses its own service name or trace ids."""
+    with running_tempo(required_binary("tempo"), tmp_path_factory.mktemp("tempo")) as server:
         yield server
 
 

@@ -79,7 +79,8 @@ def written_by(recording: Recording) -> str:
     instrumentation, versions = str(recording.about["instrumentation"]), recording.about["versions"]
     name, package = WRITERS.get(instrumentation, (instrumentation, ""))
     version = versions.get(package) if isinstance(versions, Mapping) else None
-    return f"{name} {version}" if version else name
+    through = f", through {recording.about['through']}" if "through" in recording.about else ""
+    return (f"{name} {version}" if version else name) + through
 
 
 def explained(folder: Path) -> str:

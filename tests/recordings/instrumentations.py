@@ -12,7 +12,7 @@ from opentelemetry import trace
 
 __all__ = ["INSTRUMENTATIONS", "SERVICE", "Instrumentation"]
 
-SERVICE = "handbook"
+SERVICE = os.environ.get("RECORDING_SERVICE_NAME", "handbook")
 
 Instrumentation = Callable[[str, Sequence[str]], AbstractContextManager[None]]
 """Called with the OTLP endpoint (without a path) and the libraries to instrument; leaving it sends all."""

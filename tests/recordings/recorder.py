@@ -19,6 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace.traces import otlp
 from tests.recordings.applications.application import Application, Json
 from tests.recordings.applications.table import APPLICATIONS
+from tests.recordings.applications.two_services import ENDPOINT
 from tests.recordings.instrumentations import INSTRUMENTATIONS
 from tests.recordings.otlp_stub import running_otlp_stub
 from tests.recordings.scenarios import SCENARIOS, Scenario
@@ -54,6 +55,7 @@ def record(scenario: Scenario) -> Json:
     """Run the application under the instrumentation and return what was sent, with the truth about it."""
     os.environ.update(scenario.environment)
     with running_otlp_stub() as stub:
+        os.environ[ENDPOINT] = stub.url
         with INSTRUMENTATIONS[scenario.instrumentation](stub.url, scenario.libraries):
             application = APPLICATIONS[scenario.application]()
             application.prepare()

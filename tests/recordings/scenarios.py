@@ -88,6 +88,15 @@ _PITFALLS = (
         Scenario(instrumentation=name, application="langchain-faiss", libraries=("langchain",))
         for name in ("openinference", "openllmetry")
     ),
+    *(
+        Scenario(
+            instrumentation=name,
+            application="two-services",
+            libraries=("openai",),
+            shows="the retriever is another process, which sends its own spans",
+        )
+        for name in ("ragtrace", "openinference", "openllmetry")
+    ),
     Scenario(
         instrumentation="openinference",
         application="openinference-evaluated",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ragtrace.traces import otlp
+from tests.recordings import through_tempo
 from tests.recordings.scenarios import SCENARIOS
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "recordings").glob("*.json"))
@@ -26,7 +27,7 @@ def recording(file: Path) -> dict[str, Any]:
 
 
 def test_every_scenario_has_a_recording_and_every_recording_a_scenario() -> None:
-    assert {file.stem for file in FILES} == set(SCENARIOS) | VERCEL
+    assert {file.stem for file in FILES} == set(SCENARIOS) | VERCEL | through_tempo.NAMES
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

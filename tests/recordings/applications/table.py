@@ -50,6 +50,7 @@ from tests.recordings.applications.on_pydantic_ai import (
     pydantic_ai_streaming,
     pydantic_ai_two_hops,
 )
+from tests.recordings.applications.two_services import two_services
 
 __all__ = ["APPLICATIONS"]
 
@@ -89,5 +90,6 @@ APPLICATIONS: dict[str, Callable[[], Application]] = {
         pydantic_ai_two_hops,
         qdrant,
         traceloop_decorated,
+        two_services,
     )
 }

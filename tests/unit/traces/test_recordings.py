@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragtrace import semconv
 from ragtrace.model import Part, SkipReason
 from tests.unit.traces.recordings import Agreement, Recording, agreement, all_recordings, records_of
 
@@ -63,8 +64,73 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
     "openllmetry.langchain.off": _NO_CONTENT,
     "openllmetry.langchain-agent": {"ids": MISSING},
     "openllmetry.langchain-streaming": {"ids": MISSING},
+    "tempo.openinference.langchain-forty": {"ids": MISSING},
+    "tempo.openllmetry.langchain-agent": {"ids": MISSING},
+    "tempo.openllmetry.llamaindex-reranker": {"ids": PARTIAL, "scores": PARTIAL},
 }
 """What a convention does not carry, or carries in another form. Everything else is the same as the truth."""
+
+PITFALLS: Mapping[str, Sequence[str]] = {
+    "content is off": (
+        "openllmetry.langchain.off",
+        "openinference.langchain.hidden",
+        "haystack.haystack.off",
+    ),
+    "the SDK keeps the last 128 attributes": ("openinference.llamaindex-many",),
+    "Tempo cuts strings": ("tempo.openinference.langchain-forty", "tempo.ragtrace.llamaindex-many"),
+    "JSON in strings, twice encoded, or Python's repr": ("openllmetry.langchain", "mlflow.langchain"),
+    "a stream": ("openllmetry.openai-streaming", "llamaindex.llamaindex-streaming", "vercel.stream"),
+    "a stream that nobody reads to its end": ("ragtrace.openai-abandoned",),
+    "the question is rewritten": ("openinference.langchain-history", "langsmith.langchain-history"),
+    "a tool retrieves": ("pydantic-ai.pydantic-ai", "openllmetry.langchain-agent"),
+    "several retrievals, rerankers, nested retrievers": (
+        "openinference.langchain-ensemble",
+        "openllmetry.llamaindex-reranker",
+        "haystack.haystack-hybrid",
+    ),
+    "distances are no scores": ("openllmetry.chroma", "ragtrace.chroma"),
+    "one generation on two spans": ("openinference.langchain.twice", "openllmetry.langchain.twice"),
+    "the chunks are in the prompt only": ("openinference.openai-chat",),
+    "several choices": ("openinference.openai-choices",),
+    "evaluators, others' and our own": (
+        "openinference.openinference-evaluated",
+        "tempo.ragtrace.openai-chat.judged",
+    ),
+    "several services, each with spans of its own": ("openinference.two-services", "ragtrace.two-services"),
+    "a carrier that comes late": ("tempo.ragtrace.openai-chat.judged",),
+}
+"""What makes the traces of others hard to read, and the recordings that show it."""
+
+
+def recording_named(name: str) -> Recording:
+    (found,) = (each for each in all_recordings() if each.name == name)
+    return found
+
+
+def test_every_pitfall_is_recorded() -> None:
+    assert {name for names in PITFALLS.values() for name in names} <= {each.name for each in all_recordings()}
+
+
+@pytest.mark.parametrize(
+    "name", ["openinference.two-services", "openllmetry.two-services", "ragtrace.two-services"]
+)
+def test_two_services_share_a_record(name: str) -> None:
+    (recording,) = (each for each in all_recordings() if each.name == name)
+    (record,) = records_of(recording)
+    services = {span.resource.attributes["service.name"] for span in recording.spans}
+    found_in = {chunk.span_id for chunk in record.chunks}
+    searched = {
+        span.span_id for span in recording.spans if span.resource.attributes["service.name"] == "search"
+    }
+    assert services == {"handbook", "search"}
+    assert found_in <= searched
+
+
+def test_late_carrier_lies_within_the_answer_it_is_about() -> None:
+    recording = recording_named("tempo.ragtrace.openai-chat.judged")
+    (carrier,) = (span for span in recording.spans if span.scope.name == semconv.SCOPE_EVALUATION)
+    (target,) = (span for span in recording.spans if span.span_id == carrier.parent_span_id)
+    assert target.start_ns <= carrier.start_ns <= carrier.end_ns <= target.end_ns
 
 
 @pytest.mark.parametrize("recording", all_recordings(), ids=lambda recording: recording.name)
