@@ -25,13 +25,10 @@ class AnsweredRecording(Recording):
     """What the spans of whole calls and of generations have in common."""
 
     _answer: object = None
+    _answer_of: AnswerOf | None = None
+    _pieces: list[str] | None = None
     _kept = 0
     _reader: PieceReader | None = None
-
-    def __init__(self, parent: Recording | None, answer_of: AnswerOf | None) -> None:
-        super().__init__(parent)
-        self._answer_of = answer_of
-        self._pieces: list[str] = []
 
     @property
     def answer(self) -> str | None:
@@ -46,7 +43,7 @@ class AnsweredRecording(Recording):
     def set_answer(self, answer: object) -> None:
         """Tell the answer, whole: a text, or a reply or structure that holds one."""
         self._answer = answer
-        self._pieces.clear()
+        self._pieces = None
 
     @guarded
     def add_answer(self, piece: object) -> None:
@@ -59,8 +56,7 @@ class AnsweredRecording(Recording):
             self._on_first_piece()
         # A character is at least a byte: past so many characters nothing more is kept.
         if text and self._kept <= self._passage.policy.kept_answer_chars:
-            self._pieces.append(text)
-            self._kept += len(text)
+            self._keep(text)
 
     def expect(self, media_type: str) -> None:
         """Note what kind of stream a decorated function returned."""
@@ -86,13 +82,19 @@ class AnsweredRecording(Recording):
             note_unread("answer", result)
         self.set_answer(text)
 
+    def _keep(self, piece: str) -> None:
+        if self._pieces is None:
+            self._pieces = []
+        self._pieces.append(piece)
+        self._kept += len(piece)
+
     def _on_first_piece(self) -> None:
         """Note when a stream began."""
 
     def _answer_within(self, passage: Passage) -> str | None:
         """Return the answer as it may be recorded."""
         if self._reader is not None and (rest := self._reader.rest()):
-            self._pieces.append(rest)
+            self._keep(rest)
         answer = "".join(self._pieces) if self._pieces else _told(self._answer)
         return passage.text(answer, Part.ANSWER, passage.policy.max_answer_bytes)
 

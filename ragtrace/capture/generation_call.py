@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from opentelemetry.trace import SpanKind
 
@@ -13,6 +14,7 @@ from ragtrace import semconv
 from ragtrace.capture.answer import AnsweredRecording, AnswerOf
 from ragtrace.capture.guard import guarded
 from ragtrace.capture.privacy.policy import ContentPolicy, Passage, plain_text
+from ragtrace.capture.recorder import active
 from ragtrace.capture.recording import Recording
 from ragtrace.capture.values.messages import prompt_messages, text_message
 from ragtrace.capture.wrapping import Arguments, finder, traced
@@ -76,15 +78,8 @@ def generation(
     """
     given = messages if messages is not None else prompt
     if callable(model):
-        return GenerationCall(None, _Options(None, provider, parent, answer))(model)
-    return GenerationCall(given, _Options(model, provider, parent, answer))
-
-
-class _Options(NamedTuple):
-    model: str | None
-    provider: str | None
-    parent: Recording | None
-    answer_of: AnswerOf | None
+        return GenerationCall(given, None, provider, parent, answer)(model)
+    return GenerationCall(given, model, provider, parent, answer)
 
 
 class GenerationCall(AnsweredRecording):
@@ -93,20 +88,31 @@ class GenerationCall(AnsweredRecording):
     span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
 
     _finish_reason: str | None = None
+    _facts: dict[str, AttributeValue] | None = None
+    _started = 0.0
 
-    def __init__(self, messages: object, options: _Options) -> None:
-        super().__init__(options.parent, options.answer_of)
-        self._options = options
+    def __init__(
+        self,
+        messages: object,
+        model: str | None,
+        provider: str | None,
+        parent: Recording | None,
+        answer_of: AnswerOf | None,
+    ) -> None:
         self._messages = messages
-        self._facts: dict[str, AttributeValue] = {}
-        self._started = time.monotonic()
+        self._model = model
+        self._provider = provider
+        self._parent = parent
+        self._answer_of = answer_of
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each of its calls becomes a generation of its own."""
         find = finder(function, self._messages, MESSAGES_NAMES)
 
         def begin(given: Arguments) -> Recording:
-            return GenerationCall(find(given), self._options)
+            call = copy(self)
+            call.set_messages(find(given))
+            return call
 
         return traced(function, begin)
 
@@ -125,6 +131,8 @@ class GenerationCall(AnsweredRecording):
         reasoning_tokens: int | None = None,
     ) -> None:
         """Tell the tokens: cached ones are part of the input, reasoning is part of the output."""
+        if active() is None:
+            return
         for key, count in (
             (semconv.USAGE_INPUT_TOKENS, input_tokens),
             (semconv.USAGE_OUTPUT_TOKENS, output_tokens),
@@ -132,7 +140,7 @@ class GenerationCall(AnsweredRecording):
             (semconv.USAGE_REASONING_TOKENS, reasoning_tokens),
         ):
             if count is not None:
-                self._facts[key] = int(count)
+                self._note(key, int(count))
 
     @guarded
     def set_response(
@@ -144,36 +152,42 @@ class GenerationCall(AnsweredRecording):
     ) -> None:
         """Tell what the provider said of its reply."""
         if id is not None:
-            self._facts[semconv.RESPONSE_ID] = plain_text(id)
+            self._note(semconv.RESPONSE_ID, plain_text(id))
         if model is not None:
-            self._facts[semconv.RESPONSE_MODEL] = plain_text(model)
+            self._note(semconv.RESPONSE_MODEL, plain_text(model))
         if finish_reasons:
             listed = [finish_reasons] if isinstance(finish_reasons, str) else finish_reasons
             reasons = [plain_text(reason) for reason in islice(listed, MAX_REASONS)]
-            self._facts[semconv.RESPONSE_FINISH_REASONS] = reasons
+            self._note(semconv.RESPONSE_FINISH_REASONS, reasons)
             self._finish_reason = reasons[0]
 
     def _on_first_piece(self) -> None:
-        self._facts[semconv.REQUEST_STREAM] = True
-        self._facts[semconv.TIME_TO_FIRST_CHUNK] = time.monotonic() - self._started
+        self._note(semconv.REQUEST_STREAM, True)
+        self._note(semconv.TIME_TO_FIRST_CHUNK, time.monotonic() - self._started)
+
+    def _note(self, key: str, value: AttributeValue) -> None:
+        if self._facts is None:
+            self._facts = {}
+        self._facts[key] = value
 
     def _name(self) -> str:
-        model = self._options.model
+        model = self._model
         return semconv.OP_CHAT if model is None else f"{semconv.OP_CHAT} {plain_text(model)}"
 
     def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
+        self._started = time.monotonic()
         attributes: dict[str, AttributeValue] = {
             semconv.OPERATION_NAME: semconv.OP_CHAT,
             semconv.RAG_KIND: semconv.KIND_GENERATION,
         }
-        if self._options.provider is not None:
-            attributes[semconv.PROVIDER_NAME] = policy.identifier(self._options.provider)
-        if self._options.model is not None:
-            attributes[semconv.REQUEST_MODEL] = policy.identifier(self._options.model)
+        if self._provider is not None:
+            attributes[semconv.PROVIDER_NAME] = policy.identifier(self._provider)
+        if self._model is not None:
+            attributes[semconv.REQUEST_MODEL] = policy.identifier(self._model)
         return attributes
 
     def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
-        attributes = self._facts
+        attributes = self._facts or {}
         messages = prompt_messages(self._messages, passage)
         if messages is not None:
             attributes[semconv.INPUT_MESSAGES] = messages

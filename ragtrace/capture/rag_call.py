@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
+from copy import copy
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from opentelemetry.trace import SpanKind
 
@@ -99,20 +100,9 @@ def rag(
         metadata: Your own searchable keys, written as ``ragtrace.metadata.<key>``; at most 64.
         answer: Finds the text in what the function returns or yields, where it is not found without.
     """
-    options = _Options(name, session_id, conversation_id, user_id, reference, metadata, answer)
-    if callable(function):
-        return RagCall(question, options)(function)
-    return RagCall(function if function is not None else question, options)
-
-
-class _Options(NamedTuple):
-    name: str
-    session_id: str | None
-    conversation_id: str | None
-    user_id: str | None
-    reference: str | None
-    metadata: Mapping[str, object] | None
-    answer_of: AnswerOf | None
+    asked = question if function is None or callable(function) else function
+    call = RagCall(asked, name, session_id, conversation_id, user_id, reference, metadata, answer)
+    return call(function) if callable(function) else call
 
 
 class RagCall(AnsweredRecording):
@@ -120,19 +110,35 @@ class RagCall(AnsweredRecording):
 
     span_kind: ClassVar[SpanKind] = SpanKind.INTERNAL
 
-    def __init__(self, question: object, options: _Options) -> None:
-        super().__init__(None, options.answer_of)
-        self._options = options
+    def __init__(
+        self,
+        question: object,
+        name: str,
+        session_id: str | None,
+        conversation_id: str | None,
+        user_id: str | None,
+        reference: str | None,
+        metadata: Mapping[str, object] | None,
+        answer_of: AnswerOf | None,
+    ) -> None:
         self._question = question
-        self._reference: object = options.reference
+        self._workflow = name
+        self._session_id = session_id
+        self._conversation_id = conversation_id
+        self._user_id = user_id
+        self._reference: object = reference
+        self._metadata = metadata
+        self._answer_of = answer_of
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each of its calls becomes a RAG call of its own."""
         find = finder(function, self._question, QUESTION_NAMES)
 
         def begin(given: Arguments) -> Recording:
+            call = copy(self)
             asked = question_in(find(given))
-            return RagCall(asked if asked is not None else given, self._options)
+            call.set_question(asked if asked is not None else given)
+            return call
 
         return traced(function, begin)
 
@@ -145,19 +151,18 @@ class RagCall(AnsweredRecording):
         self._reference = text
 
     def _name(self) -> str:
-        return f"{semconv.OP_INVOKE_WORKFLOW} {plain_text(self._options.name)}"
+        return f"{semconv.OP_INVOKE_WORKFLOW} {plain_text(self._workflow)}"
 
     def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
-        options = self._options
         attributes: dict[str, AttributeValue] = {
             semconv.OPERATION_NAME: semconv.OP_INVOKE_WORKFLOW,
             semconv.RAG_KIND: semconv.KIND_RAG,
-            semconv.WORKFLOW_NAME: policy.identifier(options.name),
+            semconv.WORKFLOW_NAME: policy.identifier(self._workflow),
         }
         for key, value in (
-            (semconv.CONVERSATION_ID, options.conversation_id),
-            (semconv.SESSION_ID, options.session_id),
-            (semconv.USER_ID, options.user_id),
+            (semconv.CONVERSATION_ID, self._conversation_id),
+            (semconv.SESSION_ID, self._session_id),
+            (semconv.USER_ID, self._user_id),
         ):
             if value is not None:
                 attributes[key] = policy.identifier(value)
@@ -165,7 +170,7 @@ class RagCall(AnsweredRecording):
 
     def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
         policy = passage.policy
-        attributes = (_metadata(self._options.metadata, passage) if self._options.metadata else None) or {}
+        attributes = (_metadata(self._metadata, passage) if self._metadata else None) or {}
         question = passage.text(_asked(self._question), Part.QUESTION, policy.max_question_bytes)
         if question is not None:
             messages = attributes[semconv.INPUT_MESSAGES] = text_message("user", question)

@@ -46,6 +46,7 @@ class Recording:
     span_kind: ClassVar[SpanKind]
 
     # Defaults of the class: an instance costs little where nothing records.
+    _parent: Recording | None = None
     _span: Span | None = None
     _passage: Passage | None = None
     _inside: Context | None = None
@@ -53,9 +54,6 @@ class Recording:
     _marker: Token[object] | None = None
     _open = False
     _streaming = False
-
-    def __init__(self, parent: Recording | None = None) -> None:
-        self._parent = parent
 
     @property
     def span(self) -> Span | None:

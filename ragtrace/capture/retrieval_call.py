@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
+from copy import copy
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from opentelemetry.trace import SpanKind
 
@@ -72,18 +73,9 @@ def retrieval(
         parent: The RAG call this belongs to, where it runs in a thread that does not inherit the context.
         chunks: Finds the chunks in what the function returns.
     """
-    options = _Options(data_source if data_source is not None else name, data_source, top_k, parent, chunks)
     if callable(query):
-        return RetrievalCall(None, options)(query)
-    return RetrievalCall(query, options)
-
-
-class _Options(NamedTuple):
-    name: str | None
-    data_source: str | None
-    top_k: int | None
-    parent: Recording | None
-    chunks_of: ChunksOf | None
+        return RetrievalCall(None, name, data_source, top_k, parent, chunks)(query)
+    return RetrievalCall(query, name, data_source, top_k, parent, chunks)
 
 
 class RetrievalCall(Recording):
@@ -92,19 +84,32 @@ class RetrievalCall(Recording):
     span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
 
     _documents: ChunkDocuments | None = None
+    _yielded: list[object] | None = None
 
-    def __init__(self, query: object, options: _Options) -> None:
-        super().__init__(options.parent)
-        self._options = options
+    def __init__(
+        self,
+        query: object,
+        name: str | None,
+        data_source: str | None,
+        top_k: int | None,
+        parent: Recording | None,
+        chunks_of: ChunksOf | None,
+    ) -> None:
         self._query = query
-        self._yielded: list[object] = []
+        self._called = name
+        self._data_source = data_source
+        self._top_k = top_k
+        self._parent = parent
+        self._chunks_of = chunks_of
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each of its calls becomes a retrieval of its own."""
         find = finder(function, self._query, QUERY_NAMES)
 
         def begin(given: Arguments) -> Recording:
-            return RetrievalCall(find(given), self._options)
+            call = copy(self)
+            call.set_query(find(given))
+            return call
 
         return traced(function, begin)
 
@@ -132,29 +137,32 @@ class RetrievalCall(Recording):
     @guarded
     def take(self, piece: object) -> None:
         """Note a chunk that a decorated function yields."""
-        if self._passage is not None and len(self._yielded) <= MAX_CHUNKS:
-            self._streaming = True
+        if self._passage is None:
+            return
+        self._streaming = True
+        if self._yielded is None:
+            self._yielded = []
+        if len(self._yielded) <= MAX_CHUNKS:
             self._yielded.append(piece)
 
     @guarded
     def conclude(self, result: object) -> None:
         """Note what a decorated function returned."""
-        self.set_chunks(self._options.chunks_of(result) if self._options.chunks_of is not None else result)
+        self.set_chunks(self._chunks_of(result) if self._chunks_of is not None else result)
 
     def _name(self) -> str:
-        name = self._options.name
+        name = self._called if self._data_source is None else self._data_source
         return semconv.OP_RETRIEVAL if name is None else f"{semconv.OP_RETRIEVAL} {plain_text(name)}"
 
     def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
-        options = self._options
         attributes: dict[str, AttributeValue] = {
             semconv.OPERATION_NAME: semconv.OP_RETRIEVAL,
             semconv.RAG_KIND: semconv.KIND_RETRIEVAL,
         }
-        if options.data_source is not None:
-            attributes[semconv.DATA_SOURCE_ID] = policy.identifier(options.data_source)
-        if isinstance(options.top_k, int):
-            attributes[semconv.RETRIEVAL_TOP_K] = options.top_k
+        if self._data_source is not None:
+            attributes[semconv.DATA_SOURCE_ID] = policy.identifier(self._data_source)
+        if isinstance(self._top_k, int):
+            attributes[semconv.RETRIEVAL_TOP_K] = self._top_k
         return attributes
 
     def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
