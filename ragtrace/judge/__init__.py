@@ -6,6 +6,7 @@ from ragtrace.judge.embedding import EmbedderFactory, open_embedder
 from ragtrace.judge.layers import limited, timed, unwrapped
 from ragtrace.judge.metering import metered, spent_by
 from ragtrace.judge.opening import JudgeFactory, JudgeSettings, judge_named_by, open_judge
+from ragtrace.judge.pacing import Pace, pace_of, paced
 from ragtrace.judge.prices import Price, Prices, load_prices
 from ragtrace.judge.retrying import Backoff, retrying
 from ragtrace.judge.scripted import Script, ScriptedJudge
@@ -17,6 +18,7 @@ __all__ = [
     "EmbedderFactory",
     "JudgeFactory",
     "JudgeSettings",
+    "Pace",
     "Price",
     "Prices",
     "Script",
@@ -29,6 +31,8 @@ __all__ = [
     "metered",
     "open_embedder",
     "open_judge",
+    "pace_of",
+    "paced",
     "retrying",
     "spent_by",
     "timed",

@@ -49,10 +49,13 @@ def open_embedder(
     timeout_s: float = 60.0,
     max_retries: int = 2,
     max_concurrency: int = 8,
+    around: Callable[[Embedder], Embedder] | None = None,
     environ: Mapping[str, str] | None = None,
     tls: ClientTls | None = None,
 ) -> Embedder:
     """Open the embedder that ``openai:MODEL``, ``wordllama``, ``PLUGIN:ARGUMENT`` or an address names.
+
+    ``around`` puts one more layer around it, which every single attempt passes.
 
     Raises:
         ConfigError: no such embedder, or it lacks a setting; the message names what to set.
@@ -66,7 +69,10 @@ def open_embedder(
         environ=os.environ if environ is None else environ,
         tls=tls,
     )
-    return _Careful(_EMBEDDERS.open(make, settings, spec), Backoff(max_retries=max_retries), max_concurrency)
+    embedder = _EMBEDDERS.open(make, settings, spec)
+    return _Careful(
+        around(embedder) if around else embedder, Backoff(max_retries=max_retries), max_concurrency
+    )
 
 
 class _Careful:

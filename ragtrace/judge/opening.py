@@ -13,6 +13,7 @@ from ragtrace.judge.cache import cached
 from ragtrace.judge.cache_file import CacheFile, CacheSettings
 from ragtrace.judge.layers import limited, timed
 from ragtrace.judge.metering import metered
+from ragtrace.judge.pacing import paced
 from ragtrace.judge.retrying import Backoff, retrying
 from ragtrace.plugins import Openable
 from ragtrace.ports import Judge
@@ -80,6 +81,7 @@ def open_judge(
     max_retries: int = 2,
     max_concurrency: int = 8,
     cache: CacheSettings | None = None,
+    around: Callable[[Judge], Judge] | None = None,
     environ: Mapping[str, str] | None = None,
     tls: ClientTls | None = None,
 ) -> Judge:
@@ -92,8 +94,9 @@ def open_judge(
         api_key_env: The environment variable that holds the key.
         timeout_s: For one request; the whole of an answer may take several.
         max_retries: After ``JudgeUnavailable`` alone, with growing pauses.
-        max_concurrency: Requests at once.
+        max_concurrency: Requests at once; fewer while the endpoint is overloaded.
         cache: Where replies are kept, if they are to be.
+        around: Puts one more layer around the judge, which every single attempt passes.
         environ: Instead of the process's own environment.
         tls: Instead of the system's certificates.
 
@@ -115,6 +118,7 @@ def open_judge(
         max_concurrency=max_concurrency,
         cache=cache,
         place=f"{spec} {_endpoint(spec, settings)}",
+        around=around,
     )
     return layered(_JUDGES.open(make, settings, spec), layers)
 
@@ -132,15 +136,20 @@ class JudgeLayers:
     """Where its replies are kept: content, on disk. A judge that computes needs none and gets none."""
     place: str = ""
     """Where the judge is, for the cache: the same model name means another model elsewhere."""
+    around: Callable[[Judge], Judge] | None = None
+    """One more layer, which every attempt passes."""
 
 
 def layered(judge: Judge, layers: JudgeLayers) -> Judge:
-    """Put the layers around a judge: cache ← usage ← limit ← retry ← time-out ← judge."""
+    """Put the layers around a judge: cache ← usage ← limit ← retry ← pace ← one's own ← time-out ← judge."""
     timeout_s, max_concurrency = layers.timeout_s, layers.max_concurrency
     if isinstance(judge, Paced):
         timeout_s = max(timeout_s, judge.least_timeout_s)
         max_concurrency = min(max_concurrency, judge.most_at_once)
     judge = timed(judge, _WHOLE_ASK * timeout_s)
+    if layers.around:
+        judge = layers.around(judge)
+    judge = paced(judge, max_concurrency)
     judge = retrying(judge, layers.backoff)
     judge = limited(judge, max_concurrency)
     judge = metered(judge)

@@ -1,0 +1,101 @@
+"""Adapting to what an endpoint bears: fewer requests at once when it is overloaded, more when it is not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeTimeout, JudgeUnavailable
+from ragtrace.judge.layers import Layer
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+
+__all__ = ["Pace", "pace_of", "paced"]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+
+def paced(judge: Judge, most: int) -> Judge:
+    """Let as many requests reach the judge at once as it bears, and never more than ``most``."""
+    return _Paced(judge, Pace(most))
+
+
+def pace_of(judge: Judge) -> Pace | None:
+    """Return the pace at which a judge is asked, if a layer of it keeps one."""
+    while isinstance(judge, Layer):
+        if isinstance(judge, _Paced):
+            return judge.pace
+        judge = judge.inner
+    return None
+
+
+class Pace:
+    """How many requests may be under way: half as many after an overload, one more after a clean round.
+
+    An overload is a time-out, or an endpoint that takes no requests (429, 5xx, no connection).
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.limit = most
+        """Requests at once, now."""
+        self._slots = asyncio.Semaphore(most)
+        self._surplus = 0
+        """Slots that are to vanish when they are free."""
+        self._cuts = 0
+        self._clean = 0
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn, and learn from how the request in it ends."""
+        await self._drop_free_slots()
+        await self._slots.acquire()
+        cuts_before = self._cuts
+        try:
+            yield
+        except (JudgeUnavailable, JudgeTimeout):
+            if cuts_before == self._cuts:  # else it began before the last cut, and tells nothing new
+                self._cut()
+            raise
+        else:
+            self._grow()
+        finally:
+            self._free()
+
+    def _cut(self) -> None:
+        lower = max(1, self.limit // 2)
+        self._surplus += self.limit - lower
+        self.limit = lower
+        self._cuts += 1
+        self._clean = 0
+
+    def _grow(self) -> None:
+        self._clean += 1
+        if self._clean >= self.limit < self.most:
+            self.limit += 1
+            self._clean = 0
+            self._free()
+
+    def _free(self) -> None:
+        if self._surplus:
+            self._surplus -= 1
+        else:
+            self._slots.release()
+
+    async def _drop_free_slots(self) -> None:
+        while self._surplus and not self._slots.locked():
+            await self._slots.acquire()
+            self._surplus -= 1
+
+
+class _Paced(Layer):
+    def __init__(self, judge: Judge, pace: Pace) -> None:
+        super().__init__(judge)
+        self.pace = pace
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        async with self.pace.turn():
+            return await self.inner.ask(request)

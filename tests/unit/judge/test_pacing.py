@@ -1,0 +1,103 @@
+"""The pace at which a judge is asked: cut by overloads, grown by clean rounds."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragtrace.errors import JudgeError, JudgeNonsense, JudgeTimeout, JudgeUnavailable
+from ragtrace.judge import Pace, ScriptedJudge, pace_of, paced
+from ragtrace.ports import JudgeReply
+from tests.unit.judge.test_layers import text_request
+
+OVERLOADS = [JudgeUnavailable("429"), JudgeTimeout("late")]
+
+
+async def one(pace: Pace, failure: JudgeError | None = None) -> None:
+    with suppress(JudgeError):
+        async with pace.turn():
+            if failure:
+                raise failure
+
+
+@pytest.mark.parametrize("overload", OVERLOADS, ids=["429", "time-out"])
+async def test_an_overload_halves_the_pace(overload: JudgeError) -> None:
+    pace = Pace(8)
+    await one(pace, overload)
+    assert pace.limit == 4
+
+
+async def test_a_failure_of_another_kind_leaves_the_pace() -> None:
+    pace = Pace(8)
+    await one(pace, JudgeNonsense("?"))
+    assert pace.limit == 8
+
+
+async def test_requests_of_one_round_cut_the_pace_once() -> None:
+    pace, together = Pace(8), asyncio.Barrier(8)
+
+    async def overloaded() -> None:
+        with suppress(JudgeUnavailable):
+            async with pace.turn():
+                await together.wait()
+                raise JudgeUnavailable("429")
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(8):
+            tasks.create_task(overloaded())
+    assert pace.limit == 4
+
+
+async def test_a_clean_round_raises_the_pace_by_one_up_to_the_most() -> None:
+    pace = Pace(4)
+    await one(pace, JudgeUnavailable("429"))
+    limits = []
+    for _ in range(7):
+        await one(pace)
+        limits.append(pace.limit)
+    assert limits == [2, 3, 3, 3, 4, 4, 4]
+
+
+async def test_a_judge_tells_its_pace() -> None:
+    judge = paced(ScriptedJudge(_overloaded), 8)
+    with pytest.raises(JudgeUnavailable):
+        await judge.ask(text_request())
+    pace = pace_of(judge)
+    assert pace is not None
+    assert pace.limit == 4
+
+
+def _overloaded(_: Any) -> JudgeReply[Any]:
+    raise JudgeUnavailable("429")
+
+
+@given(most=st.integers(1, 6), ends=st.lists(st.sampled_from(["clean", "overload", "cancel"]), max_size=40))
+async def test_never_more_are_under_way_than_allowed_and_no_slot_is_lost(most: int, ends: list[str]) -> None:
+    pace = Pace(most)
+    under_way = peak = 0
+
+    async def request(end: str) -> None:
+        nonlocal under_way, peak
+        async with pace.turn():
+            under_way += 1
+            peak = max(peak, under_way)
+            try:
+                await asyncio.sleep(0)
+                if end == "overload":
+                    raise JudgeUnavailable("429")
+                if end == "cancel":
+                    raise asyncio.CancelledError
+            finally:
+                under_way -= 1
+
+    await asyncio.gather(*map(request, ends), return_exceptions=True)
+    assert peak <= most
+    for _ in range(most * most + most):
+        await one(pace)
+    assert pace.limit == most
+    await asyncio.wait_for(asyncio.gather(*(one(pace) for _ in range(most))), 1)
