@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from ragtrace.errors import (
     JudgeCompromised,
@@ -17,7 +17,8 @@ from ragtrace.errors import (
 )
 from ragtrace.model import Evaluation, MetricFailure, RagRecord
 from ragtrace.ports import Clock
-from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
+from ragtrace.traces.additions import encode_addition
+from ragtrace.traces.attach import AttachOptions, addition_of, carrier, deserves_carrier
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.answers import AnswerReader
@@ -30,6 +31,8 @@ from ragtrace_collector.telemetry import Counters, Counts
 __all__ = ["Evaluator", "PartialEvaluations"]
 
 log = logging.getLogger("ragtrace.collector")
+
+T = TypeVar("T")
 
 _STORE_PAUSE_S: Final = 1.0
 _FINAL_ERRORS: Final = frozenset(
@@ -74,6 +77,8 @@ class Evaluator:
     clock: Clock
     done: asyncio.Event
     """Set when there is something new to deliver."""
+    holds: bool = False
+    """Whether traces may be held, and answer spans get their scores themselves."""
     partial: PartialEvaluations = field(default_factory=PartialEvaluations)
 
     async def step(self) -> bool:
@@ -134,6 +139,7 @@ class Evaluator:
 
     async def _end(self, job: Job, outcome: str, *, carrier: Span | None = None, evaluator: str = "") -> None:
         parcels = dict.fromkeys(self.sinks, encode([carrier])) if carrier else {}
+        addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
         finish = partial(
             self.store.finish,
             job,
@@ -142,12 +148,13 @@ class Evaluator:
             now_ns=self.clock.now_ns(),
             carrier=carrier.span_id if carrier else "",
             evaluator=evaluator,
+            addition=addition,
         )
-        await self._write(finish)
+        self.counters.add(Counts.ANSWERS_ON_SPAN, await self._write(finish))
         self.counters.add(_COUNTED_AS.get(outcome.partition(":")[0], Counts.ANSWERS_JUDGED))
         self.done.set()
 
-    async def _write(self, write: Callable[[], Awaitable[None]]) -> None:
+    async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
         """Write until it is written: what was judged is not judged twice because a disk was full."""
         while True:
             try:

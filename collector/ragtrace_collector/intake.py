@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,14 +17,15 @@ from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import (
     Encoding,
-    TraceSlice,
+    SplitRequest,
+    drop_spans,
     drop_spans_without_ids,
     parse_request,
     split_by_trace,
 )
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.sampling import Sampler
-from ragtrace_collector.store.port import StoreUnavailable, WorkStore
+from ragtrace_collector.store.port import Holding, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 from ragtrace_collector.tenants import stamp_tenant
 
@@ -101,6 +102,7 @@ class Intake:
         clock: Clock,
         received: asyncio.Event,
         room: Room,
+        holding: Callable[[], Holding],
     ) -> None:
         self.room = room
         self._store = store
@@ -112,6 +114,7 @@ class Intake:
         self._clock = clock
         self._received = received
         """Set when there is something new to forward."""
+        self._holding = holding
 
     async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
         """Keep the spans of one request, which ``sender`` answers for where tokens are asked for.
@@ -134,7 +137,7 @@ class Intake:
             self._counters.add(Counts.REQUESTS_INVALID)
             raise
         try:
-            await self._keep(split.slices, self._originals(request, unchanged))
+            await self._keep(split, request, unchanged)
         except StoreUnavailable:
             self._counters.add(Counts.REQUESTS_PUT_OFF)
             raise
@@ -158,22 +161,37 @@ class Intake:
             return Counts.SPANS_OVER_LIMIT
         return None
 
-    async def _keep(self, slices: Sequence[TraceSlice], originals: bytes) -> None:
+    async def _keep(
+        self, split: SplitRequest, request: ExportTraceServiceRequest, unchanged: bytes | None
+    ) -> None:
+        holding = self._holding()
+        originals = self._originals(split, request, unchanged, holding)
         forward = dict.fromkeys(self._forward_to, originals) if originals else {}
-        if not slices and not forward:
+        if not split.slices and not forward:
             return
         now_ns = self._clock.now_ns()
-        reopened = await self._store.append(slices, forward=forward, now_ns=now_ns)
-        if forward:
+        reopened = await self._store.append(split.slices, forward=forward, now_ns=now_ns, holding=holding)
+        if self._forward_to:
             self._received.set()
-        for part in slices:
+        for part in split.slices:
             self._assembly.add(
                 part.trace_id, part.spans, arrived_ns=now_ns, reopened=part.trace_id in reopened
             )
 
-    def _originals(self, request: ExportTraceServiceRequest, unchanged: bytes | None) -> bytes:
+    def _originals(
+        self,
+        split: SplitRequest,
+        request: ExportTraceServiceRequest,
+        unchanged: bytes | None,
+        holding: Holding,
+    ) -> bytes:
+        """Return what is forwarded at once. The request is changed where that is a part of it."""
         if not self._forward_to:
             return b""
+        if split.slices and holding is not Holding.OFF:  # the store forwards what it keeps, now or later
+            kept = {bytes.fromhex(part.trace_id) for part in split.slices}
+            drop_spans(request, lambda span: span.trace_id in kept)
+            unchanged = None
         return request.SerializeToString() if unchanged is None else unchanged
 
 

@@ -26,6 +26,7 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.delivering import Deliverer
 from ragtrace_collector.evaluating import Evaluator
 from ragtrace_collector.gate import Gate, open_gate
+from ragtrace_collector.holding import Holder, HoldLimits
 from ragtrace_collector.intake import Intake, Room
 from ragtrace_collector.judging import Judging, open_judging
 from ragtrace_collector.receivers.grpc import serve_grpc
@@ -34,7 +35,7 @@ from ragtrace_collector.receivers.listening import HttpServer, open_socket
 from ragtrace_collector.sampling import AlwaysRule, Sampler
 from ragtrace_collector.settling import Settler
 from ragtrace_collector.stages import Step, run_stage
-from ragtrace_collector.store.port import WorkStore
+from ragtrace_collector.store.port import Holding, WorkStore
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry import Counters
 
@@ -95,6 +96,7 @@ class Collector:
     assembly: Assembly
     settler: Settler
     evaluator: Evaluator
+    holder: Holder
     deliverers: tuple[Deliverer, ...]
     intake: Intake
     counters: Counters
@@ -122,7 +124,9 @@ class Collector:
                     export.endpoint, headers=export.headers, timeout_s=export.timeout.total_seconds()
                 )
                 stack.push_async_callback(sinks[export.endpoint].aclose)
-            store = await SqliteStore.open(config.store.path, max_bytes=config.store.max_bytes)
+            store = await SqliteStore.open(
+                config.store.path, max_bytes=config.store.max_bytes, forward_to=_release_to(config)
+            )
             stack.push_async_callback(store.aclose)
             collector = _assemble(config, store=store, judging=judging, sinks=sinks, gate=gate, clock=clock)
             await collector.recover()
@@ -130,6 +134,8 @@ class Collector:
 
     async def recover(self) -> None:
         """Look again at the traces that were open when the last process ended."""
+        if self.config.attach.mode != "hold":  # it was, before
+            await self.holder.release_all()
         for stored in await self.store.unsettled():
             for payload in await self.store.payloads(stored.trace_id):
                 request = parse_request(payload, encoding="protobuf")
@@ -213,6 +219,9 @@ class Collector:
                 self._stage(self._expire, wake=never, stop=stop, pause_s=_EXPIRE_PAUSE_S), name="expire"
             ),
         ]
+        if self.config.attach.mode == "hold":
+            release = self._stage(self.holder.step, wake=never, stop=stop, pause_s=_SETTLE_PAUSE_S)
+            stages.append(tasks.create_task(release, name="release"))
         stages += [
             tasks.create_task(
                 self._stage(self.evaluator.step, wake=queued, stop=stop, pause_s=_WORK_PAUSE_S),
@@ -233,18 +242,32 @@ class Collector:
         await run_stage(step, wake=wake, stop=stop, pause_s=pause_s, counters=self.counters)
 
     async def _expire(self) -> bool:
-        linger_ns = _ns(self.config.assemble.linger)
-        await self.store.expire(before_ns=self.clock.now_ns() - linger_ns)
+        now_ns = self.clock.now_ns()
+        await self.store.expire(
+            settled_before_ns=now_ns - _ns(self.config.assemble.linger),
+            ended_before_ns=now_ns - _ns(self.config.store.retention),
+        )
         return False
 
     async def _drain(self) -> None:
-        """Settle what is complete, then wait until it is judged and delivered, or the deadline comes."""
+        """Settle what is complete, then wait until it is judged and delivered, or the deadline comes.
+
+        At half time, what is held goes on as it is: there must be time to deliver it.
+        """
+        half_s = self.config.drain_timeout.total_seconds() / 2
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.config.drain_timeout.total_seconds()):
+            async with asyncio.timeout(half_s):
                 await self.settler.step(everything=True)
-                # Polled: the work to wait for stands in the store, and who ends it need not know of us.
-                while await self.store.unfinished(now_ns=self.clock.now_ns()):  # noqa: ASYNC110
-                    await asyncio.sleep(_SETTLE_PAUSE_S)
+                await self._until_finished()
+        await self.holder.release_all()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(half_s):
+                await self._until_finished()
+
+    async def _until_finished(self) -> None:
+        # Polled: the work to wait for stands in the store, and who ends it need not know of us.
+        while await self.store.unfinished(now_ns=self.clock.now_ns()):  # noqa: ASYNC110
+            await asyncio.sleep(_SETTLE_PAUSE_S)
 
     async def _report(self) -> None:
         left = {name: number for name, number in (await self.store.ledger()).left().items() if number}
@@ -283,11 +306,22 @@ def _assemble(
     store: WorkStore,
     judging: Judging,
     sinks: Mapping[str, SpanSink],
+    gate: Gate,
     clock: Clock,
 ) -> Collector:
     """Wire the stages together."""
-    gate: Gate,
     counters, queued, done = Counters(), asyncio.Event(), asyncio.Event()
+    holds = config.attach.mode == "hold"
+    holder = Holder(
+        store=store,
+        limits=HoldLimits(
+            timeout_ns=_ns(config.attach.hold_timeout), most_bytes=config.attach.hold_max_bytes
+        ),
+        is_judge_away=lambda: False,
+        counters=counters,
+        clock=clock,
+        released=done,
+    )
     reader = AnswerReader(store=store, counters=counters, mapping=config.extract.mapping.opened())
     assembly = Assembly(_assemble_policy(config))
     sampler = _sampler(config)
@@ -297,18 +331,20 @@ def _assemble(
         assembly=assembly,
         counters=counters,
         clock=clock,
+        gate=gate,
         intake=Intake(
             store=store,
             assembly=assembly,
-        gate=gate,
             sampler=sampler,
-            forward_to=tuple(export.endpoint for export in config.export if export.forward),
+            forward_to=_forward_to(config),
             max_spans_per_trace=config.assemble.max_spans_per_trace,
             counters=counters,
             clock=clock,
             received=done,
             room=Room(_REQUESTS_AT_ONCE * config.receive.max_message_bytes, counters),
+            holding=holder.holding if holds else lambda: Holding.OFF,
         ),
+        holder=holder,
         settler=Settler(
             store=store,
             reader=reader,
@@ -328,12 +364,22 @@ def _assemble(
             counters=counters,
             clock=clock,
             done=done,
+            holds=holds,
         ),
         deliverers=tuple(
             Deliverer(store=store, sink=sink, endpoint=endpoint, counters=counters, clock=clock)
             for endpoint, sink in sinks.items()
         ),
     )
+
+
+def _forward_to(config: CollectorConfig) -> tuple[str, ...]:
+    return tuple(export.endpoint for export in config.export if export.forward)
+
+
+def _release_to(config: CollectorConfig) -> tuple[str, ...]:
+    """Return who gets held spans: all, where they were held before and none is to get originals now."""
+    return _forward_to(config) or tuple(export.endpoint for export in config.export)
 
 
 def _assemble_policy(config: CollectorConfig) -> AssemblePolicy:

@@ -209,8 +209,11 @@ class EvaluateConfig(Section):
 
 
 class AttachConfig(Section):
-    """What the carrier span looks like."""
+    """Where scores go, and what the carrier span looks like."""
 
+    mode: Literal["append", "hold"] = "append"
+    hold_timeout: Duration = timedelta(seconds=30)
+    hold_max_bytes: ByteSize = Field(default=ByteSize(256 << 20), gt=0)
     carrier_time: Literal["auto", "target", "now"] = "auto"
     tempo_slack: Duration = timedelta(seconds=120)
     max_claims: int = Field(default=30, ge=1, le=90)
@@ -270,6 +273,22 @@ class CollectorConfig(Section):
     cancel_timeout: Timeout = timedelta(seconds=10)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
+
+    @model_validator(mode="after")
+    def _can_hold(self) -> CollectorConfig:
+        if self.attach.mode != "hold":
+            return self
+        if not any(export.forward for export in self.export):
+            raise ValueError(
+                "`attach.mode: hold` writes scores onto spans on their way through, and no `export` has "
+                "`forward: true`: set it where the application's spans are to go, or take `mode: append`"
+            )
+        if self.attach.hold_timeout <= self.assemble.quiet_period:
+            raise ValueError(
+                "`attach.hold_timeout` must be longer than `assemble.quiet_period`, before which nothing is "
+                "judged: every span would be held for nothing"
+            )
+        return self
 
     @model_validator(mode="after")
     def _distinct_endpoints(self) -> CollectorConfig:

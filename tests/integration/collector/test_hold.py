@@ -1,0 +1,268 @@
+"""Hold mode: the scores stand on the answer span itself, and no span is lost, doubled or kept too long."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from ragtrace import semconv
+from ragtrace.errors import ConfigError
+from ragtrace.traces.otlp import decode
+from ragtrace.traces.trace import Span
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.service import Collector
+from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
+from tests.integration.collector.gated_judge import GATED, gate_of
+from tests.integration.collector.running import (
+    carriers_in,
+    config_of,
+    post,
+    request_of,
+    running_collector,
+    send_grpc,
+    until,
+)
+from tests.rag_spans import chat_span, rag_trace, trace_id_of
+
+SCORE = f"{semconv.SCORE_PREFIX}faithfulness"
+HALF_WRONG = "Refunds take 14 days. Refunds take 30 days."
+
+
+@pytest.fixture
+def downstream() -> Iterator[OtlpReceiver]:
+    with running_receiver() as receiver:
+        yield receiver
+
+
+def holding(
+    folder: Path, downstream: OtlpReceiver, attach: Mapping[str, Any] | None = None, **changes: Any
+) -> CollectorConfig:
+    """Return the configuration of a collector that holds, and sends on to ``downstream``."""
+    export = [{"endpoint": downstream.endpoint, "forward": True}]
+    return config_of(folder, export=export, attach={"mode": "hold", **(attach or {})}, **changes)
+
+
+def gated(folder: Path) -> dict[str, str]:
+    """Return the judge section for a judge that answers when ``gate_of(str(folder))`` is set."""
+    return {"use": f"{GATED}{folder}"}
+
+
+async def arrived(downstream: OtlpReceiver, number: int) -> list[Span]:
+    """Return what the back end got, once it is so much."""
+    await until(lambda: len(downstream.spans) >= number)
+    return [span for request in downstream.requests for span in decode(request.SerializeToString())]
+
+
+def counted(collector: Collector, name: str) -> int:
+    return collector.counters.snapshot()[name]
+
+
+async def test_the_answer_span_itself_carries_scores_and_claims(
+    tmp_path: Path, downstream: OtlpReceiver
+) -> None:
+    root, retrieval, generation = rag_trace(0, answer=HALF_WRONG)
+    async with running_collector(holding(tmp_path, downstream)) as collector:
+        await send_grpc(collector, request_of(root, retrieval, generation))
+        answer, *others = await arrived(downstream, 3)
+        assert counted(collector, "answers_on_span") == 1
+    assert others == [retrieval, generation]
+    assert (answer.name, answer.kind, answer.links) == (root.name, root.kind, root.links)
+    assert answer.attributes.items() >= root.attributes.items()
+    assert (answer.attributes[SCORE], answer.attributes[semconv.EVAL_MODE]) == (0.5, "hold")
+    assert [event.name for event in answer.events] == [
+        semconv.EVALUATION_RESULT,
+        "ragtrace.claim.contradicted",
+        "ragtrace.claim.supported",
+    ]
+    assert len(downstream.spans) == 3
+
+
+async def test_bytes_of_spans_that_get_no_scores_are_unchanged(
+    tmp_path: Path, downstream: OtlpReceiver
+) -> None:
+    body = request_of(*rag_trace(0)[1:])  # no root: the collector waits for it in vain
+    config = holding(tmp_path, downstream, {"hold_timeout": "100ms"})
+    async with running_collector(config) as collector:
+        await post(collector, body)
+        await arrived(downstream, 2)
+        assert counted(collector, "holds_timed_out") == 1
+    assert [request.SerializeToString() for request in downstream.requests] == [body]
+
+
+async def test_spans_that_cannot_be_judged_pass_at_once_beside_held_ones(
+    tmp_path: Path, downstream: OtlpReceiver
+) -> None:
+    config = holding(tmp_path, downstream, assemble={"quiet_period": "10s"}, sample={"ratio": 0.5})
+    async with running_collector(config) as collector:
+        kept = [collector.intake._sampler.may_keep(trace_id_of(number)) for number in range(20)]
+        spans = [span for number in range(20) for span in rag_trace(number)]
+        await post(collector, request_of(*spans))
+        passed = await arrived(downstream, 3 * kept.count(False))
+        assert {span.trace_id for span in passed} == {trace_id_of(n) for n in range(20) if not kept[n]}
+        assert (await collector.store.counts())["held_traces"] == kept.count(True) > 0
+    assert sorted(map(_key, await arrived(downstream, 60))) == sorted(map(_key, spans))
+
+
+async def test_sampled_out_requests_are_forwarded_byte_for_byte(
+    tmp_path: Path, downstream: OtlpReceiver
+) -> None:
+    body = request_of(*rag_trace(0), *rag_trace(1))
+    unusual = body + ExportTraceServiceRequest().SerializeToString() + b"\xa2\x1f\x02hi"
+    async with running_collector(holding(tmp_path, downstream, sample={"ratio": 0.0})) as collector:
+        await post(collector, unusual)
+        await arrived(downstream, 6)
+    assert [request.SerializeToString() for request in downstream.requests] == [unusual]
+
+
+async def test_a_trace_without_a_rag_call_goes_on_when_it_is_settled(
+    tmp_path: Path, downstream: OtlpReceiver
+) -> None:
+    span = replace(chat_span(0, question="", answer=""), attributes={"http.route": "/"}, name="GET /")
+    async with running_collector(holding(tmp_path, downstream, judge=gated(tmp_path))) as collector:
+        await post(collector, request_of(span))
+        assert await arrived(downstream, 1) == [span]
+        assert counted(collector, "holds_timed_out") == 0
+
+
+async def test_past_the_timeout_originals_go_on_untouched_and_a_carrier_follows(
+    tmp_path: Path, downstream: OtlpReceiver
+) -> None:
+    config = holding(tmp_path, downstream, {"hold_timeout": "200ms"}, judge=gated(tmp_path))
+    async with running_collector(config) as collector:
+        await post(collector, request_of(*rag_trace(0)))
+        assert tuple(await arrived(downstream, 3)) == rag_trace(0)
+        gate_of(str(tmp_path)).set()
+        *_, carrier = await arrived(downstream, 4)
+        assert counted(collector, "answers_on_span") == 0
+    assert (carrier.name, carrier.parent_span_id) == ("evaluation pass", rag_trace(0)[0].span_id)
+    assert carrier.attributes[semconv.EVAL_MODE] == "append"
+
+
+async def test_several_answers_of_a_trace_wait_for_each_other(
+    tmp_path: Path, downstream: OtlpReceiver
+) -> None:
+    first, second = rag_trace(0), _second_call(rag_trace(0))
+    async with running_collector(holding(tmp_path, downstream)) as collector:
+        await post(collector, request_of(*first, *second))
+        spans = await arrived(downstream, 6)
+        assert counted(collector, "answers_on_span") == 2
+    assert {span.span_id for span in spans if SCORE in span.attributes} == {
+        first[0].span_id,
+        second[0].span_id,
+    }
+    assert len(spans) == 6
+
+
+async def test_spans_that_come_after_the_release_pass_straight_through(
+    tmp_path: Path, downstream: OtlpReceiver
+) -> None:
+    late = replace(rag_trace(0)[2], span_id="00000000000000ff", name="late", attributes={})
+    async with running_collector(holding(tmp_path, downstream)) as collector:
+        await post(collector, request_of(*rag_trace(0)))
+        await arrived(downstream, 3)
+        await post(collector, request_of(late))
+        assert (await collector.store.counts())["held_traces"] == 0
+        assert (await arrived(downstream, 4))[-1] == late
+
+
+async def test_a_judge_that_must_be_asked_again_later_is_not_waited_for(
+    tmp_path: Path, downstream: OtlpReceiver
+) -> None:
+    (tmp_path / "away.json").write_text(json.dumps({"error": "judge_unavailable"}))
+    judge = {"use": f"scripted:{tmp_path / 'away.json'}"}
+    config = holding(tmp_path, downstream, judge=judge, evaluate={"retry_delays": ["1h"]})
+    async with running_collector(config) as collector:
+        await post(collector, request_of(*rag_trace(0)))
+        assert tuple(await arrived(downstream, 3)) == rag_trace(0)
+
+
+async def test_beyond_the_bytes_the_oldest_traces_go_on(tmp_path: Path, downstream: OtlpReceiver) -> None:
+    size = len(request_of(*rag_trace(0)))
+    config = holding(tmp_path, downstream, {"hold_max_bytes": 2 * size}, assemble={"quiet_period": "10s"})
+    async with running_collector(config) as collector:
+        for number in range(5):
+            await post(collector, request_of(*rag_trace(number)))
+        passed = await arrived(downstream, 9)
+        assert [span.trace_id for span in passed[::3]] == [trace_id_of(number) for number in range(3)]
+        assert (await collector.store.counts())["held_traces"] == 2
+        assert counted(collector, "holds_over_bytes") == 3
+
+
+async def test_a_sink_that_gets_no_originals_gets_the_carrier(
+    tmp_path: Path, downstream: OtlpReceiver
+) -> None:
+    file = tmp_path / "carriers.jsonl"
+    export = [{"endpoint": downstream.endpoint, "forward": True}, {"endpoint": f"otlp-file:{file}"}]
+    config = config_of(tmp_path, export=export, attach={"mode": "hold"})
+    async with running_collector(config) as collector:
+        await post(collector, request_of(*rag_trace(0)))
+        await arrived(downstream, 3)
+        (carrier,) = await until(lambda: carriers_in(file))
+    assert (carrier.name, len(downstream.spans)) == ("evaluation pass", 3)
+
+
+async def test_stopping_lets_go_of_what_is_held(tmp_path: Path, downstream: OtlpReceiver) -> None:
+    spans = (*rag_trace(0), rag_trace(1)[1])
+    config = holding(tmp_path, downstream, judge=gated(tmp_path), drain_timeout="1s")
+    async with running_collector(config) as collector:
+        await post(collector, request_of(*spans))
+    assert sorted(map(_key, await arrived(downstream, 4))) == sorted(map(_key, spans))
+
+
+@pytest.mark.parametrize("mode", ["hold", "append"])
+async def test_what_a_crash_left_held_goes_on_after_the_restart(
+    tmp_path: Path, downstream: OtlpReceiver, mode: str
+) -> None:
+    config = holding(tmp_path, downstream, assemble={"quiet_period": "10s"})
+    async with Collector.open(config) as crashed:  # closed without being stopped in order
+        await crashed.intake.accept(request_of(*rag_trace(0)), encoding="protobuf")
+    assert downstream.spans == []
+    async with running_collector(holding(tmp_path, downstream, {"mode": mode})):
+        spans = await arrived(downstream, 3)
+    assert [span.span_id for span in spans[:3]] == [span.span_id for span in rag_trace(0)]
+    assert (SCORE in spans[0].attributes) == (mode == "hold")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"attach": {"mode": "hold"}}, "forward: true"),
+        (
+            {"attach": {"mode": "hold", "hold_timeout": "5s"}, "assemble": {"quiet_period": "5s"}},
+            "hold_timeout",
+        ),
+    ],
+)
+def test_a_hold_that_cannot_work_is_refused(
+    tmp_path: Path, changes: Mapping[str, Any], complaint: str
+) -> None:
+    forward = "hold_timeout" in complaint
+    export = [{"endpoint": "http://localhost:4317", "forward": forward}]
+    with pytest.raises(ConfigError, match=complaint):
+        config_of(tmp_path, export=export, **changes)
+
+
+def _key(span: Span) -> tuple[str, str]:
+    return span.trace_id, span.span_id
+
+
+def _second_call(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    """Return the same RAG call again, later in the same trace."""
+    ids = {span.span_id: span.span_id.replace("a", "b") for span in spans}
+    hour_ns = 3_600_000_000_000
+    return tuple(
+        replace(
+            span,
+            span_id=ids[span.span_id],
+            parent_span_id=ids.get(span.parent_span_id or ""),
+            start_ns=span.start_ns + hour_ns,
+            end_ns=span.end_ns + hour_ns,
+        )
+        for span in spans
+    )
