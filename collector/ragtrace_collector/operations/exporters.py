@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import urlsplit
 
 from opentelemetry.sdk.metrics.export import MetricExporter
@@ -9,16 +10,19 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 __all__ = ["open_metric_exporter", "open_span_exporter"]
 
+_TIMEOUT_S: Final = 3
+"""A stop sends what is left, and has to end within ``cancel_timeout``."""
+
 
 def open_metric_exporter(endpoint: str) -> MetricExporter:
     """Open the exporter of metrics; headers and certificates come from the standard variables."""
     if _is_grpc(endpoint):
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as OverGrpc
 
-        return OverGrpc(endpoint=endpoint)
+        return OverGrpc(endpoint=endpoint, timeout=_TIMEOUT_S)
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as OverHttp
 
-    return OverHttp(endpoint=f"{endpoint.rstrip('/')}/v1/metrics")
+    return OverHttp(endpoint=f"{endpoint.rstrip('/')}/v1/metrics", timeout=_TIMEOUT_S)
 
 
 def open_span_exporter(endpoint: str) -> SpanExporter:
@@ -26,10 +30,10 @@ def open_span_exporter(endpoint: str) -> SpanExporter:
     if _is_grpc(endpoint):
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OverGrpc
 
-        return OverGrpc(endpoint=endpoint)
+        return OverGrpc(endpoint=endpoint, timeout=_TIMEOUT_S)
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OverHttp
 
-    return OverHttp(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+    return OverHttp(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=_TIMEOUT_S)
 
 
 def _is_grpc(endpoint: str) -> bool:

@@ -51,7 +51,9 @@ class SelfMetrics:
         return encode(self._registry), content_type
 
     async def push(self) -> None:
-        """Send everything to the OTLP endpoint. A failure is logged by the exporter."""
+        """Send everything to the OTLP endpoint, if there is one. A failure is logged by the exporter."""
+        if not self._pushing:
+            return
         _NOW.set(await self._read())
         for reader in self._pushing:
             await asyncio.to_thread(reader.collect)  # it has a copy of the context, with the readings

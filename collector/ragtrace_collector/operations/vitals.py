@@ -44,6 +44,23 @@ class Vitals:
         notes = [note for note in (self.judge_trouble(),) if note]
         return Readiness(reasons=(*reasons, *([trouble] if trouble else [])), notes=tuple(notes))
 
+    async def status(self) -> Mapping[str, object]:
+        """Return what the status page shows: the state, the ledger, and what was counted since the start."""
+        ready, ledger = await self.readiness(), await self.store.ledger()
+        return {
+            "collector": {
+                "phase": self.phase,
+                "ready": ready.is_ready,
+                "reasons": ready.reasons,
+                "notes": ready.notes,
+                "config": self.config_digest,
+                "reloads": dict(self.reloads),
+            },
+            "ledger": ledger.sums(),
+            "store": ledger.by_name(),
+            "since_start": self.counters.snapshot(),
+        }
+
     async def readings(self) -> Readings:
         """Return every metric's values, the answers and parcels among them of one moment."""
         ready, ledger = await self.readiness(), await self.store.ledger()

@@ -1,0 +1,61 @@
+"""The process's signals: SIGTERM and SIGINT stop it, a second one at once, and SIGHUP has it read again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ragtrace_collector.operations.logs import event
+from ragtrace_collector.operations.stopping import HardStop
+
+__all__ = ["Signals"]
+
+log = logging.getLogger("ragtrace.collector")
+
+
+@dataclass(slots=True, kw_only=True)
+class Signals:
+    """What the process was asked for."""
+
+    longest_stop_s: float
+    """How long a stop may take before the process is ended."""
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    reload: asyncio.Event = field(default_factory=asyncio.Event)
+    _leaves: bool = False
+    _hard_stop: HardStop = field(default_factory=HardStop)
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle signals until the block ends.
+
+        Raises:
+            KeyboardInterrupt: a second signal came, and the block was cancelled.
+        """
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_stop, task)
+        loop.add_signal_handler(signal.SIGHUP, self.reload.set)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._leaves:
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            self._hard_stop.disarm()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+
+    def _on_stop(self, task: asyncio.Task[object] | None) -> None:
+        if self.stop.is_set() and task is not None and not self._leaves:
+            log.warning(
+                "asked twice to stop: leaving at once; what is not done is on disk", extra=event("left")
+            )
+            self._leaves = True
+            task.cancel()
+        self._hard_stop.arm(self.longest_stop_s)
+        self.stop.set()
