@@ -1,8 +1,8 @@
 """The collector's configuration: one YAML file."""
 
 from ragtrace_collector.config.reading import default_config_text, load_config, load_mapping, parse_config
+from ragtrace_collector.config.sampling import NeighboursConfig, SampleConfig
 from ragtrace_collector.config.sections import (
-    AlwaysConfig,
     AssembleConfig,
     AttachConfig,
     CacheConfig,
@@ -14,7 +14,6 @@ from ragtrace_collector.config.sections import (
     MappingConfig,
     MetricConfig,
     ReceiveConfig,
-    SampleConfig,
     SecondJudgeConfig,
     StoreConfig,
     TelemetryConfig,
@@ -28,7 +27,6 @@ from ragtrace_collector.config.security import (
 )
 
 __all__ = [
-    "AlwaysConfig",
     "AssembleConfig",
     "AttachConfig",
     "CacheConfig",
@@ -39,6 +37,7 @@ __all__ = [
     "JudgeConfig",
     "MappingConfig",
     "MetricConfig",
+    "NeighboursConfig",
     "ReceiveConfig",
     "ReceiveTlsConfig",
     "SampleConfig",

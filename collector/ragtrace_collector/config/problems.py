@@ -32,7 +32,7 @@ def _root_causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def _problem(error: ErrorDetails) -> str:
-    location = [part for part in error["loc"] if part != "model"]
+    location = list(error["loc"])
     key = _dotted(location)
     if error["type"] == "extra_forbidden":
         return f"unknown key `{key}`{_suggestion(location)}"

@@ -25,7 +25,10 @@ from tests.integration.collector.running import (
 )
 from tests.rag_spans import rag_trace, trace_id_of
 
-DISLIKED = {"ratio": 0.0, "always": [{"attributes": {semconv.FEEDBACK_LABEL: "down"}}]}
+DISLIKED = {
+    "ratio": 0.0,
+    "rules": [{"name": "disliked", "attributes": {semconv.FEEDBACK_LABEL: "down"}}],
+}
 ANSWER_SPAN = rag_trace(0)[0].span_id
 
 
@@ -75,7 +78,7 @@ async def test_a_disliked_answer_is_judged_though_it_was_sampled_out_before(tmp_
         await stored(collector, sampled_out=1, judged=2)
         counted = (await collector.status())["since_start"]
     assert {span.trace_id for span in found} == {trace_id_of(0), trace_id_of(1)}
-    assert {span.attributes[semconv.SAMPLE_RULE] for span in found} == {"always"}
+    assert {span.attributes[semconv.SAMPLE_RULE] for span in found} == {"disliked"}
     assert {span.parent_span_id for span in found} == {ANSWER_SPAN}
     assert (counted["answers_sampled_out"], counted["answers_brought_back"]) == (3, 2)
 
@@ -104,11 +107,11 @@ async def test_an_answer_that_was_judged_is_not_judged_again_for_feedback(tmp_pa
 async def test_without_a_rule_about_feedback_the_spans_of_what_is_left_out_are_not_kept(
     tmp_path: Path,
 ) -> None:
-    sample = {"ratio": 0.0, "always": [{"service": "vip"}]}
+    sample = {"ratio": 0.0, "rules": [{"name": "vip", "service": "vip"}]}
     async with running_collector(config_of(tmp_path, sample=sample)) as collector:
         await post(collector, request_of(*rag_trace(0)))
         await stored(collector, sampled_out=1)
-        assert await collector.store.payloads(trace_id_of(0)) == ()
+        assert (await collector.store.spans(trace_id_of(0))).payloads == ()
 
 
 CONTEXT_RECALL = {"retry_delays": [], "metrics": ["context_recall"]}

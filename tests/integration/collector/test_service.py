@@ -100,13 +100,13 @@ async def test_many_answers_in_one_request_are_each_judged_once(tmp_path: Path) 
 
 
 async def test_what_the_ratio_leaves_out_is_not_judged_and_a_rule_brings_it_back(tmp_path: Path) -> None:
-    sample = {"ratio": 0.0, "always": [{"service": "vip"}]}
+    sample = {"ratio": 0.0, "rules": [{"name": "vip", "service": "vip"}]}
     async with running_collector(config_of(tmp_path, sample=sample)) as collector:
         await post(collector, request_of(*rag_trace(0), *rag_trace(1, service="vip")))
         (carrier,) = await carriers(tmp_path, 1)
         assert await outcomes(collector) == {"judged": 1, "sampled_out": 1}
     assert carrier.trace_id == trace_id_of(1)
-    assert carrier.attributes[semconv.SAMPLE_RULE] == "always"
+    assert carrier.attributes[semconv.SAMPLE_RULE] == "vip"
     assert carrier.attributes[semconv.SAMPLE_PROBABILITY] == 1.0
 
 

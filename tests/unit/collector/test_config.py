@@ -35,7 +35,37 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
         ("receive: {grpc: null, http: null}\n" + EXPORT, "nothing could come in"),
         ("judge: {base_url: localhost}\n" + EXPORT, "`judge.base_url`: write a URL such as"),
         ("sample: {ratio: 1.5}\n" + EXPORT, "`sample.ratio`: Input should be less than or equal to 1"),
-        ("sample: {always: [{}]}\n" + EXPORT, "`sample.always[0]`: name a `service`"),
+        ("sample: {rules: [{name: a}]}\n" + EXPORT, "`sample.rules[0]`: say which answers: service, status"),
+        ("sample: {rules: [{service: a}]}\n" + EXPORT, "`sample.rules[0].name` is missing"),
+        (
+            "sample: {rules: [{name: ratio, service: a}]}\n" + EXPORT,
+            "`sample.rules[0]`: 'ratio' is the name of a rule that is built in",
+        ),
+        (
+            "sample: {rules: [{name: a, service: a}, {name: a, model: b}]}\n" + EXPORT,
+            "`sample.rules`: 'a' names two rules",
+        ),
+        (
+            "sample: {rules: [{name: a, service: a, drop: true, rate: 0.5}]}\n" + EXPORT,
+            "`sample.rules[0]`: what is dropped has no rate",
+        ),
+        (
+            "sample: {rules: [{name: a, model: {mtches: b}}]}\n" + EXPORT,
+            "unknown key `sample.rules[0].model.mtches`: did you mean `matches`?",
+        ),
+        (
+            "sample: {rules: [{name: a, model: {matches: '('}}]}\n" + EXPORT,
+            "`sample.rules[0].model.matches`: '(' is no regular expression",
+        ),
+        (
+            "sample: {rules: [{name: a, model: {exists: false}}]}\n" + EXPORT,
+            "`sample.rules[0].model`: `exists: false` is for `attributes`",
+        ),
+        ("sample: {limit: {}}\n" + EXPORT, "`sample.limit`: write `answers`, `per_tenant` or both"),
+        (
+            "sample: {neighbours: {below: 2}}\n" + EXPORT,
+            "`sample.neighbours.below`: Input should be less than",
+        ),
         ("judge: {}", "`export` is missing: name at least one back end"),
         ("export: [{endpoint: 'http://localhost:4327'}]", "this collector's own receiver: a loop"),
         ("export: [{endpoint: a:1}, {endpoint: a:1}]", "names an endpoint twice"),
@@ -73,8 +103,8 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
             "unknown key `evaluate.metrics[0].weight`: did you mean `weights`?",
         ),
         (
-            "sample: {always: [{attributes: {a: [1]}}]}\n" + EXPORT,
-            "`sample.always[0].attributes`: compare with a text",
+            "sample: {rules: [{name: b, attributes: {a: [[1]]}}]}\n" + EXPORT,
+            "`sample.rules[0].attributes.a`: compare with a text",
         ),
         ("a: &a [*a]", "nested too deep"),
         ("a: " + "[" * 5_000, "nested too deep"),

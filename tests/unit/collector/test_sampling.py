@@ -1,35 +1,57 @@
-"""Sampling: a pure, nested function of the trace id, and rules that keep."""
+"""Which answers are kept: rules and ratio against one position, with the probability on record."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.sampling import keeps
-from ragtrace.traces.trace import Resource, Span, Trace
-from ragtrace_collector.sampling import AlwaysRule, Sampler
+from ragtrace.model import AttributeValue, RagRecord
+from ragtrace.sampling import SamplingPlan, keeps, position_of
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.extract import extract_records
+from ragtrace.traces.trace import Span, StatusCode, Trace
+from ragtrace_collector.config.sampling import SampleConfig
+from ragtrace_collector.sampling import Decision, Sampler, Standing
+from tests.rag_spans import rag_trace, trace_id_of
 
 trace_ids = st.binary(min_size=16, max_size=16).map(bytes.hex)
-ratios = st.floats(0, 1)
+rates = st.floats(0, 1)
+LEFT_OUT = Sample(rule="ratio", rate=0.0, probability=0.0)
 
 
-def trace_of(trace_id: str, *, service: str = "shop", **attributes: str) -> Trace:
-    span = Span(
-        trace_id=trace_id,
-        span_id="0000000000000001",
-        parent_span_id=None,
-        name="ask",
-        start_ns=1,
-        end_ns=2,
-        attributes=attributes,
-        resource=Resource(attributes={"service.name": service}),
-    )
-    return Trace.of(trace_id, [span])
+def plan_of(*rules: Mapping[str, Any], ratio: float = 0.0) -> SamplingPlan:
+    named = [{"name": f"rule {number}", **rule} for number, rule in enumerate(rules)]
+    return SampleConfig.model_validate({"ratio": ratio, "rules": named}).plan()
 
 
-@given(trace_ids, ratios, ratios)
-def test_a_higher_ratio_keeps_all_that_a_lower_one_keeps(trace_id: str, one: float, other: float) -> None:
+def traced(
+    spans: tuple[Span, ...] = rag_trace(0), **attributes: AttributeValue
+) -> tuple[Trace, tuple[RagRecord, ...]]:
+    """Return a trace of one answer, its retrieval with further attributes, and what is read from it."""
+    root, retrieval, generation = spans
+    retrieval = replace(retrieval, attributes={**retrieval.attributes, **attributes})
+    trace = Trace.of(root.trace_id, [root, retrieval, generation])
+    return trace, extract_records(trace).records
+
+
+def decide(plan: SamplingPlan, number: int = 0, **attributes: AttributeValue) -> Decision:
+    trace, records = traced(rag_trace(number), **attributes)
+    (decision,) = Sampler(plan=plan).decide(trace, records, now_ns=0)
+    return decision
+
+
+def of_position(least: float, most: float) -> int:
+    """Return the number of a trace that stands between."""
+    return next(number for number in range(10_000) if least <= position_of(trace_id_of(number)) < most)
+
+
+@given(trace_ids, rates, rates)
+def test_a_higher_rate_keeps_all_that_a_lower_one_keeps(trace_id: str, one: float, other: float) -> None:
     low, high = sorted((one, other))
     assert keeps(trace_id, high) or not keeps(trace_id, low)
 
@@ -40,10 +62,10 @@ def test_all_or_nothing_at_the_ends(trace_id: str) -> None:
     assert not keeps(trace_id, 0.0)
 
 
-def test_the_share_kept_is_the_ratio() -> None:
-    kept = sum(keeps(f"{number:032x}", 0.1) for number in range(20_000))
-    # Binomial: four standard deviations around 2,000.
-    assert abs(kept - 2_000) < 170
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9])
+def test_the_share_kept_is_the_rate(rate: float) -> None:
+    kept = sum(keeps(f"{number:032x}", rate) for number in range(20_000))
+    assert abs(kept - 20_000 * rate) < 4 * (20_000 * rate * (1 - rate)) ** 0.5
 
 
 def test_the_choice_is_independent_of_a_head_sampler_on_the_same_ids() -> None:
@@ -56,35 +78,163 @@ def test_the_choice_is_independent_of_a_head_sampler_on_the_same_ids() -> None:
 @pytest.mark.parametrize(
     ("rule", "kept"),
     [
-        (AlwaysRule(service="shop"), True),
-        (AlwaysRule(service="other"), False),
-        (AlwaysRule(attributes={"tier": "gold"}), True),
-        (AlwaysRule(attributes={"tier": "gold", "region": "eu"}), False),
-        (AlwaysRule(attributes={"service.name": "shop"}), True),
+        ({"service": "shop"}, True),
+        ({"service": ["other", "shop"]}, True),
+        ({"service": {"matches": "^sh"}}, True),
+        ({"service": "other"}, False),
+        ({"attributes": {"tier": "gold"}}, True),
+        ({"attributes": {"tier": "gold", "region": "eu"}}, False),
+        ({"attributes": {"service.name": "shop"}}, True),
+        ({"attributes": {"tier": {"exists": True}}}, True),
+        ({"attributes": {"tier": {"exists": False}}}, False),
+        ({"attributes": {"region": {"exists": False}}}, True),
+        ({"attributes": {"tags": "b"}}, True),
+        ({"attributes": {"hits": {"above": 2, "below": 4}}}, True),
+        ({"attributes": {"hits": {"above": 3}}}, False),
+        ({"attributes": {"tier": {"above": 3}}}, False),
+        ({"attributes": {"cached": 1}}, False),
+        ({"attributes": {"cached": True}}, True),
+        ({"attributes": {"ragtrace.metadata.release": {"matches": r"^v2\."}}}, True),
+        ({"model": "m"}, True),
+        ({"model": {"matches": "gpt"}}, False),
+        ({"prompt_version": "p7"}, True),
+        ({"session": "s1"}, True),
+        ({"slower_than": "800ms"}, True),
+        ({"slower_than": "1s"}, False),
+        ({"answer_chars": {"above": 10}}, True),
+        ({"question_chars": {"below": 10}}, False),
+        ({"tenant": "acme"}, True),
+        ({"tenant": "other"}, False),
+        ({"status": "error"}, False),
     ],
-    ids=["service", "other service", "attribute", "not all attributes", "resource attribute"],
+    ids=str,
 )
-def test_a_rule_keeps_what_matches_all_of_it(rule: AlwaysRule, kept: bool) -> None:
-    sample = Sampler(ratio=0.0, always=(rule,)).decide(trace_of("ab" * 16, tier="gold"))
-    assert (sample is not None) is kept
+def test_a_rule_keeps_what_satisfies_all_of_it(rule: Mapping[str, Any], kept: bool) -> None:
+    decision = decide(
+        plan_of(rule),
+        **{
+            "tier": "gold",
+            "tags": ("a", "b"),
+            "hits": 3,
+            "cached": True,
+            "ragtrace.metadata.release": "v2.1",
+            "gen_ai.prompt.version": "p7",
+            "session.id": "s1",
+            "ragtrace.tenant": "acme",
+        },
+    )
+    assert (decision.left_out is None) is kept
 
 
-def test_a_rule_beats_the_ratio_and_says_so() -> None:
-    sampler = Sampler(ratio=1.0, always=(AlwaysRule(service="shop"),))
-    by_rule, by_ratio = sampler.decide(trace_of("ab" * 16)), sampler.decide(trace_of("ab" * 16, service="x"))
-    assert by_rule is not None
-    assert (by_rule.rule, by_rule.probability) == ("always", 1.0)
-    assert by_ratio is not None
-    assert (by_ratio.rule, by_ratio.probability) == ("ratio", 1.0)
+def test_an_error_on_any_span_satisfies_a_rule_about_errors() -> None:
+    root, retrieval, generation = rag_trace(0)
+    trace = Trace.of(root.trace_id, [root, replace(retrieval, status_code=StatusCode.ERROR), generation])
+    sampler = Sampler(plan=plan_of({"status": "error"}))
+    (decision,) = sampler.decide(trace, extract_records(trace).records, now_ns=0)
+    assert decision.left_out is None
 
 
-def test_without_rules_spans_of_a_trace_that_is_left_out_are_not_worth_storing() -> None:
-    assert not Sampler(ratio=0.0).may_keep("ab" * 16)
-    assert Sampler(ratio=0.0, always=(AlwaysRule(service="shop"),)).may_keep("ab" * 16)
+def test_what_is_said_of_spans_holds_for_one_and_the_same() -> None:
+    apart = plan_of({"attributes": {"gen_ai.operation.name": "chat", "tier": "gold"}})
+    together = plan_of({"attributes": {"gen_ai.operation.name": "retrieval", "tier": "gold"}})
+    assert decide(apart, tier="gold").left_out == "sampled_out"
+    assert decide(together, tier="gold").left_out is None
+
+
+def test_the_highest_rate_wins_and_names_the_rule_whatever_the_order() -> None:
+    rules = [{"name": "some", "service": "shop", "rate": 0.4}, {"name": "more", "model": "m", "rate": 0.7}]
+    for plan in (plan_of(*rules, ratio=0.1), plan_of(*reversed(rules), ratio=0.1)):
+        sample = decide(plan, of_position(0, 0.1)).sample
+        assert (sample.rule, sample.rate, sample.probability) == ("more", 0.7, 0.7)
+
+
+def test_of_equal_rates_the_first_rule_is_named_and_the_ratio_last() -> None:
+    rules = [{"name": "first", "service": "shop"}, {"name": "second", "service": "shop"}]
+    assert decide(plan_of(*rules, ratio=1.0)).sample.rule == "first"
+    assert decide(plan_of({"service": "x"}, ratio=1.0)).sample.rule == "ratio"
+
+
+def test_a_rule_that_drops_wins_over_all() -> None:
+    plan = plan_of({"service": "shop"}, {"name": "probes", "model": "m", "drop": True}, ratio=1.0)
+    decision = decide(plan)
+    assert (decision.left_out, decision.sample.rule, decision.sample.probability) == (
+        "filtered",
+        "probes",
+        None,
+    )
+
+
+def test_what_is_left_out_says_what_its_chance_was() -> None:
+    decision = decide(plan_of({"name": "some", "service": "shop", "rate": 0.4}), of_position(0.4, 1))
+    assert decision.left_out == "sampled_out"
+    assert (decision.sample.rule, decision.sample.probability) == ("some", 0.4)
+
+
+@given(st.integers(0, 10_000), rates, rates, st.booleans())
+def test_raising_a_rate_or_adding_a_rule_loses_nothing(
+    number: int, ratio: float, rate: float, matches: bool
+) -> None:
+    fewer = decide(plan_of(ratio=ratio), number)
+    more = decide(plan_of({"service": "shop" if matches else "x", "rate": rate}, ratio=ratio), number)
+    assert more.left_out is None or fewer.left_out is not None
+
+
+@given(trace_ids, rates, st.lists(rates, max_size=3))
+def test_the_door_drops_only_what_no_rule_could_keep(
+    trace_id: str, ratio: float, of_rules: list[float]
+) -> None:
+    plan = plan_of(*({"service": "shop", "rate": rate} for rate in of_rules), ratio=ratio)
+    assert Sampler(plan=plan).may_keep(trace_id) == keeps(trace_id, max([ratio, *of_rules]))
 
 
 def test_only_rules_about_feedback_wait_for_it() -> None:
-    others = AlwaysRule(service="shop"), AlwaysRule(attributes={"tier": "gold"})
-    disliked = AlwaysRule(service="shop", attributes={"ragtrace.feedback.label": "down"})
-    assert not Sampler(ratio=0.1, always=others).awaits_feedback
-    assert Sampler(ratio=0.1, always=(*others, disliked)).awaits_feedback
+    others: list[Mapping[str, Any]] = [{"service": "shop"}, {"attributes": {"tier": "gold"}}]
+    disliked = {"service": "shop", "attributes": {"ragtrace.feedback.label": "down"}}
+    assert not Sampler(plan=plan_of(*others)).may_bring_back
+    assert Sampler(plan=plan_of(*others, disliked)).may_bring_back
+
+
+def test_what_was_sampled_out_is_brought_back_by_a_higher_rate_and_has_no_probability() -> None:
+    trace, records = traced(**{"ragtrace.feedback.label": "down"})
+    sampler = Sampler(plan=plan_of({"attributes": {"ragtrace.feedback.label": "down"}}))
+    known = {trace.spans[0].span_id: Standing("sampled_out", LEFT_OUT)}
+    (decision,) = sampler.decide(trace, records, known=known, now_ns=0)
+    assert decision.left_out is None
+    assert decision.sample.probability is None
+
+
+@pytest.mark.parametrize(
+    ("standing", "left_out"),
+    [
+        (Standing("", LEFT_OUT), None),
+        (Standing("judged", LEFT_OUT), None),
+        (Standing("filtered", LEFT_OUT), "filtered"),
+        (Standing("shed:rate_limit", LEFT_OUT), "shed:rate_limit"),
+        (Standing("sampled_out", Sample(rule="x", rate=1.0, probability=0.1)), "sampled_out"),
+    ],
+    ids=["queued", "judged", "filtered", "shed", "no higher rate"],
+)
+def test_what_was_decided_stays_so_otherwise(standing: Standing, left_out: str | None) -> None:
+    trace, records = traced()
+    known = {trace.spans[0].span_id: standing}
+    sampler = Sampler(plan=plan_of({"service": "shop"}))
+    (decision,) = sampler.decide(trace, records, known=known, now_ns=0)
+    assert (decision.left_out, decision.sample) == (left_out, standing.sample)
+
+
+def test_a_throttle_lowers_every_rate_and_its_probability() -> None:
+    trace, records = traced(rag_trace(of_position(0.3, 0.5)))
+    sampler = Sampler(plan=plan_of(ratio=1.0))
+    for factor, left_out in ((0.25, "sampled_out"), (0.6, None)):
+        sampler.throttle(factor)
+        (decision,) = sampler.decide(trace, records, now_ns=0)
+        assert (decision.left_out, decision.sample.probability) == (left_out, factor)
+
+
+def test_explaining_decides_nothing() -> None:
+    trace, (record,) = traced()
+    odds = Sampler(plan=plan_of({"name": "shop", "service": "shop", "rate": 0.5})).explain(
+        trace, record, now_ns=0
+    )
+    assert odds.position == position_of(trace.trace_id)
+    assert (odds.sample.rule, odds.probability, odds.keeps) == ("shop", 0.5, odds.position < 0.5)

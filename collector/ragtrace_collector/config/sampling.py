@@ -1,0 +1,191 @@
+"""The section ``sample``: which answers are judged."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Final, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from ragtrace import semconv
+from ragtrace.sampling import RULE_RATIO, Comparison, Rule, SamplingPlan, Scalar
+from ragtrace_collector.config.values import Duration, Pattern, Section, Timeout
+
+__all__ = [
+    "ComparisonConfig",
+    "LimitConfig",
+    "NeighboursConfig",
+    "RuleConfig",
+    "SampleConfig",
+    "TenantFloorConfig",
+]
+
+_RESERVED: Final = (RULE_RATIO, "tenant", "neighbour")
+_CONDITIONS: Final = (
+    "service",
+    "status",
+    "attributes",
+    "tenant",
+    "model",
+    "prompt_version",
+    "session",
+    "slower_than",
+    "question_chars",
+    "answer_chars",
+)
+
+
+class ComparisonConfig(Section):
+    """What one value must be."""
+
+    one_of: tuple[Scalar, ...] = ()
+    matches: Pattern | None = None
+    above: float | None = None
+    below: float | None = None
+    exists: bool = True
+
+    @model_validator(mode="after")
+    def _asks_one_thing(self) -> ComparisonConfig:
+        if not self.exists and self.model_fields_set != {"exists"}:
+            raise ValueError("what does not exist has no value: leave the rest out with `exists: false`")
+        return self
+
+    def opened(self) -> Comparison:
+        """Return what a rule takes."""
+        matches = re.compile(self.matches) if self.matches is not None else None
+        return Comparison(one_of=self.one_of, matches=matches, above=self.above, below=self.below)
+
+
+def _compared(value: object) -> object:
+    """Let a comparison be written as the one value that is asked for, or as several."""
+    if isinstance(value, dict | ComparisonConfig):
+        return value
+    values = value if isinstance(value, list) else [value]
+    if not values or any(not isinstance(each, str | bool | int | float) for each in values):
+        raise ValueError(
+            "compare with a text, a number, true, false, a list of them, "
+            "or {matches: PATTERN}, {above: N}, {below: N}, {exists: BOOL}"
+        )
+    return {"one_of": values}
+
+
+Compared = Annotated[ComparisonConfig, BeforeValidator(_compared)]
+
+
+class RuleConfig(Section):
+    """A rate for the answers that satisfy all of its conditions; or they are dropped."""
+
+    name: str = Field(min_length=1, max_length=64)
+    rate: float = Field(default=1.0, ge=0, le=1)
+    drop: bool = False
+    service: Compared | None = None
+    status: Literal["error"] | None = None
+    attributes: dict[str, Compared] = {}
+    tenant: Compared | None = None
+    model: Compared | None = None
+    prompt_version: Compared | None = None
+    session: Compared | None = None
+    slower_than: Duration | None = None
+    question_chars: Compared | None = None
+    answer_chars: Compared | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> RuleConfig:
+        if self.name in _RESERVED:
+            raise ValueError(f"{self.name!r} is the name of a rule that is built in: choose another")
+        if not any(getattr(self, condition) for condition in _CONDITIONS):
+            raise ValueError(f"say which answers: {', '.join(_CONDITIONS)}; for all there is `sample.ratio`")
+        if self.drop and "rate" in self.model_fields_set:
+            raise ValueError("what is dropped has no rate: write `rate` or `drop`")
+        return self
+
+    def opened(self) -> Rule:
+        """Return what the sampler takes."""
+        return Rule(
+            name=self.name,
+            rate=self.rate,
+            drop=self.drop,
+            service=_opened(self.service),
+            error=self.status == "error",
+            attributes={key: each.opened() for key, each in self.attributes.items() if each.exists},
+            absent=frozenset(key for key, each in self.attributes.items() if not each.exists),
+            tenant=_opened(self.tenant),
+            model=_opened(self.model),
+            prompt_version=_opened(self.prompt_version),
+            session=_opened(self.session),
+            slower_than_s=self.slower_than.total_seconds() if self.slower_than is not None else None,
+            question_chars=_opened(self.question_chars),
+            answer_chars=_opened(self.answer_chars),
+        )
+
+    @field_validator(
+        "service", "tenant", "model", "prompt_version", "session", "question_chars", "answer_chars"
+    )
+    @classmethod
+    def _exists(cls, value: ComparisonConfig | None) -> ComparisonConfig | None:
+        if value is not None and not value.exists:
+            raise ValueError("`exists: false` is for `attributes`")
+        return value
+
+
+def _opened(comparison: ComparisonConfig | None) -> Comparison | None:
+    return comparison and comparison.opened()
+
+
+class TenantFloorConfig(Section):
+    """How many answers of each tenant are judged at least."""
+
+    answers: int = Field(gt=0)
+    window: Timeout = timedelta(hours=1)
+
+
+class LimitConfig(Section):
+    """How many answers a minute are judged at most."""
+
+    answers: int | None = Field(default=None, gt=0)
+    per_tenant: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> LimitConfig:
+        if self.answers is None and self.per_tenant is None:
+            raise ValueError("write `answers`, `per_tenant` or both: how many a minute")
+        return self
+
+
+class NeighboursConfig(Section):
+    """Which answers are judged because another was found low."""
+
+    below: float = Field(gt=0, le=1)
+    metric: str | None = None
+    same: tuple[Literal["session", "chunks", "prompt_version"], ...] = Field(
+        default=("session", "chunks", "prompt_version"), min_length=1
+    )
+    rate: float = Field(default=1.0, gt=0, le=1)
+    most: int = Field(default=20, gt=0, le=1_000)
+    window: Timeout = timedelta(minutes=10)
+
+
+class SampleConfig(Section):
+    """Which answers are judged."""
+
+    ratio: float = Field(default=1.0, ge=0, le=1)
+    rules: tuple[RuleConfig, ...] = ()
+    tenant: str = Field(default=semconv.TENANT, min_length=1)
+    tenant_floor: TenantFloorConfig | None = None
+    limit: LimitConfig | None = None
+    neighbours: NeighboursConfig | None = None
+
+    @field_validator("rules")
+    @classmethod
+    def _each_once(cls, value: tuple[RuleConfig, ...]) -> tuple[RuleConfig, ...]:
+        names = [rule.name for rule in value]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{twice!r} names two rules: nobody could tell them apart on a carrier")
+        return value
+
+    def plan(self) -> SamplingPlan:
+        """Return the ratio and the rules: what depends on the answer alone."""
+        rules = tuple(rule.opened() for rule in self.rules)
+        return SamplingPlan(ratio=self.ratio, rules=rules, tenant=self.tenant)

@@ -1,0 +1,19 @@
+"""Which answers are judged, and with what probability."""
+
+from ragtrace_collector.sampling.fairness import Fairness
+from ragtrace_collector.sampling.limits import Limits
+from ragtrace_collector.sampling.neighbours import NeighbourPolicy, Neighbours
+from ragtrace_collector.sampling.sampler import Decision, Odds, Sampler, Standing
+from ragtrace_collector.sampling.windows import WindowRow
+
+__all__ = [
+    "Decision",
+    "Fairness",
+    "Limits",
+    "NeighbourPolicy",
+    "Neighbours",
+    "Odds",
+    "Sampler",
+    "Standing",
+    "WindowRow",
+]

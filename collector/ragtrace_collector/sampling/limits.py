@@ -1,0 +1,72 @@
+"""A limit of answers a minute, kept by lower rates first, and by shedding only past it."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from ragtrace_collector.sampling.windows import Tally, Windows
+
+__all__ = ["Limits"]
+
+_PERIOD: Final = "limit"
+_MINUTE_NS: Final = 60 * 10**9
+
+
+class Limits:
+    """Lowers all rates by one factor a window, so that about as many are kept as the limit allows.
+
+    The factor rests on the demand of the last window and is the same for the whole of a window: what is kept
+    has a known probability. Only what a window brings beyond the limit all the same is shed.
+    """
+
+    def __init__(self, *, answers: int | None, per_tenant: int | None) -> None:
+        self.windows = Windows(_PERIOD, _MINUTE_NS)
+        self._answers = answers
+        self._per_tenant = per_tenant
+        self._factor = 1.0
+
+    def roll(self, now_ns: int) -> None:
+        """Begin the window of this moment, with the factor that the last one asks for."""
+        if self.windows.roll(now_ns):
+            self.recompute()
+
+    def recompute(self) -> None:
+        """Compute the factor of the current window from the last one."""
+        demand = sum(
+            tally.demand * self._factor_of(tally, self._per_tenant) for tally in self.windows.last.values()
+        )
+        owed = sum(tally.floor for tally in self.windows.last.values())
+        self._factor = self._factor_of(Tally(demand=demand, floor=owed), self._answers)
+
+    def factor_of(self, tenant: str) -> float:
+        """Return what the rates of a tenant are multiplied with in this window."""
+        last = self.windows.last.get(tenant)
+        return self._factor * (self._factor_of(last, self._per_tenant) if last else 1.0)
+
+    def see(self, tenant: str, *, demand: float, floor: float) -> None:
+        """Count an answer, with the rate that it would have without limits, and the rate it is owed."""
+        tally = self.windows.of(tenant)
+        tally.seen += 1
+        tally.demand += demand
+        tally.floor += floor
+
+    def take(self, tenant: str) -> bool:
+        """Take a place in this window, and say whether there was one."""
+        tally = self.windows.of(tenant)
+        kept = sum(each.kept for each in self.windows.current.values())
+        is_full = self._answers is not None and kept >= self._answers
+        if is_full or (self._per_tenant is not None and tally.kept >= self._per_tenant):
+            return False
+        tally.kept += 1
+        return True
+
+    @staticmethod
+    def _factor_of(last: Tally, limit: int | None) -> float:
+        room = math.inf if limit is None else max(_target(limit) - last.floor, 0.0)
+        return 1.0 if last.demand <= room else room / last.demand
+
+
+def _target(limit: int) -> float:
+    """Return how many to aim at, so that chance alone (a Poisson number) seldom leads past the limit."""
+    return max(limit - 2 * math.sqrt(limit), limit / 2)

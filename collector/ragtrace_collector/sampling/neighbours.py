@@ -1,0 +1,106 @@
+"""Answers near one that was judged low: of the same session, chunk or prompt version."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
+
+__all__ = ["Bond", "LowAnswer", "NeighbourPolicy", "Neighbours"]
+
+Bond = Literal["session", "chunks", "prompt_version"]
+
+RULE_NEIGHBOUR: Final = "neighbour"
+_MOST_CHUNKS: Final = 20
+_MOST_LOW_ANSWERS: Final = 1_000
+"""Whose neighbours are looked for at once; beyond, the oldest is forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeighbourPolicy:
+    """Which answers are low, who their neighbours are, and how many of them are kept."""
+
+    below: float
+    """A score below it is low; of a metric where lower is better, one that is as far from its good end."""
+    metric: str | None = None
+    """``None``: any metric."""
+    bonds: tuple[Bond, ...] = ("session", "chunks", "prompt_version")
+    rate: float = 1.0
+    most: int = 20
+    """For each low answer."""
+    window_ns: int
+
+    def is_low(self, evaluation: Evaluation) -> bool:
+        """Say whether one of the scores is low."""
+        return any(self._is_low(result) for result in evaluation.results)
+
+    def keys_of(self, record: RagRecord) -> tuple[str, ...]:
+        """Return what its neighbours have in common with an answer: digests, no content."""
+        values: dict[Bond, Sequence[str | None]] = {
+            "session": (record.session_id or record.conversation_id,),
+            "chunks": tuple(dict.fromkeys(chunk.id for chunk in record.chunks))[:_MOST_CHUNKS],
+            "prompt_version": (record.prompt_version,),
+        }
+        return tuple(_key(bond, value) for bond in self.bonds for value in values[bond] if value)
+
+    def _is_low(self, result: MetricResult) -> bool:
+        if result.score is None or self.metric not in (None, result.metric):
+            return False
+        is_good_high = result.direction is Direction.HIGHER_IS_BETTER
+        return (result.score if is_good_high else 1 - result.score) < self.below
+
+
+def _key(bond: Bond, value: str) -> str:
+    return hashlib.sha256(f"{bond}|{value}".encode("utf-8", "replace")).hexdigest()[:32]
+
+
+@dataclass(slots=True, kw_only=True)
+class LowAnswer:
+    """An answer that was judged low, and how many of its neighbours may still be kept."""
+
+    trace_id: str
+    span_id: str
+    keys: tuple[str, ...]
+    remaining: int
+    until_ns: int
+
+
+class Neighbours:
+    """The low answers of late. In memory for speed; every change is stored."""
+
+    def __init__(self, policy: NeighbourPolicy) -> None:
+        self.policy = policy
+        self._low: dict[tuple[str, str], LowAnswer] = {}
+        self._by_key: dict[str, list[LowAnswer]] = {}
+
+    def __contains__(self, answer: tuple[str, str]) -> bool:
+        return answer in self._low
+
+    def add(self, low: LowAnswer) -> None:
+        """Look for the neighbours of an answer from now on."""
+        self._low[low.trace_id, low.span_id] = low
+        for key in low.keys:
+            self._by_key.setdefault(key, []).append(low)
+        while len(self._low) > _MOST_LOW_ANSWERS:
+            self._forget(next(iter(self._low.values())))
+
+    def find(self, keys: Iterable[str], now_ns: int) -> LowAnswer | None:
+        """Return a low answer that has one of the keys, and may keep one neighbour more."""
+        found = [low for key in keys for low in self._by_key.get(key, ())]
+        for low in found:
+            if now_ns < low.until_ns and low.remaining:
+                return low
+            self._forget(low)
+        return None
+
+    def _forget(self, low: LowAnswer) -> None:
+        self._low.pop((low.trace_id, low.span_id), None)
+        for key in low.keys:
+            left = [each for each in self._by_key.get(key, ()) if each is not low]
+            if left:
+                self._by_key[key] = left
+            else:
+                self._by_key.pop(key, None)

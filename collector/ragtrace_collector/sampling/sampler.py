@@ -1,0 +1,303 @@
+"""The decision about each answer: its rate, its probability, and whether it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from ragtrace import semconv
+from ragtrace.model import RagRecord
+from ragtrace.sampling import Choice, SamplingPlan, position_of
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.trace import Trace
+from ragtrace_collector.outcomes import Ended, State
+from ragtrace_collector.sampling.fairness import Fairness
+from ragtrace_collector.sampling.limits import Limits
+from ragtrace_collector.sampling.neighbours import RULE_NEIGHBOUR, LowAnswer, Neighbours
+from ragtrace_collector.sampling.windows import Horizon, WindowRow, Windows
+
+__all__ = ["Changes", "Decision", "LingeringAnswer", "Odds", "Sampler", "Standing"]
+
+RULE_TENANT: Final = "tenant"
+_LEFT_OUT: Final = (State.SAMPLED_OUT, State.FILTERED, State.SHED)
+RATE_LIMIT: Final = State.SHED.because("rate_limit")
+
+
+class Standing(NamedTuple):
+    """What is known of an answer that was decided about before."""
+
+    outcome: str
+    """Empty while it is on its way to be judged."""
+    sample: Sample
+
+    @property
+    def is_sampled_out(self) -> bool:
+        """Whether it may still be brought back."""
+        return self.outcome == State.SAMPLED_OUT
+
+    @property
+    def left_out(self) -> str | None:
+        """The outcome, where it was left out for good."""
+        is_left_out = bool(self.outcome) and Ended.of(self.outcome).state in _LEFT_OUT
+        return self.outcome if is_left_out else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odds:
+    """How probable it is that an answer is kept, and why."""
+
+    choice: Choice
+    tenant: str
+    position: float
+    """Of the trace, in [0, 1): answers are kept whose probability is above."""
+    floor: float = 0.0
+    """The rate that the tenant is owed."""
+    factor: float = 1.0
+    """What the rate limit multiplies the rule's rate with."""
+    throttle: float = 1.0
+    """What the budget multiplies all rates with."""
+
+    @property
+    def probability(self) -> float:
+        """The probability with which an answer like this is kept, whatever its trace id."""
+        return self.throttle * max(self.choice.rate * self.factor, self.floor)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether this very answer is kept."""
+        return self.position < self.probability
+
+    @property
+    def rule_keeps(self) -> bool:
+        """Whether it would be kept if its tenant were owed nothing."""
+        return self.position < self.choice.rate * self.factor * self.throttle
+
+    @property
+    def sample(self) -> Sample:
+        """The rule that is decisive, its rate, and the probability."""
+        by_floor = self.floor > self.choice.rate * self.factor
+        rule, rate = (RULE_TENANT, self.floor) if by_floor else (self.choice.rule, self.choice.rate)
+        return Sample(rule=rule, rate=rate, probability=None if self.choice.is_drop else self.probability)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What becomes of one answer."""
+
+    span_id: str
+    sample: Sample
+    tenant: str
+    service: str
+    left_out: str | None = None
+    """The outcome of an answer that is not judged."""
+
+
+class LingeringAnswer(NamedTuple):
+    """An answer that was left out, and what its neighbours would have in common with it."""
+
+    trace_id: str
+    span_id: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What must be stored of decisions, lest a restart decides otherwise."""
+
+    windows: tuple[WindowRow, ...] = ()
+    horizons: tuple[Horizon, ...] = ()
+    """Beyond them, counts are of no use any more."""
+    low: tuple[LowAnswer, ...] = ()
+    """Of which a neighbour was kept."""
+    lingering: tuple[LingeringAnswer, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.windows or self.low or self.lingering)
+
+
+_NOTHING_KNOWN: Final[Mapping[str, Standing]] = MappingProxyType({})
+
+
+@dataclass(slots=True, kw_only=True)
+class Sampler:
+    """Decides by the rules, then by what tenants are owed, limits and budget, then by low neighbours.
+
+    Each rate is compared with the same position of the trace id, so that a higher rate keeps all that a lower
+    one keeps.
+    """
+
+    plan: SamplingPlan
+    fairness: Fairness | None = None
+    limits: Limits | None = None
+    neighbours: Neighbours | None = None
+    _throttle: float = 1.0
+    _low: list[LowAnswer] = field(default_factory=list)
+    _lingering: list[LingeringAnswer] = field(default_factory=list)
+
+    def may_keep(self, trace_id: str) -> bool:
+        """Say whether spans of this trace are worth storing before the whole trace is known.
+
+        No spans are needed for it: they matter only where a rule could raise the rate above the position.
+        """
+        return position_of(trace_id) < self._ceiling
+
+    @property
+    def may_bring_back(self) -> bool:
+        """Whether an answer that is left out may be judged after all: its spans are worth keeping."""
+        return self.neighbours is not None or self.plan.awaits_feedback
+
+    def throttle(self, factor: float) -> None:
+        """Multiply every rate by a factor in [0, 1], from now on: the budget's lever.
+
+        What is kept meanwhile has the lower probability on record, so that averages stay right.
+        """
+        self._throttle = min(max(factor, 0.0), 1.0)
+
+    def decide(
+        self,
+        trace: Trace,
+        records: Sequence[RagRecord],
+        *,
+        known: Mapping[str, Standing] = _NOTHING_KNOWN,
+        now_ns: int,
+    ) -> tuple[Decision, ...]:
+        """Decide about the answers of a ready trace.
+
+        What is ``known``, by the answer's span, stays as it was decided. But what was sampled out is brought
+        back where a rule with a higher rate matches now: it had two chances, so it has no probability.
+        """
+        self._roll(now_ns)
+        return tuple(self._decisions(trace, records, known, now_ns))
+
+    def explain(self, trace: Trace, record: RagRecord, *, now_ns: int) -> Odds:
+        """Say how an answer would be decided about now, without deciding."""
+        self._roll(now_ns)
+        tenant = self.plan.tenant_of(trace, record)
+        return Odds(
+            choice=self.plan.choose(trace, record),
+            tenant=tenant,
+            position=position_of(trace.trace_id),
+            floor=self.fairness.rate_of(tenant) if self.fairness else 0.0,
+            factor=self.limits.factor_of(tenant) if self.limits else 1.0,
+            throttle=self._throttle,
+        )
+
+    def take_changes(self) -> Changes:
+        """Return what has changed since the last call, to be stored before the decisions are."""
+        changes = Changes(
+            windows=tuple(row for windows in self.all_windows() for row in windows.changes()),
+            horizons=tuple(each for windows in self.all_windows() if (each := windows.horizon())),
+            low=tuple(self._low),
+            lingering=tuple(self._lingering),
+        )
+        self._low.clear()
+        self._lingering.clear()
+        return changes
+
+    def restore(self, rows: Sequence[WindowRow], low: Sequence[LowAnswer], *, now_ns: int) -> None:
+        """Go on where the process before ended."""
+        for windows in self.all_windows():
+            windows.restore(rows, now_ns)
+        if self.limits:
+            self.limits.recompute()
+        if self.neighbours:
+            for each in low:
+                self.neighbours.add(each)
+
+    def limits_allow(self, tenant: str) -> bool:
+        """Take a place for one answer, if the rate limit has one left."""
+        return self.limits is None or self.limits.take(tenant)
+
+    def all_windows(self) -> Iterator[Windows]:
+        """Yield the counts that rates rest on."""
+        if self.fairness:
+            yield self.fairness.windows
+        if self.limits:
+            yield self.limits.windows
+
+    @property
+    def _ceiling(self) -> float:
+        # neither limits nor the throttle count: they may be lifted before the trace is complete
+        if self.fairness:
+            return 1.0
+        return max(self.plan.highest_rate, self.neighbours.policy.rate if self.neighbours else 0.0)
+
+    def _roll(self, now_ns: int) -> None:
+        if self.fairness:
+            self.fairness.windows.roll(now_ns)
+        if self.limits:
+            self.limits.roll(now_ns)
+
+    def _decisions(
+        self, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, Standing], now_ns: int
+    ) -> Iterator[Decision]:
+        for record in records:
+            if record.target is None:
+                continue
+            odds, standing = self.explain(trace, record, now_ns=now_ns), known.get(record.target.span_id)
+            if standing is None:
+                self._count(odds)
+                yield self._decide_first(odds, record, now_ns)
+            else:
+                yield self._decide_again(odds, standing, record)
+
+    def _decide_first(self, odds: Odds, record: RagRecord, now_ns: int) -> Decision:
+        if odds.choice.is_drop:
+            return _decision(odds, record, left_out=State.FILTERED)
+        if odds.keeps:
+            return _decision(odds, record, left_out=None if self.limits_allow(odds.tenant) else RATE_LIMIT)
+        return self._as_neighbour(odds, record, now_ns) or _decision(odds, record, left_out=State.SAMPLED_OUT)
+
+    def _decide_again(self, odds: Odds, standing: Standing, record: RagRecord) -> Decision:
+        before = _decision(odds, record, sample=standing.sample, left_out=standing.left_out)
+        rose = odds.choice.rate > standing.sample.rate
+        if not (standing.is_sampled_out and rose and odds.rule_keeps and self.limits_allow(odds.tenant)):
+            return before
+        sample = Sample(rule=odds.choice.rule, rate=odds.choice.rate, probability=None)
+        return replace(before, sample=sample, left_out=None)
+
+    def _as_neighbour(self, odds: Odds, record: RagRecord, now_ns: int) -> Decision | None:
+        if self.neighbours is None or odds.position >= self.neighbours.policy.rate * odds.throttle:
+            return None
+        keys = self.neighbours.policy.keys_of(record)
+        low = self.neighbours.find(keys, now_ns)
+        if low is None or not self.limits_allow(odds.tenant):
+            self._lingering.append(LingeringAnswer(*_ids(record), keys))
+            return None
+        low.remaining -= 1
+        self._low.append(low)
+        return _decision(odds, record, sample=self.neighbour_sample)
+
+    @property
+    def neighbour_sample(self) -> Sample:
+        """What is recorded of a neighbour: no probability, because a verdict chose it and no rate."""
+        rate = self.neighbours.policy.rate if self.neighbours else 0.0
+        return Sample(rule=RULE_NEIGHBOUR, rate=rate, probability=None)
+
+    def _count(self, odds: Odds) -> None:
+        if self.fairness:
+            self.fairness.see(odds.tenant)
+        if self.limits and self._ceiling:
+            # those above the ceiling never came here: those that did stand for them
+            weight = odds.throttle / self._ceiling
+            self.limits.see(odds.tenant, demand=odds.choice.rate * weight, floor=odds.floor * weight)
+
+
+def _decision(
+    odds: Odds, record: RagRecord, *, sample: Sample | None = None, left_out: str | None = None
+) -> Decision:
+    assert record.target is not None
+    return Decision(
+        span_id=record.target.span_id,
+        sample=sample or odds.sample,
+        tenant=odds.tenant,
+        service=str(record.target.resource.get(semconv.SERVICE_NAME, "")),
+        left_out=left_out,
+    )
+
+
+def _ids(record: RagRecord) -> tuple[str, str]:
+    assert record.target is not None
+    return record.target.trace_id, record.target.span_id

@@ -1,0 +1,113 @@
+"""What was seen in the current window of time and in the last one, by tenant.
+
+Rates that adapt are computed from these counts. They count answers that were *seen*, whether kept or not, so
+that a rate never depends on where the answer it decides about stands: this keeps its probability exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+__all__ = ["MOST_TENANTS", "Horizon", "Tally", "WindowRow", "Windows"]
+
+MOST_TENANTS: Final = 1_000
+"""Tenants beyond these share one tally: strangers may write what names them."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one window saw of one tenant."""
+
+    seen: int = 0
+    demand: float = 0.0
+    """How many would be expected to be kept, were there no limit: the sum of their rates."""
+    floor: float = 0.0
+    """Of these, how many are owed to the tenant whatever the limit."""
+    kept: int = 0
+
+
+class WindowRow(NamedTuple):
+    """A tally as it is stored."""
+
+    period: str
+    start_ns: int
+    tenant: str
+    seen: int
+    demand: float
+    floor: float
+    kept: int
+
+
+class Horizon(NamedTuple):
+    """The windows of a period that are of use; the others can be forgotten."""
+
+    period: str
+    first_ns: int
+    last_ns: int
+
+
+class Windows:
+    """The tallies of one period: windows begin at multiples of its length."""
+
+    def __init__(self, period: str, length_ns: int) -> None:
+        self.period = period
+        self.start_ns = 0
+        self.current: dict[str, Tally] = {}
+        self.last: dict[str, Tally] = {}
+        self._length_ns = length_ns
+        self._changed: set[str] = set()
+        self._rolled = False
+
+    def roll(self, now_ns: int) -> bool:
+        """Begin the window of this moment; say whether it is another than before.
+
+        A clock that was set back a little stays in the window; one that was set back further begins anew,
+        with what was counted so far as the last window.
+        """
+        start_ns = now_ns - now_ns % self._length_ns
+        if start_ns == self.start_ns or 0 < self.start_ns - start_ns <= self._length_ns:
+            return False
+        follows = start_ns <= self.start_ns + self._length_ns
+        self.last = self.current if follows else {}
+        self.start_ns, self.current = start_ns, {}
+        self._changed.clear()
+        self._rolled = True
+        return True
+
+    def of(self, tenant: str) -> Tally:
+        """Return the tally of a tenant in the current window, to be changed."""
+        known = tenant in self.current or len(self.current) < MOST_TENANTS
+        name = tenant if known else ""
+        self._changed.add(name)
+        return self.current.setdefault(name, Tally())
+
+    def changes(self) -> tuple[WindowRow, ...]:
+        """Return what changed since the last call, to be stored."""
+        rows = tuple(self._row(tenant) for tenant in sorted(self._changed))
+        self._changed.clear()
+        return rows
+
+    def horizon(self) -> Horizon | None:
+        """Return which windows are of use, if that has changed since the last call."""
+        rolled, self._rolled = self._rolled, False
+        return Horizon(self.period, self.start_ns - self._length_ns, self.start_ns) if rolled else None
+
+    def restore(self, rows: Iterable[WindowRow], now_ns: int) -> None:
+        """Go on where the process before ended."""
+        mine = [row for row in rows if row.period == self.period]
+        for start_ns in sorted({row.start_ns for row in mine}):
+            self.roll(start_ns)
+            self.current = {
+                row.tenant: Tally(seen=row.seen, demand=row.demand, floor=row.floor, kept=row.kept)
+                for row in mine
+                if row.start_ns == start_ns
+            }
+        self.roll(now_ns)
+
+    def _row(self, tenant: str) -> WindowRow:
+        tally = self.current[tenant]
+        return WindowRow(
+            self.period, self.start_ns, tenant, tally.seen, tally.demand, tally.floor, tally.kept
+        )

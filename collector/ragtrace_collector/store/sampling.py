@@ -1,0 +1,190 @@
+"""What sampling remembers: counts that rates rest on, low answers, and who lingers near them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from ragtrace.traces.attach import Sample
+from ragtrace_collector.sampling.neighbours import LowAnswer
+from ragtrace_collector.sampling.sampler import Changes, LingeringAnswer, Standing
+from ragtrace_collector.sampling.windows import Horizon, WindowRow
+from ragtrace_collector.store.port import Job, StoreUnavailable
+from ragtrace_collector.store.writer import GroupCommit
+
+__all__ = ["SAMPLING", "Candidate", "SamplingBook", "bring_back", "chosen"]
+
+T = TypeVar("T")
+
+SAMPLING: Final = """
+CREATE TABLE sample_window (   -- counts of the last windows; adaptive rates are computed from them
+    period TEXT NOT NULL, start_ns INTEGER NOT NULL, tenant TEXT NOT NULL,
+    seen INTEGER NOT NULL, demand REAL NOT NULL, floor REAL NOT NULL, kept INTEGER NOT NULL,
+    PRIMARY KEY (period, start_ns, tenant)) WITHOUT ROWID;
+CREATE TABLE low_answer (      -- whose neighbours are kept
+    trace_id TEXT NOT NULL, span_id TEXT NOT NULL, keys TEXT NOT NULL,   -- digests
+    remaining INTEGER NOT NULL, until_ns INTEGER NOT NULL,
+    PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
+CREATE TABLE lingering (       -- answers that were sampled out, by what neighbours have in common
+    key TEXT NOT NULL, trace_id TEXT NOT NULL, span_id TEXT NOT NULL,
+    PRIMARY KEY (key, trace_id, span_id)) WITHOUT ROWID;
+CREATE INDEX lingering_trace ON lingering (trace_id);
+CREATE TRIGGER lingering_forgotten AFTER DELETE ON trace BEGIN
+    DELETE FROM lingering WHERE trace_id = OLD.trace_id;
+END;
+"""
+
+
+class Candidate(NamedTuple):
+    """A lingering answer that might be brought back."""
+
+    trace_id: str
+    span_id: str
+    tenant: str
+
+
+class SamplingBook:
+    """Keeps what sampling must not forget. Each method is one transaction."""
+
+    def __init__(self, commits: GroupCommit) -> None:
+        self._commits = commits
+
+    async def load(self, *, now_ns: int) -> tuple[tuple[WindowRow, ...], tuple[LowAnswer, ...]]:
+        """Return the counts of the last windows, and the low answers whose neighbours are still looked for.
+
+        Raises:
+            StoreUnavailable: it cannot be read.
+        """
+
+        def work(db: sqlite3.Connection) -> tuple[tuple[WindowRow, ...], tuple[LowAnswer, ...]]:
+            windows = tuple(WindowRow(*row) for row in db.execute("SELECT * FROM sample_window"))
+            low = db.execute(
+                "SELECT trace_id, span_id, keys, remaining, until_ns FROM low_answer"
+                " WHERE until_ns > ? ORDER BY until_ns",
+                (now_ns,),
+            )
+            return windows, tuple(map(_low_answer, low))
+
+        return await self._submit(work)
+
+    async def standings(self, trace_id: str) -> Mapping[str, Standing]:
+        """Return what was decided about the answers of a trace before, by span id.
+
+        Raises:
+            StoreUnavailable: it cannot be read.
+        """
+
+        def work(db: sqlite3.Connection) -> Mapping[str, Standing]:
+            rows = db.execute(
+                "SELECT span_id, outcome, rule, rate, probability FROM job"
+                " WHERE trace_id = ? AND outcome != 'superseded'",
+                (trace_id,),
+            )
+            return {
+                span_id: Standing(outcome, Sample(rule=rule, rate=rate, probability=probability or None))
+                for span_id, outcome, rule, rate, probability in rows
+            }
+
+        return await self._submit(work)
+
+    async def save(self, changes: Changes) -> None:
+        """Keep what changed with the decisions.
+
+        Raises:
+            StoreUnavailable: nothing was kept.
+        """
+
+        def work(db: sqlite3.Connection) -> None:
+            _put_windows(db, changes.windows)
+            _forget_windows(db, changes.horizons)
+            _put_lingering(db, changes.lingering)
+            db.executemany(
+                "UPDATE low_answer SET remaining = ? WHERE trace_id = ? AND span_id = ?",
+                [(low.remaining, low.trace_id, low.span_id) for low in changes.low],
+            )
+
+        await self._submit(work)
+
+    async def candidates(self, keys: Sequence[str], *, limit: int) -> tuple[Candidate, ...]:
+        """Return the newest answers that were sampled out, have one of the keys, and have their spans still.
+
+        Raises:
+            StoreUnavailable: it cannot be read.
+        """
+
+        def work(db: sqlite3.Connection) -> tuple[Candidate, ...]:
+            rows = db.execute(
+                "SELECT DISTINCT job.trace_id, job.span_id, job.tenant FROM lingering"
+                " JOIN job USING (trace_id, span_id)"
+                f" WHERE key IN ({', '.join('?' * len(keys))}) AND outcome = 'sampled_out'"
+                " AND EXISTS (SELECT 1 FROM slice WHERE slice.trace_id = job.trace_id)"
+                " ORDER BY ended_ns DESC LIMIT ?",
+                (*keys, limit),
+            )
+            return tuple(Candidate(*row) for row in rows)
+
+        return await self._submit(work)
+
+    async def bring_back_near(self, low: LowAnswer, jobs: Sequence[Job], *, now_ns: int) -> int:
+        """Keep a low answer, and queue neighbours of it that were sampled out; return how many.
+
+        Raises:
+            StoreUnavailable: nothing was changed.
+        """
+
+        def work(db: sqlite3.Connection) -> int:
+            db.execute("DELETE FROM low_answer WHERE until_ns <= ?", (now_ns,))
+            db.execute(
+                "INSERT OR IGNORE INTO low_answer VALUES (?, ?, ?, ?, ?)",
+                (low.trace_id, low.span_id, " ".join(low.keys), low.remaining, low.until_ns),
+            )
+            return sum(bring_back(db, job, now_ns=now_ns) for job in jobs)
+
+        return await self._submit(work)
+
+    async def _submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return await self._commits.submit(work)
+        except sqlite3.OperationalError as exc:
+            raise StoreUnavailable(f"what sampling rests on cannot be kept: {exc}") from exc
+
+
+def bring_back(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
+    """Queue an answer that was sampled out; return 1, or 0 where it was not."""
+    cursor = db.execute(
+        "UPDATE job SET rule = ?, rate = ?, probability = ?, state = 'queued', due_ns = ?, ended_ns = NULL,"
+        " outcome = '' WHERE trace_id = ? AND span_id = ? AND outcome = 'sampled_out'",
+        (*chosen(job.sample), now_ns, job.trace_id, job.span_id),
+    )
+    return cursor.rowcount
+
+
+def chosen(sample: Sample | None) -> tuple[str, float, float]:
+    """Return the columns of a sample. That it has no probability is a zero: nothing is kept with that one."""
+    return (sample.rule, sample.rate, sample.probability or 0.0) if sample else ("", 0.0, 0.0)
+
+
+def _put_windows(db: sqlite3.Connection, rows: Sequence[WindowRow]) -> None:
+    db.executemany("INSERT OR REPLACE INTO sample_window VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _forget_windows(db: sqlite3.Connection, horizons: Sequence[Horizon]) -> None:
+    db.executemany(
+        "DELETE FROM sample_window WHERE period = ? AND start_ns NOT BETWEEN ? AND ?",
+        horizons,
+    )
+
+
+def _put_lingering(db: sqlite3.Connection, answers: Sequence[LingeringAnswer]) -> None:
+    db.executemany(
+        "INSERT OR IGNORE INTO lingering VALUES (?, ?, ?)",
+        [(key, each.trace_id, each.span_id) for each in answers for key in each.keys],
+    )
+
+
+def _low_answer(row: tuple[str, str, str, int, int]) -> LowAnswer:
+    trace_id, span_id, keys, remaining, until_ns = row
+    return LowAnswer(
+        trace_id=trace_id, span_id=span_id, keys=tuple(keys.split()), remaining=remaining, until_ns=until_ns
+    )
