@@ -21,9 +21,10 @@ _WHY: Final = """CASE
     ELSE '' END"""
 
 
-def _count(table: str, *values: str) -> str:
+def _count(table: str, *key: str, number: str = "1") -> str:
     return (
-        f"INSERT INTO {table} VALUES ({', '.join(values)}, 1) ON CONFLICT DO UPDATE SET number = number + 1;"
+        f"INSERT INTO {table} VALUES ({', '.join(key)}, {number})"
+        " ON CONFLICT DO UPDATE SET number = number + excluded.number;"
     )
 
 
@@ -55,18 +56,15 @@ INSERT INTO ledger SELECT stands, why, rule, tenant, count(*) FROM job GROUP BY 
 INSERT INTO ledger SELECT 'seen', '', '', tenant, count(*) FROM job WHERE stands != 'superseded' GROUP BY 4;
 
 CREATE TRIGGER answer_seen AFTER INSERT ON job BEGIN
-    {_count("ledger", "'seen'", "''", "''", "NEW.tenant")}
+    {_count("ledger", "'seen'", "''", "''", "NEW.tenant", number="NEW.stands != 'superseded'")}
     {_count("ledger", "NEW.stands", "NEW.why", "NEW.rule", "NEW.tenant")}
-END;
-CREATE TRIGGER answer_seen_and_superseded AFTER INSERT ON job WHEN NEW.stands = 'superseded' BEGIN
-    {_leave("ledger", state="'seen'", tenant="NEW.tenant")}
 END;
 CREATE TRIGGER answer_moved AFTER UPDATE ON job
 WHEN (OLD.stands, OLD.why, OLD.rule) IS NOT (NEW.stands, NEW.why, NEW.rule) BEGIN
     {_LEAVE_STATE}
     {_count("ledger", "NEW.stands", "NEW.why", "NEW.rule", "NEW.tenant")}
     UPDATE ledger SET number = number + (NEW.stands != 'superseded') - (OLD.stands != 'superseded')
-        WHERE state = 'seen' AND tenant = NEW.tenant;
+        WHERE state = 'seen' AND reason = '' AND rule = '' AND tenant = NEW.tenant;
 END;
 CREATE TRIGGER answer_expired AFTER DELETE ON job WHEN OLD.state != 'ended' BEGIN
     {_LEAVE_STATE}
