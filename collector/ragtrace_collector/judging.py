@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -140,7 +141,20 @@ def judge_of(config: JudgeConfig) -> Judge:
         timeout_s=config.timeout.total_seconds(),
         max_concurrency=config.max_concurrency,
         cache=CacheSettings(path=cache.path, max_bytes=cache.max_bytes) if cache else None,
+        environ=_environ(config),
+        tls=config.tls.opened() if config.tls else None,
     )
+
+
+def _environ(config: JudgeConfig) -> Mapping[str, str]:
+    """Return where judges look for their keys, with the one that the configuration itself holds."""
+    if config.api_key is None:
+        return os.environ
+    variables = (
+        config.api_key_env,
+        "ANTHROPIC_API_KEY",
+    )  # the second where no other is named, for `anthropic:`
+    return {**os.environ, **dict.fromkeys(variables, config.api_key.get_secret_value())}
 
 
 def _metric(config: MetricConfig, pass_at: Mapping[str, float]) -> Metric:
@@ -186,6 +200,8 @@ def _second_judge_of(config: JudgeConfig) -> Judge | None:
         "use": second.use,
         "base_url": second.base_url or beside.base_url,
         "api_key_env": second.api_key_env or beside.api_key_env,
+        "api_key": second.api_key or (None if second.api_key_env else beside.api_key),
+        "tls": config.tls,
         "timeout": second.timeout or config.timeout,
         "max_concurrency": config.max_concurrency,
         "cache": config.cache,
@@ -208,6 +224,8 @@ def embedder_of(config: JudgeConfig) -> Embedder | None:
         api_key_env=beside.api_key_env,
         timeout_s=config.timeout.total_seconds(),
         max_concurrency=config.max_concurrency,
+        environ=_environ(beside),
+        tls=config.tls.opened() if config.tls else None,
     )
 
 

@@ -48,6 +48,8 @@ _WORK_PAUSE_S: Final = 1.0
 _EXPIRE_PAUSE_S: Final = 30.0
 _GRPC_GRACE_S: Final = 2.0
 _REQUESTS_AT_ONCE: Final = 8
+from ragtrace_collector.store.sampling import SamplingBook
+from ragtrace_collector.store.sealing import open_sealing
 """Of the largest size; of the usual size, hundreds."""
 
 
@@ -120,12 +122,13 @@ class Collector:
             judging = await stack.enter_async_context(open_judging(config))
             sinks = {}
             for export in config.export:
-                sinks[export.endpoint] = open_sink(
-                    export.endpoint, headers=export.headers, timeout_s=export.timeout.total_seconds()
-                )
+                sinks[export.endpoint] = _open_sink(export)
                 stack.push_async_callback(sinks[export.endpoint].aclose)
             store = await SqliteStore.open(
-                config.store.path, max_bytes=config.store.max_bytes, forward_to=_release_to(config)
+                config.store.path,
+                max_bytes=config.store.max_bytes,
+                forward_to=_release_to(config),
+                sealing=open_sealing([key.get_secret_value() for key in config.store.encryption_keys]),
             )
             stack.push_async_callback(store.aclose)
             collector = _assemble(config, store=store, judging=judging, sinks=sinks, gate=gate, clock=clock)
@@ -291,8 +294,16 @@ def check_config(config: CollectorConfig) -> None:
     """
     asyncio.run(_open_and_close(config))
     for export in config.export:
-        open_sink(export.endpoint, headers=export.headers)
-    open_gate(config, SystemClock())
+        _open_sink(export)
+
+
+def _open_sink(export: ExportConfig) -> SpanSink:
+    return open_sink(
+        export.endpoint,
+        headers={name: value.get_secret_value() for name, value in export.headers.items()},
+        tls=export.tls.opened() if export.tls else None,
+        timeout_s=export.timeout.total_seconds(),
+    )
 
 
 async def _open_and_close(config: CollectorConfig) -> None:
@@ -300,6 +311,7 @@ async def _open_and_close(config: CollectorConfig) -> None:
         pass
 
 
+    open_sealing([key.get_secret_value() for key in config.store.encryption_keys])
 def _assemble(
     config: CollectorConfig,
     *,

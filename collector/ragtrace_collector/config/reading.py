@@ -16,11 +16,12 @@ from ragtrace.errors import ConfigError
 from ragtrace.plugins import named_beside
 from ragtrace.traces.extract import AttributeMapping
 from ragtrace_collector.config.problems import problems
+from ragtrace_collector.config.references import References
 from ragtrace_collector.config.sections import CollectorConfig, ExtractConfig, MetricConfig, ReceiveConfig
 
 __all__ = ["default_config_text", "load_config", "load_mapping", "parse_config"]
 
-_REFERENCE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_QUOTED: Final = re.compile(r"'.*'|\".*\"", re.DOTALL)
 
 
 class _ExtractOnly(BaseModel):
@@ -57,7 +58,7 @@ def load_mapping(path: Path, *, environ: Mapping[str, str] | None = None) -> Att
         raise ConfigError(
             f"{where}: has no section `extract`: write `extract: {{mapping: {{question: [app.question]}}}}`"
         )
-    filled = _filled({"extract": document["extract"]}, where=where, environ=environ)
+    filled = _filled({"extract": document["extract"]}, where=where, environ=environ, folder=path.parent)
     return _checked(_ExtractOnly, filled, where=where).extract.mapping.opened()
 
 
@@ -71,14 +72,14 @@ def _text(path: Path) -> str:
 def parse_config(
     text: str, *, where: str, environ: Mapping[str, str] | None = None, folder: Path = Path()
 ) -> CollectorConfig:
-    """Check a configuration text; ``${env:NAME}`` and ``${env:NAME:-default}`` are filled in.
+    """Check a configuration text, with references to the environment and to files filled in.
 
     Relative paths of what it names (not of what the collector writes) begin at ``folder``.
 
     Raises:
         ConfigError: names ``where``, the key and what to do.
     """
-    filled = _filled(_document(text, where=where), where=where, environ=environ)
+    filled = _filled(_document(text, where=where), where=where, environ=environ, folder=folder)
     return _beside(folder, _checked(CollectorConfig, filled, where=where))
 
 
@@ -86,7 +87,7 @@ def _document(text: str, *, where: str) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as exc:
-        raise ConfigError(f"{where}: not YAML: {exc}") from exc
+        raise ConfigError(f"{where}: not YAML: {_fault(exc)}") from None
     except RecursionError as exc:
         raise ConfigError(f"{where}: not a configuration: nested too deep") from exc
     if not isinstance(document, dict):
@@ -94,9 +95,10 @@ def _document(text: str, *, where: str) -> dict[str, Any]:
     return document
 
 
-def _filled(document: dict[str, Any], *, where: str, environ: Mapping[str, str] | None) -> Any:
+def _filled(document: dict[str, Any], *, where: str, environ: Mapping[str, str] | None, folder: Path) -> Any:
+    found = References(where=where, environ=os.environ if environ is None else environ, folder=folder)
     try:
-        return _fill(document, where=where, key="", environ=os.environ if environ is None else environ)
+        return found.filled(document)
     except RecursionError as exc:
         raise ConfigError(f"{where}: not a configuration: nested too deep") from exc
 
@@ -105,7 +107,7 @@ def _checked(model: type[_Model], filled: Any, *, where: str) -> _Model:
     try:
         return model.model_validate(filled)
     except ValidationError as exc:
-        raise ConfigError("\n".join(f"{where}: {problem}" for problem in problems(exc.errors()))) from exc
+        raise ConfigError("\n".join(f"{where}: {problem}" for problem in problems(exc.errors()))) from None
 
 
 def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
@@ -117,11 +119,15 @@ def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
         "embedder": judge.embedder and named_beside(judge.embedder, folder),
         "calibration": judge.calibration and folder / judge.calibration,
         "prices": judge.prices and folder / judge.prices,
+        "tls": _paths_beside(folder, judge.tls),
     }
     metrics = tuple(_metric_beside(folder, metric) for metric in config.evaluate.metrics)
     return config.model_copy(
         update={
             "receive": _receive_beside(folder, config.receive),
+            "export": tuple(
+                each.model_copy(update={"tls": _paths_beside(folder, each.tls)}) for each in config.export
+            ),
             "judge": judge.model_copy(update=found),
             "evaluate": config.evaluate.model_copy(update={"metrics": metrics}),
         }
@@ -129,15 +135,13 @@ def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
 
 
 def _receive_beside(folder: Path, receive: ReceiveConfig) -> ReceiveConfig:
-    tls = receive.tls and receive.tls.model_copy(
-        update={
-            "cert": folder / receive.tls.cert,
-            "key": folder / receive.tls.key,
-            "client_ca": receive.tls.client_ca and folder / receive.tls.client_ca,
-        }
-    )
     tokens_file = receive.tokens_file and folder / receive.tokens_file
-    return receive.model_copy(update={"tls": tls, "tokens_file": tokens_file})
+    return receive.model_copy(update={"tls": _paths_beside(folder, receive.tls), "tokens_file": tokens_file})
+
+
+def _paths_beside(folder: Path, tls: _Model | None) -> _Model | None:
+    """Find the files that a section of nothing but paths names."""
+    return tls and tls.model_copy(update={name: path and folder / path for name, path in tls})
 
 
 def _metric_beside(folder: Path, metric: MetricConfig) -> MetricConfig:
@@ -147,42 +151,11 @@ def _metric_beside(folder: Path, metric: MetricConfig) -> MetricConfig:
     return metric.model_copy(update={"name": named_beside(metric.name, folder), "prompts": prompts})
 
 
-def _fill(node: Any, *, where: str, key: str, environ: Mapping[str, str]) -> Any:
-    """Replace references to environment variables, in values only."""
-    if isinstance(node, dict):
-        return {
-            name: _fill(child, where=where, key=f"{key}.{name}".lstrip("."), environ=environ)
-            for name, child in node.items()
-        }
-    if isinstance(node, list):
-        return [
-            _fill(child, where=where, key=f"{key}[{position}]", environ=environ)
-            for position, child in enumerate(node)
-        ]
-    if not isinstance(node, str) or "${env:" not in node:
-        return node
-
-    def value(match: re.Match[str]) -> str:
-        name, default = match[1], match[2]
-        if name in environ:
-            return environ[name]
-        if default is None:
-            raise ConfigError(
-                f"{where}: `{key}` needs the environment variable {name}: "
-                f"set it, or write ${{env:{name}:-default}}"
-            )
-        return default
-
-    filled = _REFERENCE.sub(value, node)
-    return _typed(filled) if _REFERENCE.fullmatch(node) else filled
-
-
-def _typed(text: str) -> Any:
-    """Give a value that is one reference the type that the same text would have in the file."""
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:  # a key may begin with any character
-        return text
+def _fault(error: yaml.YAMLError) -> str:
+    """Say where the fault is, and quote nothing: the line may hold a key."""
+    mark = getattr(error, "problem_mark", None)
+    problem = _QUOTED.sub("…", getattr(error, "problem", None) or "it cannot be read")
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else problem
 
 
 def _kind(document: object) -> str:

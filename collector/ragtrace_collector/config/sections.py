@@ -7,13 +7,25 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, ByteSize, Field, JsonValue, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ByteSize,
+    Field,
+    JsonValue,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from ragtrace.traces.extract import AttributeMapping, AttributePath
-from ragtrace_collector.config.security import ReceiveTlsConfig, TokenConfig
+from ragtrace_collector.config.budget import BudgetConfig
+from ragtrace_collector.config.sampling import SampleConfig
+from ragtrace_collector.config.security import ReceiveTlsConfig, TlsConfig, TokenConfig
 from ragtrace_collector.config.values import (
     Address,
     Duration,
+    Endpoint,
+    EnvName,
     HttpUrl,
     Paths,
     Pattern,
@@ -134,7 +146,8 @@ class SecondJudgeConfig(Section):
 
     use: str
     base_url: HttpUrl | None = None
-    api_key_env: str | None = None
+    api_key_env: EnvName | None = None
+    api_key: SecretStr | None = None
     timeout: Timeout | None = None
 
 
@@ -150,7 +163,9 @@ class JudgeConfig(Section):
 
     use: str = "lexical"
     base_url: HttpUrl | None = None
-    api_key_env: str = "OPENAI_API_KEY"
+    api_key_env: EnvName = "OPENAI_API_KEY"
+    api_key: SecretStr | None = None
+    tls: TlsConfig | None = None
     timeout: Timeout = timedelta(seconds=60)
     max_concurrency: int = Field(default=8, gt=0)
     second: Annotated[SecondJudgeConfig, BeforeValidator(named("use"))] | None = None
@@ -224,16 +239,18 @@ class AttachConfig(Section):
 class ExportConfig(Section):
     """One back end that gets the carriers, and with ``forward`` the originals too."""
 
-    endpoint: str
-    headers: dict[str, str] = {}
+    endpoint: Endpoint
+    headers: dict[str, SecretStr] = {}
+    tls: TlsConfig | None = None
+    encryption_keys: tuple[SecretStr, ...] = ()
     forward: bool = False
     timeout: Timeout = timedelta(seconds=10)
 
     @field_validator("headers")
     @classmethod
-    def _can_be_sent(cls, value: dict[str, str]) -> dict[str, str]:
+    def _can_be_sent(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
         for number, (name, text) in enumerate(value.items(), 1):
-            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text):
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text.get_secret_value()):
                 # neither is quoted: headers hold keys
                 raise ValueError(f"header {number} cannot be sent: write printable ASCII, on one line")
         return value
@@ -251,7 +268,7 @@ class TelemetryConfig(Section):
     """What the collector tells whoever runs it about itself."""
 
     listen: Address | None = "127.0.0.1:4329"
-    otlp_endpoint: str | None = None
+    otlp_endpoint: HttpUrl | None = None
     otlp_interval: Timeout = timedelta(seconds=60)
     trace_ratio: float = Field(default=1.0, ge=0, le=1)
 

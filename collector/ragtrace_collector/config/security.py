@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from pydantic import ByteSize, Field, field_validator, model_validator
 
+from ragtrace.tls import ClientTls
 from ragtrace_collector.config.values import Section
 
 __all__ = ["ReceiveTlsConfig", "SpanLimitsConfig", "TlsConfig", "TokenConfig", "TokenLimitsConfig"]
@@ -21,6 +22,10 @@ class TlsConfig(Section):
     ca: Path | None = None
     cert: Path | None = None
     key: Path | None = None
+
+    def opened(self) -> ClientTls:
+        """Return what clients take."""
+        return ClientTls(ca=self.ca, cert=self.cert, key=self.key)
 
     @model_validator(mode="after")
     def _both_or_none(self) -> TlsConfig:

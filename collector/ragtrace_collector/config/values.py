@@ -11,10 +11,22 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 from ragtrace.traces.extract import AttributePath
 
-__all__ = ["Address", "Duration", "HttpUrl", "Paths", "Pattern", "Section", "Timeout", "named"]
+__all__ = [
+    "Address",
+    "Duration",
+    "Endpoint",
+    "EnvName",
+    "HttpUrl",
+    "Paths",
+    "Pattern",
+    "Section",
+    "Timeout",
+    "named",
+]
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_S: Final = 3650 * 86400.0
 
 
@@ -41,15 +53,34 @@ def _address(value: object) -> object:
     return value
 
 
+def _variable(value: str) -> str:
+    if not _VARIABLE.fullmatch(value):
+        # not quoted: it may be the key itself
+        raise ValueError("write the name of an environment variable, such as OPENAI_API_KEY, not a key")
+    return value
+
+
+def _endpoint(value: str) -> str:
+    if ("?" in value or "@" in value) and not value.startswith("otlp-file:"):
+        # not quoted: there stand users, passwords and keys
+        raise ValueError("write an address without user, password and query: keys belong into `headers`")
+    return value
+
+
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 Timeout = Annotated[Duration, AfterValidator(_longer_than_zero)]
 Address = Annotated[str, BeforeValidator(_address)]
+EnvName = Annotated[str, AfterValidator(_variable)]
+Endpoint = Annotated[str, AfterValidator(_endpoint)]
 
 
 class Section(BaseModel):
     """A part of the configuration: what it does not know is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+    # What stood in the file is in no error: it may be a key.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True
+    )
 
 
 def _listed(value: object) -> object:

@@ -1,0 +1,92 @@
+"""References in a configuration: ``${env:NAME}``, ``${env:NAME:-default}`` and ``${file:PATH}``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from ragtrace.errors import ConfigError
+
+__all__ = ["References"]
+
+log = logging.getLogger("ragtrace.collector")
+
+_REFERENCE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{file:([^}]+)\}")
+_MOST_FILE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """Where what is referred to is found."""
+
+    where: str
+    """The file that refers to it, for messages. They never quote what is found."""
+    environ: Mapping[str, str]
+    folder: Path
+    """Where relative paths begin."""
+
+    def filled(self, node: Any, *, key: str = "") -> Any:
+        """Replace the references in the values of a document.
+
+        Raises:
+            ConfigError: an environment variable or a file is missing; names the key.
+        """
+        if isinstance(node, dict):
+            return {name: self.filled(child, key=f"{key}.{name}".lstrip(".")) for name, child in node.items()}
+        if isinstance(node, list):
+            return [self.filled(child, key=f"{key}[{place}]") for place, child in enumerate(node)]
+        if not isinstance(node, str) or "${" not in node:
+            return node
+        filled = _REFERENCE.sub(lambda match: self._value(match, key), node)
+        whole = _REFERENCE.fullmatch(node)
+        return _typed(filled) if whole and whole[1] else filled
+
+    def _value(self, match: re.Match[str], key: str) -> str:
+        name, default, path = match[1], match[2], match[3]
+        if path is not None:
+            return self._text_in(self.folder / path, key)
+        if name in self.environ:
+            return self.environ[name]
+        if default is None:
+            raise ConfigError(
+                f"{self.where}: `{key}` needs the environment variable {name}: "
+                f"set it, or write ${{env:{name}:-default}}"
+            )
+        return default
+
+    def _text_in(self, path: Path, key: str) -> str:
+        try:
+            with path.open("rb") as file:
+                _warn_if_open_to_others(path, os.fstat(file.fileno()))
+                text = file.read(_MOST_FILE_BYTES).decode()
+        except (OSError, ValueError) as exc:
+            why = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
+            raise ConfigError(
+                f"{self.where}: `{key}`: the file {str(path)!r} cannot be read: {why}"
+            ) from None
+        return text.removesuffix("\n").removesuffix("\r")
+
+
+def _warn_if_open_to_others(path: Path, found: os.stat_result) -> None:
+    # Only of a file of our own: what a container's secrets look like is not ours to change.
+    if found.st_uid == os.geteuid() and found.st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        log.warning("%s can be read by other users: chmod 600", path)
+
+
+def _typed(text: str) -> Any:
+    """Give a value that is one reference the type that the same text would have in the file."""
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):  # a key may begin with any character; 2024-13-01 is no date
+        return text
+    if isinstance(value, bool | list | dict | None):
+        return value
+    return value if isinstance(value, int | float) and str(value) == text else text  # a key may be 007 or 1e5
