@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from ragtrace.backends import open_sink
 from ragtrace.clock import SystemClock
@@ -29,6 +28,13 @@ from ragtrace_collector.gate import Gate, open_gate
 from ragtrace_collector.holding import Holder, HoldLimits
 from ragtrace_collector.intake import Intake, Room
 from ragtrace_collector.judging import Judging, open_judging
+from ragtrace_collector.operations.health import Phase
+from ragtrace_collector.operations.logs import event
+from ragtrace_collector.operations.reloading import digest_of
+from ragtrace_collector.operations.running import Operations
+from ragtrace_collector.operations.signals import Signals
+from ragtrace_collector.operations.systemd import notify_ready, notify_stopping
+from ragtrace_collector.operations.vitals import Vitals
 from ragtrace_collector.receivers.grpc import serve_grpc
 from ragtrace_collector.receivers.http import http_app
 from ragtrace_collector.receivers.listening import HttpServer, open_socket
@@ -64,29 +70,11 @@ async def run_collector(
         ConfigError: an address, path, judge, metric or endpoint cannot be used.
         KeyboardInterrupt: a second signal came, and it left at once.
     """
-    stop, leave = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _on_signal, stop, leave, asyncio.current_task())
-    try:
+    signals = Signals(longest_stop_s=(config.drain_timeout + config.cancel_timeout).total_seconds())
+    with signals.handled():
         async with Collector.open(config) as collector:
-            await collector.serve(stop, on_ready=on_ready)
+            await collector.serve(signals.stop, on_ready=on_ready)
             return await collector.store.counts()
-    except asyncio.CancelledError:
-        if leave.is_set():
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-
-
-def _on_signal(stop: asyncio.Event, leave: asyncio.Event, task: asyncio.Task[Any] | None) -> None:
-    if stop.is_set() and task is not None and not leave.is_set():
-        log.warning("asked twice to stop: leaving at once; what is not done is on disk")
-        leave.set()
-        task.cancel()
-    stop.set()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,9 +92,15 @@ class Collector:
     counters: Counters
     clock: Clock
     gate: Gate
+    operations: Operations
     grpc_port: int | None = None
     """The port in use, once serving: of interest where the configuration says port 0."""
     http_port: int | None = None
+
+    @property
+    def vitals(self) -> Vitals:
+        """How it is: what its pages and metrics tell."""
+        return self.operations.vitals
 
     @classmethod
     @asynccontextmanager
@@ -154,14 +148,16 @@ class Collector:
         self, stop: asyncio.Event, *, on_ready: Callable[[Collector], None] | None = None
     ) -> None:
         """Run until ``stop`` is set, then drain."""
-        async with AsyncExitStack() as receivers:
+        async with self.operations.opened(), AsyncExitStack() as receivers:
             await self._start_grpc(receivers)
             http = self._bind_http()
             async with asyncio.TaskGroup() as tasks:
                 if http is not None:
                     receivers.callback(http.stop)
                     tasks.create_task(http.serve(), name="http")
+                self.operations.start(tasks)
                 await self._work(tasks, receivers, stop, on_ready)
+                self.operations.stop()
         await self._report()
 
     async def _work(
@@ -173,17 +169,30 @@ class Collector:
     ) -> None:
         drained = asyncio.Event()
         stages = self._start_stages(tasks, drained)
-        if on_ready is not None:
-            on_ready(self)
-        log.info("listening: grpc %s, http %s", self.grpc_port, self.http_port)
+        self._say_serving(on_ready)
         await stop.wait()
-        log.info("stopping: no new spans are taken")
+        self.vitals.phase = Phase.STOPPING
+        notify_stopping()
+        log.info("stopping: no new spans are taken", extra=event("stopping"))
         await receivers.aclose()
         await self._drain()
         drained.set()
         await asyncio.wait(stages, timeout=_WORK_PAUSE_S)
         for stage in stages:
             stage.cancel()
+
+    def _say_serving(self, on_ready: Callable[[Collector], None] | None) -> None:
+        self.vitals.phase = Phase.SERVING
+        if on_ready is not None:
+            on_ready(self)
+        notify_ready(f"judging with {self.config.judge.use}")
+        log.info(
+            "listening: grpc %s, http %s, pages %s",
+            self.grpc_port,
+            self.http_port,
+            self.operations.port,
+            extra=event("listening", config=self.vitals.config_digest),
+        )
 
     def _bind_http(self) -> HttpServer | None:
         if self.config.receive.http is None:
@@ -192,7 +201,7 @@ class Collector:
         self.http_port = listening.getsockname()[1]
         app = http_app(
             self.intake,
-            status=self.status,
+            status=self.vitals.status,
             access=self.gate.access,
             counters=self.counters,
             max_message_bytes=self.config.receive.max_message_bytes,
@@ -274,16 +283,7 @@ class Collector:
 
     async def _report(self) -> None:
         left = {name: number for name, number in (await self.store.ledger()).left().items() if number}
-        log.info("stopped; left on disk: %s", left or "nothing")
-
-    async def status(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the ledger, in sums and by name, and what was counted since the start."""
-        ledger = await self.store.ledger()
-        return {
-            "ledger": ledger.sums(),
-            "store": ledger.by_name(),
-            "since_start": self.counters.snapshot(),
-        }
+        log.info("stopped; left on disk: %s", left or "nothing", extra=event("stopped", **left))
 
 
 def check_config(config: CollectorConfig) -> None:
@@ -337,6 +337,14 @@ def _assemble(
     reader = AnswerReader(store=store, counters=counters, mapping=config.extract.mapping.opened())
     assembly = Assembly(_assemble_policy(config))
     sampler = _sampler(config)
+    vitals = Vitals(
+        store=store,
+        counters=counters,
+        clock=clock,
+        store_limit_bytes=config.store.max_bytes,
+        config_digest=digest_of(config),
+        sink_names={endpoint: sink.name for endpoint, sink in sinks.items()},
+    )
     return Collector(
         config=config,
         store=store,
@@ -344,6 +352,7 @@ def _assemble(
         counters=counters,
         clock=clock,
         gate=gate,
+        operations=Operations(config=config.telemetry, vitals=vitals, gate=gate),
         intake=Intake(
             store=store,
             assembly=assembly,

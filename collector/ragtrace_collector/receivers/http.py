@@ -27,7 +27,7 @@ from ragtrace_collector.telemetry import Counters, Counts
 
 __all__ = ["Page", "Status", "guarded", "http_app"]
 
-Status = Callable[[], Awaitable[Mapping[str, Mapping[str, int]]]]
+Status = Callable[[], Awaitable[Mapping[str, object]]]
 Page = Callable[[Request], Awaitable[Response]]
 
 _ENCODINGS: Final[Mapping[str, Encoding]] = {
