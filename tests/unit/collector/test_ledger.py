@@ -161,7 +161,7 @@ def test_every_state_has_a_meaning(state: State) -> None:
 
 def error_types(of: type[JudgeError] = JudgeError) -> set[str]:
     return {of.error_type}.union(
-        *(error_types(each) for each in of.__subclasses__() if "ragtrace" in each.__module__)
+        *(error_types(each) for each in of.__subclasses__() if each.__module__.startswith("ragtrace."))
     )
 
 
