@@ -100,6 +100,13 @@ WHEN OLD.rejected_ns IS NULL AND NEW.rejected_ns IS NOT NULL BEGIN
     UPDATE carrier SET state = 'rejected', reason = NEW.reason
         WHERE trace_id = NEW.trace_id AND span_id = NEW.span_id AND sink = NEW.sink AND parcel = NEW.id;
 END;
+CREATE TRIGGER parcel_sent_again AFTER UPDATE OF rejected_ns ON parcel
+WHEN OLD.rejected_ns IS NOT NULL AND NEW.rejected_ns IS NULL BEGIN
+    {_leave("outbox", sink="OLD.sink", state="'rejected'")}
+    {_count("outbox", "OLD.sink", "'waiting'")}
+    UPDATE carrier SET state = 'waiting', reason = ''
+        WHERE trace_id = NEW.trace_id AND span_id = NEW.span_id AND sink = NEW.sink AND parcel = NEW.id;
+END;
 CREATE TRIGGER parcel_delivered AFTER DELETE ON parcel WHEN OLD.rejected_ns IS NULL BEGIN
     {_LEAVE_WAITING}
     {_count("outbox", "OLD.sink", "'delivered'")}
