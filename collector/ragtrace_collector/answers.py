@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Final
 
-from ragtrace.model import RagRecord
-from ragtrace.traces.extract import AttributeMapping, extract_records
-from ragtrace.traces.otlp import decode
+from ragtrace.errors import CodecError
+from ragtrace.model import Gap, Part, RagRecord, SkipReason
+from ragtrace.traces.attach import record_sha256
+from ragtrace.traces.extract import AttributeMapping, extract_records, is_evaluator
+from ragtrace.traces.otlp import SpanRef, decode, parse_request, split_by_trace
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.stages import place_of
-from ragtrace_collector.store.port import WorkStore
+from ragtrace_collector.store.port import Judged, StoredSpans, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 
 __all__ = ["AnswerReader", "Answers"]
@@ -26,10 +30,54 @@ class Answers:
 
     trace: Trace
     records: tuple[RagRecord, ...]
+    stored: StoredSpans
+    parents: Mapping[str | None, str | None] = field(default_factory=dict)
+    """Of each span that was seen."""
 
     def of(self, span_id: str) -> RagRecord | None:
-        """Return the answer on this span, or ``None``."""
-        return next((each for each in self.records if each.target and each.target.span_id == span_id), None)
+        """Return the answer on this span, or ``None``; with gaps, if spans of the trace were not kept."""
+        found = (each for each in self.records if each.target and each.target.span_id == span_id)
+        record = next(found, None)
+        return _cut(record) if record and self.stored.is_cut else record
+
+    def of_calls(self, calls: Collection[str]) -> tuple[RagRecord, ...]:
+        """Return the answers on or under these spans."""
+        return tuple(
+            each
+            for each in self.records
+            if each.target and not set(self._line(each.target.span_id)).isdisjoint(calls)
+        )
+
+    def judged(self, span_id: str) -> Judged:
+        """Say which record of this span is judged, so that a later one can be told from it."""
+        found = (each for each in self.records if each.target and each.target.span_id == span_id)
+        return Judged(record_sha256=next(map(record_sha256, found), ""), slices=self.stored.slices)
+
+    def moved(self) -> Mapping[str, str | None]:
+        """Map spans that held answers before, and do not now, to the spans above or below them that do."""
+        found = {each.target.span_id for each in self.records if each.target}
+        gone = [span_id for span_id in self.stored.answers if span_id not in found]
+        lines = {span_id: tuple(self._line(span_id)) for span_id in found} if gone else {}
+        return {span_id: self._successor(span_id, lines) for span_id in gone}
+
+    def is_evaluation(self, span_id: str) -> bool:
+        """Say whether the span, or one above it, belongs to an evaluator: then it is never judged."""
+        line = set(self._line(span_id))
+        return any(span.span_id in line and is_evaluator(span) for span in self.trace.spans)
+
+    def _successor(self, span_id: str, lines: Mapping[str, Collection[str]]) -> str | None:
+        above = (each for each in self._line(span_id) if each in lines)
+        below = (target for target in sorted(lines) if span_id in lines[target])
+        return next(above, None) or next(below, None)
+
+    def _line(self, span_id: str) -> Iterator[str]:
+        """Yield the span and the spans above it, as far as they were seen."""
+        line: set[str] = set()
+        above: str | None = span_id
+        while above in self.parents and above not in line:
+            line.add(above)
+            yield above
+            above = self.parents[above]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +92,48 @@ class AnswerReader:
 
     async def read(self, trace_id: str) -> Answers:
         """Assemble a trace and find its answers. One whose spans cannot be read has none."""
-        payloads = await self.store.payloads(trace_id)
+        stored = await self.store.spans(trace_id)
         async with self._one:
             try:
-                return await asyncio.to_thread(_answers, trace_id, payloads, self.mapping)
+                return await asyncio.to_thread(_answers, trace_id, stored, self.mapping)
             except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
                 self.counters.add(Counts.STAGE_ERRORS)
                 log.error("trace %s: its spans could not be read: %s", trace_id, place_of(exc))  # noqa: TRY400
-                return Answers(trace=Trace(trace_id=trace_id, spans=()), records=())
+                return Answers(trace=Trace(trace_id=trace_id, spans=()), records=(), stored=stored)
+
+    async def refs(self, trace_id: str) -> tuple[SpanRef, ...]:
+        """Return how the spans of a trace hang together. Of one whose spans cannot be read, nothing."""
+        stored = await self.store.spans(trace_id)
+        try:
+            return await asyncio.to_thread(_refs, stored)
+        except CodecError:
+            return ()  # told when the answers are read
 
 
 @lru_cache(maxsize=4)
-def _answers(trace_id: str, payloads: tuple[bytes, ...], mapping: AttributeMapping | None) -> Answers:
+def _answers(trace_id: str, stored: StoredSpans, mapping: AttributeMapping | None) -> Answers:
     # cached: the answers of a trace are judged one after the other, and each needs the whole trace
-    trace = Trace.of(trace_id, (span for payload in payloads for span in decode(payload)))
-    return Answers(trace=trace, records=extract_records(trace, mapping).records)
+    trace = Trace.of(trace_id, (span for payload in stored.payloads for span in decode(payload)))
+    return Answers(
+        trace=trace,
+        records=extract_records(trace, mapping).records,
+        stored=stored,
+        parents={span.span_id: span.parent_span_id for span in trace.spans},
+    )
+
+
+def _refs(stored: StoredSpans) -> tuple[SpanRef, ...]:
+    requests = (parse_request(payload, encoding="protobuf") for payload in stored.payloads)
+    slices = (part for request in requests for part in split_by_trace(request).slices)
+    return tuple(ref for part in slices for ref in part.spans)
+
+
+def _cut(record: RagRecord) -> RagRecord:
+    gaps = [Gap(part=part, reason=SkipReason.INCOMPLETE, detail=_CUT) for part in (Part.CONTEXT, Part.ANSWER)]
+    return replace(record, gaps=(*record.gaps, *gaps))
+
+
+_CUT: Final = (
+    "the trace has more spans than `assemble.max_spans_per_trace`, and those that came last were not kept: "
+    "any of them may belong to this RAG call"
+)

@@ -1,13 +1,18 @@
-"""When a trace is ready: root and every seen parent ended and a quiet period passed, or the deadline came."""
+"""When a trace is ready: root and every seen parent ended and a quiet period passed, or the deadline came.
+
+Only when spans arrive counts, on a clock that nobody sets: what time a span says it is of does not matter,
+nor does the time of day.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ragtrace.traces.otlp import SpanRef
 
-__all__ = ["AssemblePolicy", "Assembly", "OpenTrace"]
+__all__ = ["AssemblePolicy", "Assembly", "OpenTrace", "Ready"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,70 +20,91 @@ class AssemblePolicy:
     """How long spans are waited for. Times are nanoseconds."""
 
     quiet_ns: int
-    """A complete trace is ready when nothing arrived for this long."""
+    """A complete trace is ready when nothing new arrived for this long."""
     deadline_ns: int
-    """An incomplete trace is taken as it is when nothing arrived for this long."""
+    """An incomplete trace is taken as it is when nothing new arrived for this long."""
     max_open_traces: int
     """Beyond this many, the trace that has been quiet for longest is taken as it is."""
+    max_spans_per_trace: int = 5_000
+    """Spans beyond this many are not kept."""
 
 
-@dataclass(slots=True)
-class OpenTrace:
-    """A trace that more spans may join."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What can be judged now: a trace, or RAG calls of one that goes on."""
 
-    last_arrival_ns: int
-    span_ids: set[str] = field(default_factory=set)
-    parent_ids: set[str] = field(default_factory=set)
-    has_root: bool = False
+    trace_id: str
+    calls: frozenset[str] = frozenset()
+    """Spans of the calls that are whole. Empty: the trace is taken as it is, with all its calls."""
     is_complete: bool = False
     """Whether the root and every parent that was named have ended."""
-    reopened: bool = False
-    """Settled before: what completes it is in the store already, so only quiet is waited for."""
-
-    def add(self, refs: Iterable[SpanRef], arrived_ns: int) -> None:
-        """Take note of spans that arrived."""
-        self.last_arrival_ns = max(self.last_arrival_ns, arrived_ns)
-        for ref in refs:
-            self.span_ids.add(ref.span_id)
-            if ref.is_feedback:
-                continue
-            if ref.parent_span_id is None:
-                self.has_root = True
-            else:
-                self.parent_ids.add(ref.parent_span_id)
-        self.is_complete = self.reopened or (self.has_root and self.parent_ids <= self.span_ids)
-
-    def is_ready(self, now_ns: int, policy: AssemblePolicy) -> bool:
-        """Say whether the trace can be judged now."""
-        patience = policy.quiet_ns if self.is_complete else policy.deadline_ns
-        return now_ns - self.last_arrival_ns >= patience
 
 
 class Assembly:
     """The open traces of one collector. The spans stand in the store; this knows when to read them."""
 
-    def __init__(self, policy: AssemblePolicy) -> None:
+    def __init__(self, policy: AssemblePolicy, *, steady_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._policy = policy
+        self._steady_ns = steady_ns
+        """Nanoseconds since whenever. Never set back or forth, unlike the time of day."""
         self._open: dict[str, OpenTrace] = {}
+        """In order of last arrival."""
+        self._looks: dict[str, int] = {}
+        """When to look for whole calls next, in the traces that may have some: in order of time."""
+        self._reopened: dict[str, None] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def number_of_spans(self, trace_id: str) -> int:
-        """Return how many spans of an open trace were seen."""
+    def has_room(self, trace_id: str, refs: Sequence[SpanRef]) -> bool:
+        """Say whether the trace stays below its limit with these spans."""
         trace = self._open.get(trace_id)
-        return len(trace.span_ids) if trace else 0
+        news = len(refs) if trace is None else sum(not trace.has(ref) for ref in refs)
+        known = 0 if trace is None else trace.number_of_spans
+        return not news or known + news <= self._policy.max_spans_per_trace
 
-    def add(self, trace_id: str, refs: Iterable[SpanRef], *, arrived_ns: int, reopened: bool = False) -> None:
-        """Take note of spans that are committed to the store."""
-        # Popped and set again, so that the dict stays in order of last arrival.
-        trace = self._open.pop(trace_id, None) or OpenTrace(last_arrival_ns=arrived_ns)
-        trace.reopened = trace.reopened or reopened
-        trace.add(refs, arrived_ns)
-        self._open[trace_id] = trace
+    def add(self, trace_id: str, refs: Iterable[SpanRef], *, reopened: bool = False) -> None:
+        """Take note of spans that are committed to the store.
 
-    def take_ready(self, now_ns: int, *, everything: bool = False) -> Iterator[str]:
-        """Yield and forget the ids of traces that are ready; with ``everything``, all complete ones too."""
+        ``reopened`` says that it holds others of this trace, which are to be recalled.
+        """
+        now_ns = self._steady_ns()
+        trace = self._open.get(trace_id)
+        if trace is None:
+            trace = self._open[trace_id] = OpenTrace(last_arrival_ns=now_ns)
+            self._await_recall(trace_id, trace, reopened)
+        if trace.add(refs, now_ns):
+            self._open[trace_id] = self._open.pop(trace_id)
+        self._look_later(trace_id, trace, now_ns)
+
+    def reopened(self, most: int) -> tuple[str, ...]:
+        """Return traces of which the store holds spans that are not known here."""
+        return tuple(self._reopened)[:most]
+
+    def recall(self, trace_id: str, refs: Iterable[SpanRef]) -> None:
+        """Take note of spans that came before the trace was opened again."""
+        self._reopened.pop(trace_id, None)
+        trace = self._open.get(trace_id)
+        if trace is not None:
+            trace.awaits_recall = False
+            trace.add(refs, trace.last_arrival_ns)
+            self._look_later(trace_id, trace, self._steady_ns())
+
+    def take_ready(self, *, everything: bool = False) -> Iterator[Ready]:
+        """Yield what is ready, and forget the traces taken; with ``everything``, all that is complete."""
+        now_ns = self._steady_ns()
+        yield from self._take_traces(now_ns, everything=everything)
+        yield from self._take_calls(now_ns)
+
+    def put_back(self, ready: Ready) -> None:
+        """Take again later what was ready and could not be settled."""
+        self.add(ready.trace_id, (), reopened=True)
+        trace = self._open[ready.trace_id]
+        trace.taken -= ready.calls
+        self._await_recall(ready.trace_id, trace, not ready.calls)
+        self._look_later(ready.trace_id, trace, self._steady_ns())
+
+    def _take_traces(self, now_ns: int, *, everything: bool) -> Iterator[Ready]:
         overflow = len(self._open) - self._policy.max_open_traces
         patience_ns = min(self._policy.quiet_ns, self._policy.deadline_ns)
         for position, (trace_id, trace) in enumerate(list(self._open.items())):
@@ -86,5 +112,129 @@ class Assembly:
                 return  # the traces are in order of last arrival: nothing behind this one is ready
             due = trace.is_ready(now_ns, self._policy) or (everything and trace.is_complete)
             if due or position < overflow:
-                del self._open[trace_id]
-                yield trace_id
+                for of_trace in (self._open, self._looks, self._reopened):
+                    of_trace.pop(trace_id, None)
+                yield Ready(trace_id=trace_id, is_complete=trace.is_complete)
+
+    def _take_calls(self, now_ns: int) -> Iterator[Ready]:
+        due = [trace_id for trace_id, look_ns in self._looks.items() if look_ns <= now_ns]
+        for trace_id in due:
+            del self._looks[trace_id]
+            trace = self._open[trace_id]
+            calls = trace.take_calls(now_ns, self._policy)
+            self._look_later(trace_id, trace, now_ns)
+            if calls:
+                yield Ready(trace_id=trace_id, calls=calls)
+
+    def _await_recall(self, trace_id: str, trace: OpenTrace, reopened: bool) -> None:
+        if reopened:
+            trace.awaits_recall = True
+            self._reopened[trace_id] = None
+
+    def _look_later(self, trace_id: str, trace: OpenTrace, now_ns: int) -> None:
+        # once a quiet period, because each look that finds something reads the whole trace
+        if trace.has_calls_to_take and not trace.awaits_recall:
+            self._looks.setdefault(trace_id, now_ns + self._policy.quiet_ns)
+
+
+@dataclass(slots=True)
+class OpenTrace:
+    """A trace that more spans may join."""
+
+    last_arrival_ns: int
+    """When a span came that had not come before."""
+    awaits_recall: bool = False
+    taken: set[str] = field(default_factory=set)
+    """RAG calls that were ready, and had nothing join them since."""
+    _parents: dict[str, str | None] = field(default_factory=dict)
+    """Of each span that came, but feedback."""
+    _feedback: set[str] = field(default_factory=set)
+    _missing: dict[str, int] = field(default_factory=dict)
+    """Parents that did not come, and when they were named first."""
+    _calls: dict[str, int] = field(default_factory=dict)
+    """RAG calls that ended, and when something joined them last."""
+    _has_root: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the root and every parent that was named have ended."""
+        return self._has_root and not self._missing
+
+    @property
+    def number_of_spans(self) -> int:
+        """Spans that came, each counted once."""
+        return len(self._parents) + len(self._feedback)
+
+    @property
+    def has_calls_to_take(self) -> bool:
+        """Whether a RAG call ended that was not ready yet."""
+        return len(self.taken) < len(self._calls)
+
+    def has(self, ref: SpanRef) -> bool:
+        """Say whether the span came before."""
+        return ref.span_id in self._parents or ref.span_id in self._feedback
+
+    def add(self, refs: Iterable[SpanRef], arrived_ns: int) -> bool:
+        """Take note of spans that arrived; say whether any is news, that is, was not sent twice."""
+        news = [ref for ref in refs if not self.has(ref)]
+        for ref in news:
+            if ref.is_feedback:
+                self._feedback.add(ref.span_id)
+            else:
+                self._join(ref, arrived_ns)
+        if news:
+            self.last_arrival_ns = max(self.last_arrival_ns, arrived_ns)
+        return bool(news)
+
+    def is_ready(self, now_ns: int, policy: AssemblePolicy) -> bool:
+        """Say whether the trace can be judged now."""
+        patience_ns = policy.quiet_ns if self.is_complete else policy.deadline_ns
+        return not self.awaits_recall and now_ns - self.last_arrival_ns >= patience_ns
+
+    def take_calls(self, now_ns: int, policy: AssemblePolicy) -> frozenset[str]:
+        """Return the RAG calls that are whole and quiet, though the trace goes on, each once.
+
+        A parent that is missing may belong into a call, unless a call hangs on it. So what was named before
+        the call was quiet must come first, or the deadline.
+        """
+        waited_ns = {call: now_ns - ns for call, ns in self._calls.items() if call not in self.taken}
+        quiet = [call for call, ns in waited_ns.items() if ns >= policy.quiet_ns]
+        if self.is_complete or not quiet:
+            return frozenset()
+        lines = {call: tuple(self._line(call)) for call in self._calls}
+        above = {line[-1] for line in lines.values()}
+        longest_ns = max(
+            (now_ns - ns for parent, ns in self._missing.items() if parent not in above), default=-1
+        )
+        nested = {call for call in quiet if not self._calls.keys().isdisjoint(lines[call][1:])}
+        whole = frozenset(
+            call
+            for call in quiet
+            if call not in nested
+            and (waited_ns[call] - policy.quiet_ns > longest_ns or waited_ns[call] >= policy.deadline_ns)
+        )
+        self.taken |= whole | nested
+        return whole
+
+    def _join(self, ref: SpanRef, arrived_ns: int) -> None:
+        self._parents[ref.span_id] = ref.parent_span_id
+        self._missing.pop(ref.span_id, None)
+        if ref.parent_span_id is None:
+            self._has_root = True
+        elif ref.parent_span_id not in self._parents:
+            self._missing.setdefault(ref.parent_span_id, arrived_ns)
+        if ref.is_call:
+            self._calls[ref.span_id] = arrived_ns
+        if self._calls:
+            for call in self._calls.keys() & set(self._line(ref.span_id)):
+                self._calls[call] = arrived_ns
+                self.taken.discard(call)
+
+    def _line(self, span_id: str) -> Iterator[str]:
+        """Yield the span and the spans above it, up to one that is missing."""
+        line: set[str] = set()
+        above: str | None = span_id
+        while above is not None and above not in line:
+            line.add(above)
+            yield above
+            above = self._parents.get(above)

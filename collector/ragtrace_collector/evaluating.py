@@ -25,7 +25,7 @@ from ragtrace_collector.answers import AnswerReader
 from ragtrace_collector.judging import Judging
 from ragtrace_collector.outcomes import State
 from ragtrace_collector.stages import place_of
-from ragtrace_collector.store.port import Job, StoreUnavailable, WorkStore
+from ragtrace_collector.store.port import Job, Judged, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 
 __all__ = ["Evaluator", "PartialEvaluations"]
@@ -92,7 +92,12 @@ class Evaluator:
         return bool(jobs)
 
     async def _judge(self, job: Job) -> None:
-        record = (await self.reader.read(job.trace_id)).of(job.span_id)
+        answers = await self.reader.read(job.trace_id)
+        if answers.is_evaluation(job.span_id):
+            self.counters.add(Counts.EVALUATIONS_NOT_JUDGED)
+            await self._end(job, State.FILTERED.because("evaluation"))
+            return
+        record = answers.of(job.span_id)
         if record is None:
             # Spans that came after the job was queued moved the answer elsewhere; that span has its own job.
             await self._end(job, State.SUPERSEDED)
@@ -101,7 +106,7 @@ class Evaluator:
         if self._should_try_again(job, evaluation):
             await self._postpone(job, evaluation)
             return
-        await self._finish(job, record, evaluation)
+        await self._finish(job, record, evaluation, answers.judged(job.span_id))
 
     def _should_try_again(self, job: Job, evaluation: Evaluation) -> bool:
         failures = evaluation.failures
@@ -123,9 +128,9 @@ class Evaluator:
             self.retry_delays_ns[job.attempts] / 1e9,
         )
 
-    async def _finish(self, job: Job, record: RagRecord, evaluation: Evaluation) -> None:
+    async def _finish(self, job: Job, record: RagRecord, evaluation: Evaluation, judged: Judged) -> None:
         if not deserves_carrier(evaluation):
-            await self._end(job, _outcome(evaluation))
+            await self._end(job, _outcome(evaluation), judged=judged)
             return
         span = carrier(
             evaluation,
@@ -133,11 +138,23 @@ class Evaluator:
             sample=job.sample,
             options=self.attach,
             now_ns=self.clock.now_ns(),
+            supersedes=job.replaces or None,
+            is_revision=job.carriers > 0,
             cost_usd=self.judging.cost_usd(evaluation),
         )
-        await self._end(job, _outcome(evaluation), carrier=span, evaluator=evaluation.evaluator_version)
+        await self._end(
+            job, _outcome(evaluation), carrier=span, evaluator=evaluation.evaluator_version, judged=judged
+        )
 
-    async def _end(self, job: Job, outcome: str, *, carrier: Span | None = None, evaluator: str = "") -> None:
+    async def _end(
+        self,
+        job: Job,
+        outcome: str,
+        *,
+        carrier: Span | None = None,
+        evaluator: str = "",
+        judged: Judged | None = None,
+    ) -> None:
         parcels = dict.fromkeys(self.sinks, encode([carrier])) if carrier else {}
         addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
         finish = partial(
@@ -149,6 +166,7 @@ class Evaluator:
             carrier=carrier.span_id if carrier else "",
             evaluator=evaluator,
             addition=addition,
+            judged=judged,
         )
         self.counters.add(Counts.ANSWERS_ON_SPAN, await self._write(finish))
         self.counters.add(_COUNTED_AS.get(outcome.partition(":")[0], Counts.ANSWERS_JUDGED))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -18,6 +18,7 @@ from ragtrace.ports import Clock
 from ragtrace.traces.otlp import (
     Encoding,
     SplitRequest,
+    TraceSlice,
     drop_spans,
     drop_spans_without_ids,
     parse_request,
@@ -97,7 +98,6 @@ class Intake:
         assembly: Assembly,
         sampler: Sampler,
         forward_to: tuple[str, ...],
-        max_spans_per_trace: int,
         counters: Counters,
         clock: Clock,
         received: asyncio.Event,
@@ -109,7 +109,6 @@ class Intake:
         self._assembly = assembly
         self._sampler = sampler
         self._forward_to = forward_to
-        self._max_spans_per_trace = max_spans_per_trace
         self._counters = counters
         self._clock = clock
         self._received = received
@@ -133,50 +132,57 @@ class Intake:
             if split.rejected:  # nor are they forwarded
                 drop_spans_without_ids(request)
                 unchanged = None
+            split, cut = self._within_limit(split)
         except CodecError:
             self._counters.add(Counts.REQUESTS_INVALID)
             raise
         try:
-            await self._keep(split, request, unchanged)
+            await self._keep(split, request, unchanged, cut=[part.trace_id for part in cut])
         except StoreUnavailable:
             self._counters.add(Counts.REQUESTS_PUT_OFF)
             raise
         if sender is not None:
             sender.charge(spans=split.spans, bytes=len(body))
         left_out.update({Counts.SPANS_OWN: own, Counts.SPANS_REJECTED: split.rejected})
+        left_out[Counts.SPANS_OVER_LIMIT] += sum(len(part.spans) for part in cut)
         self._counters.add_request(spans=split.spans + split.rejected + own, left_out=left_out)
         return Receipt(rejected_spans=split.rejected, reason=split.reject_reason)
 
     def _is_wanted(self, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:
         """Say whether a trace is let in; where not, count its spans, for when the request is acknowledged."""
-        why_not = self._why_not(trace_id, spans)
-        if why_not is not None:
-            left_out[why_not] += spans
-        return why_not is None
+        is_wanted = self._sampler.may_keep(trace_id)
+        if not is_wanted:
+            left_out[Counts.SPANS_SAMPLED_OUT] += spans
+        return is_wanted
 
-    def _why_not(self, trace_id: str, spans: int) -> Counts | None:
-        if not self._sampler.may_keep(trace_id):
-            return Counts.SPANS_SAMPLED_OUT
-        if self._assembly.number_of_spans(trace_id) + spans > self._max_spans_per_trace:
-            return Counts.SPANS_OVER_LIMIT
-        return None
+    def _within_limit(self, split: SplitRequest) -> tuple[SplitRequest, Sequence[TraceSlice]]:
+        """Take out the slices with which their traces would have too many spans."""
+        cut = [part for part in split.slices if not self._assembly.has_room(part.trace_id, part.spans)]
+        if cut:
+            split = replace(split, slices=tuple(part for part in split.slices if part not in cut))
+        return split, cut
 
     async def _keep(
-        self, split: SplitRequest, request: ExportTraceServiceRequest, unchanged: bytes | None
+        self,
+        split: SplitRequest,
+        request: ExportTraceServiceRequest,
+        unchanged: bytes | None,
+        *,
+        cut: Sequence[str],
     ) -> None:
         holding = self._holding()
         originals = self._originals(split, request, unchanged, holding)
         forward = dict.fromkeys(self._forward_to, originals) if originals else {}
-        if not split.slices and not forward:
+        if not split.slices and not cut and not forward:
             return
         now_ns = self._clock.now_ns()
-        reopened = await self._store.append(split.slices, forward=forward, now_ns=now_ns, holding=holding)
+        reopened = await self._store.append(
+            split.slices, forward=forward, now_ns=now_ns, holding=holding, cut=cut
+        )
         if self._forward_to:
             self._received.set()
         for part in split.slices:
-            self._assembly.add(
-                part.trace_id, part.spans, arrived_ns=now_ns, reopened=part.trace_id in reopened
-            )
+            self._assembly.add(part.trace_id, part.spans, reopened=part.trace_id in reopened)
 
     def _originals(
         self,

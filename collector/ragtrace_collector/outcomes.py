@@ -102,6 +102,7 @@ _MEANINGS: Final[Mapping[str, Meaning]] = {
     "judged": Meaning("its scores are on their way to the trace, or there"),
     "sampled_out": Meaning("no rule chose it", "raise `sample.ratio`, or add a rule, if it is too few"),
     "filtered": Meaning("a rule of the configuration excludes it"),
+    "filtered:evaluation": Meaning("it belongs to an evaluator: an evaluation is never evaluated"),
     "ineligible": Meaning("there was nothing to judge"),
     "ineligible:no_content": Meaning("the instrumentation did not record the text", _CAPTURE),
     "ineligible:no_retrieval": Meaning("nothing was retrieved for it: it is no RAG call"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -18,10 +19,14 @@ from ragtrace.backends import open_sink
 from ragtrace.clock import SystemClock
 from ragtrace.ports import Clock, SpanSink
 from ragtrace.traces.attach import AttachOptions
-from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.answers import AnswerReader
 from ragtrace_collector.assemble import AssemblePolicy, Assembly
-from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.config import (
+    CollectorConfig,
+    ExportConfig,
+    NeighboursConfig,
+    SampleConfig,
+)
 from ragtrace_collector.delivering import Deliverer
 from ragtrace_collector.evaluating import Evaluator
 from ragtrace_collector.gate import Gate, open_gate
@@ -38,10 +43,13 @@ from ragtrace_collector.operations.vitals import Vitals
 from ragtrace_collector.receivers.grpc import serve_grpc
 from ragtrace_collector.receivers.http import http_app
 from ragtrace_collector.receivers.listening import HttpServer, open_socket
-from ragtrace_collector.sampling import AlwaysRule, Sampler
+from ragtrace_collector.sampling import Fairness, Limits, NeighbourPolicy, Neighbours, Sampler
 from ragtrace_collector.settling import Settler
 from ragtrace_collector.stages import Step, run_stage
+from ragtrace_collector.steady import SteadyClock
 from ragtrace_collector.store.port import Holding, WorkStore
+from ragtrace_collector.store.sampling import SamplingBook
+from ragtrace_collector.store.sealing import open_sealing
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry import Counters
 
@@ -54,8 +62,6 @@ _WORK_PAUSE_S: Final = 1.0
 _EXPIRE_PAUSE_S: Final = 30.0
 _GRPC_GRACE_S: Final = 2.0
 _REQUESTS_AT_ONCE: Final = 8
-from ragtrace_collector.store.sampling import SamplingBook
-from ragtrace_collector.store.sealing import open_sealing
 """Of the largest size; of the usual size, hundreds."""
 
 
@@ -110,6 +116,7 @@ class Collector:
         Raises:
             ConfigError: something that the configuration names cannot be used.
         """
+        steady_ns = clock.now_ns if clock else time.monotonic_ns
         clock = clock or SystemClock()
         gate = open_gate(config, clock)
         async with AsyncExitStack() as stack:
@@ -125,7 +132,17 @@ class Collector:
                 sealing=open_sealing([key.get_secret_value() for key in config.store.encryption_keys]),
             )
             stack.push_async_callback(store.aclose)
-            collector = _assemble(config, store=store, judging=judging, sinks=sinks, gate=gate, clock=clock)
+            clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
+            collector = _assemble(
+                config,
+                store=store,
+                sampling=store.sampling,
+                judging=judging,
+                sinks=sinks,
+                gate=gate,
+                clock=clock,
+                steady_ns=steady_ns,
+            )
             await collector.recover()
             yield collector
 
@@ -133,16 +150,8 @@ class Collector:
         """Look again at the traces that were open when the last process ended."""
         if self.config.attach.mode != "hold":  # it was, before
             await self.holder.release_all()
-        for stored in await self.store.unsettled():
-            for payload in await self.store.payloads(stored.trace_id):
-                request = parse_request(payload, encoding="protobuf")
-                for part in split_by_trace(request, body=payload).slices:
-                    self.assembly.add(
-                        part.trace_id,
-                        part.spans,
-                        arrived_ns=stored.last_arrival_ns,
-                        reopened=stored.settled_before,
-                    )
+        for trace_id in await self.store.unsettled():
+            self.assembly.add(trace_id, (), reopened=True)
 
     async def serve(
         self, stop: asyncio.Event, *, on_ready: Callable[[Collector], None] | None = None
@@ -292,7 +301,9 @@ def check_config(config: CollectorConfig) -> None:
     Raises:
         ConfigError: a metric, judge, key or endpoint cannot be used.
     """
+    open_gate(config, SystemClock())
     asyncio.run(_open_and_close(config))
+    open_sealing([key.get_secret_value() for key in config.store.encryption_keys])
     for export in config.export:
         _open_sink(export)
 
@@ -311,15 +322,16 @@ async def _open_and_close(config: CollectorConfig) -> None:
         pass
 
 
-    open_sealing([key.get_secret_value() for key in config.store.encryption_keys])
 def _assemble(
     config: CollectorConfig,
     *,
     store: WorkStore,
+    sampling: SamplingBook,
     judging: Judging,
     sinks: Mapping[str, SpanSink],
     gate: Gate,
     clock: Clock,
+    steady_ns: Callable[[], int],
 ) -> Collector:
     """Wire the stages together."""
     counters, queued, done = Counters(), asyncio.Event(), asyncio.Event()
@@ -335,8 +347,8 @@ def _assemble(
         released=done,
     )
     reader = AnswerReader(store=store, counters=counters, mapping=config.extract.mapping.opened())
-    assembly = Assembly(_assemble_policy(config))
-    sampler = _sampler(config)
+    assembly = Assembly(_assemble_policy(config), steady_ns=steady_ns)
+    sampler = _sampler(config.sample)
     vitals = Vitals(
         store=store,
         counters=counters,
@@ -358,7 +370,6 @@ def _assemble(
             assembly=assembly,
             sampler=sampler,
             forward_to=_forward_to(config),
-            max_spans_per_trace=config.assemble.max_spans_per_trace,
             counters=counters,
             clock=clock,
             received=done,
@@ -371,6 +382,8 @@ def _assemble(
             reader=reader,
             assembly=assembly,
             sampler=sampler,
+            max_revisions=config.assemble.max_revisions,
+            book=sampling,
             counters=counters,
             clock=clock,
             queued=queued,
@@ -408,14 +421,29 @@ def _assemble_policy(config: CollectorConfig) -> AssemblePolicy:
         quiet_ns=_ns(config.assemble.quiet_period),
         deadline_ns=_ns(config.assemble.deadline),
         max_open_traces=config.assemble.max_open_traces,
+        max_spans_per_trace=config.assemble.max_spans_per_trace,
     )
 
 
-def _sampler(config: CollectorConfig) -> Sampler:
-    rules = tuple(
-        AlwaysRule(service=rule.service, attributes=rule.attributes) for rule in config.sample.always
+def _sampler(config: SampleConfig) -> Sampler:
+    floor, limit, near = config.tenant_floor, config.limit, config.neighbours
+    return Sampler(
+        plan=config.plan(),
+        fairness=Fairness(answers=floor.answers, window_ns=_ns(floor.window)) if floor else None,
+        limits=Limits(answers=limit.answers, per_tenant=limit.per_tenant) if limit else None,
+        neighbours=Neighbours(_neighbour_policy(near)) if near else None,
     )
-    return Sampler(ratio=config.sample.ratio, always=rules)
+
+
+def _neighbour_policy(config: NeighboursConfig) -> NeighbourPolicy:
+    return NeighbourPolicy(
+        below=config.below,
+        metric=config.metric,
+        bonds=config.same,
+        rate=config.rate,
+        most=config.most,
+        window_ns=_ns(config.window),
+    )
 
 
 def _attach_options(config: CollectorConfig) -> AttachOptions:

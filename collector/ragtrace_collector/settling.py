@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from ragtrace import semconv
-from ragtrace.model import Target
+from ragtrace.model import RagRecord
 from ragtrace.ports import Clock
+from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.answers import AnswerReader
-from ragtrace_collector.assemble import Assembly
+from ragtrace_collector.assemble import Assembly, Ready
 from ragtrace_collector.outcomes import State
-from ragtrace_collector.sampling import Sampler
+from ragtrace_collector.sampling import Decision, Sampler, Standing
 from ragtrace_collector.store.port import Job, Outcome, WorkStore
+from ragtrace_collector.store.sampling import SamplingBook
 from ragtrace_collector.telemetry import Counters, Counts
 
 __all__ = ["Settler"]
@@ -28,77 +29,108 @@ class Settler:
     reader: AnswerReader
     assembly: Assembly
     sampler: Sampler
+    book: SamplingBook
     counters: Counters
     clock: Clock
     queued: asyncio.Event
     """Set when there is something new to judge."""
+    max_revisions: int = 0
+    """How often an answer is judged again when late spans change it."""
     most_at_once: int = 64
     """Traces that share a commit."""
 
     async def step(self, *, everything: bool = False) -> bool:
         """Settle the traces that are ready now; say whether there were any."""
-        ready = tuple(self.assembly.take_ready(self.clock.now_ns(), everything=everything))
+        await self._recall()
+        ready = tuple(self.assembly.take_ready(everything=everything))
         for first in range(0, len(ready), self.most_at_once):
             rest = first + self.most_at_once
             async with asyncio.TaskGroup() as tasks:
                 attempts = {each: tasks.create_task(self._attempt(each)) for each in ready[first:rest]}
-            failed = {trace_id: exc for trace_id, task in attempts.items() if (exc := task.result())}
+            failed = {each: exc for each, task in attempts.items() if (exc := task.result())}
             if failed:
-                self._put_back([*failed, *ready[rest:]])
+                for each in (*failed, *ready[rest:]):
+                    self.assembly.put_back(each)
                 raise next(iter(failed.values()))
         return bool(ready)
 
-    async def _attempt(self, trace_id: str) -> Exception | None:
+    async def _recall(self) -> None:
+        """Look at what the store holds of traces that were opened again, or by an earlier process."""
+        for trace_id in self.assembly.reopened(self.most_at_once):
+            self.assembly.recall(trace_id, await self.reader.refs(trace_id))
+
+    async def _attempt(self, ready: Ready) -> Exception | None:
         """Settle a trace, or say why that could not be: its neighbours must not be interrupted."""
         try:
-            await self._settle(trace_id)
+            await self._settle(ready)
         except Exception as exc:  # noqa: BLE001 -- handed to the wall of the stage
             return exc
         return None
 
-    def _put_back(self, trace_ids: Sequence[str]) -> None:
-        """Open traces again whose settling could not be written, to be tried after a quiet period."""
-        for trace_id in trace_ids:
-            self.assembly.add(trace_id, (), arrived_ns=self.clock.now_ns(), reopened=True)
-
-    async def _settle(self, trace_id: str) -> None:
+    async def _settle(self, ready: Ready) -> None:
+        trace_id = ready.trace_id
         answers = await self.reader.read(trace_id)
-        trace, records = answers.trace, answers.records
-        sample = self.sampler.decide(trace) if records else None
-        targets = [record.target for record in records if record.target]
+        trace = answers.trace
+        records = answers.of_calls(ready.calls) if ready.calls else answers.records
+        known = await self.book.standings(trace_id) if records else {}
+        decisions = await self._decide(trace, records, known)
+        digests = {each.target.span_id: record_sha256(each) for each in records if each.target}
         jobs = [
-            Job(trace_id=trace_id, span_id=target.span_id, sample=sample, service=_service(target))
-            for target in targets
-            if sample
+            replace(
+                _job(trace_id, each),
+                record_sha256=digests[each.span_id],
+                revisions_left=self.max_revisions,
+            )
+            for each in decisions
+            if not each.left_out
         ]
-        left_out = [
-            Outcome(span_id=target.span_id, outcome=State.SAMPLED_OUT, service=_service(target))
-            for target in targets
-            if not sample
-        ]
-        awaits_feedback = bool(left_out) and self.sampler.awaits_feedback
+        left_out = [_outcome(each) for each in decisions if each.left_out]
+        may_be_brought_back = bool(records) and self.sampler.may_bring_back
+        is_judged = bool(jobs) or any(not standing.is_sampled_out for standing in known.values())
         settled = await self.store.settle(
             trace_id,
             jobs=jobs,
             outcomes=left_out,
-            keep_spans=bool(jobs) or awaits_feedback or not _is_whole(trace),
+            keep_spans=is_judged or may_be_brought_back or not ready.is_complete,
             now_ns=self.clock.now_ns(),
+            slices=answers.stored.slices,
+            moved={} if ready.calls else answers.moved(),
+            goes_on=bool(ready.calls),
         )
-        self.counters.add(Counts.TRACES_SETTLED)
+        self.counters.add(Counts.TRACES_SETTLED, not ready.calls)
         self.counters.add(Counts.TRACES_WITHOUT_RAG, not records)
+        self.counters.add(Counts.ANSWERS_REVISED, settled.revised)
+        self.counters.add(Counts.ANSWERS_MOVED, settled.moved)
         self.counters.add(Counts.ANSWERS_QUEUED, settled.queued)
         self.counters.add(Counts.ANSWERS_SAMPLED_OUT, settled.ended)
         self.counters.add(Counts.ANSWERS_BROUGHT_BACK, settled.brought_back)
-        if settled.queued:
+        if settled.queued or settled.revised:
             self.queued.set()
 
+    async def _decide(
+        self, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, Standing]
+    ) -> tuple[Decision, ...]:
+        decisions = self.sampler.decide(trace, records, known=known, now_ns=self.clock.now_ns())
+        if changes := self.sampler.take_changes():
+            await self.book.save(changes)
+        return decisions
 
-def _service(target: Target) -> str:
-    return str(target.resource.get(semconv.SERVICE_NAME, ""))
+
+def _job(trace_id: str, decision: Decision) -> Job:
+    return Job(
+        trace_id=trace_id,
+        span_id=decision.span_id,
+        sample=decision.sample,
+        tenant=decision.tenant,
+        service=decision.service,
+    )
 
 
-def _is_whole(trace: Trace) -> bool:
-    spans = [span for span in trace.spans if semconv.FEEDBACK_NAME not in span.attributes]
-    seen = {span.span_id for span in spans}
-    parents = {span.parent_span_id for span in spans}
-    return None in parents and parents - {None} <= seen
+def _outcome(decision: Decision) -> Outcome:
+    return Outcome(
+        span_id=decision.span_id,
+        outcome=decision.left_out or State.SAMPLED_OUT,
+        sample=decision.sample,
+        tenant=decision.tenant,
+        service=decision.service,
+    )

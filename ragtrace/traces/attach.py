@@ -8,6 +8,7 @@ EVALUATOR with exactly one link to its target, ``evaluations.<i>.evaluation.*``)
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -37,6 +38,7 @@ __all__ = [
     "carrier",
     "carrier_span_id",
     "deserves_carrier",
+    "record_sha256",
 ]
 
 CarrierTime = Literal["target", "now", "auto"]
@@ -55,11 +57,14 @@ class Sample:
     """How a record came to be judged."""
 
     rule: str
-    """``ratio``, ``always``, … : the rule that chose it."""
+    """The rule that chose it: ``ratio``, or the name of one."""
     rate: float
     """The rate the rule was set to."""
-    probability: float
-    """The probability with which a record like this is judged: averages are weighted by its inverse."""
+    probability: float | None
+    """The probability with which a record like this is judged: averages are weighted by its inverse.
+
+    ``None`` where nobody can know it, because what was found out about another answer chose this one, or it was
+    left out first and brought back. Such a record is left out of averages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +93,34 @@ def deserves_carrier(evaluation: Evaluation) -> bool:
     return bool(evaluation.failures) or reasons != {SkipReason.NO_RETRIEVAL}
 
 
-def carrier_span_id(*, trace_id: str, span_id: str, evaluator_set: str, evaluator_version: str) -> str:
+def carrier_span_id(
+    *, trace_id: str, span_id: str, evaluator_set: str, evaluator_version: str, revised_sha256: str = ""
+) -> str:
     """Return the id of the carrier: the same target and evaluator give the same id, whoever asks and when.
 
-    A re-sent carrier is then the same span, and a new evaluator version is a new one.
+    A re-sent carrier is then the same span, and a new evaluator version is a new one. So is a revision, whose
+    record has another digest than the one that was judged first.
     """
-    key = "|".join((trace_id, span_id, evaluator_set, evaluator_version))
+    revised = (revised_sha256,) if revised_sha256 else ()
+    key = "|".join((trace_id, span_id, evaluator_set, evaluator_version, *revised))
     return hashlib.sha256(key.encode()).digest()[:8].hex()
+
+
+def record_sha256(record: RagRecord) -> str:
+    """Digest what an evaluation of the record rests on.
+
+    Question, answer, reference, chunks in their order, and what is missing or damaged. Not what is copied for
+    filtering, such as the session: another one changes no verdict.
+    """
+    judged = [
+        record.question,
+        record.answer,
+        record.reference,
+        record.reference_chunk_ids,
+        [[chunk.id, chunk.text] for chunk in record.chunks],
+        [[gap.part, gap.reason] for gap in record.gaps],
+    ]
+    return hashlib.sha256(json.dumps(judged).encode()).hexdigest()
 
 
 def carrier(
@@ -106,12 +132,14 @@ def carrier(
     options: AttachOptions,
     now_ns: int,
     supersedes: str | None = None,
+    is_revision: bool = False,
     cost_usd: float | None = None,
 ) -> Span:
     """Build the carrier span of an evaluation.
 
-    ``now_ns`` is Unix time in nanoseconds; ``supersedes`` the span id of the carrier this one replaces;
-    ``cost_usd`` what the judge's tokens cost, where that is known.
+    ``now_ns`` is Unix time in nanoseconds; ``supersedes`` the span id of the carrier this one replaces, and
+    ``is_revision`` whether that is of the same target and evaluator, and another record; ``cost_usd`` what
+    the judge's tokens cost, where that is known.
 
     Raises:
         InputError: the record does not come from a trace, so there is nothing to attach to.
@@ -122,7 +150,7 @@ def carrier(
     interval = _interval(target, options, now_ns)
     return Span(
         trace_id=target.trace_id,
-        span_id=_id(evaluation, target),
+        span_id=_id(evaluation, target, record_sha256(record) if is_revision else ""),
         parent_span_id=target.span_id,
         name=f"{semconv.CARRIER_NAME_PREFIX} {overall_label(evaluation).value}",
         kind=SpanKind.INTERNAL,
@@ -169,12 +197,13 @@ def addition_of(carrier: Span) -> Addition:
     )
 
 
-def _id(evaluation: Evaluation, target: Target) -> str:
+def _id(evaluation: Evaluation, target: Target, revised_sha256: str) -> str:
     return carrier_span_id(
         trace_id=target.trace_id,
         span_id=target.span_id,
         evaluator_set=evaluation.evaluator_set,
         evaluator_version=evaluation.evaluator_version,
+        revised_sha256=revised_sha256,
     )
 
 
@@ -227,7 +256,7 @@ def _attributes(
             semconv.CONTEXT_COUNT: len(record.chunks),
             semconv.SAMPLE_RULE: sample.rule,
             semconv.SAMPLE_RATE: float(sample.rate),
-            semconv.SAMPLE_PROBABILITY: float(sample.probability),
+            semconv.SAMPLE_PROBABILITY: None if sample.probability is None else float(sample.probability),
             **_about_judge(evaluation, cost_usd),
             **outcome_attributes(evaluation),  # last: what does not fit is left out
         }

@@ -55,6 +55,8 @@ class SpanRef:
     parent_span_id: str | None
     is_feedback: bool = False
     """Said of the trace from outside: whether it is complete does not depend on it."""
+    is_call: bool = False
+    """Says of itself that it is a whole RAG call (``ragtrace.kind``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,11 +236,17 @@ _MOST_BYTES: Final = 128 << 20
 
 
 def _slice(request: ExportTraceServiceRequest, members: list[_Placed], *, whole: bytes | None) -> TraceSlice:
+    payload = _select(request, members).SerializeToString() if whole is None else whole
+    # sought in the bytes first: most slices have none, and looking at each attribute of each span takes long
+    may_have_calls = _CALL_KEY in payload
     return TraceSlice(
         trace_id=members[0].span.trace_id.hex(),
-        payload=_select(request, members).SerializeToString() if whole is None else whole,
-        spans=tuple(_ref(placed.span) for placed in members),
+        payload=payload,
+        spans=tuple(_ref(placed.span, may_be_call=may_have_calls) for placed in members),
     )
+
+
+_CALL_KEY: Final = semconv.RAG_KIND.encode()
 
 
 def _select(request: ExportTraceServiceRequest, members: list[_Placed]) -> ExportTraceServiceRequest:
@@ -269,8 +277,20 @@ def _copy_unknown(source: MessageT, target: MessageT, *, members: str) -> None:
         target.CopyFrom(whole)
 
 
-def _ref(span: trace_pb2.Span) -> SpanRef:
-    return SpanRef(span_id=span.span_id.hex(), parent_span_id=parent_id(span), is_feedback=_is_feedback(span))
+def _ref(span: trace_pb2.Span, *, may_be_call: bool) -> SpanRef:
+    return SpanRef(
+        span_id=span.span_id.hex(),
+        parent_span_id=parent_id(span),
+        is_feedback=_is_feedback(span),
+        is_call=may_be_call and _is_call(span),
+    )
+
+
+def _is_call(span: trace_pb2.Span) -> bool:
+    return any(
+        attribute.key == semconv.RAG_KIND and attribute.value.string_value == semconv.KIND_RAG
+        for attribute in span.attributes
+    )
 
 
 def _is_feedback(span: trace_pb2.Span) -> bool:

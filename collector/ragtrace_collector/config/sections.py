@@ -81,6 +81,7 @@ class AssembleConfig(Section):
     quiet_period: Duration = timedelta(seconds=5)
     deadline: Duration = timedelta(seconds=60)
     linger: Duration = timedelta(minutes=10)
+    max_revisions: int = Field(default=3, ge=0)
     max_open_traces: int = Field(default=50_000, gt=0)
     max_spans_per_trace: int = Field(default=5_000, gt=0)
 

@@ -14,6 +14,7 @@ from typing import Final
 from ragtrace.traces.additions import add_to_spans
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.store.port import Job, Released
+from ragtrace_collector.store.revisions import UNSETTLED
 
 __all__ = ["HOLDS", "Holds"]
 
@@ -26,9 +27,7 @@ CREATE TABLE addition (     -- what answer spans of held traces get
     PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
 """
 _OPEN_JOB: Final = "SELECT 1 FROM job WHERE trace_id = ? AND state != 'ended'"
-_UNSETTLED: Final = (
-    "SELECT 1 FROM trace WHERE trace_id = ? AND (settled_ns IS NULL OR settled_ns < last_arrival_ns)"
-)
+_UNSETTLED: Final = f"SELECT 1 FROM trace WHERE trace_id = ? AND {UNSETTLED}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

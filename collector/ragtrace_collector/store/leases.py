@@ -62,24 +62,28 @@ def _lease(db: sqlite3.Connection, which: str, *values: int) -> tuple[Job, ...]:
         "UPDATE job SET state = 'leased' WHERE (trace_id, span_id) IN ("
         f" SELECT trace_id, span_id FROM job WHERE state = 'queued' AND {which} LIMIT ?)"
         " RETURNING trace_id, span_id, tenant, service, rule, rate, probability,"
-        " attempts, crashes, reason, seen_ns",
+        " attempts, crashes, reason, seen_ns, revisions_left, carriers, replaces",
         values,
     )
     return tuple(map(_job, rows.fetchall()))
 
 
 def _job(row: Sequence[Any]) -> Job:
-    trace_id, span_id, tenant, service, rule, rate, probability, attempts, crashes, reason, seen_ns = row
+    trace_id, span_id, tenant, service, rule, rate, probability, *progress, left, carriers, replaces = row
+    attempts, crashes, reason, seen_ns = progress
     return Job(
         trace_id=trace_id,
         span_id=span_id,
         tenant=tenant,
         service=service,
-        sample=Sample(rule=rule, rate=rate, probability=probability),
+        sample=Sample(rule=rule, rate=rate, probability=probability or None),  # as `chosen` writes it
         attempts=attempts,
         crashes=crashes,
         reason=reason,
         seen_ns=seen_ns,
+        revisions_left=left,
+        carriers=carriers,
+        replaces=replaces,
     )
 
 

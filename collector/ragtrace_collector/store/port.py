@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from ragtrace.errors import RagtraceError
@@ -15,12 +16,13 @@ from ragtrace_collector.ledger import Ledger
 __all__ = [
     "Holding",
     "Job",
+    "Judged",
     "Outcome",
     "Parcel",
     "Released",
     "Settled",
     "StoreUnavailable",
-    "StoredTrace",
+    "StoredSpans",
     "WorkStore",
 ]
 
@@ -48,6 +50,14 @@ class Job:
     tenant: str = ""
     service: str = ""
     """``service.name`` of the span under judgment."""
+    record_sha256: str = ""
+    """Digest of the record, as it was settled."""
+    revisions_left: int = 0
+    """How often it may be judged again when its record changes."""
+    carriers: int = 0
+    """How many the answer has at this span: from the second on, they are revisions."""
+    replaces: str = ""
+    """Span id of the carrier that the next one supersedes: of this answer, at this span or at another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +71,6 @@ class Outcome:
     """The rule that decided, and its rate."""
     tenant: str = ""
     service: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTrace:
-    """A trace that was not settled, or had spans join it since."""
-
-    trace_id: str
-    last_arrival_ns: int
-    settled_before: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,27 @@ class Released(NamedTuple):
     """Because more was held than may be."""
 
 
+class StoredSpans(NamedTuple):
+    """What the store holds of a trace."""
+
+    payloads: tuple[bytes, ...]
+    """Serialized ``TracesData``, in order of arrival."""
+    slices: int = 0
+    """How many came, also those that are not kept any more."""
+    is_cut: bool = False
+    """Whether spans were not kept, because there were too many."""
+    answers: tuple[str, ...] = ()
+    """Spans that hold the answers known so far."""
+
+
+class Judged(NamedTuple):
+    """Which record was judged."""
+
+    record_sha256: str
+    slices: int
+    """How many slices it was read from."""
+
+
 class Settled(NamedTuple):
     """What settling a trace changed."""
 
@@ -108,6 +130,10 @@ class Settled(NamedTuple):
     """Outcomes that are new."""
     brought_back: int = 0
     """Of those queued, how many had been sampled out."""
+    revised: int = 0
+    """Answers that are to be judged again, because late spans changed what was judged."""
+    moved: int = 0
+    """Answers that late spans moved to other spans."""
 
 
 class WorkStore(Protocol):
@@ -123,8 +149,11 @@ class WorkStore(Protocol):
         forward: Mapping[str, bytes],
         now_ns: int,
         holding: Holding = Holding.OFF,
+        cut: Collection[str] = (),
     ) -> frozenset[str]:
-        """Keep spans, and originals to forward by sink. Return the trace ids that had been settled before.
+        """Keep spans, and originals to forward by sink. Return the traces of which others came before.
+
+        ``cut`` names traces of which spans are not kept, because there are too many.
 
         A trace is held until all its answers have ended or one is postponed, or until ``release``.
 
@@ -143,12 +172,12 @@ class WorkStore(Protocol):
         """
         ...
 
-    async def unsettled(self) -> tuple[StoredTrace, ...]:
+    async def unsettled(self) -> tuple[str, ...]:
         """Return the traces that a restart has to look at again."""
         ...
 
-    async def payloads(self, trace_id: str) -> tuple[bytes, ...]:
-        """Return the spans of a trace, as serialized ``TracesData``, in order of arrival."""
+    async def spans(self, trace_id: str) -> StoredSpans:
+        """Return the spans of a trace, and what is known of its answers."""
         ...
 
     async def settle(
@@ -159,11 +188,24 @@ class WorkStore(Protocol):
         outcomes: Sequence[Outcome],
         keep_spans: bool,
         now_ns: int,
+        slices: int | None = None,
+        moved: Mapping[str, str | None] = MappingProxyType({}),
+        goes_on: bool = False,
     ) -> Settled:
         """Queue the jobs and record the outcomes of a trace; those known already stay as they are.
 
-        But a job whose answer was sampled out is queued: a rule matched a span that came later.
-        ``keep_spans`` says whether spans that come later could still make a record of this trace.
+        But a job whose answer was sampled out is queued: a rule matched a span that came later. And one
+        that was judged is queued again, if another record was judged and it has revisions left.
+
+        Args:
+            trace_id: The trace.
+            jobs: Answers to judge.
+            outcomes: Answers that end so.
+            keep_spans: Whether spans that come later could still make a record of this trace.
+            now_ns: The time.
+            slices: How many slices of the trace all this was found in; ``None`` for all there are.
+            moved: Spans whose answers are no more, and the spans that have them now.
+            goes_on: Some calls of the trace are settled, not the trace.
         """
         ...
 
@@ -190,8 +232,12 @@ class WorkStore(Protocol):
         carrier: str = "",
         evaluator: str = "",
         addition: bytes = b"",
+        judged: Judged | None = None,
     ) -> bool:
         """End a job and put what it yields, by sink, into the outbox.
+
+        An answer that moved to another span meanwhile yields nothing, and one whose record changed since it
+        was ``judged`` is queued again.
 
         If the trace is held, the ``addition`` is written onto the answer span when it is released, and only
         sinks that do not get the originals get a parcel. Return whether it is so.
@@ -212,9 +258,7 @@ class WorkStore(Protocol):
         """Give a leased job back as it was: whoever had it was told to stop."""
         ...
 
-    async def release(
-        self, *, before_ns: int, now_ns: int, most_bytes: int, limit: int = 64
-    ) -> Released:
+    async def release(self, *, before_ns: int, now_ns: int, most_bytes: int, limit: int = 64) -> Released:
         """Forward traces held since ``before_ns`` or earlier, and the oldest while more bytes are held."""
         ...
 

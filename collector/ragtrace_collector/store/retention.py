@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from ragtrace_collector.store.revisions import UNSETTLED, forget
+
 __all__ = ["forget_jobs", "forget_rejected", "forget_traces", "has_room", "make_room", "shrink"]
 
 _TRACES_AT_ONCE: Final = 100
@@ -19,11 +21,13 @@ _ALWAYS_NS: Final = (1 << 63) - 1
 def forget_traces(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> int:
     """Forget the spans of some traces whose answers have all ended, the oldest first; return how many."""
     found = db.execute(
-        "SELECT trace_id FROM trace WHERE settled_ns < ? AND last_arrival_ns <= settled_ns"
+        f"SELECT trace_id FROM trace WHERE settled_ns < ? AND NOT ({UNSETTLED})"
         " AND NOT EXISTS (SELECT 1 FROM job WHERE job.trace_id = trace.trace_id AND state != 'ended')"
         " ORDER BY settled_ns LIMIT ?",
         (before_ns, _TRACES_AT_ONCE),
     ).fetchall()
+    for (trace_id,) in found:
+        forget(db, trace_id)
     db.executemany("DELETE FROM slice WHERE trace_id = ?", found)
     db.executemany("DELETE FROM trace WHERE trace_id = ?", found)
     return len(found)

@@ -10,6 +10,8 @@ from ragtrace_collector.store.holds import HOLDS
 from ragtrace_collector.store.leases import LEASES
 from ragtrace_collector.store.ledger_tables import LEDGER
 from ragtrace_collector.store.opening import DAMAGED, UnfitFile
+from ragtrace_collector.store.revisions import REVISIONS
+from ragtrace_collector.store.sampling import SAMPLING
 from ragtrace_collector.store.sealing import KEYS
 
 __all__ = ["prepare"]
@@ -41,6 +43,8 @@ CREATE INDEX parcel_next ON parcel (sink, id) WHERE rejected_ns IS NULL;
 {KEYS}
 {LEASES}
 {BUDGET}
+{REVISIONS}
+{SAMPLING}
 CREATE INDEX job_ended ON job (ended_ns) WHERE state = 'ended';
 CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NULL;
 """,

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Final, TypeVar
+from types import MappingProxyType
+from typing import IO, Any, Final, TypeVar
 
 from ragtrace.errors import ReadError
-from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger import Ledger
-from ragtrace_collector.outcomes import Ended
-from ragtrace_collector.store import leases
+from ragtrace_collector.outcomes import Ended, State
+from ragtrace_collector.store import leases, revisions
 from ragtrace_collector.store.holds import Holds
 from ragtrace_collector.store.ledger import read_ledger, reading
 from ragtrace_collector.store.opening import DAMAGED, lock_file, unusable
 from ragtrace_collector.store.port import (
     Holding,
     Job,
+    Judged,
     Outcome,
     Parcel,
     Released,
     Settled,
-    StoredTrace,
+    StoredSpans,
     StoreUnavailable,
 )
 from ragtrace_collector.store.retention import (
@@ -35,6 +36,7 @@ from ragtrace_collector.store.retention import (
     make_room,
     shrink,
 )
+from ragtrace_collector.store.sampling import SamplingBook, bring_back, chosen
 from ragtrace_collector.store.schema import prepare
 from ragtrace_collector.store.sealing import NO_KEYS, Sealing
 from ragtrace_collector.store.writer import LOG_BYTES, GroupCommit
@@ -89,6 +91,11 @@ class SqliteStore:
         await store._submit(leases.count_crash)
         return store
 
+    @property
+    def sampling(self) -> SamplingBook:
+        """What sampling remembers, in the same file."""
+        return SamplingBook(self._commits)
+
     async def append(
         self,
         slices: Sequence[TraceSlice],
@@ -96,6 +103,7 @@ class SqliteStore:
         forward: Mapping[str, bytes],
         now_ns: int,
         holding: Holding = Holding.OFF,
+        cut: Collection[str] = (),
     ) -> frozenset[str]:
         def work(db: sqlite3.Connection) -> frozenset[str]:
             if not self._has_room(db):
@@ -107,6 +115,8 @@ class SqliteStore:
                 for part in slices:
                     self._holds.pass_on(db, part, hold_new=hold_new, now_ns=now_ns)
             reopened = frozenset(part.trace_id for part in slices if _keep_slice(db, part, now_ns=now_ns))
+            for trace_id in cut:
+                revisions.mark_cut(db, trace_id, now_ns=now_ns)
             _put_parcels(db, forward)
             return reopened
 
@@ -122,27 +132,12 @@ class SqliteStore:
         await self.append((), forward={}, now_ns=0)  # where there is no room, it makes some
         await self._submit(_write_nothing_new)
 
-    async def unsettled(self) -> tuple[StoredTrace, ...]:
-        def work(db: sqlite3.Connection) -> tuple[StoredTrace, ...]:
-            rows = db.execute(
-                "SELECT trace_id, last_arrival_ns, settled_ns IS NOT NULL FROM trace "
-                "WHERE settled_ns IS NULL OR settled_ns < last_arrival_ns ORDER BY last_arrival_ns"
-            )
-            return tuple(
-                StoredTrace(trace_id=trace_id, last_arrival_ns=last_arrival_ns, settled_before=bool(settled))
-                for trace_id, last_arrival_ns, settled in rows
-            )
+    async def unsettled(self) -> tuple[str, ...]:
+        query = f"SELECT trace_id FROM trace WHERE {revisions.UNSETTLED} ORDER BY last_arrival_ns"
+        return await self._submit(lambda db: _column(db, query))
 
-        return await self._submit(work)
-
-    async def payloads(self, trace_id: str) -> tuple[bytes, ...]:
-        def work(db: sqlite3.Connection) -> tuple[bytes, ...]:
-            rows = db.execute(
-                "SELECT unsealed(payload, trace_id) FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,)
-            )
-            return tuple(row[0] for row in rows)
-
-        return await self._submit(work)
+    async def spans(self, trace_id: str) -> StoredSpans:
+        return await self._submit(lambda db: _stored_spans(db, trace_id))
 
     async def settle(
         self,
@@ -152,16 +147,21 @@ class SqliteStore:
         outcomes: Sequence[Outcome],
         keep_spans: bool,
         now_ns: int,
+        slices: int | None = None,
+        moved: Mapping[str, str | None] = MappingProxyType({}),
+        goes_on: bool = False,
     ) -> Settled:
         def work(db: sqlite3.Connection) -> Settled:
-            db.execute("UPDATE trace SET settled_ns = ? WHERE trace_id = ?", (now_ns, trace_id))
+            is_all = not goes_on and revisions.settle_trace(db, trace_id, slices=slices, now_ns=now_ns)
             ended = sum(_end_job(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)
-            back = sum(_bring_back_job(db, job, now_ns=now_ns) for job in jobs)
+            back = sum(bring_back(db, job, now_ns=now_ns) for job in jobs)
             new = sum(_queue_job(db, job, now_ns=now_ns) for job in jobs)
+            again = sum(revisions.revise(db, job, slices=slices, now_ns=now_ns) for job in jobs)
+            revisions.move(db, trace_id, moved, now_ns=now_ns)
             self._holds.release_if_done(db, trace_id)
-            if not keep_spans:
+            if is_all and not keep_spans:
                 db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
-            return Settled(queued=new + back, ended=ended, brought_back=back)
+            return Settled(queued=new + back, ended=ended, brought_back=back, revised=again, moved=len(moved))
 
         return await self._submit(work)
 
@@ -183,15 +183,18 @@ class SqliteStore:
         carrier: str = "",
         evaluator: str = "",
         addition: bytes = b"",
+        judged: Judged | None = None,
     ) -> bool:
         ended = Ended.of(outcome)
 
         def work(db: sqlite3.Connection) -> bool:
-            db.execute(
-                "UPDATE job SET state = 'ended', outcome = ?, ended_ns = ?, carrier = ?, evaluator = ? "
-                "WHERE trace_id = ? AND span_id = ?",
-                (str(ended), now_ns, carrier, evaluator, job.trace_id, job.span_id),
-            )
+            if revisions.has_moved(db, job):
+                _end(db, job, Ended(State.SUPERSEDED), now_ns=now_ns)
+                self._holds.release_if_done(db, job.trace_id)
+                return False
+            _end(db, job, ended, now_ns=now_ns, carrier=carrier, evaluator=evaluator)
+            if judged is not None:
+                revisions.note_judged(db, job, judged, carrier=carrier, now_ns=now_ns)
             is_added = bool(addition) and self._holds.add(db, job, addition)
             _put_parcels(db, self._holds.of_others(parcels) if is_added else parcels, job=job)
             self._holds.release_if_done(db, job.trace_id)
@@ -320,53 +323,66 @@ def _write_nothing_new(db: sqlite3.Connection) -> None:
     db.execute(f"PRAGMA user_version = {_one(db, 'PRAGMA user_version')}")
 
 
+def _end(
+    db: sqlite3.Connection, job: Job, ended: Ended, *, now_ns: int, carrier: str = "", evaluator: str = ""
+) -> None:
+    db.execute(
+        "UPDATE job SET state = 'ended', outcome = ?, ended_ns = ?, carrier = ?, evaluator = ? "
+        "WHERE trace_id = ? AND span_id = ?",
+        (str(ended), now_ns, carrier, evaluator, job.trace_id, job.span_id),
+    )
+
+
+def _stored_spans(db: sqlite3.Connection, trace_id: str) -> StoredSpans:
+    trace = db.execute("SELECT slices, is_cut FROM trace WHERE trace_id = ?", (trace_id,)).fetchone()
+    slices, is_cut = trace or (0, 0)
+    return StoredSpans(
+        payloads=_column(
+            db, "SELECT unsealed(payload, trace_id) FROM slice WHERE trace_id = ? ORDER BY seq", trace_id
+        ),
+        slices=slices,
+        is_cut=bool(is_cut),
+        answers=_column(
+            db,
+            "SELECT span_id FROM job WHERE trace_id = ? AND NOT is_past AND outcome != 'superseded'",
+            trace_id,
+        ),
+    )
+
+
 def _keep_slice(db: sqlite3.Connection, part: TraceSlice, *, now_ns: int) -> bool:
-    """Insert spans; say whether their trace had been settled before."""
+    """Insert spans; say whether others of their trace came before."""
     db.execute(
         "INSERT INTO slice (trace_id, payload) VALUES (?1, sealed(?2, ?1))", (part.trace_id, part.payload)
     )
-    row = db.execute(
-        "INSERT INTO trace (trace_id, last_arrival_ns) VALUES (?, ?) "
-        "ON CONFLICT DO UPDATE SET last_arrival_ns = excluded.last_arrival_ns RETURNING settled_ns",
-        (part.trace_id, now_ns),
-    ).fetchone()
-    return row[0] is not None
+    return revisions.add_slice(db, part.trace_id, now_ns=now_ns)
 
 
 def _queue_job(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
     sample = job.sample
     cursor = db.execute(
         "INSERT INTO job"
-        " (trace_id, span_id, tenant, service, rule, rate, probability, state, seen_ns, due_ns)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT DO NOTHING",
-        (job.trace_id, job.span_id, job.tenant, job.service, *_chosen(sample), now_ns, now_ns),
-    )
-    return cursor.rowcount
-
-
-def _bring_back_job(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
-    sample = job.sample
-    cursor = db.execute(
-        "UPDATE job SET rule = ?, rate = ?, probability = ?, state = 'queued', due_ns = ?, ended_ns = NULL,"
-        " outcome = '' WHERE trace_id = ? AND span_id = ? AND outcome = 'sampled_out'",
-        (sample.rule, sample.rate, sample.probability, now_ns, job.trace_id, job.span_id),
+        " (trace_id, span_id, tenant, service, rule, rate, probability, revisions_left,"
+        " state, seen_ns, due_ns)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT DO NOTHING",
+        (
+            *(job.trace_id, job.span_id, job.tenant, job.service, *chosen(sample)),
+            *(job.revisions_left, now_ns, now_ns),
+        ),
     )
     return cursor.rowcount
 
 
 def _end_job(db: sqlite3.Connection, trace_id: str, ended: Outcome, *, now_ns: int) -> int:
-    about = (ended.tenant, ended.service, *_chosen(ended.sample))
+    about = (ended.tenant, ended.service, *chosen(ended.sample))
     cursor = db.execute(
         "INSERT INTO job (trace_id, span_id, tenant, service, rule, rate, probability,"
         " state, seen_ns, due_ns, ended_ns, outcome)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, 'ended', ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 'ended', ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET outcome = excluded.outcome WHERE outcome = 'superseded'",
         (trace_id, ended.span_id, *about, now_ns, now_ns, now_ns, str(Ended.of(ended.outcome))),
     )
     return cursor.rowcount
-
-
-def _chosen(sample: Sample | None) -> tuple[str, float, float]:
-    return (sample.rule, sample.rate, sample.probability) if sample else ("", 0.0, 0.0)
 
 
 def _read_ledger(path: Path) -> Ledger:
@@ -384,6 +400,10 @@ def _put_parcels(db: sqlite3.Connection, payloads: Mapping[str, bytes], *, job: 
         "INSERT INTO parcel (sink, payload, trace_id, span_id) VALUES (?1, sealed(?2, ?1), ?3, ?4)",
         [(sink, payload, *answer) for sink, payload in payloads.items()],
     )
+
+
+def _column(db: sqlite3.Connection, query: str, *values: str) -> tuple[Any, ...]:
+    return tuple(row[0] for row in db.execute(query, values))
 
 
 def _one(db: sqlite3.Connection, query: str) -> int:

@@ -6,7 +6,8 @@ tree of spans, ``record`` chooses what to believe, and says why.
 
 from __future__ import annotations
 
+from ragtrace.traces.extract.calls import is_evaluator
 from ragtrace.traces.extract.extraction import Extraction, Note, extract_records
 from ragtrace.traces.extract.mapping import AttributeMapping, AttributePath
 
-__all__ = ["AttributeMapping", "AttributePath", "Extraction", "Note", "extract_records"]
+__all__ = ["AttributeMapping", "AttributePath", "Extraction", "Note", "extract_records", "is_evaluator"]

@@ -50,7 +50,7 @@ async def collector(tmp_path: Path) -> AsyncIterator[Collector]:
 
 
 async def kept(collector: Collector, number: int = 0) -> set[str]:
-    payloads = await collector.store.payloads(trace_id_of(number))
+    payloads = (await collector.store.spans(trace_id_of(number))).payloads
     return {span.span_id for payload in payloads for span in decode(payload)}
 
 
