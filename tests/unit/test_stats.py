@@ -1,0 +1,98 @@
+"""Numbers from samples: unbiased, and within their intervals."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragtrace.sampling import keeps
+from ragtrace.stats import Weighed, weighted_mean, wilson_interval
+
+values = st.floats(0, 1)
+records = st.lists(
+    st.builds(Weighed, values, st.floats(0.01, 1), st.text("ab", min_size=1, max_size=3)), min_size=1
+)
+
+
+def population(seed: int, size: int = 20_000) -> list[tuple[str, float, float]]:
+    """Return trace ids with a score and the rate of their rule: rules look for answers that are bad."""
+    draw = random.Random(seed)
+    scores = [min(1.0, draw.betavariate(5, 1) if draw.random() > 0.2 else draw.random()) for _ in range(size)]
+    return [
+        (f"{draw.getrandbits(128):032x}", score, 1.0 if score < 0.3 else 0.5 if score < 0.6 else 0.05)
+        for score in scores
+    ]
+
+
+def test_the_mean_of_a_sample_by_rules_is_that_of_all_within_its_interval() -> None:
+    hits, errors = 0, []
+    for seed in range(40):
+        everything = population(seed, 4_000)
+        truth = sum(score for _, score, _ in everything) / len(everything)
+        kept = [
+            Weighed(score, rate, trace_id) for trace_id, score, rate in everything if keeps(trace_id, rate)
+        ]
+        found = weighted_mean(kept)
+        assert found is not None
+        hits += found.low <= truth <= found.high
+        errors.append(found.mean - truth)
+        assert abs(sum(each.value for each in kept) / len(kept) - truth) > 0.1  # unweighted, it is far off
+    bias, spread = sum(errors) / len(errors), math.sqrt(sum(error**2 for error in errors) / len(errors))
+    assert hits >= 36
+    assert abs(bias) < 3 * spread / math.sqrt(len(errors))
+
+
+def test_records_without_a_probability_are_left_out_and_counted() -> None:
+    designed = [Weighed(1.0, 0.5, "a"), Weighed(0.0, 0.5, "b")]
+    found = weighted_mean([*designed, *(Weighed(0.0, None, f"near {number}") for number in range(50))])
+    assert found is not None
+    assert (found.mean, found.records, found.left_out) == (0.5, 2, 50)
+
+
+def test_a_sample_of_nothing_has_no_mean() -> None:
+    assert weighted_mean([]) is None
+    assert weighted_mean([Weighed(1.0, None, "a")]) is None
+
+
+def test_of_even_probabilities_it_is_the_plain_mean_with_wilsons_interval() -> None:
+    found = weighted_mean(Weighed(float(number < 8), 0.2, str(number)) for number in range(10))
+    assert found is not None
+    assert (found.mean, found.effective) == (pytest.approx(0.8), pytest.approx(10))
+    assert (found.low, found.high) == pytest.approx(wilson_interval(8, 10))
+
+
+def test_answers_of_one_trace_count_as_one() -> None:
+    apart = weighted_mean(Weighed(float(number < 8), 0.2, str(number)) for number in range(10))
+    together = weighted_mean(Weighed(float(number < 8), 0.2, str(number // 2)) for number in range(10))
+    assert apart is not None
+    assert together is not None
+    assert together.effective == pytest.approx(5)
+    assert together.low < apart.low
+
+
+def test_all_passing_is_not_certainty() -> None:
+    found = weighted_mean(Weighed(1.0, 1.0, str(number)) for number in range(5))
+    assert found is not None
+    assert found.low < 0.6
+    assert found.high == 1.0
+
+
+@given(records)
+def test_the_mean_lies_in_its_interval_and_among_the_values(found: list[Weighed]) -> None:
+    mean = weighted_mean(found)
+    assert mean is not None
+    assert 0 <= mean.low <= mean.mean + 1e-9
+    assert mean.mean - 1e-9 <= mean.high <= 1
+    scores = [each.value for each in found]
+    assert min(scores) - 1e-9 <= mean.mean <= max(scores) + 1e-9
+    assert mean.effective <= len(found) + 1e-9
+
+
+@pytest.mark.parametrize("wrong", [Weighed(1.5, 0.5, "a"), Weighed(0.5, 0.0, "a"), Weighed(0.5, 2.0, "a")])
+def test_what_is_no_score_or_no_probability_is_refused(wrong: Weighed) -> None:
+    with pytest.raises(ValueError, match="at most 1"):
+        weighted_mean([wrong])
