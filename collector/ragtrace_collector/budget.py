@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragtrace.errors import JudgeError
 from ragtrace.model import Usage
 
-__all__ = ["Limit", "OverBudget", "Period", "Purse", "Refusal", "Spend", "Standing", "Window"]
+__all__ = ["Left", "Limit", "OverBudget", "Period", "Purse", "Refusal", "Spend", "Standing", "Window"]
 
 _NANO: Final = 1_000_000_000
 _AHEAD: Final = 0.1
@@ -97,17 +97,18 @@ class Limit:
 
     def exceeded_by(self, spend: Spend, *, share: float = 1.0) -> str | None:
         """Return which of the limits an amount exceeds (``calls``, ``tokens`` or ``usd``), if any."""
-        for name, most, amount in self._pairs(spend):
+        for name, most, amount in self.pairs(spend):
             if amount > most * share:
                 return name
         return None
 
     def used(self, spend: Spend) -> float:
         """Return the largest share of a limit that an amount takes, 0 if nothing is limited."""
-        shares = (amount / most if most else 1.0 for _, most, amount in self._pairs(spend))
+        shares = (amount / most if most else 1.0 for _, most, amount in self.pairs(spend))
         return max(shares, default=0.0)
 
-    def _pairs(self, spend: Spend) -> list[tuple[str, int, int]]:
+    def pairs(self, spend: Spend) -> list[tuple[str, int, int]]:
+        """Return the limits that are set: their names, what may be spent, and what of an amount counts."""
         every = (
             ("calls", self.calls, spend.calls),
             ("tokens", self.tokens, spend.tokens),
@@ -143,6 +144,11 @@ class Purse:
     name: str
     limits: Mapping[Period, Limit]
 
+    @property
+    def limits_money(self) -> bool:
+        """Whether a limit is in US dollars: then all prices must be known."""
+        return any(limit.usd_nano is not None for limit in self.limits.values())
+
     def windows(self, now_ns: int) -> tuple[Window, ...]:
         """Return the windows that hold a moment, of every period that has a limit."""
         return tuple(period.window(now_ns) for period in self.limits)
@@ -169,6 +175,17 @@ class Purse:
         return max(found, key=lambda refusal: refusal.until_ns, default=None)
 
 
+class Left(NamedTuple):
+    """What is spent and left under one limit: calls, tokens or billionths of a dollar."""
+
+    limit: str
+    """``day_usd``"""
+    spent: int
+    most: int
+    resets_ns: int
+    """When the next window begins: Unix time in nanoseconds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """What was spent of a purse in the windows of a moment."""
@@ -176,6 +193,14 @@ class Standing:
     purse: Purse
     spent: Mapping[Window, Spend]
     """Requests under way are in it by their estimates."""
+
+    def left(self) -> tuple[Left, ...]:
+        """Return what is spent and left under each limit, in the order of the periods."""
+        return tuple(
+            Left(limit=f"{window.period}_{name}", spent=amount, most=most, resets_ns=window.end_ns)
+            for window, spent in self.spent.items()
+            for name, most, amount in self.purse.limits[window.period].pairs(spent)
+        )
 
     def share_to_sample(self, now_ns: int) -> float:
         """Return the share of traffic, from 0 to 1, with which the spending lasts for the window.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -11,18 +11,20 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from ragtrace.calibration.saved import read_calibration
+from ragtrace.clock import SystemClock
 from ragtrace.compat.peer import PeerOptions
 from ragtrace.compat.peers import peer_named
 from ragtrace.compat.running import PeerPrompted
 from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
-from ragtrace.judge import CacheSettings, Prices, load_prices, open_embedder, open_judge
+from ragtrace.judge import CacheSettings, Prices, open_embedder, open_judge
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.metrics.prompt import content_sha256
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
 from ragtrace.ports import Clock, Embedder, Judge, Metric
-from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig
+from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig
+from ragtrace_collector.guarding import Closed, Guard, Guards, guards_of
 
 __all__ = ["Judging", "embedder_of", "judge_of", "metrics_of", "open_judging", "verify_settings_of"]
 
@@ -37,12 +39,33 @@ class Judging:
     embedder: Embedder | None = None
     limits: StepLimits = field(default_factory=StepLimits)
     prices: Prices | None = None
+    guard: Guard | None = None
+    """What stands before the judge."""
+    other_guards: tuple[Guard, ...] = ()
+    """What stands before the others that may be asked."""
+    cheaper: Judging | None = None
+    """Who judges where the budget has nothing left for this judge."""
+
+    @property
+    def now(self) -> Judging:
+        """Who judges at this moment: the cheaper judge, if there is one and the budget asks for it."""
+        is_spent = self.guard is not None and self.guard.refusal is not None
+        return self.cheaper if self.cheaper and is_spent else self
+
+    def closed(self) -> Closed | None:
+        """Say until when the judge is not to be asked, if so."""
+        return self.guard.closed() if self.guard else None
+
+    def opens_ns(self) -> int:
+        """Return when everyone may be asked again, in Unix nanoseconds: 0 if they may."""
+        guards = (self.guard, *self.other_guards) if self.guard else ()
+        return max((closed.until_ns for guard in guards if (closed := guard.closed())), default=0)
 
     async def evaluate(
         self, record: RagRecord, *, clock: Clock, earlier: Evaluation | None = None
     ) -> Evaluation:
         """Measure the record; what an earlier attempt found about the same record is not judged again."""
-        if earlier is not None and earlier.input_sha256 != content_sha256(record):
+        if earlier is not None and not self._may_go_on(earlier, record):
             earlier = None
         found = {(each.metric, each.profile) for each in earlier.results} if earlier else set()
         evaluation = await evaluate(
@@ -61,6 +84,9 @@ class Judging:
         if self.prices is None or evaluation.compromised:
             return None  # two judges with prices of their own have a part in it
         return self.prices.cost_usd(evaluation.usage, evaluation.judge)
+
+    def _may_go_on(self, earlier: Evaluation, record: RagRecord) -> bool:
+        return earlier.input_sha256 == content_sha256(record) and earlier.judge == self.judge.identity
 
     def _joined(self, earlier: Evaluation, later: Evaluation) -> Evaluation:
         """Put together what two attempts at the same record found, as one attempt would have told it."""
@@ -85,30 +111,53 @@ class Judging:
 
 
 @asynccontextmanager
-async def open_judging(config: CollectorConfig) -> AsyncIterator[Judging]:
-    """Open what judges; close it in the end.
+async def open_judging(config: CollectorConfig, guards: Guards | None = None) -> AsyncIterator[Judging]:
+    """Open what judges, behind guards; close it in the end.
 
     Raises:
         ConfigError: a metric, judge, embedder, calibration or price table cannot be used.
     """
-    settings = config.judge
+    settings, guards = config.judge, guards or guards_of(config, clock=SystemClock(), book=None)
     async with AsyncExitStack() as opened:
-        judge = await opened.enter_async_context(aclosing(judge_of(settings)))
-        second = _second_judge_of(settings)
-        embedder = embedder_of(settings)
-        for each in (second, embedder):
-            if each is not None:
-                await opened.enter_async_context(aclosing(each))
-        metrics = metrics_of(config.evaluate.metrics, pass_at=_pass_at(settings))
-        _check_embedder(metrics, embedder)
-        yield Judging(
-            metrics=metrics,
-            judge=judge,
-            second_judge=second,
-            embedder=embedder,
-            limits=StepLimits(verify=verify_settings_of(settings, judge.identity)),
-            prices=load_prices(settings.prices),
-        )
+        embedder = embedder_of(settings, around=guards.embedder("embedder"))
+        if embedder is not None:
+            await opened.enter_async_context(aclosing(embedder))
+        judging = await _open_one("judge", settings, config, guards, embedder, opened)
+        if settings.cheaper is not None:
+            cheaper = _judge_beside(settings, settings.cheaper)
+            other = await _open_one("cheaper", cheaper, config, guards, embedder, opened)
+            judging = replace(judging, cheaper=other)
+        yield judging
+
+
+async def _open_one(
+    name: str,
+    settings: JudgeConfig,
+    config: CollectorConfig,
+    guards: Guards,
+    embedder: Embedder | None,
+    opened: AsyncExitStack,
+) -> Judging:
+    share = config.budget.cheaper_from if settings.cheaper else 1.0
+    judge = judge_of(settings, around=guards.judge(name, share=share))
+    await opened.enter_async_context(aclosing(judge))
+    second = None
+    if settings.second is not None:
+        beside = _judge_beside(settings, settings.second)
+        second = judge_of(beside, around=guards.judge("second", share=share))
+        await opened.enter_async_context(aclosing(second))
+    metrics = metrics_of(config.evaluate.metrics, pass_at=_pass_at(settings))
+    _check_embedder(metrics, embedder)
+    return Judging(
+        metrics=metrics,
+        judge=judge,
+        second_judge=second,
+        embedder=embedder,
+        limits=StepLimits(verify=verify_settings_of(settings, judge.identity)),
+        prices=guards.prices,
+        guard=guards.by_name[name],
+        other_guards=tuple(guards.by_name[each] for each in ("second", "embedder") if each in guards.by_name),
+    )
 
 
 def metrics_of(
@@ -127,8 +176,8 @@ def metrics_of(
     return metrics
 
 
-def judge_of(config: JudgeConfig) -> Judge:
-    """Build the judge that a configuration names.
+def judge_of(config: JudgeConfig, *, around: Callable[[Judge], Judge] | None = None) -> Judge:
+    """Build the judge that a configuration names; ``around`` puts one more layer around every attempt.
 
     Raises:
         ConfigError: there is no such judge, or its key is missing.
@@ -141,6 +190,7 @@ def judge_of(config: JudgeConfig) -> Judge:
         timeout_s=config.timeout.total_seconds(),
         max_concurrency=config.max_concurrency,
         cache=CacheSettings(path=cache.path, max_bytes=cache.max_bytes) if cache else None,
+        around=around,
         environ=_environ(config),
         tls=config.tls.opened() if config.tls else None,
     )
@@ -191,10 +241,8 @@ def _peer_options(config: MetricConfig) -> PeerOptions:
         raise ConfigError(f"`evaluate.metrics`: {config.name}: option {key!r}: {fault['msg']}") from None
 
 
-def _second_judge_of(config: JudgeConfig) -> Judge | None:
-    second = config.second
-    if second is None:
-        return None
+def _judge_beside(config: JudgeConfig, second: SecondJudgeConfig) -> JudgeConfig:
+    """Return the settings of a judge that is named beside another; calibrations are not of it."""
     beside = config if _kind(second.use) == _kind(config.use) else JudgeConfig()
     own = {
         "use": second.use,
@@ -205,11 +253,16 @@ def _second_judge_of(config: JudgeConfig) -> Judge | None:
         "timeout": second.timeout or config.timeout,
         "max_concurrency": config.max_concurrency,
         "cache": config.cache,
+        "calibration": None,
+        "second": None,
+        "cheaper": None,
     }
-    return judge_of(beside.model_copy(update=own))
+    return beside.model_copy(update=own)
 
 
-def embedder_of(config: JudgeConfig) -> Embedder | None:
+def embedder_of(
+    config: JudgeConfig, *, around: Callable[[Embedder], Embedder] | None = None
+) -> Embedder | None:
     """Build the embedder that a configuration names, if it names one.
 
     Raises:
@@ -224,6 +277,7 @@ def embedder_of(config: JudgeConfig) -> Embedder | None:
         api_key_env=beside.api_key_env,
         timeout_s=config.timeout.total_seconds(),
         max_concurrency=config.max_concurrency,
+        around=around,
         environ=_environ(beside),
         tls=config.tls.opened() if config.tls else None,
     )

@@ -35,7 +35,6 @@ from ragtrace_collector.config.values import (
 )
 
 __all__ = [
-    "AlwaysConfig",
     "AssembleConfig",
     "AttachConfig",
     "CacheConfig",
@@ -47,7 +46,6 @@ __all__ = [
     "MappingConfig",
     "MetricConfig",
     "ReceiveConfig",
-    "SampleConfig",
     "SecondJudgeConfig",
     "StoreConfig",
     "TelemetryConfig",
@@ -114,36 +112,11 @@ class ExtractConfig(Section):
     mapping: MappingConfig = MappingConfig()
 
 
-class AlwaysConfig(Section):
-    """A rule that keeps every trace with a span that matches all of it."""
-
-    service: str | None = None
-    attributes: dict[str, str | bool | int | float] = {}
-
-    @field_validator("attributes", mode="before")
-    @classmethod
-    def _are_single_values(cls, value: object) -> object:
-        # checked here, because pydantic would tell of each of the four types by itself
-        if isinstance(value, dict) and any(isinstance(each, dict | list | None) for each in value.values()):
-            raise ValueError("compare with a text, a number, true or false")
-        return value
-
-    @model_validator(mode="after")
-    def _says_something(self) -> AlwaysConfig:
-        if self.service is None and not self.attributes:
-            raise ValueError("name a `service`, `attributes` or both; to keep everything, set `ratio: 1.0`")
-        return self
-
-
-class SampleConfig(Section):
-    """Which traces are judged."""
-
-    ratio: float = Field(default=1.0, ge=0, le=1)
-    always: tuple[AlwaysConfig, ...] = ()
-
-
 class SecondJudgeConfig(Section):
-    """Who is asked where the judge got a planted claim wrong. What is not set is as of the judge."""
+    """Who is asked where the judge got a planted claim wrong, or the budget runs out.
+
+    What is not set is as of the judge.
+    """
 
     use: str
     base_url: HttpUrl | None = None
@@ -170,6 +143,7 @@ class JudgeConfig(Section):
     timeout: Timeout = timedelta(seconds=60)
     max_concurrency: int = Field(default=8, gt=0)
     second: Annotated[SecondJudgeConfig, BeforeValidator(named("use"))] | None = None
+    cheaper: Annotated[SecondJudgeConfig, BeforeValidator(named("use"))] | None = None
     embedder: str | None = None
     verify: Literal["auto", "json", "logprobs"] = "auto"
     calibration: Path | None = None
@@ -213,6 +187,12 @@ class EvaluateConfig(Section):
     retry_delays: tuple[Duration, ...] = tuple(
         timedelta(seconds=seconds) for seconds in (10, 60, 600, 3600, 14_400)
     )
+    probe_delays: tuple[Timeout, ...] = Field(
+        default=tuple(timedelta(seconds=seconds) for seconds in (10, 60, 300, 600)), min_length=1
+    )
+    job_timeout: Timeout = timedelta(minutes=10)
+    deadline: Timeout = timedelta(hours=24)
+    max_crashes: int = Field(default=3, ge=2)
 
     @field_validator("metrics")
     @classmethod
@@ -243,7 +223,6 @@ class ExportConfig(Section):
     endpoint: Endpoint
     headers: dict[str, SecretStr] = {}
     tls: TlsConfig | None = None
-    encryption_keys: tuple[SecretStr, ...] = ()
     forward: bool = False
     timeout: Timeout = timedelta(seconds=10)
 
@@ -263,6 +242,7 @@ class StoreConfig(Section):
     path: Path = Path("ragtrace.db")
     max_bytes: ByteSize = Field(default=ByteSize(2 << 30), gt=0)
     retention: Duration = timedelta(days=7)
+    encryption_keys: tuple[SecretStr, ...] = ()
 
 
 class TelemetryConfig(Section):
@@ -283,6 +263,7 @@ class CollectorConfig(Section):
     sample: SampleConfig = SampleConfig()
     judge: JudgeConfig = JudgeConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    budget: BudgetConfig = BudgetConfig()
     attach: AttachConfig = AttachConfig()
     export: tuple[ExportConfig, ...] = Field(min_length=1)
     store: StoreConfig = StoreConfig()
@@ -306,6 +287,12 @@ class CollectorConfig(Section):
                 "`attach.hold_timeout` must be longer than `assemble.quiet_period`, before which nothing is "
                 "judged: every span would be held for nothing"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_cheaper_judge(self) -> CollectorConfig:
+        if (self.budget.at_limit == "cheaper") != (self.judge.cheaper is not None):
+            raise ValueError("`budget.at_limit: cheaper` and `judge.cheaper` need each other: set both")
         return self
 
     @model_validator(mode="after")

@@ -1,0 +1,36 @@
+"""What judging may cost: the section ``budget``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from ragtrace_collector.config.values import Section
+
+__all__ = ["BudgetConfig", "LimitConfig", "PurseConfig"]
+
+
+class LimitConfig(Section):
+    """What may be spent in one window."""
+
+    calls: int | None = Field(default=None, gt=0)
+    tokens: int | None = Field(default=None, gt=0)
+    usd: float | None = Field(default=None, gt=0, lt=1e9, allow_inf_nan=False)
+
+
+class PurseConfig(Section):
+    """Limits by the length of their windows. All hold."""
+
+    minute: LimitConfig = LimitConfig()
+    day: LimitConfig = LimitConfig()
+    month: LimitConfig = LimitConfig()
+
+
+class BudgetConfig(Section):
+    """What judging may cost, live and in back-fill, and what happens when it is spent."""
+
+    live: PurseConfig = PurseConfig()
+    backfill: PurseConfig = PurseConfig()
+    at_limit: Literal["stop", "cheaper", "lower_rate"] = "stop"
+    cheaper_from: float = Field(default=0.8, gt=0, lt=1)
