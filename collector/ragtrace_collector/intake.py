@@ -25,6 +25,7 @@ from ragtrace.traces.otlp import (
     split_by_trace,
 )
 from ragtrace_collector.assemble import Assembly
+from ragtrace_collector.oversized import SpanLimits
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import Holding, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
@@ -103,6 +104,7 @@ class Intake:
         received: asyncio.Event,
         room: Room,
         holding: Callable[[], Holding],
+        span_limits: SpanLimits,
     ) -> None:
         self.room = room
         self._store = store
@@ -114,6 +116,7 @@ class Intake:
         self._received = received
         """Set when there is something new to forward."""
         self._holding = holding
+        self._span_limits = span_limits
 
     async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
         """Keep the spans of one request, which ``sender`` answers for where tokens are asked for.
@@ -125,14 +128,15 @@ class Intake:
         try:
             request = await _parse(body, encoding)
             own = _drop_own_spans(request)
-            stamped = sender is not None and stamp_tenant(request, sender.tenant)
-            unchanged = body if encoding == "protobuf" and not own and not stamped else None
+            unchanged = body if encoding == "protobuf" and not own else None
+            if sender is not None and stamp_tenant(request, sender.tenant, body=unchanged):
+                unchanged = None
             left_out: Counter[Counts] = Counter()
             split = split_by_trace(request, wanted=partial(self._is_wanted, left_out), body=unchanged)
             if split.rejected:  # nor are they forwarded
                 drop_spans_without_ids(request)
                 unchanged = None
-            split, cut = self._within_limit(split)
+            split, cut = self._within_limit(split, request, body_bytes=len(body))
         except CodecError:
             self._counters.add(Counts.REQUESTS_INVALID)
             raise
@@ -155,9 +159,18 @@ class Intake:
             left_out[Counts.SPANS_SAMPLED_OUT] += spans
         return is_wanted
 
-    def _within_limit(self, split: SplitRequest) -> tuple[SplitRequest, Sequence[TraceSlice]]:
-        """Take out the slices with which their traces would have too many spans."""
-        cut = [part for part in split.slices if not self._assembly.has_room(part.trace_id, part.spans)]
+    def _within_limit(
+        self, split: SplitRequest, request: ExportTraceServiceRequest, *, body_bytes: int
+    ) -> tuple[SplitRequest, Sequence[TraceSlice]]:
+        """Take out the slices that would make their traces too large, or have a span that is."""
+        if not split.slices:
+            return split, ()
+        oversized = self._span_limits.exceeded_in(request, body_bytes=body_bytes)
+        cut = [
+            part
+            for part in split.slices
+            if part.trace_id in oversized or not self._assembly.has_room(part.trace_id, part.spans)
+        ]
         if cut:
             split = replace(split, slices=tuple(part for part in split.slices if part not in cut))
         return split, cut

@@ -40,6 +40,7 @@ from ragtrace_collector.operations.running import Operations
 from ragtrace_collector.operations.signals import Signals
 from ragtrace_collector.operations.systemd import notify_ready, notify_stopping
 from ragtrace_collector.operations.vitals import Vitals
+from ragtrace_collector.oversized import SpanLimits
 from ragtrace_collector.receivers.grpc import serve_grpc
 from ragtrace_collector.receivers.http import http_app
 from ragtrace_collector.receivers.listening import HttpServer, open_socket
@@ -374,6 +375,7 @@ def _assemble(
             clock=clock,
             received=done,
             room=Room(_REQUESTS_AT_ONCE * config.receive.max_message_bytes, counters),
+            span_limits=SpanLimits(**config.receive.limits.model_dump()),
             holding=holder.holding if holds else lambda: Holding.OFF,
         ),
         holder=holder,

@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
 from ragtrace import semconv
 
 __all__ = ["stamp_tenant"]
 
-
-def stamp_tenant(request: ExportTraceServiceRequest, tenant: str | None) -> bool:
-    """Write the tenant on every resource, over any that the sender named; say whether that changed one."""
-    return sum(_stamp(resource_spans.resource, tenant) for resource_spans in request.resource_spans) > 0
+_NAME: Final = semconv.TENANT.encode()
+_Attributes: TypeAlias = "RepeatedCompositeFieldContainer[KeyValue]"
 
 
-def _stamp(resource: Resource, tenant: str | None) -> bool:
-    claims = [place for place, each in enumerate(resource.attributes) if each.key == semconv.TENANT]
-    claimed = [resource.attributes[place].value.string_value for place in claims]
-    if claimed == ([] if tenant is None else [tenant]):
-        return False
-    for place in reversed(claims):
-        del resource.attributes[place]
-    if tenant is not None:
-        resource.attributes.add(key=semconv.TENANT).value.string_value = tenant
-    return True
+def stamp_tenant(request: ExportTraceServiceRequest, tenant: str | None, *, body: bytes | None) -> bool:
+    """Write the tenant on every resource, in place of all that the sender named; say whether that changed it.
+
+    ``body`` is what the request was parsed from, if it is protobuf: what it does not mention, no span claims.
+    """
+    changed = False
+    for resource_spans in request.resource_spans:
+        if _claims(resource_spans.resource.attributes) != ([] if tenant is None else [tenant]):
+            _disown(resource_spans.resource.attributes)
+            if tenant is not None:
+                resource_spans.resource.attributes.add(key=semconv.TENANT).value.string_value = tenant
+            changed = True
+    if body is not None and _NAME not in body:
+        return changed
+    for attributes in _of_spans(request):
+        if _claims(attributes):
+            _disown(attributes)
+            changed = True
+    return changed
+
+
+def _of_spans(request: ExportTraceServiceRequest) -> Iterator[_Attributes]:
+    for resource_spans in request.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                yield span.attributes
+
+
+def _claims(attributes: _Attributes) -> list[str]:
+    return [each.value.string_value for each in attributes if each.key == semconv.TENANT]
+
+
+def _disown(attributes: _Attributes) -> None:
+    for place in reversed(range(len(attributes))):
+        if attributes[place].key == semconv.TENANT:
+            del attributes[place]

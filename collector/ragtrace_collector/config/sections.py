@@ -20,7 +20,7 @@ from pydantic import (
 from ragtrace.traces.extract import AttributeMapping, AttributePath
 from ragtrace_collector.config.budget import BudgetConfig
 from ragtrace_collector.config.sampling import SampleConfig
-from ragtrace_collector.config.security import ReceiveTlsConfig, TlsConfig, TokenConfig
+from ragtrace_collector.config.security import ReceiveTlsConfig, SpanLimitsConfig, TlsConfig, TokenConfig
 from ragtrace_collector.config.values import (
     Address,
     Duration,
@@ -65,6 +65,7 @@ class ReceiveConfig(Section):
     tokens: tuple[TokenConfig, ...] = ()
     tokens_file: Path | None = None
     insecure: bool = False
+    limits: SpanLimitsConfig = SpanLimitsConfig()
 
     @model_validator(mode="after")
     def _one_receiver(self) -> ReceiveConfig:

@@ -69,7 +69,7 @@ class TokenConfig(Section):
 
 
 class SpanLimitsConfig(Section):
-    """What is kept of one span. What goes beyond is cut, counted and said; what is forwarded stays whole."""
+    """What one span may hold. A trace with one that holds more is passed on, and not judged."""
 
     attributes: int = Field(default=1_000, gt=0)
     attribute_bytes: ByteSize = Field(default=ByteSize(4 << 20), gt=0)
