@@ -161,6 +161,16 @@ class OpenTrace:
         return self._has_root and not self._missing
 
     @property
+    def has_root(self) -> bool:
+        """Whether a span came that names no parent."""
+        return self._has_root
+
+    @property
+    def missing_parents(self) -> tuple[str, ...]:
+        """Spans that were named as parents and did not come."""
+        return tuple(self._missing)
+
+    @property
     def number_of_spans(self) -> int:
         """Spans that came, each counted once."""
         return len(self._parents) + len(self._feedback)

@@ -54,7 +54,7 @@ from ragtrace_collector.store.sealing import open_sealing
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry import Counters
 
-__all__ = ["Collector", "check_config", "run_collector"]
+__all__ = ["Collector", "check_config", "run_collector", "sampler_of"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -349,7 +349,7 @@ def _assemble(
     )
     reader = AnswerReader(store=store, counters=counters, mapping=config.extract.mapping.opened())
     assembly = Assembly(_assemble_policy(config), steady_ns=steady_ns)
-    sampler = _sampler(config.sample)
+    sampler = sampler_of(config.sample)
     vitals = Vitals(
         store=store,
         counters=counters,
@@ -427,7 +427,8 @@ def _assemble_policy(config: CollectorConfig) -> AssemblePolicy:
     )
 
 
-def _sampler(config: SampleConfig) -> Sampler:
+def sampler_of(config: SampleConfig) -> Sampler:
+    """Build the sampler that a configuration describes, without what it saw before."""
     floor, limit, near = config.tenant_floor, config.limit, config.neighbours
     return Sampler(
         plan=config.plan(),
