@@ -24,6 +24,8 @@ class Account:
     rule: str = ""
     """The sampling rule that chose the answer, or left it out."""
     tenant: str = ""
+    service: str = ""
+    """Of answers whose rows still live: the totals go without."""
     number: int
 
     @property

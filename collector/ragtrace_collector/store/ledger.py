@@ -5,13 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from ragtrace.errors import ReadError
 from ragtrace_collector.ledger import Account, Answer, Delivery, Ledger
 from ragtrace_collector.outcomes import State
 
-__all__ = ["read_answers", "read_ledger", "reading"]
+__all__ = ["read_answers", "read_ledger", "read_rows", "reading"]
 
 
 @contextmanager
@@ -68,6 +69,33 @@ def read_ledger(db: sqlite3.Connection) -> Ledger:
         held_traces=_one(db, "SELECT count(*) FROM held") or 0,
         parcels=_parcels(db),
         store_bytes=_used_bytes(db),
+    )
+
+
+def read_rows(db: sqlite3.Connection, *, since_ns: int) -> Ledger:
+    """Read where the answers stand that were seen since, inside the transaction that is open.
+
+    Of the rows alone: answers that were forgotten (``store.retention``) are not among them.
+    """
+    rows = db.execute(
+        "SELECT stands, why, rule, tenant, service, count(*) FROM job WHERE seen_ns >= ?"
+        " GROUP BY 1, 2, 3, 4, 5 ORDER BY 6 DESC, 1, 2, 3, 4, 5",
+        (since_ns,),
+    ).fetchall()
+    return replace(
+        read_ledger(db),
+        seen=sum(row[5] for row in rows if row[0] != State.SUPERSEDED),
+        superseded=sum(row[5] for row in rows if row[0] == State.SUPERSEDED),
+        accounts=tuple(
+            Account(
+                state=State(state), reason=reason, rule=rule, tenant=tenant, service=service, number=number
+            )
+            for state, reason, rule, tenant, service, number in rows
+            if state != State.SUPERSEDED
+        ),
+        oldest_pending_ns=_one(
+            db, f"SELECT min(seen_ns) FROM job WHERE state != 'ended' AND seen_ns >= {since_ns:d}"
+        ),
     )
 
 
