@@ -37,6 +37,7 @@ from ragtrace_collector.operations.health import Phase
 from ragtrace_collector.operations.logs import event
 from ragtrace_collector.operations.reloading import digest_of
 from ragtrace_collector.operations.running import Operations
+from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.signals import Signals
 from ragtrace_collector.operations.systemd import notify_ready, notify_stopping
 from ragtrace_collector.operations.vitals import Vitals
@@ -365,7 +366,12 @@ def _assemble(
         counters=counters,
         clock=clock,
         gate=gate,
-        operations=Operations(config=config.telemetry, vitals=vitals, gate=gate),
+        operations=Operations(
+            config=config.telemetry,
+            vitals=vitals,
+            gate=gate,
+            accounts=account_routes(config, sampler=sampler, clock=clock, access=gate.access),
+        ),
         intake=Intake(
             store=store,
             assembly=assembly,

@@ -14,7 +14,7 @@ from ragtrace.traces.otlp import SpanRef, parse_request, split_by_trace
 from ragtrace_collector.assemble import OpenTrace
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.ledger import Answer
-from ragtrace_collector.service import sampler_of
+from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.ledger import read_answers, reading
 from ragtrace_collector.store.revisions import UNSETTLED
 from ragtrace_collector.store.sealing import NO_KEYS, Sealing, open_sealing
@@ -95,10 +95,17 @@ def trace_id_in(text: str) -> str:
     return wanted
 
 
-def look_up(store: Path, wanted: str, *, config: CollectorConfig | None = None, now_ns: int) -> Standing:
+def look_up(
+    store: Path,
+    wanted: str,
+    *,
+    config: CollectorConfig | None = None,
+    sampler: Sampler | None = None,
+    now_ns: int,
+) -> Standing:
     """Look a trace up by its id, or by how it begins. The collector may run meanwhile.
 
-    With ``config``, it is also told what is waited for, and what was decided at the door.
+    With ``config``, it is also told what is waited for; with ``sampler``, what is decided at the door.
 
     Raises:
         ReadError: the store cannot be read.
@@ -110,7 +117,13 @@ def look_up(store: Path, wanted: str, *, config: CollectorConfig | None = None, 
         trace_id = _whole_id(db, wanted)
         trace = _trace(db, trace_id, sealing)
         answers = read_answers(db, trace_id)
-    standing = Standing(trace_id=trace_id, now_ns=now_ns, trace=trace, answers=answers, door=None)
+    standing = Standing(
+        trace_id=trace_id,
+        now_ns=now_ns,
+        trace=trace,
+        answers=answers,
+        door=Door(position=position_of(trace_id), is_kept=sampler.may_keep(trace_id)) if sampler else None,
+    )
     return _with_config(standing, config) if config else standing
 
 
@@ -168,11 +181,10 @@ def _refs(payload: bytes) -> tuple[SpanRef, ...]:
 
 
 def _with_config(standing: Standing, config: CollectorConfig) -> Standing:
-    trace_id, trace = standing.trace_id, standing.trace
+    trace = standing.trace
     return replace(
         standing,
         trace=replace(trace, ready_ns=_ready_ns(trace, config)) if trace else None,
-        door=Door(position=position_of(trace_id), is_kept=sampler_of(config.sample).may_keep(trace_id)),
         linger_s=config.assemble.linger.total_seconds(),
         retention_s=config.store.retention.total_seconds(),
     )

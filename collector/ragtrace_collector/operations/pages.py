@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -23,6 +23,7 @@ def pages_app(
     status: Status,
     metrics: SelfMetrics,
     access: Access,
+    accounts: Sequence[Route] = (),
 ) -> Starlette:
     """Build the application of the pages.
 
@@ -50,5 +51,6 @@ def pages_app(
             Route("/readyz", readyz, methods=["GET"]),
             Route("/metrics", guarded(show_metrics, access), methods=["GET"]),
             Route("/status", guarded(show_status, access), methods=["GET"]),
+            *accounts,
         ]
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.routing import Route
 
 from ragtrace_collector.config import TelemetryConfig
 from ragtrace_collector.gate import Gate
@@ -29,6 +30,8 @@ class Operations:
     config: TelemetryConfig
     vitals: Vitals
     gate: Gate
+    accounts: tuple[Route, ...] = ()
+    """Pages about single answers, and all of them."""
     port: int | None = None
     """The pages' port in use, once they are open."""
     _server: HttpServer | None = None
@@ -81,6 +84,7 @@ class Operations:
             status=self.vitals.status,
             metrics=self._metrics,
             access=self.gate.access,
+            accounts=self.accounts,
         )
 
 

@@ -12,7 +12,7 @@ from ragtrace.errors import ReadError
 from ragtrace_collector.ledger import Account, Answer, Delivery, Ledger
 from ragtrace_collector.outcomes import State
 
-__all__ = ["read_answers", "read_ledger", "read_rows", "reading"]
+__all__ = ["read_answers", "read_ledger", "read_rows", "reading", "take_stock"]
 
 
 @contextmanager
@@ -49,6 +49,16 @@ def _connect(path: Path) -> sqlite3.Connection:
         # A folder that cannot be written has no room for the files that readers of a log share.
         return sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
     return db
+
+
+def take_stock(path: Path, *, since_ns: int | None = None) -> Ledger:
+    """Read the whole account, or that of the answers seen since, from their rows.
+
+    Raises:
+        ReadError: the store cannot be read.
+    """
+    with reading(path) as db:
+        return read_ledger(db) if since_ns is None else read_rows(db, since_ns=since_ns)
 
 
 def read_ledger(db: sqlite3.Connection) -> Ledger:

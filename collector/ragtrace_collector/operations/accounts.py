@@ -1,0 +1,68 @@
+"""The pages about answers: why one trace stands where it stands, and the ledger. Never content."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from pydantic import TypeAdapter
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ragtrace.errors import InputError, ReadError
+from ragtrace.ports import Clock
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.ledger import Ledger
+from ragtrace_collector.receivers.access import Access
+from ragtrace_collector.receivers.http import Page, guarded
+from ragtrace_collector.sampling import Sampler
+from ragtrace_collector.store.ledger import take_stock
+from ragtrace_collector.why import Standing, look_up, trace_id_in
+
+__all__ = ["LEDGER_PATH", "WHY_PATH", "account_routes", "ledger_form", "standing_form"]
+
+WHY_PATH: Final = "/why/"
+LEDGER_PATH: Final = "/ledger"
+
+standing_form: Final[TypeAdapter[Standing]] = TypeAdapter(Standing)
+ledger_form: Final[TypeAdapter[Ledger]] = TypeAdapter(Ledger)
+
+
+def account_routes(
+    config: CollectorConfig, *, sampler: Sampler, clock: Clock, access: Access
+) -> tuple[Route, ...]:
+    """Build ``GET /why/<trace id>`` and ``GET /ledger?since_ns=…``: what the commands show with ``--url``."""
+
+    async def show_why(request: Request) -> Response:
+        wanted = trace_id_in(request.path_params["trace"])
+        standing = await asyncio.to_thread(
+            look_up, config.store.path, wanted, config=config, sampler=sampler, now_ns=clock.now_ns()
+        )
+        return JSONResponse(standing_form.dump_python(standing, mode="json"))
+
+    async def show_ledger(request: Request) -> Response:
+        since = request.query_params.get("since_ns")
+        if since is not None and not since.isdecimal():
+            raise InputError("since_ns is no number of nanoseconds")
+        ledger = await asyncio.to_thread(
+            take_stock, config.store.path, since_ns=None if since is None else int(since)
+        )
+        return JSONResponse(ledger_form.dump_python(ledger, mode="json"))
+
+    return (
+        Route(f"{WHY_PATH}{{trace}}", guarded(_told(show_why), access), methods=["GET"]),
+        Route(LEDGER_PATH, guarded(_told(show_ledger), access), methods=["GET"]),
+    )
+
+
+def _told(page: Page) -> Page:
+    async def shown(request: Request) -> Response:
+        try:
+            return await page(request)
+        except InputError as exc:
+            return JSONResponse({"error": str(exc)}, status_code=400)
+        except ReadError as exc:
+            return JSONResponse({"error": str(exc)}, status_code=503)
+
+    return shown
