@@ -22,6 +22,7 @@ from ragtrace.traces.attach import AttachOptions, addition_of, carrier, deserves
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.answers import AnswerReader
+from ragtrace_collector.bringing_back import LowScoreWatch
 from ragtrace_collector.judging import Judging
 from ragtrace_collector.outcomes import State
 from ragtrace_collector.stages import place_of
@@ -70,6 +71,7 @@ class Evaluator:
     store: WorkStore
     reader: AnswerReader
     judging: Judging
+    watch: LowScoreWatch
     attach: AttachOptions
     sinks: tuple[str, ...]
     retry_delays_ns: tuple[int, ...]
@@ -129,6 +131,8 @@ class Evaluator:
         )
 
     async def _finish(self, job: Job, record: RagRecord, evaluation: Evaluation, judged: Judged) -> None:
+        note = partial(self.watch.note, job, record, evaluation, now_ns=self.clock.now_ns())
+        await self._write(note)
         if not deserves_carrier(evaluation):
             await self._end(job, _outcome(evaluation), judged=judged)
             return

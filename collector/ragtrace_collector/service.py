@@ -21,6 +21,7 @@ from ragtrace.ports import Clock, SpanSink
 from ragtrace.traces.attach import AttachOptions
 from ragtrace_collector.answers import AnswerReader
 from ragtrace_collector.assemble import AssemblePolicy, Assembly
+from ragtrace_collector.bringing_back import LowScoreWatch
 from ragtrace_collector.config import (
     CollectorConfig,
     ExportConfig,
@@ -152,6 +153,7 @@ class Collector:
         """Look again at the traces that were open when the last process ended."""
         if self.config.attach.mode != "hold":  # it was, before
             await self.holder.release_all()
+        await self.settler.recall()
         for trace_id in await self.store.unsettled():
             self.assembly.add(trace_id, (), reopened=True)
 
@@ -400,6 +402,7 @@ def _assemble(
             store=store,
             reader=reader,
             judging=judging,
+            watch=LowScoreWatch(sampler=sampler, book=sampling, counters=counters),
             attach=_attach_options(config),
             sinks=tuple(sinks),
             retry_delays_ns=tuple(_ns(delay) for delay in config.evaluate.retry_delays),

@@ -39,6 +39,12 @@ class Settler:
     most_at_once: int = 64
     """Traces that share a commit."""
 
+    async def recall(self) -> None:
+        """Take up what sampling rested on when the last process ended."""
+        now_ns = self.clock.now_ns()
+        windows, low = await self.book.load(now_ns=now_ns)
+        self.sampler.restore(windows, low, now_ns=now_ns)
+
     async def step(self, *, everything: bool = False) -> bool:
         """Settle the traces that are ready now; say whether there were any."""
         await self._recall()

@@ -2,14 +2,16 @@
 
 from ragtrace_collector.sampling.fairness import Fairness
 from ragtrace_collector.sampling.limits import Limits
-from ragtrace_collector.sampling.neighbours import NeighbourPolicy, Neighbours
+from ragtrace_collector.sampling.neighbours import RULE_NEIGHBOUR, LowAnswer, NeighbourPolicy, Neighbours
 from ragtrace_collector.sampling.sampler import Decision, Odds, Sampler, Standing
 from ragtrace_collector.sampling.windows import WindowRow
 
 __all__ = [
+    "RULE_NEIGHBOUR",
     "Decision",
     "Fairness",
     "Limits",
+    "LowAnswer",
     "NeighbourPolicy",
     "Neighbours",
     "Odds",

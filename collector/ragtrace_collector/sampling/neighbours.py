@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
 
-__all__ = ["Bond", "LowAnswer", "NeighbourPolicy", "Neighbours"]
+__all__ = ["RULE_NEIGHBOUR", "Bond", "LowAnswer", "NeighbourPolicy", "Neighbours"]
 
 Bond = Literal["session", "chunks", "prompt_version"]
 
@@ -45,6 +45,16 @@ class NeighbourPolicy:
             "prompt_version": (record.prompt_version,),
         }
         return tuple(_key(bond, value) for bond in self.bonds for value in values[bond] if value)
+
+    def low_answer(self, trace_id: str, span_id: str, record: RagRecord, now_ns: int) -> LowAnswer:
+        """Return what is kept of an answer that is low."""
+        return LowAnswer(
+            trace_id=trace_id,
+            span_id=span_id,
+            keys=self.keys_of(record),
+            remaining=self.most,
+            until_ns=now_ns + self.window_ns,
+        )
 
     def _is_low(self, result: MetricResult) -> bool:
         if result.score is None or self.metric not in (None, result.metric):
@@ -85,7 +95,7 @@ class Neighbours:
         for key in low.keys:
             self._by_key.setdefault(key, []).append(low)
         while len(self._low) > _MOST_LOW_ANSWERS:
-            self._forget(next(iter(self._low.values())))
+            self.forget(next(iter(self._low.values())))
 
     def find(self, keys: Iterable[str], now_ns: int) -> LowAnswer | None:
         """Return a low answer that has one of the keys, and may keep one neighbour more."""
@@ -93,10 +103,11 @@ class Neighbours:
         for low in found:
             if now_ns < low.until_ns and low.remaining:
                 return low
-            self._forget(low)
+            self.forget(low)
         return None
 
-    def _forget(self, low: LowAnswer) -> None:
+    def forget(self, low: LowAnswer) -> None:
+        """Look for its neighbours no more."""
         self._low.pop((low.trace_id, low.span_id), None)
         for key in low.keys:
             left = [each for each in self._by_key.get(key, ()) if each is not low]

@@ -206,8 +206,9 @@ class Sampler:
             for each in low:
                 self.neighbours.add(each)
 
-    def limits_allow(self, tenant: str) -> bool:
+    def takes_place(self, tenant: str, now_ns: int) -> bool:
         """Take a place for one answer, if the rate limit has one left."""
+        self._roll(now_ns)
         return self.limits is None or self.limits.take(tenant)
 
     def all_windows(self) -> Iterator[Windows]:
@@ -241,19 +242,22 @@ class Sampler:
                 self._count(odds)
                 yield self._decide_first(odds, record, now_ns)
             else:
-                yield self._decide_again(odds, standing, record)
+                yield self._decide_again(odds, standing, record, now_ns)
 
     def _decide_first(self, odds: Odds, record: RagRecord, now_ns: int) -> Decision:
         if odds.choice.is_drop:
             return _decision(odds, record, left_out=State.FILTERED)
         if odds.keeps:
-            return _decision(odds, record, left_out=None if self.limits_allow(odds.tenant) else RATE_LIMIT)
+            return _decision(
+                odds, record, left_out=None if self.takes_place(odds.tenant, now_ns) else RATE_LIMIT
+            )
         return self._as_neighbour(odds, record, now_ns) or _decision(odds, record, left_out=State.SAMPLED_OUT)
 
-    def _decide_again(self, odds: Odds, standing: Standing, record: RagRecord) -> Decision:
+    def _decide_again(self, odds: Odds, standing: Standing, record: RagRecord, now_ns: int) -> Decision:
         before = _decision(odds, record, sample=standing.sample, left_out=standing.left_out)
         rose = odds.choice.rate > standing.sample.rate
-        if not (standing.is_sampled_out and rose and odds.rule_keeps and self.limits_allow(odds.tenant)):
+        is_back = standing.is_sampled_out and rose and odds.rule_keeps
+        if not (is_back and self.takes_place(odds.tenant, now_ns)):
             return before
         sample = Sample(rule=odds.choice.rule, rate=odds.choice.rate, probability=None)
         return replace(before, sample=sample, left_out=None)
@@ -263,7 +267,7 @@ class Sampler:
             return None
         keys = self.neighbours.policy.keys_of(record)
         low = self.neighbours.find(keys, now_ns)
-        if low is None or not self.limits_allow(odds.tenant):
+        if low is None or not self.takes_place(odds.tenant, now_ns):
             self._lingering.append(LingeringAnswer(*_ids(record), keys))
             return None
         low.remaining -= 1

@@ -1,0 +1,217 @@
+"""Rates that adapt: tenants' floors and limits, with exact probabilities whatever the traffic does."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragtrace.model import RagRecord, Target
+from ragtrace.sampling import SamplingPlan
+from ragtrace.stats import Weighed, weighted_mean
+from ragtrace.traces.trace import Resource, Span, Trace
+from ragtrace_collector.sampling import Decision, Fairness, Limits, Sampler
+
+SECOND_NS = 10**9
+HOUR_NS = 3600 * SECOND_NS
+START_NS = 480_000 * HOUR_NS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """An answer that comes in."""
+
+    trace: Trace
+    record: RagRecord
+    now_ns: int
+
+
+def asked(number: int, *, tenant: str = "acme", at_s: float = 0.0) -> Asked:
+    trace_id = f"{random.Random(number).getrandbits(128):032x}"
+    span = Span(
+        trace_id=trace_id,
+        span_id="00000000000000a1",
+        parent_span_id=None,
+        name="ask",
+        start_ns=1,
+        end_ns=2,
+        resource=Resource(attributes={"ragtrace.tenant": tenant}),
+    )
+    target = Target(trace_id=trace_id, span_id=span.span_id, start_ns=1, end_ns=2)
+    record = RagRecord(id=trace_id, question="?", chunks=(), answer="!", target=target)
+    trace = Trace.of(trace_id, [span])
+    return Asked(trace=trace, record=record, now_ns=START_NS + int(at_s * SECOND_NS))
+
+
+def decide(sampler: Sampler, each: Asked) -> Decision:
+    (decision,) = sampler.decide(each.trace, [each.record], now_ns=each.now_ns)
+    return decision
+
+
+def fair(answers: int, *, ratio: float = 0.01) -> Sampler:
+    return Sampler(plan=SamplingPlan(ratio=ratio), fairness=Fairness(answers=answers, window_ns=HOUR_NS))
+
+
+def limited(answers: int | None, *, per_tenant: int | None = None, ratio: float = 1.0) -> Sampler:
+    return Sampler(plan=SamplingPlan(ratio=ratio), limits=Limits(answers=answers, per_tenant=per_tenant))
+
+
+def loud_and_small(hours: int, *, loud: int = 5_000, small: int = 50) -> Iterator[Asked]:
+    """Yield the answers of two tenants, one of which has a hundredth of the other's traffic."""
+    for hour in range(hours):
+        for number in range(loud):
+            at_s = hour * 3600 + number * 3600 / loud
+            yield asked(hour * loud + number, tenant="loud", at_s=at_s)
+            if number % (loud // small) == 0:
+                yield asked(10**9 + hour * small + number, tenant="small", at_s=at_s)
+
+
+def test_a_tenant_with_a_hundredth_of_the_traffic_gets_its_floor() -> None:
+    sampler, kept = fair(20), Counter[tuple[str, int]]()
+    for each in loud_and_small(3):
+        decision = decide(sampler, each)
+        if decision.left_out is None:
+            kept[decision.tenant, (each.now_ns - START_NS) // HOUR_NS] += 1
+    assert kept["small", 0] >= 20  # the first are kept for certain
+    # Binomial of 50 answers at a rate of 20/50: four standard deviations are 14
+    assert all(6 <= kept["small", hour] <= 34 for hour in (1, 2))
+    assert all(kept["loud", hour] < 100 for hour in (1, 2))  # a hundredth, as the ratio says
+
+
+def test_the_probability_on_record_is_how_often_such_answers_are_kept() -> None:
+    sampler, kept, seen = fair(20), Counter[float](), Counter[float]()
+    for each in loud_and_small(4, loud=2_000):
+        decision = decide(sampler, each)
+        assert decision.sample.probability is not None
+        seen[decision.sample.probability] += 1
+        kept[decision.sample.probability] += decision.left_out is None
+    assert len(seen) >= 3  # certain at first, then owed, then by the ratio
+    for probability, number in seen.items():
+        spread = 4 * (number * probability * (1 - probability)) ** 0.5
+        assert abs(kept[probability] - number * probability) <= spread
+
+
+def test_a_rate_is_the_same_for_the_whole_window_after_the_first() -> None:
+    sampler = fair(20)
+    found = [decide(sampler, each).sample for each in loud_and_small(2) if each.now_ns >= START_NS]
+    second = {sample.probability for sample in found[len(found) // 2 :] if sample.rule == "tenant"}
+    assert second == {20 / 50}
+
+
+def test_the_first_answers_of_a_tenant_nobody_knows_are_kept_for_certain() -> None:
+    sampler = fair(3, ratio=0.0)
+    found = [decide(sampler, asked(number)).left_out for number in range(10)]
+    assert found == [None] * 3 + ["sampled_out"] * 7
+
+
+def test_tenants_beyond_bounds_share_one_floor() -> None:
+    sampler = fair(1, ratio=0.0)
+    for number in range(3_000):
+        decide(sampler, asked(number, tenant=f"tenant {number}"))
+    assert sampler.fairness is not None
+    assert len(sampler.fairness.windows.current) <= 1_001
+
+
+@pytest.mark.parametrize("a_minute", [30, 100, 1_000])
+def test_a_rate_limit_is_kept_in_every_window_and_nearly_used(a_minute: int) -> None:
+    sampler, kept, shed = limited(60), Counter[int](), 0
+    for minute in range(10):
+        for number in range(a_minute):
+            at_s = minute * 60 + number * 60 / a_minute
+            decision = decide(sampler, asked(minute * a_minute + number, at_s=at_s))
+            kept[minute] += decision.left_out is None
+            shed += decision.left_out == "shed:rate_limit" and minute > 0
+    assert max(kept.values()) <= 60
+    assert min(kept.values()) >= min(a_minute, 60) * 0.4
+    assert shed <= 10  # the factor does the work: chance alone leads past the limit
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.tuples(st.integers(0, 200), st.sampled_from(["a", "b"])), min_size=1, max_size=400),
+    st.integers(1, 10),
+    st.integers(1, 5),
+)
+def test_no_window_exceeds_a_limit_whatever_comes(
+    traffic: list[tuple[int, str]], answers: int, per_tenant: int
+) -> None:
+    sampler, kept = limited(answers, per_tenant=per_tenant), Counter[tuple[int, str]]()
+    for number, (at_s, tenant) in enumerate(sorted(traffic)):
+        decision = decide(sampler, asked(number, tenant=tenant, at_s=at_s))
+        kept[at_s // 60, tenant] += decision.left_out is None
+        kept[at_s // 60, "all"] += decision.left_out is None
+    assert all(number <= (answers if tenant == "all" else per_tenant) for (_, tenant), number in kept.items())
+
+
+def test_a_limit_leaves_a_tenants_floor_alone() -> None:
+    sampler = Sampler(
+        plan=SamplingPlan(ratio=1.0),
+        fairness=Fairness(answers=30, window_ns=HOUR_NS),
+        limits=Limits(answers=10, per_tenant=None),
+    )
+    kept = Counter[str]()
+    for each in loud_and_small(2, loud=6_000, small=60):
+        decision = decide(sampler, each)
+        kept[decision.tenant] += decision.left_out is None and each.now_ns >= START_NS + HOUR_NS
+    assert kept["small"] > 15  # its share of the limit alone would be 6
+    assert kept["loud"] > 100
+
+
+def test_weighted_means_are_right_under_a_limit_that_lowers_rates() -> None:
+    sampler, everything, kept = limited(40, ratio=0.5), [], []
+    for minute in range(60):
+        for number in range(40 + 10 * (minute % 7)):
+            each = asked(minute * 1_000 + number, at_s=minute * 60 + number / 4)
+            score = (number * 37 % 100) / 100 * (0.3 + minute % 7 / 10)
+            everything.append(score)
+            decision = decide(sampler, each)
+            if decision.left_out is None:
+                kept.append(Weighed(score, decision.sample.probability, each.trace.trace_id))
+    found = weighted_mean(kept)
+    assert found is not None
+    assert found.low < sum(everything) / len(everything) < found.high
+
+
+def test_a_restart_changes_no_rate() -> None:
+    traffic = list(loud_and_small(2, loud=2_000, small=20))
+    whole, first = both_limits(), both_limits()
+    rows = {}
+    expected = [decide(whole, each) for each in traffic]
+    for number, each in enumerate(traffic):
+        if number % 500 == 0 and number:
+            second = both_limits()
+            second.restore(tuple(rows.values()), (), now_ns=each.now_ns)
+            first = second
+        found = decide(first, each)
+        assert (found.left_out, found.sample) == (expected[number].left_out, expected[number].sample)
+        rows |= {row[:3]: row for row in first.take_changes().windows}
+
+
+def both_limits() -> Sampler:
+    return Sampler(
+        plan=SamplingPlan(ratio=0.5),
+        fairness=Fairness(answers=10, window_ns=HOUR_NS),
+        limits=Limits(answers=10, per_tenant=8),
+    )
+
+
+@pytest.mark.parametrize("back_s", [30, 3_600, 7_200])
+def test_a_clock_that_is_set_back_shuts_nobody_out_for_longer_than_a_window(back_s: int) -> None:
+    sampler = limited(5)
+    for number in range(20):
+        decide(sampler, asked(number, at_s=7_200))
+    later = [decide(sampler, asked(100 + number, at_s=7_200 - back_s + 61 * number)) for number in range(4)]
+    assert [each.left_out for each in later].count(None) >= 1
+
+
+def test_a_throttle_is_within_the_limit_and_on_record() -> None:
+    sampler = limited(1_000)
+    sampler.throttle(0.25)
+    found = [decide(sampler, asked(number)) for number in range(2_000)]
+    assert {each.sample.probability for each in found} == {0.25}
+    assert abs(sum(each.left_out is None for each in found) - 500) < 80
