@@ -1,0 +1,84 @@
+"""A collector driven step by step, through the door that every receiver calls, on the test's own clock."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ragtrace import semconv
+from ragtrace.traces.otlp import encode
+from ragtrace.traces.trace import Span
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.service import Collector
+from tests.integration.collector.running import carriers_in
+from tests.rag_spans import START_NS
+
+__all__ = ["StandingClock", "Stepped", "final_carriers", "stepped_collector"]
+
+
+class StandingClock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.time_ns = START_NS + 1_000_000_000
+
+    def now_ns(self) -> int:
+        return self.time_ns
+
+
+@dataclass(slots=True, kw_only=True)
+class Stepped:
+    """One process of a collector, of which nothing moves by itself."""
+
+    collector: Collector
+    clock: StandingClock
+    out: Path
+
+    async def send(self, *spans: Span) -> None:
+        """Hand over one export request, and have it acknowledged."""
+        await self.collector.intake.accept(encode(spans), encoding="protobuf")
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass, and every stage do what is due then."""
+        await self.work()
+        self.clock.time_ns += int(seconds * 1e9)
+        await self.work()
+
+    async def work(self) -> None:
+        """Let every stage do what is due now."""
+        stages = (
+            self.collector.settler.step,
+            self.collector.evaluator.step,
+            *(deliverer.step for deliverer in self.collector.deliverers),
+        )
+        while any([await step() for step in stages]):
+            pass
+
+    def carriers(self) -> Sequence[Span]:
+        """Return all the carriers that were delivered, in their order."""
+        return carriers_in(self.out)
+
+    async def outcomes(self) -> dict[str, int]:
+        """Return how the answers that were seen ended, or where they wait."""
+        counts = await self.collector.store.counts()
+        others = {"open_traces", "held_traces", "undelivered", "rejected"}
+        return {name: number for name, number in counts.items() if number and name not in others}
+
+
+@asynccontextmanager
+async def stepped_collector(
+    config: CollectorConfig, *, clock: StandingClock | None = None
+) -> AsyncIterator[Stepped]:
+    """Open a collector, and close it as a process that is killed does: nothing is drained."""
+    clock = clock or StandingClock()
+    async with Collector.open(config, clock=clock) as collector:
+        out = Path(config.export[0].endpoint.removeprefix("otlp-file:"))
+        yield Stepped(collector=collector, clock=clock, out=out)
+
+
+def final_carriers(carriers: Sequence[Span]) -> Sequence[Span]:
+    """Return the carriers that no other supersedes."""
+    past = {span.attributes.get(semconv.EVAL_SUPERSEDES) for span in carriers}
+    return [span for span in carriers if span.span_id not in past]

@@ -1,0 +1,237 @@
+"""Spans that come after the verdict: the answer is judged again where they change what was judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragtrace import semconv
+from ragtrace.traces.attach import carrier_span_id
+from ragtrace.traces.trace import Span
+from ragtrace_collector.config import CollectorConfig
+from tests.integration.collector.running import config_of
+from tests.integration.collector.stepping import StandingClock, Stepped, final_carriers, stepped_collector
+from tests.rag_spans import rag_trace
+
+QUIET_S, DEADLINE_S, LINGER_S = 5, 60, 600
+SCORE = f"{semconv.SCORE_PREFIX}faithfulness"
+RECALL = f"{semconv.SCORE_PREFIX}context_recall"
+ROOT, RETRIEVAL, GENERATION = rag_trace(0, answer="Refunds take 14 days. Shipping takes 3 days.")
+
+
+def config(folder: Path, **assemble: Any) -> CollectorConfig:
+    times = {"quiet_period": f"{QUIET_S}s", "deadline": f"{DEADLINE_S}s", "linger": f"{LINGER_S}s"}
+    return config_of(
+        folder,
+        assemble={**times, **assemble},
+        judge={"use": "lexical"},
+        evaluate={"metrics": ["faithfulness", "context_recall"]},
+    )
+
+
+def second_retrieval(span_id: str = "00000000000000b2", text: str = "Shipping takes 3 days.") -> Span:
+    """Return a retrieval of another service, whose spans come by another way."""
+    other = rag_trace(0, chunks=[text])[1]
+    documents = str(other.attributes[semconv.RAG_DOCUMENTS][0]).replace("chunk-0", span_id)  # type: ignore[index]
+    attributes = {**other.attributes, semconv.RAG_DOCUMENTS: (documents,)}
+    return replace(other, span_id=span_id, start_ns=other.start_ns + 1000, attributes=attributes)
+
+
+def feedback(reference: str | None = None) -> Span:
+    """Return what a person said of the answer, on a span of its own."""
+    said = {semconv.FEEDBACK_NAME: "thumbs", semconv.FEEDBACK_LABEL: "down"}
+    if reference is not None:
+        said[semconv.REFERENCE_ANSWER] = reference
+    return replace(
+        ROOT,
+        span_id="00000000000000f1",
+        parent_span_id=ROOT.span_id,
+        name=semconv.FEEDBACK_SPAN,
+        start_ns=ROOT.end_ns,
+        end_ns=ROOT.end_ns + 1,
+        attributes=said,
+    )
+
+
+async def judge_first(spans: Stepped) -> Span:
+    await spans.send(ROOT, RETRIEVAL, GENERATION)
+    await spans.pass_time(QUIET_S)
+    (carrier,) = spans.carriers()
+    return carrier
+
+
+async def test_a_late_retrieval_is_judged_and_supersedes_what_was_said_without_it(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        first = await judge_first(spans)
+        await spans.send(second_retrieval())
+        await spans.pass_time(QUIET_S)
+        _, second = spans.carriers()
+        assert await spans.outcomes() == {"judged": 1}
+    assert (first.attributes[SCORE], second.attributes[SCORE]) == (0.5, 1.0)
+    assert second.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
+    assert second.span_id != first.span_id
+    assert second.parent_span_id == first.parent_span_id == ROOT.span_id
+
+
+async def test_a_late_reference_makes_context_recall_possible(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        first = await judge_first(spans)
+        await spans.send(feedback(reference="Refunds take 14 days."))
+        await spans.pass_time(QUIET_S)
+        _, second = spans.carriers()
+    assert RECALL not in first.attributes
+    assert second.attributes[RECALL] == 1.0
+    assert second.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        feedback(),
+        replace(ROOT),
+        replace(ROOT, span_id="00000000000000d1", parent_span_id=ROOT.span_id, attributes={}),
+    ],
+    ids=["feedback alone", "a span sent twice", "a span without content"],
+)
+async def test_what_changes_nothing_that_was_judged_is_not_judged_again(tmp_path: Path, late: Span) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge_first(spans)
+        await spans.send(late)
+        await spans.pass_time(DEADLINE_S)
+        assert len(spans.carriers()) == 1
+        assert await spans.outcomes() == {"judged": 1}
+
+
+async def test_the_same_late_span_gives_the_same_carrier_wherever_it_happens(tmp_path: Path) -> None:
+    ids = []
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        async with stepped_collector(config(tmp_path / name)) as spans:
+            await judge_first(spans)
+            await spans.send(second_retrieval())
+            await spans.pass_time(QUIET_S)
+            ids.append([span.span_id for span in spans.carriers()])
+    assert ids[0] == ids[1]
+    assert len(set(ids[0])) == 2
+
+
+def test_a_revision_has_an_id_of_its_own_and_the_first_carrier_the_one_of_old() -> None:
+    ids = {"trace_id": "t", "span_id": "s", "evaluator_set": "e", "evaluator_version": "v"}
+    first = carrier_span_id(**ids)
+    revised = carrier_span_id(**ids, revised_sha256="digest")
+    assert len({first, revised, carrier_span_id(**ids, revised_sha256="another")}) == 3
+    assert revised == carrier_span_id(**ids, revised_sha256="digest")
+
+
+async def test_revisions_of_an_answer_are_bounded(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path, max_revisions=2)) as spans:
+        await judge_first(spans)
+        for number in range(5):
+            await spans.send(second_retrieval(f"{number + 0xB0:016x}", f"Fact {number}."))
+            await spans.pass_time(QUIET_S)
+        found = spans.carriers()
+        assert await spans.outcomes() == {"judged": 1}
+    assert len(found) == 3
+    assert [span.attributes.get(semconv.EVAL_SUPERSEDES) for span in found] == [
+        None,
+        found[0].span_id,
+        found[1].span_id,
+    ]
+
+
+async def test_without_revisions_the_first_verdict_stays(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path, max_revisions=0)) as spans:
+        first = await judge_first(spans)
+        await spans.send(second_retrieval())
+        await spans.pass_time(QUIET_S)
+        assert [span.span_id for span in spans.carriers()] == [first.span_id]
+
+
+async def test_spans_that_come_after_the_linger_revise_nothing(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge_first(spans)
+        spans.clock.time_ns += (LINGER_S + 60) * 10**9
+        now_ns = spans.clock.time_ns
+        assert await spans.collector.store.expire(settled_before_ns=now_ns, ended_before_ns=0) == 1
+        await spans.send(ROOT, second_retrieval())
+        await spans.pass_time(DEADLINE_S)
+        assert len(spans.carriers()) == 1
+        assert (await spans.outcomes())["judged"] == 1
+
+
+async def test_spans_that_come_while_the_answer_is_judged_revise_it(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await spans.send(ROOT, RETRIEVAL, GENERATION)
+        spans.clock.time_ns += QUIET_S * 10**9
+        await spans.collector.settler.step()
+        (job,) = await spans.collector.store.take_jobs(1, now_ns=spans.clock.now_ns())
+        answers = await spans.collector.evaluator.reader.read(job.trace_id)
+        await spans.send(second_retrieval())
+        spans.clock.time_ns += QUIET_S * 10**9
+        await spans.collector.settler.step()
+        judged = answers.judged(job.span_id)
+        await spans.collector.store.finish(
+            job, "judged", parcels={}, now_ns=spans.clock.now_ns(), carrier="ab", judged=judged
+        )
+        await spans.work()
+        (carrier,) = spans.carriers()
+    assert carrier.attributes[semconv.EVAL_SUPERSEDES] == "ab"
+    assert carrier.attributes[SCORE] == 1.0
+
+
+async def test_an_answer_that_moves_to_another_span_takes_its_verdict_along(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await spans.send(RETRIEVAL, GENERATION)
+        await spans.pass_time(DEADLINE_S)
+        (first,) = spans.carriers()
+        await spans.send(ROOT)
+        await spans.pass_time(QUIET_S)
+        (final,) = final_carriers(spans.carriers())
+        assert await spans.outcomes() == {"judged": 1}
+        assert (await spans.collector.store.ledger()).superseded == 1
+    assert (first.parent_span_id, final.parent_span_id) == (GENERATION.span_id, ROOT.span_id)
+    assert final.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
+
+
+async def test_an_answer_that_moves_while_it_is_judged_gets_one_carrier(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await spans.send(RETRIEVAL, GENERATION)
+        spans.clock.time_ns += DEADLINE_S * 10**9
+        await spans.collector.settler.step()
+        (job,) = await spans.collector.store.take_jobs(1, now_ns=spans.clock.now_ns())
+        await spans.send(ROOT)
+        spans.clock.time_ns += QUIET_S * 10**9
+        for _ in range(2):
+            await spans.collector.settler.step()
+        out = dict.fromkeys([spans.collector.deliverers[0].endpoint], b"")
+        await spans.collector.store.finish(job, "judged", parcels=out, now_ns=1, carrier="ab")
+        await spans.work()
+        (carrier,) = spans.carriers()
+        assert await spans.outcomes() == {"judged": 1}
+    assert carrier.parent_span_id == ROOT.span_id
+
+
+async def test_a_revision_survives_a_crash_before_it_is_judged(tmp_path: Path) -> None:
+    clock = StandingClock()
+    async with stepped_collector(config(tmp_path), clock=clock) as spans:
+        first = await judge_first(spans)
+        await spans.send(second_retrieval())
+    async with stepped_collector(config(tmp_path), clock=clock) as spans:
+        await spans.pass_time(QUIET_S)
+        _, second = spans.carriers()
+    assert second.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
+
+
+async def test_an_answer_without_retrieval_is_judged_when_the_retrieval_comes(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await spans.send(ROOT, GENERATION)
+        await spans.pass_time(QUIET_S)
+        assert await spans.outcomes() == {"ineligible:no_retrieval": 1}
+        await spans.send(RETRIEVAL)
+        await spans.pass_time(QUIET_S)
+        (carrier,) = spans.carriers()
+        assert await spans.outcomes() == {"judged": 1}
+    assert semconv.EVAL_SUPERSEDES not in carrier.attributes
