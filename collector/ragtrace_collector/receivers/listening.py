@@ -71,7 +71,10 @@ class HttpServer(uvicorn.Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve on the socket until stopped."""
-        await super().serve(sockets or [self._listening])
+        try:
+            await super().serve(sockets or [self._listening])
+        finally:
+            self._listening.close()  # where it is cancelled, it does not do so itself
 
     def stop(self) -> None:
         """Accept no more requests; ``serve`` returns when those under way are answered."""
