@@ -28,6 +28,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _COMMANDS = {
     "demo": "See the whole job on human-labelled traffic.",
     "collector": "Receive OTLP, judge the answers in it, write the verdicts back.",
+    "token": "Make a token for the collector's receivers and pages.",
     "evaluate": "Judge records of a JSON-lines file.",
     "explain": "Say what is read from a trace, from where, and why.",
     "backfill": "Judge the answers in stored traces.",

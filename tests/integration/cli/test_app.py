@@ -27,6 +27,7 @@ def test_help_names_every_command() -> None:
     assert COMMANDS == [
         "demo",
         "collector",
+        "token",
         "evaluate",
         "explain",
         "backfill",

@@ -1,0 +1,192 @@
+"""Tokens: who has none is told so before anything is read, and nobody speaks for another tenant."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from ragtrace import semconv
+from ragtrace.errors import ConfigError
+from ragtrace.traces.otlp import decode, encode_json
+from ragtrace_collector.receivers.access import Access, Grant, digest_of
+from ragtrace_collector.receivers.refusal import Refusal
+from ragtrace_collector.service import Collector
+from tests.integration.cli.program import run
+from tests.integration.collector.running import PROTOBUF, config_of, post, request_of, running_collector
+from tests.integration.collector.running import send_grpc as send
+from tests.rag_spans import rag_trace, trace_id_of
+
+GOOD = request_of(*rag_trace(0))
+TOKEN = "rt_the-token-of-checkout"
+READER = "rt_the-token-of-prometheus"
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+
+
+def entry(token: str, name: str, **more: Any) -> Mapping[str, Any]:
+    return {"name": name, "sha256": hashlib.sha256(token.encode()).hexdigest(), **more}
+
+
+def guarded_config(folder: Path, **of_token: Any) -> Any:
+    return config_of(
+        folder,
+        receive={"tokens": [entry(TOKEN, "checkout", **of_token), entry(READER, "prometheus", may=["read"])]},
+        assemble={"quiet_period": "10m", "deadline": "10m"},
+        drain_timeout="0s",
+    )
+
+
+async def refused_over_grpc(collector: Collector, metadata: tuple[tuple[str, str], ...] = ()) -> Any:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await send(collector, GOOD, metadata=metadata)
+    return caught.value
+
+
+async def stored(collector: Collector) -> list[Any]:
+    return [
+        span for payload in (await collector.store.spans(trace_id_of(0))).payloads for span in decode(payload)
+    ]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"authorization": "Bearer rt_guessed"}, {"authorization": TOKEN}, {"authorization": "Basic x"}],
+)
+async def test_who_has_no_token_sends_nothing(tmp_path: Path, headers: dict[str, str]) -> None:
+    async with running_collector(guarded_config(tmp_path)) as collector:
+        over_http = await post(collector, GOOD, {**PROTOBUF, **headers})
+        assert (over_http.status_code, over_http.headers["www-authenticate"]) == (401, "Bearer")
+        assert (
+            status_pb2.Status.FromString(over_http.content).code == grpc.StatusCode.UNAUTHENTICATED.value[0]
+        )
+        error = await refused_over_grpc(collector, tuple(headers.items()))
+        assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert await stored(collector) == []
+
+
+async def test_the_bearer_of_a_token_sends_over_both(tmp_path: Path) -> None:
+    async with running_collector(guarded_config(tmp_path)) as collector:
+        assert (
+            await post(collector, GOOD, {**PROTOBUF, "Authorization": f"bearer {TOKEN}"})
+        ).status_code == 200
+        await send(collector, GOOD, metadata=tuple(BEARER.items()))
+        assert len(await stored(collector)) == 2 * len(rag_trace(0))
+
+
+async def test_a_token_may_do_what_it_was_made_for_alone(tmp_path: Path) -> None:
+    async with running_collector(guarded_config(tmp_path)) as collector:
+        reader = {"authorization": f"Bearer {READER}"}
+        assert (await post(collector, GOOD, {**PROTOBUF, **reader})).status_code == 403
+        error = await refused_over_grpc(collector, tuple(reader.items()))
+        assert error.code() is grpc.StatusCode.PERMISSION_DENIED
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{collector.http_port}") as client:
+            answers = [await client.get("/status", headers=each) for each in ({}, BEARER, reader)]
+        assert [answer.status_code for answer in answers] == [401, 403, 200]
+
+
+async def test_a_sender_cannot_claim_another_tenant(tmp_path: Path) -> None:
+    request = ExportTraceServiceRequest.FromString(GOOD)
+    resource_spans = request.resource_spans[0]
+    resource_spans.resource.attributes.add(key=semconv.TENANT).value.string_value = "victim"
+    for span in resource_spans.scope_spans[0].spans:
+        span.attributes.add(key=semconv.TENANT).value.string_value = "victim"
+    async with running_collector(guarded_config(tmp_path, tenant="shop")) as collector:
+        await send(collector, request.SerializeToString(), metadata=tuple(BEARER.items()))
+        spans = await stored(collector)
+    assert {span.resource.attributes[semconv.TENANT] for span in spans} == {"shop"}
+    assert not any(semconv.TENANT in span.attributes for span in spans)
+
+
+async def test_a_token_without_a_tenant_takes_the_claim_away_in_json_too(tmp_path: Path) -> None:
+    body = encode_json(rag_trace(0)).replace(
+        '"attributes":[', '"attributes":[{"key":"ragtrace.ten\\u0061nt","value":{"stringValue":"victim"}},'
+    )
+    async with running_collector(guarded_config(tmp_path)) as collector:
+        answer = await post(collector, body.encode(), {"content-type": "application/json", **BEARER})
+        assert answer.status_code == 200
+        spans = await stored(collector)
+    assert len(spans) == len(rag_trace(0))
+    assert not any(semconv.TENANT in {**span.attributes, **span.resource.attributes} for span in spans)
+
+
+async def test_an_allowance_that_is_used_up_is_answered_with_the_time_to_wait(tmp_path: Path) -> None:
+    async with running_collector(guarded_config(tmp_path, limits={"requests": 2})) as collector:
+        headers = {**PROTOBUF, **BEARER}
+        statuses = [(await post(collector, GOOD, headers)).status_code for _ in range(2)]
+        over_http = await post(collector, GOOD, headers)
+        error = await refused_over_grpc(collector, tuple(BEARER.items()))
+    assert statuses == [200, 200]
+    assert over_http.status_code == 429
+    assert 1 <= int(over_http.headers["retry-after"]) <= 30
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    details = status_pb2.Status.FromString(dict(error.trailing_metadata())["grpc-status-details-bin"]).details
+    retry = error_details_pb2.RetryInfo()
+    assert details[0].Unpack(retry)
+    assert retry.retry_delay.seconds >= 1
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.s = 1_000.0
+
+    def now_ns(self) -> int:
+        return int(self.s * 1e9)
+
+
+@pytest.mark.parametrize("what", ["spans", "bytes"])
+def test_what_was_sent_too_much_is_made_up_for(what: str) -> None:
+    clock = HandClock()
+    grant = Grant(name="a", digest=digest_of(TOKEN), a_minute={what: 60})
+    access = Access([grant], clock)
+    sender = access.admit(BEARER["authorization"], "send")
+    assert sender is not None
+    sender.charge(spans=90, bytes=90)
+    with pytest.raises(Refusal) as caught:
+        access.admit(BEARER["authorization"], "send")
+    assert caught.value.retry_after_s == 31
+    clock.s -= 3_600  # set back: gives nothing, takes nothing
+    clock.s += 30
+    with pytest.raises(Refusal):
+        access.admit(BEARER["authorization"], "send")
+    clock.s += 31
+    assert access.admit(BEARER["authorization"], "send") is sender
+
+
+async def test_tokens_are_changed_while_the_collector_runs(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.yaml"
+    tokens.write_text(json.dumps([entry(TOKEN, "old")]))
+    config = config_of(tmp_path, receive={"tokens_file": str(tokens)})
+    async with running_collector(config) as collector:
+        assert (await post(collector, GOOD, {**PROTOBUF, **BEARER})).status_code == 200
+        tokens.write_text(json.dumps([entry(READER, "new")]))
+        collector.gate.reload(config.receive)
+        assert (await post(collector, GOOD, {**PROTOBUF, **BEARER})).status_code == 401
+        new = {"authorization": f"Bearer {READER}"}
+        assert (await post(collector, GOOD, {**PROTOBUF, **new})).status_code == 200
+        tokens.write_text(f"- {TOKEN}")
+        with pytest.raises(ConfigError, match="is no list of tokens") as caught:
+            collector.gate.reload(config.receive)
+        assert TOKEN not in str(caught.value)
+        assert (await post(collector, GOOD, {**PROTOBUF, **new})).status_code == 200
+
+
+def test_the_command_makes_a_token_and_the_line_that_knows_it(tmp_path: Path) -> None:
+    made = json.loads(run("token", "--name", "a: b", "--tenant", "shop", "--json").output)
+    config = config_of(tmp_path, receive={"tokens": [made["entry"]]})
+    assert bytes.fromhex(config.receive.tokens[0].sha256) == digest_of(made["token"])
+    assert made["token"] not in str(made["entry"])
+    assert config.receive.tokens[0].tenant == "shop"
+
+
+def test_a_token_in_place_of_its_digest_is_not_quoted(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="64 hex digits") as caught:
+        config_of(tmp_path, receive={"tokens": [{"name": "a", "sha256": TOKEN}]})
+    assert TOKEN not in str(caught.value)
