@@ -80,7 +80,12 @@ def _say_checked(config: CollectorConfig, path: Path | None, *, as_json: bool) -
 
 
 def _say_ready(running: Collector) -> None:
-    _line("ready", {"grpc_port": running.grpc_port, "http_port": running.http_port})
+    ports = {
+        "grpc_port": running.grpc_port,
+        "http_port": running.http_port,
+        "pages_port": running.operations.port,
+    }
+    _line("ready", ports)
 
 
 def _line(event: str, fields: Mapping[str, object]) -> None:

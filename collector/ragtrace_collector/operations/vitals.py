@@ -69,8 +69,8 @@ class Vitals:
             **readings,
             "ragtrace.outbox": tuple(self._named(reading) for reading in readings["ragtrace.outbox"]),
             "ragtrace.store.limit": (Reading(self.store_limit_bytes),),
-            "ragtrace.judge.breaker_open": (Reading(self.judge_trouble() is not None),),
-            "ragtrace.collector.ready": (Reading(ready.is_ready),),
+            "ragtrace.judge.breaker_open": (Reading(int(self.judge_trouble() is not None)),),
+            "ragtrace.collector.ready": (Reading(int(ready.is_ready)),),
             "ragtrace.collector.loop_lag": (Reading(self.lag.seconds),),
             "ragtrace.collector.config": (Reading(1, {"digest": self.config_digest}),),
             "ragtrace.collector.reloads": tuple(

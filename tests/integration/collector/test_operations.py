@@ -1,0 +1,162 @@
+"""Pages, own metrics and logs: what they tell is true at every moment, and never content."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import httpx
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from ragtrace_collector.service import Collector
+from tests.integration.collector.running import (
+    carriers_in,
+    config_of,
+    post,
+    request_of,
+    running_collector,
+    until,
+)
+from tests.integration.collector.test_service import scripted
+from tests.rag_spans import rag_trace
+from tests.unit.backends.servers import HttpAnswer, HttpServer, http_server
+
+
+async def get(collector: Collector, path: str, **headers: str) -> httpx.Response:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{collector.operations.port}") as client:
+        return await client.get(path, headers=headers)
+
+
+async def scrape(collector: Collector) -> Sequence[Sample]:
+    text = (await get(collector, "/metrics")).text
+    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+
+def total(samples: Sequence[Sample], name: str, **labels: str) -> float:
+    return sum(
+        sample.value for sample in samples if sample.name == name and labels.items() <= sample.labels.items()
+    )
+
+
+async def test_the_probes_say_that_it_lives_and_takes_spans(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        alive, ready = await get(collector, "/livez"), await get(collector, "/readyz")
+    assert alive.json() == {"status": "alive"}
+    assert (ready.status_code, ready.json()) == (200, {"ready": True, "reasons": [], "notes": []})
+
+
+async def test_a_store_that_takes_nothing_is_told_as_the_reason_for_not_being_ready(tmp_path: Path) -> None:
+    config = config_of(tmp_path, store={"max_bytes": 100_000}, assemble={"deadline": "1h"})
+    async with running_collector(config) as collector:
+        for number in range(1, 100):
+            answer = await post(collector, request_of(*rag_trace(number, answer="x" * 10_000)[1:]))
+            if answer.status_code != 200:
+                break
+        ready = await get(collector, "/readyz")
+        samples = await scrape(collector)
+    assert ready.status_code == 503
+    assert "`store.max_bytes`" in ready.json()["reasons"][0]
+    assert total(samples, "ragtrace_collector_ready") == 0
+    assert (
+        total(samples, "ragtrace_store_size_bytes") > total(samples, "ragtrace_store_limit_bytes") == 100_000
+    )
+
+
+async def test_while_it_drains_its_pages_say_that_it_stops(tmp_path: Path) -> None:
+    stop, ready = asyncio.Event(), asyncio.Event()
+    export = [{"endpoint": "http://127.0.0.1:9"}]  # nobody listens there: there is something to wait for
+    config = config_of(tmp_path, export=export, drain_timeout="1h")
+    async with Collector.open(config) as collector:
+        serving = asyncio.create_task(collector.serve(stop, on_ready=lambda _: ready.set()))
+        await ready.wait()
+        await post(collector, request_of(*rag_trace(0)))
+        stop.set()
+        state = (await until_stopping(collector)).json()
+        assert (await get(collector, "/livez")).status_code == 200
+        serving.cancel()
+        await asyncio.wait({serving})
+    assert state == {"ready": False, "reasons": ["stopping"], "notes": []}
+
+
+async def until_stopping(collector: Collector) -> httpx.Response:
+    async with asyncio.timeout(20):
+        while (answer := await get(collector, "/readyz")).status_code == 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        return answer
+
+
+SOME = {"ratio": 0.5, "rules": [{"name": "nobody", "service": "nobody"}]}
+"""With a rule of a service, answers that the ratio leaves out are seen before they are left out."""
+
+
+async def test_the_numbers_of_every_scrape_add_up(tmp_path: Path) -> None:
+    config = config_of(tmp_path, sample=SOME, judge=scripted(tmp_path, {"error": "judge_timeout"}))
+    scrapes = []
+    async with running_collector(config) as collector:
+        for number in range(0, 30, 3):
+            spans = [span for each in range(number, number + 3) for span in rag_trace(each)]
+            await post(collector, request_of(*spans))
+            scrapes.append(await scrape(collector))
+        await until(lambda: collector.counters.snapshot()["traces_settled"] == 30)
+        await until(lambda: collector.counters.snapshot()["answers_failed"] > 5)
+        scrapes.append(await scrape(collector))
+    for samples in scrapes:
+        assert total(samples, "ragtrace_answers") == total(samples, "ragtrace_answers_seen")
+    assert total(scrapes[-1], "ragtrace_collector_spans_received_total") == 90
+    assert total(scrapes[-1], "ragtrace_answers", state="failed", reason="judge_timeout") > 5
+    assert total(scrapes[-1], "ragtrace_answers", state="sampled_out") > 5
+
+
+async def test_the_status_page_names_the_configuration_in_force(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        told = (await get(collector, "/status")).json()["collector"]
+        samples = await scrape(collector)
+    assert (told["phase"], told["ready"]) == ("serving", True)
+    assert total(samples, "ragtrace_collector_config", digest=told["config"]) == 1
+
+
+async def test_pages_with_numbers_ask_for_a_token_and_probes_do_not(tmp_path: Path) -> None:
+    token = {
+        "name": "prometheus",
+        "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    }
+    tokens = [{**token, "may": ["read"]}]  # of the word "test"
+    async with running_collector(config_of(tmp_path, receive={"tokens": tokens})) as collector:
+        codes = {path: (await get(collector, path)).status_code for path in PAGES}
+        allowed = {
+            path: (await get(collector, path, authorization="Bearer test")).status_code for path in PAGES
+        }
+    assert codes == {"/livez": 200, "/readyz": 200, "/metrics": 401, "/status": 401}
+    assert set(allowed.values()) == {200}
+
+
+PAGES = ("/livez", "/readyz", "/metrics", "/status")
+
+
+async def test_own_metrics_are_pushed_as_otlp_with_the_same_numbers(tmp_path: Path) -> None:
+    with http_server(lambda _: HttpAnswer()) as server:
+        telemetry = {"otlp_endpoint": server.url, "otlp_interval": "50ms", "trace_ratio": 0}
+        async with running_collector(config_of(tmp_path, telemetry=telemetry)) as collector:
+            await post(collector, request_of(*rag_trace(0)))
+            await until(lambda: carriers_in(tmp_path / "out.jsonl"))
+            await until(lambda: pushed(server).get("ragtrace.answers.seen") == 1)
+    last = pushed(server)
+    assert last["ragtrace.collector.spans_received"] == 3
+    assert last["ragtrace.answers"] == last["ragtrace.answers.seen"] == 1
+
+
+def pushed(server: HttpServer) -> Mapping[str, float]:
+    """Return the sums of the values that the last push told, by the metric's name."""
+    bodies = [body for path, _, body in server.requests if path == "/v1/metrics"]
+    request = ExportMetricsServiceRequest.FromString(bodies[-1] if bodies else b"")
+    return {
+        metric.name: sum(
+            point.as_int or point.as_double for point in (*metric.gauge.data_points, *metric.sum.data_points)
+        )
+        for resource in request.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
