@@ -31,6 +31,7 @@ _COMMANDS = {
     "token": "Make a token for the collector's receivers and pages.",
     "evaluate": "Judge records of a JSON-lines file.",
     "explain": "Say what is read from a trace, from where, and why.",
+    "why": "Say why an answer has a score, or has none.",
     "backfill": "Judge the answers in stored traces.",
     "calibrate": "Measure a judge against human labels.",
     "metrics": "List the metrics.",

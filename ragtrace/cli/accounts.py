@@ -1,0 +1,151 @@
+"""Where the commands about the collector's account read it: in its file, or from the collector that runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+import httpx
+
+from ragtrace.clock import SystemClock
+from ragtrace.errors import InputError, ReadError
+
+if TYPE_CHECKING:
+    from ragtrace_collector.config import CollectorConfig
+    from ragtrace_collector.ledger import Ledger
+    from ragtrace_collector.why import Standing
+
+__all__ = ["Accounts", "accounts_options"]
+
+Callback: TypeAlias = Callable[..., Any]
+
+_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """What was chosen on the command line."""
+
+    config_path: Path | None
+    store: Path | None
+    url: str | None
+    token_env: str
+
+    def standing(self, wanted: str) -> Standing:
+        """Say all that is known of a trace.
+
+        Raises:
+            ReadError: the store or the collector cannot be read.
+            InputError: it is no trace id, or several begin so.
+            ConfigError: the configuration is wrong.
+        """
+        from ragtrace_collector.operations.accounts import WHY_PATH, standing_form
+        from ragtrace_collector.service import sampler_of
+        from ragtrace_collector.why import look_up, trace_id_in
+
+        trace_id = trace_id_in(wanted)
+        if self.url is not None:
+            return standing_form.validate_python(self._get(self.url, f"{WHY_PATH}{trace_id}"))
+        config = self._config()
+        return look_up(
+            self._store(config),
+            trace_id,
+            config=config,
+            sampler=sampler_of(config.sample) if config else None,
+            now_ns=SystemClock().now_ns(),
+        )
+
+    def ledger(self, *, since_ns: int | None) -> Ledger:
+        """Read the account, or that of the answers seen since.
+
+        Raises:
+            ReadError: the store or the collector cannot be read.
+            ConfigError: the configuration is wrong.
+        """
+        from ragtrace_collector.operations.accounts import LEDGER_PATH, ledger_form
+        from ragtrace_collector.store.ledger import take_stock
+
+        if self.url is not None:
+            parameters = {} if since_ns is None else {"since_ns": str(since_ns)}
+            return ledger_form.validate_python(self._get(self.url, LEDGER_PATH, parameters))
+        return take_stock(self._store(self._config()), since_ns=since_ns)
+
+    def _config(self) -> CollectorConfig | None:
+        from ragtrace_collector.config import default_config_text, load_config, parse_config
+
+        if self.config_path is not None:
+            return load_config(self.config_path)
+        if self.store is not None:
+            return None
+        return parse_config(default_config_text(), where="the default configuration")
+
+    def _store(self, config: CollectorConfig | None) -> Path:
+        if self.store is not None:
+            return self.store
+        assert config is not None
+        return config.store.path
+
+    def _get(self, url: str, path: str, parameters: Mapping[str, str] | None = None) -> object:
+        token = os.environ.get(self.token_env)
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        try:
+            response = httpx.get(
+                f"{url.rstrip('/')}{path}", params=parameters, headers=headers, timeout=_TIMEOUT_S
+            )
+            answer = response.json()
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as exc:
+            raise ReadError(
+                f"{url} does not answer as a collector's pages do ({exc}): name `telemetry.listen` of its "
+                "configuration, http://127.0.0.1:4329 by default"
+            ) from exc
+        if response.status_code == 200:
+            return answer
+        raise self._refusal(url, response.status_code, answer)
+
+    def _refusal(self, url: str, status: int, answer: object) -> Exception:
+        if status in (401, 403):
+            return ReadError(f"{url} asks for a token that may read: put it into {self.token_env}")
+        message = answer.get("error") if isinstance(answer, dict) else None
+        kind = InputError if status == 400 else ReadError
+        return kind(str(message) if message else f"{url} answers {status}: it has no such page")
+
+
+def accounts_options(command: Callback) -> Callback:
+    """Add the options that say where the account is."""
+
+    @click.option(
+        "--config",
+        "config_path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="The collector's configuration. Without any option: the default one.",
+    )
+    @click.option(
+        "--store",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="PATH",
+        help="The collector's store, or a copy of it.",
+    )
+    @click.option("--url", metavar="URL", help="The pages of a running collector: http://127.0.0.1:4329.")
+    @click.option(
+        "--token-env",
+        metavar="NAME",
+        default="RAGTRACE_TOKEN",
+        show_default=True,
+        help="The environment variable that holds a token, for --url.",
+    )
+    @wraps(command)
+    def with_accounts(
+        config_path: Path | None, store: Path | None, url: str | None, token_env: str, **others: Any
+    ) -> None:
+        if url is not None and (config_path or store):
+            raise click.UsageError("--url asks the collector itself: leave out --config and --store")
+        accounts = Accounts(config_path=config_path, store=store, url=url, token_env=token_env)
+        command(accounts=accounts, **others)
+
+    return with_accounts

@@ -1,0 +1,189 @@
+"""``ragtrace why``: why an answer has a score, or has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from ragtrace.cli.accounts import Accounts, accounts_options
+from ragtrace.cli.extras import needs_extra
+from ragtrace.cli.options import json_option
+from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json
+
+if TYPE_CHECKING:
+    from ragtrace_collector.ledger import Answer
+    from ragtrace_collector.why import OpenSpans, Standing, TraceState
+
+__all__ = ["why"]
+
+_MOST_PARENTS: Final = 5
+
+
+@click.command()
+@click.argument("trace", metavar="TRACE_ID")
+@accounts_options
+@json_option
+def why(trace: str, accounts: Accounts, as_json: bool) -> None:
+    """Say why the answers of a trace have scores, or have none.
+
+    TRACE_ID may be short, or a traceparent. The collector may run meanwhile. Nothing of what was asked or
+    answered is shown: `ragtrace explain` does that. Exit code 1 if nothing is known of the trace.
+
+    \b
+    Examples:
+      ragtrace why 5b8efff798038103d269b633813fc60c
+      ragtrace why 5b8efff7 --config collector.yaml
+      ragtrace why 5b8efff7 --store ragtrace.db --json | jq '.answers[].state'
+      ragtrace why 5b8efff7 --url http://127.0.0.1:4329
+    """
+    with needs_extra("collector"):
+        from ragtrace_collector.operations.accounts import standing_form
+
+        standing = accounts.standing(trace)
+    if as_json:
+        print_json({**standing_form.dump_python(standing, mode="json"), "why": list(_lines(standing))})
+    else:
+        console = open_console()
+        console.print(_title(standing), style="bold", soft_wrap=True)
+        for line in _lines(standing):
+            text = line.lstrip()
+            print_indented(console, 2 + len(line) - len(text), text)
+    is_known = standing.trace is not None or standing.answers
+    click.get_current_context().exit(0 if is_known else 1)
+
+
+def _title(standing: Standing) -> str:
+    if not standing.answers and standing.trace is None:
+        return f"trace {standing.trace_id}: nothing is known of it"
+    return f"trace {standing.trace_id}: {many(len(standing.answers), 'answer')} found"
+
+
+def _lines(standing: Standing) -> Iterator[str]:
+    """Yield what to tell, indented below what it is about."""
+    for answer in standing.answers:
+        yield from _about_answer(answer, standing.now_ns)
+    if standing.trace is not None:
+        yield from _about_trace(standing.trace, standing)
+    elif standing.answers:
+        yield "its spans are forgotten (`assemble.linger`); what is told here is kept for `store.retention`"
+    else:
+        yield from _possibilities(standing)
+
+
+def _about_answer(answer: Answer, now_ns: int) -> Iterator[str]:
+    from ragtrace_collector.outcomes import State, meaning_of
+
+    reason = f", {one_line(answer.reason)}" if answer.reason else ""
+    owner = ", ".join(
+        f"{name} {one_line(value)}"
+        for name, value in (("service", answer.service), ("tenant", answer.tenant))
+        if value
+    )
+    yield f"answer span {answer.span_id}{f' ({owner})' if owner else ''}: {answer.state}{reason}"
+    meaning = meaning_of(answer.state, answer.reason)
+    yield f"  {meaning.meaning}{f' -> {meaning.advice}' if meaning.advice != 'nothing' else ''}"
+    if answer.rule:
+        chosen = "left out" if answer.state in (State.SAMPLED_OUT, State.FILTERED, State.SHED) else "chosen"
+        yield f"  {chosen} by rule {one_line(answer.rule)}: {_odds(answer)}"
+    yield f"  {_history(answer, now_ns)}"
+    if answer.carrier:
+        yield f"  carrier {answer.carrier}, evaluator {one_line(answer.evaluator)}"
+    for delivery in answer.deliveries:
+        refusal = f": {one_line(delivery.reason)}" if delivery.reason else ""
+        yield f"  to {one_line(delivery.sink)}: {delivery.state}{refusal}"
+
+
+def _odds(answer: Answer) -> str:
+    if answer.probability is None:
+        return f"rate {answer.rate:g}, no known probability"
+    return f"rate {answer.rate:g}, probability {answer.probability:g}"
+
+
+def _history(answer: Answer, now_ns: int) -> str:
+    parts = [f"seen {_when(answer.seen_ns, now_ns)}"]
+    if answer.attempts:
+        last = f", the last by {one_line(answer.last_error)}" if answer.last_error else ""
+        parts.append(f"{many(answer.attempts, 'attempt')} failed{last}")
+    if answer.ended_ns is not None:
+        parts.append(f"ended {_when(answer.ended_ns, now_ns)}")
+    elif answer.due_ns > now_ns:
+        parts.append(f"tried next {_when(answer.due_ns, now_ns)}")
+    elif answer.state != "leased":
+        parts.append("due now")
+    return "; ".join(parts)
+
+
+def _about_trace(trace: TraceState, standing: Standing) -> Iterator[str]:
+    now_ns = standing.now_ns
+    if trace.is_open:
+        yield f"it is open: the last span came {_when(trace.last_arrival_ns, now_ns)}"
+        if trace.open_spans is None:
+            yield "  its spans are encrypted: --config names the file that has the key"
+        else:
+            yield f"  {_waits_for(trace.open_spans)}"
+        if trace.ready_ns is not None:
+            ready = _when(trace.ready_ns, now_ns) if trace.ready_ns > now_ns else "now"
+            yield f"  if nothing more comes, it is looked at {ready}"
+    elif trace.settled_ns is not None:
+        yield f"its spans were looked at {_when(trace.settled_ns, now_ns)}; late ones can still join"
+        if not standing.answers:
+            yield "  no RAG answer is in them -> `ragtrace explain` with --from store:PATH says what was read"
+    if trace.is_cut:
+        yield "not all its spans were kept -> raise `assemble.max_spans_per_trace`"
+    if trace.held_since_ns is not None:
+        yield f"its spans wait for their scores, held since {_when(trace.held_since_ns, now_ns)}"
+
+
+def _waits_for(spans: OpenSpans) -> str:
+    missing = [*([] if spans.has_root else ["its root"])]
+    if spans.missing_parents:
+        shown = ", ".join(spans.missing_parents[:_MOST_PARENTS])
+        more = ", …" if len(spans.missing_parents) > _MOST_PARENTS else ""
+        missing.append(f"{many(len(spans.missing_parents), 'parent')} that spans name ({shown}{more})")
+    came = f"{many(spans.spans, 'span')} came"
+    if not missing:
+        return f"{came}; it is complete, and only a quiet period is waited for"
+    return f"{came}; waited for: {' and '.join(missing)}"
+
+
+def _possibilities(standing: Standing) -> Iterator[str]:
+    """Yield what may be the case, the decided first."""
+    door = standing.door
+    if door is None:
+        yield "left out at the door? --config or --url computes that from the trace id"
+    elif not door.is_kept:
+        yield (
+            f"its id alone leaves it out (position {door.position:.4f} is above every rate): if it came, its "
+            "spans were counted and not looked at -> raise `sample.ratio` to judge more"
+        )
+        return
+    else:
+        yield f"its id does not leave it out (position {door.position:.4f})"
+    yield "it never came? -> look at the application's exporter, and at `spans_received` on the status page"
+    yield (
+        "it came and is forgotten? spans are kept for `assemble.linger`"
+        f"{_for(standing.linger_s)} after they were looked at, outcomes for `store.retention`"
+        f"{_for(standing.retention_s)}"
+    )
+
+
+def _for(seconds: float | None) -> str:
+    return "" if seconds is None else f" ({_span(seconds)})"
+
+
+def _when(moment_ns: int, now_ns: int) -> str:
+    seconds = (moment_ns - now_ns) / 1e9
+    at = datetime.fromtimestamp(moment_ns // 10**9, UTC)
+    clock = f"{at:%H:%M:%S} UTC" if abs(seconds) < 86_400 else f"{at:%Y-%m-%d %H:%M} UTC"
+    return f"in {_span(seconds)} ({clock})" if seconds > 0 else f"{_span(-seconds)} ago ({clock})"
+
+
+def _span(seconds: float) -> str:
+    """Write a duration in one unit, as people say it."""
+    for unit, length_s in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.0f} {unit}"
+    return f"{seconds:.0f} s"
