@@ -136,7 +136,8 @@ class Answer:
     reason: str
     rule: str
     rate: float
-    probability: float
+    probability: float | None
+    """None where the answer had more than one chance."""
     tenant: str
     service: str
     attempts: int

@@ -124,7 +124,7 @@ def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[Answer, ...]:
             reason=row[2],
             rule=row[3],
             rate=row[4],
-            probability=row[5],
+            probability=row[5] or None,  # a zero says that it has none
             tenant=row[6],
             service=row[7],
             attempts=row[8],
