@@ -32,6 +32,7 @@ _COMMANDS = {
     "evaluate": "Judge records of a JSON-lines file.",
     "explain": "Say what is read from a trace, from where, and why.",
     "why": "Say why an answer has a score, or has none.",
+    "ledger": "Count the answers a collector saw, by where they stand.",
     "backfill": "Judge the answers in stored traces.",
     "calibrate": "Measure a judge against human labels.",
     "metrics": "List the metrics.",
