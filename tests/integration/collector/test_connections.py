@@ -1,0 +1,86 @@
+"""Connections that say nothing, say it slowly, or are too many."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ragtrace_collector.receivers import listening
+from ragtrace_collector.service import Collector
+from tests.integration.collector.running import config_of, post, request_of, running_collector
+from tests.rag_spans import rag_trace
+
+GOOD = request_of(*rag_trace(0))
+
+
+async def ended(collector: Collector, said: bytes) -> bytes:
+    """Connect, say something, and return what the collector said until it hung up."""
+    async with asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
+        writer.write(said)
+        try:
+            return await reader.read()
+        except ConnectionResetError:
+            return b""
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"POST /v1/traces HTTP/1.1\r\nhost: a\r\nx-slow: ",
+        b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\nGET /hea",
+    ],
+    ids=["nothing", "half of the headers", "half of the second request's"],
+)
+async def test_who_does_not_say_what_it_wants_is_hung_up_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(listening, "_HEADERS_TIMEOUT_S", 0.1)
+    async with running_collector(config_of(tmp_path)) as collector:
+        answer = await ended(collector, said)
+        assert answer.startswith(b"HTTP/1.1 200" if b"healthz" in said else b"")
+        assert (await post(collector, GOOD)).status_code == 200
+
+
+async def test_a_body_may_take_longer_than_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "_HEADERS_TIMEOUT_S", 0.1)
+    head = b"POST /v1/traces HTTP/1.1\r\nhost: a\r\nconnection: close\r\n"
+    head += b"content-type: application/x-protobuf\r\n"
+    async with running_collector(config_of(tmp_path)) as collector:
+        reader, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
+        writer.write(head + b"content-length: %d\r\n\r\n" % len(GOOD) + GOOD[:10])
+        await asyncio.sleep(0.3)  # longer than headers may take: what is shown is that nothing happens
+        writer.write(GOOD[10:])
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
+async def test_too_many_connections_are_hung_up_on_and_the_others_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "_MAX_CONNECTIONS", 2)
+    async with running_collector(config_of(tmp_path)) as collector:
+        held = [await asyncio.open_connection("127.0.0.1", collector.http_port) for _ in range(2)]
+        assert await ended(collector, b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n") == b""
+        reader, writer = held[0]
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        for _, each in held:
+            each.close()
+
+
+async def test_no_page_is_shared_with_other_sites(tmp_path: Path) -> None:
+    preflight = (
+        b"OPTIONS /v1/traces HTTP/1.1\r\nhost: a\r\norigin: http://evil.example\r\nconnection: close\r\n"
+        b"access-control-request-method: POST\r\n\r\n"
+    )
+    async with running_collector(config_of(tmp_path)) as collector:
+        answer = await ended(collector, preflight)
+    assert answer.startswith(b"HTTP/1.1 405")
+    assert b"access-control" not in answer.lower()
+    assert b"uvicorn" not in answer.lower()
