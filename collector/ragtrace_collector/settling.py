@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ragtrace.model import RagRecord
 from ragtrace.ports import Clock
@@ -12,9 +13,9 @@ from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.answers import AnswerReader
 from ragtrace_collector.assemble import Assembly, Ready
-from ragtrace_collector.outcomes import State
+from ragtrace_collector.outcomes import Ended, State
 from ragtrace_collector.sampling import Decision, Sampler, Standing
-from ragtrace_collector.store.port import Job, Outcome, WorkStore
+from ragtrace_collector.store.port import Job, Outcome, Settled, WorkStore
 from ragtrace_collector.store.sampling import SamplingBook
 from ragtrace_collector.telemetry import Counters, Counts
 
@@ -91,13 +92,12 @@ class Settler:
             if not each.left_out
         ]
         left_out = [_outcome(each) for each in decisions if each.left_out]
-        may_be_brought_back = bool(records) and self.sampler.may_bring_back
-        is_judged = bool(jobs) or any(not standing.is_sampled_out for standing in known.values())
+        may_be_brought_back = bool(left_out) and self.sampler.may_bring_back
         settled = await self.store.settle(
             trace_id,
             jobs=jobs,
             outcomes=left_out,
-            keep_spans=is_judged or may_be_brought_back or not ready.is_complete,
+            keep_spans=bool(jobs) or may_be_brought_back or not ready.is_complete,
             now_ns=self.clock.now_ns(),
             slices=answers.stored.slices,
             moved={} if ready.calls else answers.moved(),
@@ -105,13 +105,17 @@ class Settler:
         )
         self.counters.add(Counts.TRACES_SETTLED, not ready.calls)
         self.counters.add(Counts.TRACES_WITHOUT_RAG, not records)
+        self._count(settled, [each.left_out for each in decisions if each.span_id not in known])
+        if settled.queued or settled.revised:
+            self.queued.set()
+
+    def _count(self, settled: Settled, of_new: Sequence[str | None]) -> None:
         self.counters.add(Counts.ANSWERS_REVISED, settled.revised)
         self.counters.add(Counts.ANSWERS_MOVED, settled.moved)
         self.counters.add(Counts.ANSWERS_QUEUED, settled.queued)
-        self.counters.add(Counts.ANSWERS_SAMPLED_OUT, settled.ended)
         self.counters.add(Counts.ANSWERS_BROUGHT_BACK, settled.brought_back)
-        if settled.queued or settled.revised:
-            self.queued.set()
+        for outcome in filter(None, of_new):
+            self.counters.add(_COUNTED_AS[Ended.of(outcome).state])
 
     async def _decide(
         self, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, Standing]
@@ -120,6 +124,13 @@ class Settler:
         if changes := self.sampler.take_changes():
             await self.book.save(changes)
         return decisions
+
+
+_COUNTED_AS: Final = {
+    State.SAMPLED_OUT: Counts.ANSWERS_SAMPLED_OUT,
+    State.FILTERED: Counts.ANSWERS_FILTERED,
+    State.SHED: Counts.ANSWERS_SHED,
+}
 
 
 def _job(trace_id: str, decision: Decision) -> Job:

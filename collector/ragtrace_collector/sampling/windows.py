@@ -61,16 +61,11 @@ class Windows:
         self._rolled = False
 
     def roll(self, now_ns: int) -> bool:
-        """Begin the window of this moment; say whether it is another than before.
-
-        A clock that was set back a little stays in the window; one that was set back further begins anew,
-        with what was counted so far as the last window.
-        """
+        """Begin the window of this moment, which never goes back; say whether it is another than before."""
         start_ns = now_ns - now_ns % self._length_ns
-        if start_ns == self.start_ns or 0 < self.start_ns - start_ns <= self._length_ns:
+        if start_ns <= self.start_ns:
             return False
-        follows = start_ns <= self.start_ns + self._length_ns
-        self.last = self.current if follows else {}
+        self.last = self.current if start_ns == self.start_ns + self._length_ns else {}
         self.start_ns, self.current = start_ns, {}
         self._changed.clear()
         self._rolled = True
