@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
-from ragtrace.errors import (
-    JudgeCompromised,
-    JudgeCutOff,
-    JudgeNonsense,
-    JudgeUnable,
-)
-from ragtrace.model import Evaluation, MetricFailure, RagRecord
+from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition
 from ragtrace.traces.attach import AttachOptions, addition_of, carrier, deserves_carrier
@@ -23,8 +18,10 @@ from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.answers import AnswerReader
 from ragtrace_collector.bringing_back import LowScoreWatch
+from ragtrace_collector.budget import OverBudget
 from ragtrace_collector.judging import Judging
-from ragtrace_collector.outcomes import State
+from ragtrace_collector.ladder import TIMED_OUT, Fault, Ladder, Mend, Rung
+from ragtrace_collector.outcomes import Ended, State
 from ragtrace_collector.stages import place_of
 from ragtrace_collector.store.port import Job, Judged, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
@@ -36,10 +33,6 @@ log = logging.getLogger("ragtrace.collector")
 T = TypeVar("T")
 
 _STORE_PAUSE_S: Final = 1.0
-_FINAL_ERRORS: Final = frozenset(
-    error.error_type for error in (JudgeNonsense, JudgeCutOff, JudgeUnable, JudgeCompromised)
-)
-"""Asking again would give the same: the judge answered, and not usably."""
 _MOST_PARTIAL: Final = 1_000
 
 
@@ -74,7 +67,9 @@ class Evaluator:
     watch: LowScoreWatch
     attach: AttachOptions
     sinks: tuple[str, ...]
-    retry_delays_ns: tuple[int, ...]
+    ladder: Ladder
+    attempt_s: float
+    """How long one attempt may take, in seconds."""
     counters: Counters
     clock: Clock
     done: asyncio.Event
@@ -84,16 +79,39 @@ class Evaluator:
     partial: PartialEvaluations = field(default_factory=PartialEvaluations)
 
     async def step(self) -> bool:
-        """Judge the next due answer; say whether there was one."""
-        jobs = await self.store.take_jobs(1, now_ns=self.clock.now_ns())
+        """Judge the next due answer; say whether there was one.
+
+        Where nobody may be asked, answers stay as they are, and only those end that cannot wait so long.
+        """
+        judging = self.judging.now
+        closed = judging.closed()
+        jobs = await self.store.take_jobs(
+            1,
+            now_ns=self.clock.now_ns(),
+            seen_before_ns=self.ladder.hopeless_before_ns(closed.until_ns) if closed else None,
+            alone_from=self.ladder.max_crashes - 1,
+        )
         for job in jobs:
-            try:
-                await self._judge(job)
-            except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
-                await self._give_up(job, exc)
+            await self._attempt(job, judging, closed.outcome if closed else None)
         return bool(jobs)
 
-    async def _judge(self, job: Job) -> None:
+    async def _attempt(self, job: Job, judging: Judging, outcome: str | None) -> None:
+        """Judge an answer, or end it by the outcome that it has come to without that."""
+        try:
+            outcome = outcome or self.ladder.ended(job, now_ns=self.clock.now_ns())
+            if outcome is None:
+                await self._judge(job, judging)
+            else:
+                log.warning("answer %s:%s is not judged: %s", job.trace_id, job.span_id, outcome)
+                await self._end(job, outcome)
+        except asyncio.CancelledError:
+            with suppress(StoreUnavailable):  # then it counts as a crash, of which it may have a few
+                await self.store.give_back(job)
+            raise
+        except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
+            await self._give_up(job, exc)
+
+    async def _judge(self, job: Job, judging: Judging) -> None:
         answers = await self.reader.read(job.trace_id)
         if answers.is_evaluation(job.span_id):
             self.counters.add(Counts.EVALUATIONS_NOT_JUDGED)
@@ -104,37 +122,57 @@ class Evaluator:
             # Spans that came after the job was queued moved the answer elsewhere; that span has its own job.
             await self._end(job, State.SUPERSEDED)
             return
-        evaluation = await self.judging.evaluate(record, clock=self.clock, earlier=self.partial.take(job))
-        if self._should_try_again(job, evaluation):
-            await self._postpone(job, evaluation)
+        try:
+            async with asyncio.timeout(self.attempt_s):
+                evaluation = await judging.evaluate(record, clock=self.clock, earlier=self.partial.take(job))
+        except TimeoutError:
+            await self._time_out(job, judging)
             return
-        await self._finish(job, record, evaluation, answers.judged(job.span_id))
+        if rung := self._next_rung(job, judging, [Fault.of(failure) for failure in evaluation.failures]):
+            self.partial.keep(job, evaluation)
+            await self._postpone(job, rung)
+            return
+        await self._finish(job, record, evaluation, judging, answers.judged(job.span_id))
 
-    def _should_try_again(self, job: Job, evaluation: Evaluation) -> bool:
-        failures = evaluation.failures
-        mendable = any(_is_mendable(failure) for failure in failures)
-        return mendable and job.attempts < len(self.retry_delays_ns)
+    async def _time_out(self, job: Job, judging: Judging) -> None:
+        message = f"not judged within {self.attempt_s:g} s"
+        fault = Fault(error_type=TIMED_OUT, message=message, mend=Mend.AGAIN)
+        if rung := self._next_rung(job, judging, [fault]):
+            await self._postpone(job, rung)
+        else:
+            await self._end(job, State.FAILED.because(TIMED_OUT))
 
-    async def _postpone(self, job: Job, evaluation: Evaluation) -> None:
-        failure = next(each for each in evaluation.failures if _is_mendable(each))
-        self.partial.keep(job, evaluation)
-        due_ns = self.clock.now_ns() + self.retry_delays_ns[job.attempts]
-        await self._write(lambda: self.store.postpone(job, due_ns=due_ns, reason=failure.error_type))
-        self.counters.add(Counts.ANSWERS_POSTPONED)
-        log.warning(
-            "judge failed (%s: %s); answer %s:%s is tried again in %.0f s",
-            failure.error_type,
-            failure.message,
-            job.trace_id,
-            job.span_id,
-            self.retry_delays_ns[job.attempts] / 1e9,
+    def _next_rung(self, job: Job, judging: Judging, faults: Sequence[Fault]) -> Rung | None:
+        return self.ladder.next_rung(job, faults, opens_ns=judging.now.opens_ns(), now_ns=self.clock.now_ns())
+
+    async def _postpone(self, job: Job, rung: Rung) -> None:
+        postpone = partial(
+            self.store.postpone,
+            job,
+            due_ns=rung.due_ns,
+            reason=rung.fault.error_type,
+            failed=rung.failed,
         )
+        await self._write(postpone)
+        self.counters.add(Counts.ANSWERS_POSTPONED)
+        if rung.failed:  # else something is closed, which was told once
+            log.warning(
+                "judge failed (%s: %s); answer %s:%s is tried again in %.0f s",
+                rung.fault.error_type,
+                rung.fault.message,
+                job.trace_id,
+                job.span_id,
+                (rung.due_ns - self.clock.now_ns()) / 1e9,
+            )
 
-    async def _finish(self, job: Job, record: RagRecord, evaluation: Evaluation, judged: Judged) -> None:
+    async def _finish(
+        self, job: Job, record: RagRecord, evaluation: Evaluation, judging: Judging, judged: Judged
+    ) -> None:
         note = partial(self.watch.note, job, record, evaluation, now_ns=self.clock.now_ns())
         await self._write(note)
-        if not deserves_carrier(evaluation):
-            await self._end(job, _outcome(evaluation), judged=judged)
+        outcome = _outcome(evaluation, judging)
+        if not deserves_carrier(evaluation) or State.OVER_BUDGET in outcome:
+            await self._end(job, outcome, judged=judged)
             return
         span = carrier(
             evaluation,
@@ -144,11 +182,9 @@ class Evaluator:
             now_ns=self.clock.now_ns(),
             supersedes=job.replaces or None,
             is_revision=job.carriers > 0,
-            cost_usd=self.judging.cost_usd(evaluation),
+            cost_usd=judging.cost_usd(evaluation),
         )
-        await self._end(
-            job, _outcome(evaluation), carrier=span, evaluator=evaluation.evaluator_version, judged=judged
-        )
+        await self._end(job, outcome, carrier=span, evaluator=evaluation.evaluator_version, judged=judged)
 
     async def _end(
         self,
@@ -173,7 +209,8 @@ class Evaluator:
             judged=judged,
         )
         self.counters.add(Counts.ANSWERS_ON_SPAN, await self._write(finish))
-        self.counters.add(_COUNTED_AS.get(outcome.partition(":")[0], Counts.ANSWERS_JUDGED))
+        if counted := _COUNTED_AS.get(Ended.of(outcome).state):
+            self.counters.add(counted)
         self.done.set()
 
     async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
@@ -194,20 +231,21 @@ class Evaluator:
 
 
 _COUNTED_AS: Final = {
-    "ineligible": Counts.ANSWERS_INELIGIBLE,
-    "failed": Counts.ANSWERS_FAILED,
-    "superseded": Counts.ANSWERS_INELIGIBLE,
+    State.JUDGED: Counts.ANSWERS_JUDGED,
+    State.INELIGIBLE: Counts.ANSWERS_INELIGIBLE,
+    State.FAILED: Counts.ANSWERS_FAILED,
+    State.OVER_BUDGET: Counts.ANSWERS_OVER_BUDGET,
+    State.EXPIRED: Counts.ANSWERS_EXPIRED,
+    State.SUPERSEDED: Counts.ANSWERS_INELIGIBLE,
 }
 
 
-def _is_mendable(failure: MetricFailure) -> bool:
-    """Say whether asking the judge again may help: not where it answered, nor where a metric is broken."""
-    return failure.error_type.startswith("judge_") and failure.error_type not in _FINAL_ERRORS
-
-
-def _outcome(evaluation: Evaluation) -> str:
+def _outcome(evaluation: Evaluation, judging: Judging) -> str:
     if any(result.score is not None for result in evaluation.results):
         return State.JUDGED
-    if evaluation.failures:
-        return State.FAILED.because(evaluation.failures[0].error_type)
-    return State.INELIGIBLE.because(str(evaluation.results[0].skip_reason))
+    if not evaluation.failures:
+        return State.INELIGIBLE.because(str(evaluation.results[0].skip_reason))
+    if any(failure.error_type == OverBudget.error_type for failure in evaluation.failures):
+        closed = judging.closed()
+        return closed.outcome if closed else State.OVER_BUDGET
+    return State.FAILED.because(evaluation.failures[0].error_type)

@@ -31,14 +31,16 @@ from ragtrace_collector.config import (
 from ragtrace_collector.delivering import Deliverer
 from ragtrace_collector.evaluating import Evaluator
 from ragtrace_collector.gate import Gate, open_gate
+from ragtrace_collector.guarding import guards_of
 from ragtrace_collector.holding import Holder, HoldLimits
 from ragtrace_collector.intake import Intake, Room
 from ragtrace_collector.judging import Judging, open_judging
+from ragtrace_collector.ladder import Ladder
+from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.health import Phase
 from ragtrace_collector.operations.logs import event
 from ragtrace_collector.operations.reloading import digest_of
 from ragtrace_collector.operations.running import Operations
-from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.signals import Signals
 from ragtrace_collector.operations.systemd import notify_ready, notify_stopping
 from ragtrace_collector.operations.vitals import Vitals
@@ -123,7 +125,6 @@ class Collector:
         clock = clock or SystemClock()
         gate = open_gate(config, clock)
         async with AsyncExitStack() as stack:
-            judging = await stack.enter_async_context(open_judging(config))
             sinks = {}
             for export in config.export:
                 sinks[export.endpoint] = _open_sink(export)
@@ -136,6 +137,8 @@ class Collector:
             )
             stack.push_async_callback(store.aclose)
             clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
+            guards = guards_of(config, clock=clock, book=store.budget)
+            judging = await stack.enter_async_context(open_judging(config, guards))
             collector = _assemble(
                 config,
                 store=store,
@@ -345,7 +348,7 @@ def _assemble(
         limits=HoldLimits(
             timeout_ns=_ns(config.attach.hold_timeout), most_bytes=config.attach.hold_max_bytes
         ),
-        is_judge_away=lambda: False,
+        is_judge_away=lambda: judging.now.closed() is not None,
         counters=counters,
         clock=clock,
         released=done,
@@ -405,7 +408,8 @@ def _assemble(
             watch=LowScoreWatch(sampler=sampler, book=sampling, counters=counters),
             attach=_attach_options(config),
             sinks=tuple(sinks),
-            retry_delays_ns=tuple(_ns(delay) for delay in config.evaluate.retry_delays),
+            ladder=_ladder(config),
+            attempt_s=config.evaluate.job_timeout.total_seconds(),
             counters=counters,
             clock=clock,
             done=done,
@@ -455,6 +459,15 @@ def _neighbour_policy(config: NeighboursConfig) -> NeighbourPolicy:
         rate=config.rate,
         most=config.most,
         window_ns=_ns(config.window),
+    )
+
+
+def _ladder(config: CollectorConfig) -> Ladder:
+    return Ladder(
+        retry_delays_ns=tuple(_ns(delay) for delay in config.evaluate.retry_delays),
+        wait_ns=_ns(config.evaluate.probe_delays[0]),
+        deadline_ns=_ns(config.evaluate.deadline),
+        max_crashes=config.evaluate.max_crashes,
     )
 
 

@@ -48,8 +48,10 @@ def postpone(db: sqlite3.Connection, job: Job, *, due_ns: int, reason: str, fail
 
 
 def give_back(db: sqlite3.Connection, job: Job) -> None:
-    """Give a job back as it was."""
-    db.execute(f"UPDATE job SET state = 'queued' WHERE {_THIS}", (job.trace_id, job.span_id))
+    """Give a job back as it was, unless it was ended or postponed meanwhile."""
+    db.execute(
+        f"UPDATE job SET state = 'queued' WHERE {_THIS} AND state = 'leased'", (job.trace_id, job.span_id)
+    )
 
 
 def count_crash(db: sqlite3.Connection) -> None:

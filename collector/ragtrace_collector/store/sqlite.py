@@ -14,6 +14,7 @@ from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.outcomes import Ended, State
 from ragtrace_collector.store import leases, revisions
+from ragtrace_collector.store.budget import BudgetBook
 from ragtrace_collector.store.holds import Holds
 from ragtrace_collector.store.ledger import read_ledger, reading
 from ragtrace_collector.store.opening import DAMAGED, lock_file, unusable
@@ -90,6 +91,11 @@ class SqliteStore:
         store = cls(commits, lock, max_bytes=max_bytes, forward_to=forward_to)
         await store._submit(leases.count_crash)
         return store
+
+    @property
+    def budget(self) -> BudgetBook:
+        """What was spent on judging, in the same file."""
+        return BudgetBook(self._commits)
 
     @property
     def sampling(self) -> SamplingBook:
