@@ -16,6 +16,7 @@ RagtraceError
 └── SendError              a sink did not take the spans
     ├── SendRetryable      it may take them later; ``retry_after_s`` if it said when
     └── SendRejected       it never will
+        └── SendRefused    401, 403, 404, wrong path: it takes nothing from us until a person acts
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ __all__ = [
     "RagtraceError",
     "ReadError",
     "SendError",
+    "SendRefused",
     "SendRejected",
     "SendRetryable",
 ]
@@ -147,3 +149,7 @@ class SendRejected(SendError):
         super().__init__(message)
         self.partial = partial
         """Whether it took the others of the same request: to send them again would double them."""
+
+
+class SendRefused(SendRejected):
+    """The sink takes nothing from us, whatever it is: token, permission or path, until a person acts."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ragtrace.errors import SendRejected, SendRetryable
+from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable
 from ragtrace.ports import Clock, SpanSink
 from ragtrace_collector.store.port import Parcel, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
@@ -48,6 +48,9 @@ class Deliverer:
         try:
             await self.sink.send(payload)
         except SendRetryable as exc:
+            self._back_off(exc, exc.retry_after_s)
+            return False
+        except SendRefused as exc:  # a person will mend it, and nothing be lost until then
             self._back_off(exc)
             return False
         except SendRejected as exc:
@@ -73,8 +76,8 @@ class Deliverer:
         log.error("%s refused spans for good: %s", self.sink.name, exc)
         return True
 
-    def _back_off(self, exc: SendRetryable) -> None:
-        delay_s = exc.retry_after_s if exc.retry_after_s is not None else 0.5 * 2**self._failures
+    def _back_off(self, exc: SendError, after_s: float | None = None) -> None:
+        delay_s = after_s if after_s is not None else 0.5 * 2**self._failures
         self._resume_ns = self.clock.now_ns() + int(min(delay_s, _LONGEST_BACK_OFF_S) * 1e9)
         if self._failures == 0:
             log.warning("%s does not take spans (%s); they are kept and sent later", self.sink.name, exc)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Container, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -20,6 +20,8 @@ from ragtrace.traces.trace import Span, Trace
 __all__ = ["OtlpFileReader", "OtlpFileSink"]
 
 _TAIL_BYTES = 1024 * 1024
+_MOST_KNOWN = 10_000
+"""Spans at the file's end that are remembered: more than are ever on their way at a time."""
 _LINE_START = b'{"resourceSpans"'
 _BATCH_BYTES = 256 * 1024
 _TRACE_ID = re.compile(rb'"traceId"\s*:\s*"([0-9A-Fa-f]{32})"')
@@ -29,13 +31,13 @@ class OtlpFileSink:
     """Append one line a request, on disk before ``send`` returns.
 
     A crash may leave the last line cut, or a line whose request the sender never saw acknowledged. When the
-    file is opened again, a cut line is taken back and the spans at the file's end are remembered, so that
-    spans that are sent again, alone or among others, are not doubled.
+    file is opened again, a cut line is taken back. The spans at the file's end are remembered, so that spans
+    that are sent again, alone or among others, are not doubled.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._known: set[tuple[str, str]] | None = None
+        self._known: dict[tuple[str, str], None] | None = None
         # two sends would race for the file's end: the repair of one could take back the line of the other
         self._lock = asyncio.Lock()
 
@@ -74,6 +76,13 @@ class OtlpFileSink:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
+        self._remember(message)
+
+    def _remember(self, message: ExportTraceServiceRequest) -> None:
+        assert self._known is not None, "the file was recovered before it was written"
+        self._known.update(dict.fromkeys(map(_ref_of, _spans_of(message))))
+        while len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
 
 
 class OtlpFileReader:
@@ -178,26 +187,29 @@ def _spans_of(message: ExportTraceServiceRequest) -> Iterator[trace_pb2.Span]:
     )
 
 
-def _drop_spans(message: ExportTraceServiceRequest, known: set[tuple[str, str]]) -> int:
+def _drop_spans(message: ExportTraceServiceRequest, known: Container[tuple[str, str]]) -> int:
     """Take spans that are known out of the message, and say how many they were."""
     dropped = 0
     for resource in message.resource_spans:
         for scope in resource.scope_spans:
             for position in reversed(range(len(scope.spans))):
-                span = scope.spans[position]
-                if (span.trace_id.hex(), span.span_id.hex()) in known:
+                if _ref_of(scope.spans[position]) in known:
                     del scope.spans[position]
                     dropped += 1
     return dropped
 
 
-def _recover(path: Path) -> set[tuple[str, str]]:
+def _ref_of(span: trace_pb2.Span) -> tuple[str, str]:
+    return span.trace_id.hex(), span.span_id.hex()
+
+
+def _recover(path: Path) -> dict[tuple[str, str], None]:
     """Mend the file's end after a crash, and return the spans that stand there."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         _sync_directory(path.parent)
-        return set()
+        return {}
     with path.open("r+b") as file:
         *lines, rest = _tail(file).split(b"\n")
         if rest and _is_cut(rest):
@@ -205,7 +217,7 @@ def _recover(path: Path) -> set[tuple[str, str]]:
         elif rest:
             file.write(b"\n")  # another writer's last line: begin on a new one
             lines.append(rest)
-    return {ref for line in lines for ref in _refs(line)}
+    return {ref: None for line in lines for ref in _refs(line)}
 
 
 def _tail(file: BinaryIO) -> bytes:

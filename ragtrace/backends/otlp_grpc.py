@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from ragtrace.backends._otlp_answer import raise_for_rejected_spans
-from ragtrace.errors import SendError, SendRejected, SendRetryable
+from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable
 from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ _RETRYABLE = frozenset(
 """https://opentelemetry.io/docs/specs/otlp/#failures. The specification wants RetryInfo with
 RESOURCE_EXHAUSTED; receivers that are merely busy often leave it out, so only a message that is too large,
 which gRPC reports with the same code, is final."""
+_REFUSING = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"})
+"""These are about the sender or the address, not about what was sent."""
 
 
 class OtlpGrpcSink:
@@ -65,6 +67,7 @@ class OtlpGrpcSink:
         Raises:
             SendRetryable: not reachable, too slow, busy.
             SendRejected: refused, in whole or in part.
+            SendRefused: refused whatever is sent.
         """
         import grpc  # heavy: loaded by those who send over it
 
@@ -102,6 +105,8 @@ class OtlpGrpcSink:
     def _error(self, exc: grpc.aio.AioRpcError) -> SendError:
         code, details = exc.code().name, exc.details() or ""
         message = f"{self.name} answered {code}: {details}"
+        if code in _REFUSING:
+            return SendRefused(message)
         if code not in _RETRYABLE or _is_too_large(code, details):
             return SendRejected(message)
         return SendRetryable(message, retry_after_s=_retry_after_s(exc))

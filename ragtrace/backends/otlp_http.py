@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from ragtrace.backends._otlp_answer import raise_for_rejected_spans
-from ragtrace.errors import SendRejected, SendRetryable
+from ragtrace.errors import SendRefused, SendRejected, SendRetryable
 from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ __all__ = ["OtlpHttpSink"]
 
 _RETRYABLE = frozenset({429, 502, 503, 504})
 """https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes: no other code may be retried."""
+_REFUSING = frozenset({401, 403, 404, 405, 407})
+"""These are about the sender or the address, not about what was sent."""
 
 
 class OtlpHttpSink:
@@ -58,6 +60,7 @@ class OtlpHttpSink:
         Raises:
             SendRetryable: not reachable, too slow, busy.
             SendRejected: refused, in whole or in part.
+            SendRefused: refused whatever is sent.
         """
         import httpx  # loaded by those who send over it
 
@@ -94,7 +97,7 @@ class OtlpHttpSink:
         if response.status_code in _RETRYABLE:
             wait_s = _retry_after_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
             raise SendRetryable(message, retry_after_s=wait_s)
-        raise SendRejected(message)
+        raise SendRefused(message) if response.status_code in _REFUSING else SendRejected(message)
 
 
 def _answer(body: bytes) -> ExportTraceServiceResponse:

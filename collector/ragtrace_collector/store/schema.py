@@ -71,7 +71,7 @@ def _refuse_damage(db: sqlite3.Connection) -> None:
     # Measured: half a second a gigabyte that is in memory. What it finds now, senders would find later.
     (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
-        raise UnfitFile(f"it is damaged: {found}", DAMAGED)
+        raise UnfitFile(f"it is damaged: {' '.join(found.split())}", DAMAGED)
 
 
 def _refuse_strangers(db: sqlite3.Connection, version: int) -> None:
