@@ -26,9 +26,12 @@ __all__ = [
     "JudgeReply",
     "JudgeRequest",
     "Metric",
+    "Page",
     "SamplingParameters",
     "SpanSink",
+    "TraceQuery",
     "TraceReader",
+    "TraceSearch",
     "YesProbability",
 ]
 
@@ -216,6 +219,57 @@ class TraceReader(Protocol):
 
     async def aclose(self) -> None:
         """Release sockets and files."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceQuery:
+    """Which stored traces are looked for: those with a span that matches all that is set."""
+
+    since_ns: int
+    until_ns: int
+    """Nanoseconds since 1970; the end is not part of it."""
+    service: str | None = None
+    operation: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    traceql: str | None = None
+    """A selection in Tempo's own language, in place of service, operation and tags."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What one search found."""
+
+    found: Mapping[str, Trace | None]
+    """By trace id; with the trace where the back end gave it along."""
+    limit: int
+    """How many traces the back end gives at most."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the limit was reached, so that there may be more."""
+        return len(self.found) >= self.limit
+
+
+class TraceSearch(TraceReader, Protocol):
+    """Reads stored traces that a query finds."""
+
+    @property
+    def shortest_ns(self) -> int:
+        """The shortest stretch of time that can be searched."""
+        ...
+
+    @property
+    def longest_ns(self) -> int:
+        """The longest stretch of time that the back end searches at once."""
+        ...
+
+    async def search(self, query: TraceQuery) -> Page:
+        """Search once, for as much as the back end gives at once.
+
+        Raises:
+            ReadError: the back end could not be read, or does not understand the query.
+        """
         ...
 
 

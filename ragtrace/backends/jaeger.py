@@ -1,30 +1,46 @@
-"""Jaeger's query API: the reader."""
+"""Jaeger's query API over HTTP: v3 (OTLP JSON), and v2 where a server has no v3."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Final, Protocol
 
+from ragtrace.backends.jaeger_v2 import spans_of_v2
+from ragtrace.backends.web import Access, Sleep, WebApi
 from ragtrace.errors import CodecError, InputError, ReadError
+from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json
-from ragtrace.traces.trace import Trace
+from ragtrace.traces.trace import Span, Trace
 
-if TYPE_CHECKING:
-    import httpx
+__all__ = ["JaegerReader", "normalized_trace_id"]
 
-__all__ = ["JaegerReader"]
-
-_TRACE_ID_DIGITS = 32
+_TRACE_ID_DIGITS: Final = 32
+_TRACES_AT_ONCE: Final = 100
+"""Of a search, which gives whole traces: some megabytes at most."""
+_MICROSECOND_NS: Final = 1_000
 
 
 class JaegerReader:
-    """Read traces from ``/api/v3/traces/{id}``: OTLP JSON, bare or under ``result``."""
+    """Read traces by id and by search from Jaeger's query service (port 16686)."""
 
-    def __init__(self, base_url: str, *, timeout_s: float = 30) -> None:
-        self._base_url = base_url.rstrip("/")
-        self._timeout_s = timeout_s
-        self._client: httpx.AsyncClient | None = None
+    shortest_ns = _MICROSECOND_NS
+    longest_ns = 30 * 86_400 * 10**9
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        access: Access | None = None,
+        traces_at_once: int = _TRACES_AT_ONCE,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._api = WebApi("Jaeger", base_url, access, sleep=sleep)
+        self._traces_at_once = traces_at_once
+        self._version: _Version | None = None
 
     async def get(self, trace_id: str) -> Trace | None:
         """Return the trace, or ``None`` if Jaeger has none.
@@ -33,15 +49,37 @@ class JaegerReader:
             ReadError: Jaeger could not be asked, or answered something else.
             InputError: the trace id is not hex.
         """
-        trace_id = _normalized(trace_id)
-        response = await self._get(f"{self._base_url}/api/v3/traces/{trace_id}")
-        if response.status_code == 404:
-            return None
-        if not response.is_success:
-            raise ReadError(
-                f"Jaeger at {self._base_url} answered {response.status_code} for trace {trace_id}"
-            )
-        return self._decode(trace_id, response.text)
+        trace_id = normalized_trace_id(trace_id)
+        version = await self._spoken()
+        body = await self._asked(f"{version.traces}/{trace_id}", {version.raw: "true"})
+        return _traces(self._decoded(version, body)).get(trace_id) if body is not None else None
+
+    async def search(self, query: TraceQuery) -> Page:
+        """Search once, for whole traces.
+
+        Raises:
+            ReadError: Jaeger could not be asked, or does not understand the query.
+        """
+        if query.traceql is not None:
+            raise ReadError("Jaeger has no TraceQL: give a service, an operation or tags")
+        spoken = await self._spoken()
+        version = (
+            V2 if query.tags else spoken
+        )  # v3 has no parameter for tags over HTTP, and ignores what it does not know
+        body = await self._asked(version.traces, version.parameters(query, self._traces_at_once))
+        found = _traces(self._decoded(version, body)) if body is not None else {}
+        if version is not spoken:
+            found = dict.fromkeys(found)  # to be read by v3, which keeps the types of values
+        return Page(found=found, limit=self._traces_at_once)
+
+    async def services(self) -> tuple[str, ...]:
+        """Return the names of the services that sent spans.
+
+        Raises:
+            ReadError: Jaeger could not be asked.
+        """
+        version = await self._spoken()
+        return tuple(version.services_in(await self._json(version.services)))
 
     async def traces(self) -> AsyncIterator[Trace]:
         """Refuse: Jaeger has no way to list every trace.
@@ -49,43 +87,135 @@ class JaegerReader:
         Raises:
             ReadError: always.
         """
-        raise ReadError("Jaeger cannot list every trace: name the trace ids to read")
+        raise ReadError("Jaeger cannot list every trace: search a stretch of time, or name the trace ids")
         yield  # makes this an async generator, as the port wants
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        await self._api.aclose()
 
-    async def _get(self, url: str) -> httpx.Response:
-        import httpx  # loaded by those who read over it
+    async def _spoken(self) -> _Version:
+        """Find out once what the server speaks: one without v3 answers with its page, or with 404."""
+        if self._version is None:
+            try:
+                self._version = V3 if "services" in (await self._json(V3.services) or {}) else V2
+            except ReadError:
+                if "data" not in (await self._json(V2.services) or {}):
+                    raise
+                self._version = V2
+        return self._version
 
-        if self._client is None:
-            self._client = httpx.AsyncClient(timeout=self._timeout_s)
+    async def _asked(self, path: str, params: Mapping[str, str | int]) -> str | None:
+        response = await self._api.get(path, params)
+        if response.status_code == 404:
+            return None
+        if response.status_code == 400:
+            raise ReadError(f"{self._api.where} does not understand the query: {_message(response.text)}")
+        return response.text
+
+    async def _json(self, path: str) -> dict[str, object] | None:
+        body = await self._asked(path, {})
         try:
-            return await self._client.get(url)
-        except (httpx.TransportError, httpx.InvalidURL) as exc:
-            raise ReadError(
-                f"Jaeger at {self._base_url} cannot be reached: {type(exc).__name__} {exc}"
-            ) from exc
+            tree = json.loads(body) if body is not None else None
+        except (ValueError, RecursionError) as exc:
+            raise ReadError(f"{self._api.where} answered no JSON to {path}") from exc
+        return tree if isinstance(tree, dict) else None
 
-    def _decode(self, trace_id: str, body: str) -> Trace | None:
+    def _decoded(self, version: _Version, body: str) -> tuple[Span, ...]:
         try:
-            spans = [span for part in _parts(body) for span in decode_json(part)]
-        except (CodecError, ValueError, RecursionError) as exc:
-            raise ReadError(
-                f"Jaeger at {self._base_url} answered no OTLP for trace {trace_id}: {exc}"
-            ) from exc
-        members = [span for span in spans if span.trace_id == trace_id]
-        return Trace.of(trace_id, members) if members else None
+            return version.spans(body)
+        except (CodecError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
+            raise ReadError(f"{self._api.where} answered no traces: {type(exc).__name__}") from exc
 
 
-def _normalized(trace_id: str) -> str:
+class _Version(Protocol):
+    """What differs between the versions of the API."""
+
+    traces: str
+    services: str
+    raw: str
+    """Without it, Jaeger moves the times of spans to where it believes they belong."""
+
+    def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]: ...
+
+    def spans(self, body: str) -> tuple[Span, ...]: ...
+
+    def services_in(self, tree: Mapping[str, object] | None) -> Iterable[str]: ...
+
+
+class _V3:
+    traces = "/api/v3/traces"
+    services = "/api/v3/services"
+    raw = "raw_traces"
+
+    def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]:
+        """Without tags, which it has not."""
+        found: dict[str, str | int] = {
+            "query.start_time_min": _rfc3339(query.since_ns),
+            "query.start_time_max": _rfc3339(query.until_ns - 1),
+            "query.num_traces": limit,
+            f"query.{self.raw}": "true",
+        }
+        if query.service is not None:
+            found["query.service_name"] = query.service
+        if query.operation is not None:
+            found["query.operation_name"] = query.operation
+        return found
+
+    def spans(self, body: str) -> tuple[Span, ...]:
+        return tuple(span for part in _parts(body) for span in decode_json(part))
+
+    def services_in(self, tree: Mapping[str, object] | None) -> Iterable[str]:
+        return _texts((tree or {}).get("services"))
+
+
+class _V2:
+    traces = "/api/traces"
+    services = "/api/services"
+    raw = "raw"
+
+    def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]:
+        found: dict[str, str | int] = {
+            "start": query.since_ns // _MICROSECOND_NS,
+            "end": (query.until_ns - 1) // _MICROSECOND_NS,
+            "limit": limit,
+            self.raw: "true",
+        }
+        if query.service is not None:
+            found["service"] = query.service
+        if query.operation is not None:
+            found["operation"] = query.operation
+        if query.tags:
+            found["tags"] = json.dumps(dict(query.tags))
+        return found
+
+    def spans(self, body: str) -> tuple[Span, ...]:
+        return spans_of_v2(json.loads(body))
+
+    def services_in(self, tree: Mapping[str, object] | None) -> Iterable[str]:
+        return _texts((tree or {}).get("data"))
+
+
+V3: Final = _V3()
+V2: Final = _V2()
+
+
+def normalized_trace_id(trace_id: str) -> str:
+    """Return the id in 32 digits: Jaeger's page and Tempo leave leading zeros out.
+
+    Raises:
+        InputError: it is not hex.
+    """
     digits = trace_id.strip().lower()
     if not digits or len(digits) > _TRACE_ID_DIGITS or set(digits) - set("0123456789abcdef"):
         raise InputError(f"{trace_id!r} is no trace id: give up to {_TRACE_ID_DIGITS} hex digits")
-    return digits.zfill(_TRACE_ID_DIGITS)  # Jaeger's page leaves leading zeros out
+    return digits.zfill(_TRACE_ID_DIGITS)
+
+
+def _traces(spans: Iterable[Span]) -> dict[str, Trace | None]:
+    by_trace = sorted(spans, key=lambda span: span.trace_id)
+    grouped = groupby(by_trace, key=lambda span: span.trace_id)
+    return {trace_id: Trace.of(trace_id, members) for trace_id, members in grouped}
 
 
 def _parts(body: str) -> Iterator[str]:
@@ -96,3 +226,19 @@ def _parts(body: str) -> Iterator[str]:
         result = tree.get("result", tree) if isinstance(tree, dict) else tree
         yield json.dumps(result)
         position = end + len(body[end:]) - len(body[end:].lstrip())
+
+
+def _rfc3339(time_ns: int) -> str:
+    seconds, rest = divmod(time_ns, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+
+
+def _message(body: str) -> str:
+    try:
+        return str(json.loads(body)["error"]["message"])[:200]
+    except (ValueError, TypeError, KeyError):
+        return body[:200]
+
+
+def _texts(found: object) -> Iterable[str]:
+    return (str(each) for each in found) if isinstance(found, list) else ()

@@ -1,0 +1,131 @@
+"""Grafana Tempo's HTTP API: search by TraceQL, and traces by id.
+
+Tempo keeps 2,048 bytes of a string by default, without a mark; the extractor knows cut JSON when it sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Final
+
+from google.protobuf import json_format
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from ragtrace.backends.jaeger import normalized_trace_id
+from ragtrace.backends.web import Access, Sleep, WebApi
+from ragtrace.errors import CodecError, ReadError
+from ragtrace.ports import Page, TraceQuery
+from ragtrace.traces.otlp import to_spans
+from ragtrace.traces.trace import Trace
+
+__all__ = ["TempoReader", "traceql_of"]
+
+_SECOND_NS: Final = 10**9
+_TRACES_AT_ONCE: Final = 500
+
+
+class TempoReader:
+    """Read traces by id and by search from Tempo's query API (port 3200)."""
+
+    shortest_ns = _SECOND_NS
+    longest_ns = 24 * 3_600 * _SECOND_NS
+    """Tempo's own limit is 168 h by default; a search over a day is spread over its queriers already."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        access: Access | None = None,
+        traces_at_once: int = _TRACES_AT_ONCE,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._api = WebApi("Tempo", base_url, access, sleep=sleep)
+        self._traces_at_once = traces_at_once
+
+    async def get(self, trace_id: str) -> Trace | None:
+        """Return the trace, or ``None`` if Tempo has none.
+
+        Raises:
+            ReadError: Tempo could not be asked, or answered something else.
+            InputError: the trace id is not hex.
+        """
+        trace_id = normalized_trace_id(trace_id)
+        tree = await self._asked(f"/api/v2/traces/{trace_id}", {})
+        if tree is None or not tree.get("trace"):
+            return None
+        try:
+            message = json_format.ParseDict(
+                tree["trace"], ExportTraceServiceRequest(), ignore_unknown_fields=True
+            )
+            members = [span for span in to_spans(message) if span.trace_id == trace_id]
+        except (json_format.ParseError, CodecError, RecursionError) as exc:
+            raise ReadError(
+                f"{self._api.where} answered no OTLP for trace {trace_id}: {type(exc).__name__}"
+            ) from exc
+        return Trace.of(trace_id, members) if members else None
+
+    async def search(self, query: TraceQuery) -> Page:
+        """Search once, for trace ids. Times count in whole seconds.
+
+        Raises:
+            ReadError: Tempo could not be asked, or does not understand the query.
+        """
+        params: dict[str, str | int] = {
+            "q": traceql_of(query),
+            "start": query.since_ns // _SECOND_NS,
+            "end": -(-query.until_ns // _SECOND_NS),
+            "limit": self._traces_at_once,
+            "spss": 1,
+        }
+        tree = await self._asked("/api/search", params) or {}
+        try:
+            ids = [normalized_trace_id(each["traceID"]) for each in tree.get("traces") or ()]
+        except (KeyError, TypeError, AttributeError) as exc:
+            raise ReadError(f"{self._api.where} answered no list of traces") from exc
+        return Page(found=dict.fromkeys(ids), limit=self._traces_at_once)
+
+    async def traces(self) -> AsyncIterator[Trace]:
+        """Refuse: Tempo has no way to list every trace.
+
+        Raises:
+            ReadError: always.
+        """
+        raise ReadError("Tempo cannot list every trace: search a stretch of time, or name the trace ids")
+        yield  # makes this an async generator, as the port wants
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._api.aclose()
+
+    async def _asked(self, path: str, params: dict[str, str | int]) -> dict[str, object] | None:
+        response = await self._api.get(path, params)
+        if response.status_code == 404:
+            return None
+        if response.status_code == 400:
+            said = " ".join(response.text.split())[:200]
+            raise ReadError(f"{self._api.where} does not understand the query: {said}")
+        try:
+            tree = json.loads(response.text)
+        except (ValueError, RecursionError) as exc:
+            raise ReadError(f"{self._api.where} answered no JSON") from exc
+        if not isinstance(tree, dict):
+            raise ReadError(f"{self._api.where} answered something else than it is asked for")
+        return tree
+
+
+def traceql_of(query: TraceQuery) -> str:
+    """Write a query in TraceQL: a span that matches all that is named, or the user's own text."""
+    if query.traceql is not None:
+        return query.traceql
+    conditions = {"resource.service.name": query.service, "name": query.operation}
+    conditions |= {f".{_name(key)}": value for key, value in query.tags.items()}
+    stated = [f"{key} = {json.dumps(value)}" for key, value in conditions.items() if value is not None]
+    return f"{{ {' && '.join(stated)} }}"
+
+
+def _name(key: str) -> str:
+    """Quote an attribute's name where TraceQL would read it as something else."""
+    plain = key.replace(".", "").replace("_", "").replace("-", "")
+    return key if plain.isalnum() else json.dumps(key)

@@ -1,0 +1,53 @@
+"""Search a stretch of time piece by piece, so small that a back end's limit silently cuts nothing.
+
+Back ends give the traces of a window up to a limit and do not tell of the rest (Jaeger's ``num_traces``,
+Tempo's ``limit``). A window that reaches the limit is parted until it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ragtrace.ports import TraceQuery, TraceSearch
+from ragtrace.traces.trace import Trace
+
+__all__ = ["Window", "windows"]
+
+_FIRST_NS: Final = 600 * 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A stretch of time that was searched, and what is new in it."""
+
+    since_ns: int
+    until_ns: int
+    found: Mapping[str, Trace | None]
+    is_cut: bool
+    """The shortest window that can be searched, and still more in it than the back end gives."""
+
+
+async def windows(reader: TraceSearch, query: TraceQuery) -> AsyncIterator[Window]:
+    """Yield what a query finds, window after window, from the oldest to the newest.
+
+    Windows follow one another without gaps. What the window before had is left out; a trace longer than
+    that may come twice.
+
+    Raises:
+        ReadError: the back end could not be read.
+    """
+    since_ns, length_ns = query.since_ns, min(_FIRST_NS, reader.longest_ns)
+    before: frozenset[str] = frozenset()
+    while since_ns < query.until_ns:
+        until_ns = min(since_ns + length_ns, query.until_ns)
+        page = await reader.search(replace(query, since_ns=since_ns, until_ns=until_ns))
+        if page.is_cut and until_ns - since_ns > reader.shortest_ns:
+            length_ns = max(reader.shortest_ns, (until_ns - since_ns) // 2)
+            continue
+        new = {trace_id: trace for trace_id, trace in page.found.items() if trace_id not in before}
+        yield Window(since_ns=since_ns, until_ns=until_ns, found=new, is_cut=page.is_cut)
+        before, since_ns = frozenset(page.found), until_ns
+        if 2 * len(page.found) < page.limit:
+            length_ns = min(2 * length_ns, reader.longest_ns)
