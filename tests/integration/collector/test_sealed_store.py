@@ -1,0 +1,185 @@
+"""Content at rest: with a key, the file says nothing of it, and without the right one it is not opened."""
+
+from __future__ import annotations
+
+import base64
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from cryptography.exceptions import InvalidTag
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragtrace.errors import ConfigError
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.otlp import SpanRef, TraceSlice
+from ragtrace_collector.service import check_config
+from ragtrace_collector.store.port import Holding, Job, StoreUnavailable
+from ragtrace_collector.store.sealing import NO_KEYS, open_sealing
+from ragtrace_collector.store.sqlite import SqliteStore
+from tests.integration.collector.running import (
+    carriers_in,
+    config_of,
+    request_of,
+    running_collector,
+    send_grpc,
+    until,
+)
+from tests.rag_spans import rag_trace
+
+OLD, NEW, OTHER = (base64.b64encode(bytes([number]) * 32).decode() for number in range(3))
+SECRET = b"what nobody but the judge may read"
+JOB = Job(trace_id="t1", span_id="s1", sample=Sample(rule="ratio", rate=1, probability=1))
+
+
+def part(payload: bytes) -> TraceSlice:
+    return TraceSlice(trace_id="t1", payload=payload, spans=(SpanRef(span_id="s1", parent_span_id=None),))
+
+
+@asynccontextmanager
+async def store_with(path: Path, *keys: str) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(path, max_bytes=10 << 20, forward_to=("sink",), sealing=open_sealing(keys))
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def kept(store: SqliteStore) -> tuple[bytes, ...]:
+    parcels = await store.parcels("sink", 10)
+    return (*(await store.spans("t1")).payloads, *(parcel.payload for parcel in parcels))
+
+
+def on_disk(path: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
+
+
+@given(payload=st.binary(), place=st.text(alphabet="abc", max_size=5))
+def test_what_is_sealed_is_opened_with_the_same_key_at_the_same_place_alone(
+    payload: bytes, place: str
+) -> None:
+    sealing = open_sealing([OLD])
+    sealed = sealing.seal(payload, place)
+    assert sealing.unseal(sealed, place) == payload
+    assert open_sealing([NEW, OLD]).unseal(sealed, place) == payload
+    with pytest.raises(InvalidTag):
+        sealing.unseal(sealed, place + "x")
+    with pytest.raises(InvalidTag):
+        sealing.unseal(sealed[:-1] + bytes([sealed[-1] ^ 1]), place)
+    assert sealing.seal(payload, place) != sealed
+
+
+async def test_no_content_stands_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with store_with(path, OLD) as store:
+        await store.append([part(SECRET)], forward={"sink": SECRET}, now_ns=1)
+        assert SECRET not in on_disk(path)
+        assert await kept(store) == (SECRET, SECRET)
+    async with store_with(path, OLD) as store:
+        assert await kept(store) == (SECRET, SECRET)
+    assert SECRET not in on_disk(path)
+
+
+async def test_without_a_key_it_would(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with store_with(path) as store:
+        await store.append([part(SECRET)], forward={}, now_ns=1)
+    assert SECRET in on_disk(path)
+
+
+async def test_an_answer_that_was_judged_leaves_nothing_readable(tmp_path: Path) -> None:
+    texts = ("a question of one person", "a chunk of a secret page", "an answer of the same")
+    spans = rag_trace(0, question=texts[0], chunks=[texts[1]], answer=texts[2])
+    config = config_of(tmp_path, store={"encryption_keys": [OLD]}, judge={"use": "lexical"})
+    async with running_collector(config) as collector:
+        await send_grpc(collector, request_of(*spans))
+        await until(lambda: carriers_in(tmp_path / "out.jsonl"))
+        found = on_disk(tmp_path / "store.db")
+    assert not [text for text in texts if text.encode() in found]
+
+
+@pytest.mark.parametrize("keys", [(), (OTHER,)], ids=["no key", "another key"])
+async def test_a_store_whose_key_is_missing_is_not_opened(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    path = tmp_path / "store.db"
+    async with store_with(path, OLD) as store:
+        await store.append([part(SECRET)], forward={}, now_ns=1)
+    with pytest.raises(ConfigError, match=r"add that key to `store\.encryption_keys`") as caught:
+        async with store_with(path, *keys):
+            pass
+    assert OLD not in str(caught.value)
+    async with store_with(path, OLD) as store:
+        assert await kept(store) == (SECRET,)
+
+
+async def test_keys_are_changed_by_putting_a_new_one_in_front(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with store_with(path, OLD) as store:
+        await store.append([part(b"old")], forward={}, now_ns=1)
+    async with store_with(path, NEW, OLD) as store:
+        await store.append([part(b"new")], forward={}, now_ns=2)
+        assert await kept(store) == (b"old", b"new")
+    with pytest.raises(ConfigError):
+        async with store_with(path, NEW):
+            pass
+
+
+async def test_a_key_is_needed_no_longer_than_what_it_sealed_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with store_with(path, OLD) as store:
+        await store.append([], forward={"sink": b"old"}, now_ns=1)
+    async with store_with(path, NEW, OLD) as store:
+        await store.append([part(b"new")], forward={}, now_ns=2)
+        await store.delivered(await store.parcels("sink", 10))
+    async with store_with(path, NEW) as store:
+        assert await kept(store) == (b"new",)
+
+
+async def test_a_store_that_was_readable_is_encrypted_from_now_on(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with store_with(path) as store:
+        await store.append([part(b"before")], forward={}, now_ns=1)
+    async with store_with(path, OLD) as store:
+        await store.append([part(SECRET)], forward={}, now_ns=2)
+        assert await kept(store) == (b"before", SECRET)
+        assert SECRET not in on_disk(path)
+
+
+async def test_held_spans_and_their_scores_are_sealed_and_go_out_whole(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    request = request_of(*rag_trace(0))
+    async with store_with(path, OLD) as store:
+        await store.append([part(request)], forward={}, now_ns=1, holding=Holding.NEW)
+        assert request not in on_disk(path)
+        assert await store.parcels("sink", 10) == ()
+        await store.release(before_ns=2, now_ns=2, most_bytes=1 << 20)
+        (parcel,) = await store.parcels("sink", 10)
+    assert parcel.payload == request
+
+
+async def test_content_that_was_changed_on_disk_is_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with store_with(path, OLD) as store:
+        await store.append([part(SECRET)], forward={}, now_ns=1)
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE slice SET trace_id = 't2'")
+        db.execute("UPDATE trace SET trace_id = 't2'")
+    db.close()
+    async with store_with(path, OLD) as store:
+        with pytest.raises(StoreUnavailable):
+            await store.spans("t2")
+
+
+@pytest.mark.parametrize("key", ["", "short", "not base64!", OLD[:-5]])
+def test_what_is_no_key_is_refused_and_not_quoted(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ConfigError, match=r"encryption_keys\[1\]`: not 32 bytes in base64") as caught:
+        check_config(config_of(tmp_path, store={"encryption_keys": [NEW, key]}))
+    assert not key or key not in str(caught.value)
+
+
+def test_no_keys_cost_nothing() -> None:
+    payload = b"as it is"
+    assert NO_KEYS.seal(payload, "t1") is payload
+    assert NO_KEYS.unseal(payload, "t1") is payload
