@@ -1,0 +1,247 @@
+"""``ragtrace why``: why an answer has a score, or has none, told by the file of a real store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.otlp import parse_request, split_by_trace
+from ragtrace_collector.outcomes import State
+from ragtrace_collector.store.port import Job, Outcome
+from ragtrace_collector.store.sqlite import SqliteStore
+from tests.integration.cli.program import run
+from tests.integration.collector.running import config_of, post, request_of, running_collector
+from tests.rag_spans import rag_trace, trace_id_of
+
+TRACE = trace_id_of(0)
+ANSWER = rag_trace(0)[0].span_id
+SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.25)
+SECOND_NS = 10**9
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    opened = await SqliteStore.open(path, max_bytes=10 << 20)
+    yield opened
+    await opened.aclose()
+
+
+async def receive(store: SqliteStore, body: bytes) -> None:
+    split = split_by_trace(parse_request(body, encoding="protobuf"), body=body)
+    await store.append(split.slices, forward={}, now_ns=time.time_ns())
+
+
+async def queue(store: SqliteStore) -> Job:
+    await receive(store, request_of(*rag_trace(0)))
+    job = Job(trace_id=TRACE, span_id=ANSWER, sample=SAMPLE, service="shop", tenant="acme")
+    await store.settle(TRACE, jobs=[job], outcomes=[], keep_spans=True, now_ns=time.time_ns())
+    (leased,) = await store.take_jobs(1, now_ns=time.time_ns())
+    return leased
+
+
+async def judge(store: SqliteStore) -> None:
+    await store.finish(
+        await queue(store),
+        State.JUDGED,
+        parcels={"grpc://tempo:4317": b"carrier", "http://jaeger:4318": b"carrier"},
+        now_ns=time.time_ns(),
+        carrier="00f067aa0ba902b7",
+        evaluator="e1",
+    )
+
+
+async def test_a_judged_answer_tells_its_rule_its_carrier_and_where_that_is(
+    store: SqliteStore, path: Path
+) -> None:
+    await judge(store)
+    await store.delivered(await store.parcels("grpc://tempo:4317", 1))
+    await store.reject(await store.parcels("http://jaeger:4318", 1), reason="too large", now_ns=1)
+    result = run("why", TRACE, "--store", str(path))
+    told = " ".join(result.output.split())
+    assert result.exit_code == 0
+    assert f"answer span {ANSWER} (service shop, tenant acme): judged" in told
+    assert "chosen by rule ratio: rate 0.5, probability 0.25" in told
+    assert "carrier 00f067aa0ba902b7, evaluator e1" in told
+    assert "to grpc://tempo:4317: delivered" in told
+    assert "to http://jaeger:4318: rejected: too large" in told
+
+
+async def test_a_postponed_answer_tells_the_last_failure_and_the_next_try(
+    store: SqliteStore, path: Path
+) -> None:
+    due_ns = time.time_ns() + 600 * SECOND_NS
+    await store.postpone(await queue(store), due_ns=due_ns, reason="judge_timeout")
+    told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
+    assert "postponed, judge_timeout" in told
+    assert "-> raise `judge.timeout`" in told
+    assert "1 attempt failed, the last by judge_timeout; tried next in 10 min" in told
+
+
+async def test_an_open_trace_tells_which_spans_it_waits_for(store: SqliteStore, path: Path) -> None:
+    await receive(store, request_of(*rag_trace(0)[1:]))
+    config = path.with_name("collector.yaml")
+    config.write_text(f"export: [{{endpoint: 'http://localhost:4317'}}]\nstore: {{path: {path}}}\n")
+    told = " ".join(run("why", TRACE, "--config", str(config)).output.split())
+    assert f"2 spans came; waited for: its root and 1 parent that spans name ({ANSWER})" in told
+    assert "if nothing more comes, it is looked at in 60 s" in told or "looked at in 59 s" in told
+
+
+async def test_a_complete_trace_that_is_open_waits_for_quiet_alone(store: SqliteStore, path: Path) -> None:
+    await receive(store, request_of(*rag_trace(0)))
+    told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
+    assert "3 spans came; it is complete, and only a quiet period is waited for" in told
+
+
+async def test_an_answer_that_was_left_out_tells_by_which_rule(store: SqliteStore, path: Path) -> None:
+    await receive(store, request_of(*rag_trace(0)))
+    left_out = Outcome(span_id=ANSWER, outcome=State.SAMPLED_OUT, sample=SAMPLE)
+    await store.settle(TRACE, jobs=[], outcomes=[left_out], keep_spans=False, now_ns=time.time_ns())
+    told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
+    assert "sampled_out no rule chose it" in told.replace(":", "")
+    assert "left out by rule ratio: rate 0.5" in told
+
+
+async def test_a_trace_without_answers_points_to_what_was_read(store: SqliteStore, path: Path) -> None:
+    await receive(store, request_of(*rag_trace(0)[1:2]))
+    await store.settle(TRACE, jobs=[], outcomes=[], keep_spans=True, now_ns=time.time_ns())
+    result = run("why", TRACE, "--store", str(path))
+    assert result.exit_code == 0
+    assert "0 answers found" in result.output
+    assert "`ragtrace explain`" in result.output
+
+
+@pytest.mark.parametrize(
+    ("ratio", "told"),
+    [(0.0, "its id alone leaves it out"), (1.0, "its id does not leave it out"), (None, "--config or --url")],
+)
+async def test_of_an_unknown_trace_the_possibilities_are_told(
+    store: SqliteStore, path: Path, ratio: float | None, told: str
+) -> None:
+    config = path.with_name("collector.yaml")
+    config.write_text(
+        json.dumps(
+            {"export": [{"endpoint": "http://x:1"}], "store": {"path": str(path)}, "sample": {"ratio": ratio}}
+        )
+    )
+    where = ("--store", str(path)) if ratio is None else ("--config", str(config))
+    result = run("why", TRACE, *where)
+    assert result.exit_code == 1
+    assert f"trace {TRACE}: nothing is known of it" in result.output
+    assert told in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    "written",
+    [TRACE.upper(), TRACE[:-1], f"00-{TRACE}-{ANSWER}-01", f" {TRACE}\n"],
+    ids=["upper case", "short", "traceparent", "with blanks"],
+)
+async def test_ids_are_understood_as_people_have_them(store: SqliteStore, path: Path, written: str) -> None:
+    await judge(store)
+    assert f"trace {TRACE}: 1 answer found" in run("why", written, "--store", str(path)).output
+
+
+async def test_a_beginning_that_several_traces_share_names_them(store: SqliteStore, path: Path) -> None:
+    for number in range(2):
+        await receive(store, request_of(*rag_trace(number)))
+    result = run("why", TRACE[:8], "--store", str(path))
+    assert result.exit_code == 2
+    assert f"several traces begin with 00000000: {trace_id_of(0)}, {trace_id_of(1)}" in result.output
+
+
+@pytest.mark.parametrize(("wanted", "told"), [("xyz", "is no trace id"), ("abcd", "no trace in the store")])
+async def test_what_is_no_id_is_refused(store: SqliteStore, path: Path, wanted: str, told: str) -> None:
+    result = run("why", wanted, "--store", str(path))
+    assert result.exit_code == 2
+    assert told in result.output
+
+
+async def test_nothing_of_the_content_is_shown(store: SqliteStore, path: Path) -> None:
+    await judge(store)
+    for form in ((), ("--json",)):
+        output = run("why", TRACE, "--store", str(path), *form).output
+        assert "efund" not in output
+        assert "14 days" not in output
+
+
+async def test_json_has_all_that_the_lines_tell(store: SqliteStore, path: Path) -> None:
+    await judge(store)
+    told = json.loads(run("why", TRACE, "--store", str(path), "--json").output)
+    (answer,) = told["answers"]
+    assert (answer["state"], answer["rule"], answer["carrier"]) == ("judged", "ratio", "00f067aa0ba902b7")
+    assert [delivery["state"] for delivery in answer["deliveries"]] == ["waiting", "waiting"]
+    assert told["why"][0].startswith(f"answer span {ANSWER}")
+
+
+async def test_a_stopped_collectors_store_is_read_too(path: Path) -> None:
+    store = await SqliteStore.open(path, max_bytes=10 << 20)
+    await judge(store)
+    await store.aclose()
+    assert "judged" in run("why", TRACE, "--store", str(path)).output
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
+async def test_a_copy_in_a_folder_that_cannot_be_written_is_read_too(path: Path) -> None:
+    store = await SqliteStore.open(path, max_bytes=10 << 20)
+    await judge(store)
+    await store.aclose()
+    path.parent.chmod(0o555)
+    try:
+        assert "judged" in run("why", TRACE, "--store", str(path)).output
+    finally:
+        path.parent.chmod(0o755)
+
+
+def test_a_store_that_is_none_is_named(tmp_path: Path) -> None:
+    missing = run("why", TRACE, "--store", str(tmp_path / "no.db"))
+    with closing(sqlite3.connect(tmp_path / "other.db")) as db:
+        db.execute("CREATE TABLE notes (text)")
+    other = run("why", TRACE, "--store", str(tmp_path / "other.db"))
+    assert (missing.exit_code, other.exit_code) == (1, 1)
+    assert "there is no store" in missing.output
+    assert "cannot be read as a collector's store" in other.output
+
+
+async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        await post(collector, request_of(*rag_trace(0)))
+        while not (await collector.store.ledger()).parcels_in("delivered"):  # noqa: ASYNC110 -- a stage's work
+            await asyncio.sleep(0.02)
+        url = f"http://127.0.0.1:{collector.operations.port}"
+        pages, file = [
+            json.loads((await asyncio.to_thread(run, "why", TRACE, "--json", *where)).output)
+            for where in (("--url", url), ("--store", str(tmp_path / "store.db")))
+        ]
+    assert pages["answers"] == file["answers"]
+    assert [delivery["state"] for delivery in pages["answers"][0]["deliveries"]] == ["delivered"]
+    assert pages["door"]["is_kept"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"), [("abcdef", "no trace in the store begins with"), (TRACE, "nothing is known")]
+)
+async def test_what_the_pages_refuse_is_told(tmp_path: Path, wanted: str, told: str) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        url = f"http://127.0.0.1:{collector.operations.port}"
+        result = await asyncio.to_thread(run, "why", wanted, "--url", url)
+    assert result.exit_code != 0
+    assert told in result.output
+
+
+def test_pages_that_are_none_are_named() -> None:
+    result = run("why", TRACE, "--url", "http://127.0.0.1:9")
+    assert result.exit_code == 1
+    assert "`telemetry.listen`" in result.output
