@@ -240,7 +240,7 @@ class Collector:
         queued, done, never = self.settler.queued, self.evaluator.done, asyncio.Event()
         stages = [
             tasks.create_task(
-                self._stage(self.settler.step, wake=never, stop=stop, pause_s=_SETTLE_PAUSE_S),
+                self._stage(self._settle, wake=never, stop=stop, pause_s=_SETTLE_PAUSE_S),
                 name="settle",
             ),
             tasks.create_task(
@@ -268,6 +268,12 @@ class Collector:
 
     async def _stage(self, step: Step, *, wake: asyncio.Event, stop: asyncio.Event, pause_s: float) -> None:
         await run_stage(step, wake=wake, stop=stop, pause_s=pause_s, counters=self.counters)
+
+    async def _settle(self) -> bool:
+        found_work = await self.settler.step()
+        if found_work:  # traces without a RAG call wait no longer
+            self.holder.released.set()
+        return found_work
 
     async def _expire(self) -> bool:
         now_ns = self.clock.now_ns()

@@ -176,10 +176,22 @@ async def test_a_judge_that_must_be_asked_again_later_is_not_waited_for(
 ) -> None:
     (tmp_path / "away.json").write_text(json.dumps({"error": "judge_unavailable"}))
     judge = {"use": f"scripted:{tmp_path / 'away.json'}"}
-    config = holding(tmp_path, downstream, judge=judge, evaluate={"retry_delays": ["1h"]})
+    config = holding(tmp_path, downstream, judge=judge, evaluate={"retry_delays": ["1m"]})
     async with running_collector(config) as collector:
         await post(collector, request_of(*rag_trace(0)))
         assert tuple(await arrived(downstream, 3)) == rag_trace(0)
+
+
+async def test_nothing_is_held_while_the_judge_refuses(tmp_path: Path, downstream: OtlpReceiver) -> None:
+    (tmp_path / "refused.json").write_text(json.dumps({"error": "judge_refused"}))
+    judge = {"use": f"scripted:{tmp_path / 'refused.json'}"}
+    config = holding(tmp_path, downstream, judge=judge, assemble={"quiet_period": "1s"})
+    async with running_collector(config) as collector:
+        await post(collector, request_of(*rag_trace(0), *rag_trace(1)))
+        await arrived(downstream, 6)
+        await post(collector, request_of(*rag_trace(2)))
+        assert (await collector.store.counts())["held_traces"] == 0
+        assert tuple(await arrived(downstream, 9))[6:] == rag_trace(2)
 
 
 async def test_beyond_the_bytes_the_oldest_traces_go_on(tmp_path: Path, downstream: OtlpReceiver) -> None:
