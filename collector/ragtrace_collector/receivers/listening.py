@@ -72,10 +72,7 @@ class HttpServer(uvicorn.Server):
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve on the socket until stopped."""
         try:
-            try:
             await super().serve(sockets or [self._listening])
-        finally:
-            self._listening.close()  # where it is cancelled, it does not do so itself
         finally:
             self._listening.close()  # where it is cancelled, it does not do so itself
 
