@@ -19,7 +19,7 @@ from ragtrace.in_order import map_in_order
 from ragtrace.judge import ScriptedJudge
 from ragtrace.model import Evaluation, RagRecord, Usage
 from ragtrace.ports import Clock, Judge, Metric, SpanSink, TraceReader
-from ragtrace.sampling import RULE_RATIO, keeps
+from ragtrace.sampling import SamplingPlan, keeps
 from ragtrace.traces.attach import AttachOptions, Sample, carrier, carrier_span_id, deserves_carrier
 from ragtrace.traces.extract import AttributeMapping, extract_records
 from ragtrace.traces.otlp import encode
@@ -44,8 +44,8 @@ class Selection:
 
     trace_ids: tuple[str, ...] = ()
     """Empty: every trace of the source."""
-    ratio: float = 1.0
-    """The share of traces, in [0, 1]; chosen as the collector chooses."""
+    sampling: SamplingPlan = field(default_factory=SamplingPlan)
+    """The share of answers, and rules that raise it; chosen as the collector chooses."""
     limit: int | None = None
     """Stop after so many records that were not judged before."""
     done: Collection[SpanId] = frozenset()
@@ -113,16 +113,15 @@ async def backfill(
     """
     selection, attach, clock = selection or Selection(), attach or AttachOptions(), clock or SystemClock()
     ledger = _Ledger()
-    sample = Sample(rule=RULE_RATIO, rate=selection.ratio, probability=selection.ratio)
 
-    async def work(record: RagRecord) -> tuple[RagRecord, Evaluation]:
+    async def work(candidate: _Candidate) -> tuple[_Candidate, Evaluation]:
         evaluation = await evaluate(
-            record, metrics=metrics, judge=judge, second_judge=second_judge, clock=clock
+            candidate.record, metrics=metrics, judge=judge, second_judge=second_judge, clock=clock
         )
-        return record, evaluation
+        return candidate, evaluation
 
-    async def deliver(pair: tuple[RagRecord, Evaluation]) -> None:
-        record, evaluation = pair
+    async def deliver(pair: tuple[_Candidate, Evaluation]) -> None:
+        (record, sample), evaluation = pair
         ledger.count(evaluation)
         if on_evaluated is not None:
             on_evaluated(record, evaluation)
@@ -157,8 +156,8 @@ async def rehearse(
     """
     ledger, stand_in = _Ledger(), ScriptedJudge()
 
-    async def work(record: RagRecord) -> Evaluation:
-        return await evaluate(record, metrics=metrics, judge=stand_in)
+    async def work(candidate: _Candidate) -> Evaluation:
+        return await evaluate(candidate.record, metrics=metrics, judge=stand_in)
 
     async def count(evaluation: Evaluation) -> None:
         stand_in.requests.clear()
@@ -187,9 +186,16 @@ def _evaluator(metrics: Sequence[Metric], judge: Judge, second_judge: Judge | No
     return {"evaluator_set": evaluator_set(metrics), "evaluator_version": version}
 
 
+class _Candidate(NamedTuple):
+    """A record to judge, and how it was chosen."""
+
+    record: RagRecord
+    sample: Sample
+
+
 async def _candidates(
     reader: TraceReader, selection: Selection, ledger: _Ledger, evaluator: Mapping[str, str]
-) -> AsyncIterator[RagRecord]:
+) -> AsyncIterator[_Candidate]:
     """Yield the records to judge; the others are only counted."""
     taken = 0
     async for trace in _traces(reader, selection.trace_ids, ledger):
@@ -198,12 +204,14 @@ async def _candidates(
             assert record.target is not None
             carrier_id = carrier_span_id(trace_id=trace.trace_id, span_id=record.target.span_id, **evaluator)
             ledger.records += 1
-            if not keeps(trace.trace_id, selection.ratio):
+            choice = selection.sampling.choose(trace, record)
+            if not keeps(trace.trace_id, choice.rate):
                 ledger.sampled_out += 1
             elif carrier_id in present or SpanId(trace.trace_id, carrier_id) in selection.done:
                 ledger.already_evaluated += 1
             else:
-                yield record
+                sample = Sample(rule=choice.rule, rate=choice.rate, probability=choice.rate)
+                yield _Candidate(record, sample)
                 taken += 1
                 if taken == selection.limit:
                     return

@@ -23,12 +23,14 @@ from ragtrace.cli.options import (
     judge_options,
     mapping_option,
     metric_options,
+    sampling_option,
     second_judge_option,
 )
 from ragtrace.cli.outcomes import OutcomeTable
 from ragtrace.cli.terminal import by_kind, open_console, print_json
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Judge, Metric, TraceReader
+from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions, CarrierTime
 from ragtrace.traces.extract import AttributeMapping
 
@@ -54,11 +56,10 @@ OnEvaluated: TypeAlias = Callable[[RagRecord, Evaluation], None]
 @click.option(
     "--ratio",
     type=click.FloatRange(0, 1),
-    default=1.0,
-    show_default=True,
     metavar="R",
-    help="Share of traces, chosen by trace id as the collector chooses.",
+    help="Share of traces, chosen by trace id as the collector chooses.  [default: 1.0]",
 )
+@sampling_option
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Judge no more than N answers.")
 @mapping_option
 @metric_options
@@ -79,7 +80,8 @@ def backfill(
     source: str,
     destination: str | None,
     trace_ids: tuple[str, ...],
-    ratio: float,
+    ratio: float | None,
+    sampling: SamplingPlan | None,
     limit: int | None,
     mapping: AttributeMapping | None,
     metrics: tuple[Metric, ...],
@@ -116,7 +118,9 @@ def backfill(
     run = _Run(
         source=source,
         destination=destination,
-        selection=Selection(trace_ids=trace_ids, ratio=ratio, limit=limit, mapping=mapping),
+        selection=Selection(
+            trace_ids=trace_ids, sampling=_with_ratio(sampling, ratio), limit=limit, mapping=mapping
+        ),
         metrics=metrics,
         judge=opened,
         second_judge=judge.open_second(second_judge, max_concurrency=concurrency),
@@ -129,6 +133,11 @@ def backfill(
         report = asyncio.run(run.carry_out(attach, _printer(metrics, as_json=as_json)))
     _print_report(report, opened, dry_run=dry_run, as_json=as_json)
     click.get_current_context().exit(0 if report.is_clean else 1)
+
+
+def _with_ratio(plan: SamplingPlan | None, ratio: float | None) -> SamplingPlan:
+    chosen = plan or SamplingPlan()
+    return chosen if ratio is None else replace(chosen, ratio=ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

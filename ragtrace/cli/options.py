@@ -25,6 +25,7 @@ from ragtrace.judge import (
 from ragtrace.metrics import metric_named
 from ragtrace.plugins import Address
 from ragtrace.ports import Judge, Metric
+from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.extract import AttributeMapping
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "mapping_option",
     "metric_options",
     "names_option",
+    "sampling_option",
     "second_judge_option",
     "split_names",
     "threshold_option",
@@ -74,6 +76,25 @@ mapping_option = click.option(
     callback=_mapping,
     help="Where attributes of your own hold question, chunks and answer: a collector's configuration, or a"
     " file of its section `extract` (docs/conventions.md).",
+)
+
+
+def _sampling(_: click.Context, __: click.Parameter, path: str | None) -> SamplingPlan | None:
+    if path is None:
+        return None
+    with needs_extra("collector"):
+        from ragtrace_collector.config import load_sampling
+
+    return load_sampling(Path(path))
+
+
+sampling_option = click.option(
+    "--sampling",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    callback=_sampling,
+    help="Ratio and rules that a collector samples by: its configuration, or a file of its section `sample`"
+    " (docs/sampling.md). --ratio goes before the ratio in it.",
 )
 
 

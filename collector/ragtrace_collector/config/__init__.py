@@ -1,6 +1,12 @@
 """The collector's configuration: one YAML file."""
 
-from ragtrace_collector.config.reading import default_config_text, load_config, load_mapping, parse_config
+from ragtrace_collector.config.reading import (
+    default_config_text,
+    load_config,
+    load_mapping,
+    load_sampling,
+    parse_config,
+)
 from ragtrace_collector.config.sampling import NeighboursConfig, SampleConfig
 from ragtrace_collector.config.sections import (
     AssembleConfig,
@@ -51,5 +57,6 @@ __all__ = [
     "default_config_text",
     "load_config",
     "load_mapping",
+    "load_sampling",
     "parse_config",
 ]

@@ -14,18 +14,24 @@ from pydantic import BaseModel, ValidationError
 
 from ragtrace.errors import ConfigError
 from ragtrace.plugins import named_beside
+from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.extract import AttributeMapping
 from ragtrace_collector.config.problems import problems
 from ragtrace_collector.config.references import References
+from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.sections import CollectorConfig, ExtractConfig, MetricConfig, ReceiveConfig
 
-__all__ = ["default_config_text", "load_config", "load_mapping", "parse_config"]
+__all__ = ["default_config_text", "load_config", "load_mapping", "load_sampling", "parse_config"]
 
 _QUOTED: Final = re.compile(r"'.*'|\".*\"", re.DOTALL)
 
 
 class _ExtractOnly(BaseModel):
     extract: ExtractConfig
+
+
+class _SampleOnly(BaseModel):
+    sample: SampleConfig
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -52,14 +58,26 @@ def load_mapping(path: Path, *, environ: Mapping[str, str] | None = None) -> Att
     Raises:
         ConfigError: names the file, the key and what to do.
     """
+    section = _section(path, "extract", example="mapping: {question: [app.question]}", environ=environ)
+    return _checked(_ExtractOnly, section, where=str(path)).extract.mapping.opened()
+
+
+def load_sampling(path: Path, *, environ: Mapping[str, str] | None = None) -> SamplingPlan:
+    """Read and check the section ``sample`` of a configuration file; the others need not be there.
+
+    Raises:
+        ConfigError: names the file, the key and what to do.
+    """
+    section = _section(path, "sample", example="ratio: 0.1", environ=environ)
+    return _checked(_SampleOnly, section, where=str(path)).sample.plan()
+
+
+def _section(path: Path, name: str, *, example: str, environ: Mapping[str, str] | None) -> Any:
     where = str(path)
     document = _document(_text(path), where=where)
-    if "extract" not in document:
-        raise ConfigError(
-            f"{where}: has no section `extract`: write `extract: {{mapping: {{question: [app.question]}}}}`"
-        )
-    filled = _filled({"extract": document["extract"]}, where=where, environ=environ, folder=path.parent)
-    return _checked(_ExtractOnly, filled, where=where).extract.mapping.opened()
+    if name not in document:
+        raise ConfigError(f"{where}: has no section `{name}`: write `{name}: {{{example}}}`")
+    return _filled({name: document[name]}, where=where, environ=environ, folder=path.parent)
 
 
 def _text(path: Path) -> str:

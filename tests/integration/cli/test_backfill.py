@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ragtrace.sampling import keeps
 from ragtrace.traces.otlp import decode_json
 from tests.backends.otlp_receiver import OtlpReceiver
 from tests.backends.process import free_ports
@@ -128,3 +129,20 @@ def test_an_empty_file_is_nothing_to_do(tmp_path: Path) -> None:
     result = run("backfill", "--from", f"otlp-file:{tmp_path / 'empty.jsonl'}", "--dry-run", "--json")
     (report,) = json_lines(result.stdout)
     assert (result.exit_code, report["traces"], report["records"]) == (0, 0, 0)
+
+
+def test_rules_of_a_collector_choose_the_same_answers(source: str, scripted: str, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(
+        "sample: {ratio: 1.0, rules: [{name: long, answer_chars: {above: 5}, rate: 0.5}]}"
+    )
+    (tmp_path / "other.yaml").write_text("export: []")
+    verdicts = tmp_path / "verdicts.jsonl"
+    args = ("backfill", "--from", source, "--to", f"otlp-file:{verdicts}", "--judge", scripted, "--json")
+    (report,) = json_lines(run(*args, "--sampling", str(tmp_path / "rules.yaml"), "--ratio", "0").stdout)
+    spans = [span for line in verdicts.read_text().splitlines() for span in decode_json(line)]
+    assert {span.attributes["ragtrace.sample.rule"] for span in spans} == {"long"}
+    assert {span.trace_id for span in spans} == {
+        trace_id(each) for each in (0, 1) if keeps(trace_id(each), 0.5)
+    }
+    assert report["records"] == 3
+    assert "has no section `sample`" in run(*args, "--sampling", str(tmp_path / "other.yaml")).stderr

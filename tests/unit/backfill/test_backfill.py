@@ -15,7 +15,7 @@ from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Judge, Metric
-from ragtrace.sampling import keeps
+from ragtrace.sampling import Comparison, Rule, SamplingPlan, keeps
 from ragtrace.traces.extract import AttributeMapping, AttributePath
 from ragtrace.traces.trace import Trace
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, StoredTraces, plain_trace, rag_trace, trace_id
@@ -54,12 +54,27 @@ async def test_carriers_say_that_they_are_a_backfills_and_how_they_were_sampled(
         sink,
         metrics=METRICS,
         judge=ScriptedJudge(),
-        selection=Selection(ratio=0.5),
+        selection=Selection(sampling=SamplingPlan(ratio=0.5)),
     )
     attributes = sink.spans[0].attributes
     assert attributes["ragtrace.eval.mode"] == "backfill"
     assert attributes["ragtrace.sample.rule"] == "ratio"
     assert attributes["ragtrace.sample.probability"] == 0.5
+
+
+async def test_rules_choose_what_the_collector_would_choose() -> None:
+    sink = MemorySink()
+    errors = Rule(name="asked", attributes={"ragtrace.kind": Comparison(one_of=("rag",))}, rate=1.0)
+    plan = SamplingPlan(ratio=0.0, rules=(errors, Rule(name="other", model=Comparison(one_of=("x",)))))
+    report = await backfill(
+        StoredTraces(rag_trace(0), plain_trace(1)),
+        sink,
+        metrics=METRICS,
+        judge=ScriptedJudge(),
+        selection=Selection(sampling=plan),
+    )
+    assert [span.attributes["ragtrace.sample.rule"] for span in sink.spans] == ["asked"]
+    assert report.records == report.judged + report.sampled_out
 
 
 async def test_second_run_sends_the_same_span_ids() -> None:
@@ -153,7 +168,11 @@ async def test_every_record_ends_in_one_count_and_a_higher_ratio_keeps_what_a_lo
     for each in sorted((ratio, higher)):
         sink = MemorySink()
         report = await backfill(
-            stored, sink, metrics=METRICS, judge=ScriptedJudge(), selection=Selection(ratio=each)
+            stored,
+            sink,
+            metrics=METRICS,
+            judge=ScriptedJudge(),
+            selection=Selection(sampling=SamplingPlan(ratio=each)),
         )
         skipped, failed = sum(report.skipped.values()), sum(report.failed.values())
         accounted = report.sampled_out + report.already_evaluated + report.judged + skipped + failed
