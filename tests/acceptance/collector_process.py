@@ -23,6 +23,7 @@ class CollectorProcess:
     process: subprocess.Popen[str]
     grpc_port: int
     http_port: int
+    pages_port: int | None
     log: Path
 
     def kill(self) -> None:
@@ -52,7 +53,11 @@ def collector_process(folder: Path, config: Mapping[str, Any]) -> Iterator[Colle
         assert ready, f"the collector did not start:\n{log.read_text()}"
         ports = json.loads(ready)
         yield CollectorProcess(
-            process=process, grpc_port=ports["grpc_port"], http_port=ports["http_port"], log=log
+            process=process,
+            grpc_port=ports["grpc_port"],
+            http_port=ports["http_port"],
+            pages_port=ports["pages_port"],
+            log=log,
         )
     finally:
         if process.poll() is None:

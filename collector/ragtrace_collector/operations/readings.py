@@ -96,6 +96,7 @@ METRICS: Final = (
     Metric("ragtrace.store.limit", Kind.GAUGE, "By", "store.max_bytes"),
     Metric("ragtrace.judge.breaker_open", Kind.GAUGE, "", "1 while the judge is not asked"),
     Metric("ragtrace.collector.ready", Kind.GAUGE, "", "1 while /readyz says so"),
+    Metric("ragtrace.collector.tasks", Kind.GAUGE, "", "tasks of the event loop"),
     Metric("ragtrace.collector.loop_lag", Kind.GAUGE, "s", "how late the event loop woke the last time"),
     Metric("ragtrace.collector.config", Kind.GAUGE, "", "1, with the digest of the configuration in force"),
     Metric("ragtrace.collector.reloads", Kind.COUNTER, "", "configurations read on SIGHUP, by result"),

@@ -71,6 +71,7 @@ class Vitals:
             "ragtrace.store.limit": (Reading(self.store_limit_bytes),),
             "ragtrace.judge.breaker_open": (Reading(int(self.judge_trouble() is not None)),),
             "ragtrace.collector.ready": (Reading(int(ready.is_ready)),),
+            "ragtrace.collector.tasks": (Reading(len(asyncio.all_tasks())),),
             "ragtrace.collector.loop_lag": (Reading(self.lag.seconds),),
             "ragtrace.collector.config": (Reading(1, {"digest": self.config_digest}),),
             "ragtrace.collector.reloads": tuple(

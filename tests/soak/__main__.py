@@ -1,0 +1,56 @@
+"""Soak the collector: ``python -m tests.soak --minutes 10``. Ten minutes for CI, an hour by hand.
+
+Good RAG traces in every recorded convention, in parts and in any order, late and twice; other traces;
+malformed requests; feedback; a judge that is slow, over its limits and down by turns; a back end that goes
+away. Memory, disk, file handles, threads and tasks must be flat after a third of the time, and the ledger must
+add up at every look and in the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.soak.running import Report, soak
+
+_A_SECOND = 15.0
+
+
+def main() -> int:
+    """Run one soak and print what came of it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--rate", type=float, default=_A_SECOND, help="requests or traces a second")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="a folder for the store and the log")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        report = soak(folder, seconds=60 * options.minutes, a_second=options.rate, seed=options.seed)
+    _print(report)
+    return 1 if report.faults else 0
+
+
+def _print(report: Report) -> None:
+    print("second   rss MB  store MB  handles  threads  tasks     seen  pending")
+    for each in report.samples[:: max(1, len(report.samples) // 20)]:
+        print(
+            f"{each.second:6.0f} {each.rss_mb:8.1f} {each.store_mb:9.1f} {each.handles:8} {each.threads:8}"
+            f" {each.tasks:6} {each.seen:8} {each.pending:8}"
+        )
+    print("\nmeasure        median    growth   allowed")
+    for each in report.measures:
+        print(f"{each.name:10} {each.median:10.1f} {each.growth:9.1f} {each.allowed:9.1f}")
+    print("\nsent:", ", ".join(f"{kind} {number}" for kind, number in sorted(report.sent.items())))
+    print(
+        "ledger:", ", ".join(f"{name} {number}" for name, number in sorted(report.ledger.by_name().items()))
+    )
+    print(f"seen {report.ledger.seen}, superseded {report.ledger.superseded}, carriers {report.carriers}")
+    print("\n" + "\n".join(report.faults or ["flat, and everything is accounted for"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""A short soak, so that the long one is known to work: half a minute of everything at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak.running import soak
+from tests.soak.watching import flatness
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_everything_that_was_sent_is_accounted_for_under_mixed_load(tmp_path: Path) -> None:
+    report = soak(tmp_path, seconds=30, a_second=15)
+    assert report.faults == ()
+    assert report.sent["answers"] > 100
+    assert report.carriers > 100
+
+
+def test_what_grows_steadily_is_not_flat() -> None:
+    leak = [(float(second), 100 + 0.05 * second) for second in range(600)]
+    assert not flatness("rss", leak, share=0.05, floor=8).is_flat
+
+
+def test_what_goes_up_and_down_is_flat() -> None:
+    teeth = [(float(second), 100.0 + second % 60) for second in range(600)]
+    assert flatness("store", teeth, share=0.15, floor=4).is_flat

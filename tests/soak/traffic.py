@@ -1,0 +1,187 @@
+"""Mixed traffic: RAG calls in every recorded convention, and what stands beside them in production."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from random import Random
+from typing import Any
+
+import grpc
+import httpx
+
+from ragtrace import semconv
+from ragtrace.traces.extract import extract_records
+from ragtrace.traces.otlp import encode
+from ragtrace.traces.trace import Resource, Scope, Span, Trace
+from tests.acceptance.test_crash import ANSWER
+from tests.rag_spans import chat_span, rag_trace
+from tests.unit.traces.recordings import all_recordings
+
+__all__ = ["Traffic"]
+
+_EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+_PROTOBUF = {"content-type": "application/x-protobuf"}
+_LATE_S = 4.0
+_PATIENCE_S = 60.0
+_SHARES = {"rag": 64, "chat": 12, "duplicate": 6, "late": 6, "feedback": 6, "malformed": 6}
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One trace to send again and again under other ids."""
+
+    spans: tuple[Span, ...]
+    answers: int
+    """RAG answers in it, read when it is whole."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Traffic:
+    """Sends, and counts what was acknowledged."""
+
+    grpc_port: int
+    http_port: int
+    random: Random
+    sent: Counter[str] = field(default_factory=Counter)
+    """By kind; ``answers`` is what the collector has to account for."""
+    unexpected: Counter[str] = field(default_factory=Counter)
+    """Answers of the collector that no sender should get."""
+    _templates: Sequence[Template] = field(default_factory=lambda: tuple(_templates()))
+    _recent: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=50))
+
+    async def run(self, *, a_second: float, seconds: float) -> None:
+        """Send for so long, then wait for what is under way."""
+        loop = asyncio.get_running_loop()
+        until_s, due_s = loop.time() + seconds, loop.time()
+        options = [("grpc.max_send_message_length", -1)]
+        async with (
+            grpc.aio.insecure_channel(f"127.0.0.1:{self.grpc_port}", options=options) as channel,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.http_port}", timeout=30) as client,
+            asyncio.TaskGroup() as tasks,
+        ):
+            wire = Wire(export=channel.unary_unary(_EXPORT), client=client)
+            while loop.time() < until_s:
+                tasks.create_task(self._one(wire))
+                due_s += self.random.expovariate(a_second)
+                await asyncio.sleep(max(0.0, due_s - loop.time()))
+
+    async def _one(self, wire: Wire) -> None:
+        (kind,) = self.random.choices(list(_SHARES), weights=list(_SHARES.values()))
+        if kind == "malformed":
+            await self._send_malformed(wire)
+        elif kind == "feedback":
+            await self._send_feedback(wire)
+        elif kind == "chat":
+            await self._send(wire, _renamed((chat_span(0, question="Hi?", answer="Hello."),), self.random))
+        else:
+            await self._send_rag(wire, kind)
+        self.sent[kind] += 1
+
+    async def _send_rag(self, wire: Wire, kind: str) -> None:
+        template = self.random.choice(self._templates)
+        spans = list(_renamed(template.spans, self.random))
+        self.random.shuffle(spans)
+        self.sent["answers"] += template.answers  # before: the collector may know it before we know it
+        cut = self.random.randrange(len(spans))
+        first, second = spans[:cut], spans[cut:]
+        await self._send(wire, first)
+        await asyncio.sleep(_LATE_S if kind == "late" else self.random.uniform(0, 0.2))
+        await self._send(wire, second)
+        if kind == "duplicate":
+            await self._send(wire, spans)
+        self._recent.append((spans[0].trace_id, spans[0].span_id))
+
+    async def _send_feedback(self, wire: Wire) -> None:
+        if not self._recent:
+            return
+        trace_id, parent = self.random.choice(self._recent)
+        told = {semconv.FEEDBACK_NAME: "thumbs", semconv.FEEDBACK_LABEL: self.random.choice(["up", "down"])}
+        span = Span(
+            trace_id=trace_id,
+            span_id=f"{self.random.getrandbits(64) | 1:016x}",
+            parent_span_id=parent,
+            name=semconv.FEEDBACK_SPAN,
+            start_ns=1,
+            end_ns=2,
+            attributes=told,
+            resource=Resource(attributes={semconv.SERVICE_NAME: "feedback"}),
+            scope=Scope(name=semconv.SCOPE_CAPTURE),
+        )
+        await self._send(wire, [span])
+
+    async def _send(self, wire: Wire, spans: Sequence[Span]) -> None:
+        """Send as an SDK does: by one of the protocols, again where it is put off."""
+        if not spans:
+            return
+        body, loop = encode(spans), asyncio.get_running_loop()
+        send = self.random.choice([wire.by_grpc, wire.by_http])
+        until_s = loop.time() + _PATIENCE_S
+        while (answer := await send(body)) in ("UNAVAILABLE", "503") and loop.time() < until_s:
+            self.sent["put off"] += 1
+            await asyncio.sleep(0.5)
+        if answer not in ("OK", "200"):
+            self.unexpected[f"{answer} to spans"] += 1
+
+    async def _send_malformed(self, wire: Wire) -> None:
+        name, body, headers, expected = self.random.choice(_MALFORMED)
+        answer = await wire.by_http(body, headers)
+        if answer != expected:
+            self.unexpected[f"{answer} to {name}"] += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """The two protocols; each answers with a code."""
+
+    export: Any
+    client: httpx.AsyncClient
+
+    async def by_grpc(self, body: bytes) -> str:
+        """Send by gRPC."""
+        try:
+            await self.export(body, timeout=30)
+        except grpc.aio.AioRpcError as exc:
+            return exc.code().name
+        return "OK"
+
+    async def by_http(self, body: bytes, headers: Mapping[str, str] = _PROTOBUF) -> str:
+        """Send by HTTP."""
+        answer = await self.client.post("/v1/traces", content=body, headers=dict(headers))
+        return str(answer.status_code)
+
+
+_MALFORMED = (
+    ("garbage", b"\xff\xfe garbage", _PROTOBUF, "400"),
+    ("another type", b"<xml/>", {"content-type": "text/xml"}, "415"),
+    ("JSON cut off", b'{"resourceSpans": [', {"content-type": "application/json"}, "400"),
+    ("gzip cut off", gzip.compress(b"x" * 1000)[:20], {**_PROTOBUF, "content-encoding": "gzip"}, "400"),
+    ("a bomb", gzip.compress(bytes(64 << 20)), {**_PROTOBUF, "content-encoding": "gzip"}, "413"),
+)
+
+
+def _templates() -> Iterator[Template]:
+    """Every trace of every recording, and as many made by hand whose judge replies are to the point."""
+    for recording in all_recordings():
+        by_trace = sorted(recording.spans, key=lambda span: span.trace_id)
+        for _, spans in groupby(by_trace, key=lambda span: span.trace_id):
+            yield _template(tuple(spans))
+            yield _template(rag_trace(0, answer=ANSWER))
+
+
+def _template(spans: tuple[Span, ...]) -> Template:
+    records = extract_records(Trace.of(spans[0].trace_id, spans)).records
+    return Template(spans=spans, answers=sum(record.target is not None for record in records))
+
+
+def _renamed(spans: Sequence[Span], random: Random) -> tuple[Span, ...]:
+    """Give a trace an id of its own; span ids are its own affair."""
+    trace_id = f"{random.getrandbits(128) | 1:032x}"
+    return tuple(
+        replace(span, trace_id=trace_id, links=tuple(replace(link, trace_id=trace_id) for link in span.links))
+        for span in spans
+    )
