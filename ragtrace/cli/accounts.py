@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 import httpx
 
+from ragtrace.cli.extras import needs_extra
 from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError, ReadError
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ragtrace_collector.ledger import Ledger
     from ragtrace_collector.why import Standing
 
-__all__ = ["Accounts", "accounts_options"]
+__all__ = ["Accounts", "accounts_options", "store_options"]
 
 Callback: TypeAlias = Callable[..., Any]
 
@@ -73,7 +74,15 @@ class Accounts:
         if self.url is not None:
             parameters = {} if since_ns is None else {"since_ns": str(since_ns)}
             return ledger_form.validate_python(self._get(self.url, LEDGER_PATH, parameters))
-        return take_stock(self._store(self._config()), since_ns=since_ns)
+        return take_stock(self.store_file(), since_ns=since_ns)
+
+    def store_file(self) -> Path:
+        """Return where the store is.
+
+        Raises:
+            ConfigError: the configuration is wrong.
+        """
+        return self._store(self._config())
 
     def _config(self) -> CollectorConfig | None:
         from ragtrace_collector.config import default_config_text, load_config, parse_config
@@ -115,22 +124,40 @@ class Accounts:
         return kind(str(message) if message else f"{url} answers {status}: it has no such page")
 
 
+_config_option = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The collector's configuration. Without any option: the default one.",
+)
+_store_option = click.option(
+    "--store",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PATH",
+    help="The collector's store, or a copy of it.",
+)
+
+
+def store_options(command: Callback) -> Callback:
+    """Add the options that say where the store is, for what only its own machine can do."""
+
+    @_config_option
+    @_store_option
+    @wraps(command)
+    def with_store(config_path: Path | None, store: Path | None, **others: Any) -> None:
+        with needs_extra("collector"):
+            accounts = Accounts(config_path=config_path, store=store, url=None, token_env="")
+            command(store=accounts.store_file(), **others)
+
+    return with_store
+
+
 def accounts_options(command: Callback) -> Callback:
     """Add the options that say where the account is."""
 
-    @click.option(
-        "--config",
-        "config_path",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="The collector's configuration. Without any option: the default one.",
-    )
-    @click.option(
-        "--store",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="PATH",
-        help="The collector's store, or a copy of it.",
-    )
+    @_config_option
+    @_store_option
     @click.option("--url", metavar="URL", help="The pages of a running collector: http://127.0.0.1:4329.")
     @click.option(
         "--token-env",

@@ -33,6 +33,8 @@ _COMMANDS = {
     "explain": "Say what is read from a trace, from where, and why.",
     "why": "Say why an answer has a score, or has none.",
     "ledger": "Count the answers a collector saw, by where they stand.",
+    "outbox": "Show what back ends refused, and send it again.",
+    "backup": "Copy a collector's store while it runs.",
     "backfill": "Judge the answers in stored traces.",
     "calibrate": "Measure a judge against human labels.",
     "metrics": "List the metrics.",

@@ -1,0 +1,102 @@
+"""``ragtrace backup`` and ``ragtrace outbox``, on the store of a collector that runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ragtrace.cli.app import cli
+from ragtrace.traces.otlp import SpanRef, TraceSlice
+from ragtrace_collector.store.sqlite import SqliteStore
+
+A, B = "http://a:4318", "http://b:4318"
+PART = TraceSlice(trace_id="t1", payload=b"spans", spans=(SpanRef(span_id="s1", parent_span_id=None),))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    opened = await SqliteStore.open(path, max_bytes=10 << 20)
+    yield opened
+    await opened.aclose()
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, [str(each) for each in arguments])
+
+
+async def refuse(store: SqliteStore, sink: str, reason: str) -> None:
+    await store.append([], forward={sink: b"request"}, now_ns=1)
+    await store.reject(await store.parcels(sink, 1), reason=reason, now_ns=2)
+
+
+async def test_a_copy_made_while_the_collector_runs_is_a_store(
+    store: SqliteStore, path: Path, tmp_path: Path
+) -> None:
+    await store.append([PART], forward={A: b"original"}, now_ns=5)
+    copy = tmp_path / "copy.db"
+    result = run("backup", copy, "--store", path, "--json")
+    assert (result.exit_code, json.loads(result.stdout)["bytes"]) == (0, copy.stat().st_size)
+    assert copy.stat().st_mode & 0o777 == 0o600
+    await store.append([PART], forward={}, now_ns=6)
+    restored = await SqliteStore.open(copy, max_bytes=10 << 20)
+    assert await restored.unsettled() == ("t1",)
+    assert [each.payload for each in await restored.parcels(A, 10)] == [b"original"]
+    await restored.aclose()
+
+
+async def test_a_backup_overwrites_nothing(store: SqliteStore, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "copy.db").write_text("mine")
+    result = run("backup", tmp_path / "copy.db", "--store", path)
+    assert (result.exit_code, "name another" in result.stderr) == (2, True)
+    assert (tmp_path / "copy.db").read_text() == "mine"
+
+
+async def test_a_backup_that_cannot_be_written_leaves_nothing_behind(
+    store: SqliteStore, path: Path, tmp_path: Path
+) -> None:
+    result = run("backup", tmp_path / "missing" / "copy.db", "--store", path)
+    assert (result.exit_code, "cannot be written" in result.stderr) == (2, True)
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".part")]
+
+
+def test_a_backup_of_no_store_is_refused(tmp_path: Path) -> None:
+    result = run("backup", tmp_path / "copy.db", "--store", tmp_path / "missing.db")
+    assert (result.exit_code, "there is no store" in result.stderr) == (1, True)
+
+
+async def test_what_was_refused_is_told_by_reason(store: SqliteStore, path: Path) -> None:
+    for sink, reason in ((A, "400"), (A, "400"), (B, "413")):
+        await refuse(store, sink, reason)
+    lines = [json.loads(line) for line in run("outbox", "--store", path, "--json").stdout.splitlines()]
+    assert [(each["sink"], each["reason"], each["requests"]) for each in lines] == [
+        (A, "400", 2),
+        (B, "413", 1),
+    ]
+    assert "http://a:4318: 2 requests since 1970-01-01" in run("outbox", "--store", path).stdout
+
+
+async def test_what_one_back_end_refused_is_sent_again_while_the_collector_runs(
+    store: SqliteStore, path: Path
+) -> None:
+    for sink in (A, B):
+        await refuse(store, sink, "400")
+    result = run("outbox", "--store", path, "--retry", "--sink", A)
+    assert (result.exit_code, "1 request sent again" in result.stderr) == (0, True)
+    assert (len(await store.parcels(A, 10)), len(await store.parcels(B, 10))) == (1, 0)
+    assert (await store.ledger()).adds_up
+
+
+async def test_an_outbox_without_refusals_says_so(store: SqliteStore, path: Path) -> None:
+    result = run("outbox", "--store", path)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "nothing was refused" in result.stderr
