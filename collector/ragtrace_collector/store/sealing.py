@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import logging
 import secrets
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 
 __all__ = ["KEYS", "NO_KEYS", "Sealing", "open_sealing"]
+
+log = logging.getLogger("ragtrace.collector")
 
 KEYS: Final = "CREATE TABLE sealing_key (id BLOB PRIMARY KEY) WITHOUT ROWID;"
 """The keys under which something was written, by their ids."""
@@ -69,10 +72,17 @@ class Sealing:
         Raises:
             cryptography.exceptions.InvalidTag: it was changed, damaged or moved.
         """
-        if not payload.startswith(_MARK):
+        if not self.keys or not payload.startswith(_MARK):
             return payload
+        from cryptography.exceptions import InvalidTag
+
         key_id, nonce, sealed = payload[1:9], payload[9:_HEADER_BYTES], payload[_HEADER_BYTES:]
-        return self.keys[key_id].decrypt(nonce, sealed, place.encode())
+        try:
+            return self.keys[key_id].decrypt(nonce, sealed, place.encode())
+        except (InvalidTag, KeyError):
+            # SQLite says no more than that a function failed
+            log.error("a payload in the store cannot be decrypted: it was changed, damaged or moved")  # noqa: TRY400
+            raise
 
     def _check(self, db: sqlite3.Connection) -> None:
         for (key_id,) in db.execute("SELECT id FROM sealing_key").fetchall():
