@@ -1,0 +1,277 @@
+"""Rules in a collector: what is judged, what the ledger says of the rest, and what a restart keeps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragtrace import semconv
+from ragtrace.model import AttributeValue
+from ragtrace.traces.trace import Resource, Span, StatusCode
+from ragtrace_collector.service import Collector
+from tests.integration.collector.running import carriers_in, config_of, request_of
+from tests.rag_spans import START_NS, rag_trace, trace_id_of
+
+MINUTE_NS = 60 * 10**9
+WRONG = "Refunds take 99 days."
+
+
+class SetClock:
+    """Tells the time that a test sets."""
+
+    def __init__(self) -> None:
+        self.time_ns = START_NS - START_NS % MINUTE_NS
+
+    def now_ns(self) -> int:
+        return self.time_ns
+
+
+@asynccontextmanager
+async def at(clock: SetClock, folder: Path, **sample: Any) -> AsyncIterator[Collector]:
+    """Open a collector that works when it is told to, at the time that is set."""
+    config = config_of(folder, sample=sample, judge={"use": "lexical"})
+    async with Collector.open(config, clock=clock) as collector:
+        yield collector
+
+
+async def take(collector: Collector, *traces: tuple[Span, ...]) -> None:
+    """Take traces in, and settle them."""
+    spans = [span for trace in traces for span in trace]
+    await collector.intake.accept(request_of(*spans), encoding="protobuf")
+    await collector.settler.step(everything=True)
+
+
+async def judge(collector: Collector, folder: Path) -> Mapping[str, Span]:
+    """Judge and deliver what is queued; return all carriers so far, by trace id."""
+    while await collector.evaluator.step():
+        pass
+    for deliverer in collector.deliverers:
+        await deliverer.step()
+    return {carrier.trace_id: carrier for carrier in carriers_in(folder / "out.jsonl")}
+
+
+def trace_of(
+    number: int,
+    *,
+    answer: str = "Refunds take 14 days.",
+    tenant: str | None = None,
+    **attributes: AttributeValue,
+) -> tuple[Span, ...]:
+    root, *steps = rag_trace(number, answer=answer)
+    root = replace(root, attributes={**root.attributes, **attributes})
+    if tenant is None:
+        return (root, *steps)
+    resource = Resource(attributes={**root.resource.attributes, semconv.TENANT: tenant})
+    return tuple(replace(span, resource=resource) for span in (root, *steps))
+
+
+async def accounts(collector: Collector) -> Mapping[tuple[str, str], int]:
+    """Return the ledger by outcome and rule."""
+    found: dict[tuple[str, str], int] = {}
+    ledger = await collector.store.ledger()
+    assert ledger.adds_up
+    for account in ledger.accounts:
+        key = (account.outcome, account.rule)
+        if account.number and account.state != "seen":
+            found[key] = found.get(key, 0) + account.number
+    return found
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+async def test_each_answer_is_judged_by_the_rule_that_names_it(tmp_path: Path, clock: SetClock) -> None:
+    rules = [
+        {"name": "errors", "status": "error"},
+        {"name": "gold", "attributes": {"ragtrace.metadata.tier": "gold"}},
+        {"name": "slow", "slower_than": "1m"},
+        {"name": "probes", "attributes": {"ragtrace.metadata.probe": True}, "drop": True},
+    ]
+    root, retrieval, generation = rag_trace(0)
+    failed = (root, replace(retrieval, status_code=StatusCode.ERROR), generation)
+    root, *steps = rag_trace(3)
+    slow = (replace(root, end_ns=root.start_ns + 2 * MINUTE_NS), *steps)
+    gold = {"ragtrace.metadata.tier": "gold"}
+    async with at(clock, tmp_path, ratio=0.0, rules=rules) as collector:
+        await take(
+            collector,
+            failed,
+            trace_of(1, **gold),
+            trace_of(2, **gold, **{"ragtrace.metadata.probe": True}),
+            slow,
+            trace_of(4),
+        )
+        found = await judge(collector, tmp_path)
+        counted = await accounts(collector)
+    assert {trace_id: carrier.attributes[semconv.SAMPLE_RULE] for trace_id, carrier in found.items()} == {
+        trace_id_of(0): "errors",
+        trace_id_of(1): "gold",
+        trace_id_of(3): "slow",
+    }
+    assert counted[("filtered", "probes")] == 1
+    assert counted[("sampled_out", "ratio")] == 1
+
+
+async def test_what_is_filtered_keeps_no_spans(tmp_path: Path, clock: SetClock) -> None:
+    rules = [{"name": "shop", "service": "shop", "drop": True}]
+    async with at(clock, tmp_path, rules=rules) as collector:
+        await take(collector, trace_of(0))
+        assert (await collector.store.spans(trace_id_of(0))).payloads == ()
+
+
+async def test_beyond_the_limit_answers_are_shed_and_accounted_for(tmp_path: Path, clock: SetClock) -> None:
+    async with at(clock, tmp_path, limit={"answers": 5, "per_tenant": 3}) as collector:
+        await take(collector, *(trace_of(number, tenant="a") for number in range(4)))
+        await take(collector, *(trace_of(number, tenant="b") for number in range(4, 8)))
+        counted = await accounts(collector)
+        assert (counted[("queued", "ratio")], counted[("shed:rate_limit", "ratio")]) == (5, 3)
+        clock.time_ns += 5 * MINUTE_NS
+        await take(collector, trace_of(9, tenant="a"))
+        assert (await accounts(collector))[("queued", "ratio")] == 6
+
+
+async def test_a_restart_neither_lifts_a_limit_nor_changes_its_rates(tmp_path: Path, clock: SetClock) -> None:
+    sample = {"limit": {"answers": 4}}
+    async with at(clock, tmp_path, **sample) as collector:
+        await take(collector, *(trace_of(number) for number in range(20)))
+    async with at(clock, tmp_path, **sample) as collector:
+        await take(collector, *(trace_of(number) for number in range(20, 30)))
+        assert (await accounts(collector))[("queued", "ratio")] == 4
+        clock.time_ns += MINUTE_NS
+    async with at(clock, tmp_path, **sample) as collector:
+        await take(collector, *(trace_of(number) for number in range(30, 60)))
+        found = await judge(collector, tmp_path)
+        assert (await accounts(collector))[("judged", "ratio")] <= 8
+    # 30 came in the minute before, and half of so small a limit is aimed at
+    expected = {trace_id_of(number): 2 / 30 for number in range(30, 60)}
+    for trace_id, carrier in found.items():
+        assert carrier.attributes[semconv.SAMPLE_PROBABILITY] == expected.get(trace_id, 1.0)
+    assert found.keys() & expected.keys()
+
+
+async def test_a_small_tenant_is_judged_beside_a_loud_one(tmp_path: Path, clock: SetClock) -> None:
+    sample = {"ratio": 0.0, "tenant": "app.customer", "tenant_floor": {"answers": 2}}
+    loud = (trace_of(number, **{"app.customer": "loud"}) for number in range(30))
+    async with at(clock, tmp_path, **sample) as collector:
+        await take(collector, *loud)
+        await take(collector, trace_of(30, **{"app.customer": "small"}))
+        found = await judge(collector, tmp_path)
+    assert trace_id_of(30) in found
+    assert len(found) == 3
+    assert {each.attributes[semconv.SAMPLE_RULE] for each in found.values()} == {"tenant"}
+    assert {each.attributes[semconv.SAMPLE_PROBABILITY] for each in found.values()} == {1.0}
+
+
+NEAR = {"below": 0.5, "same": ["session"], "most": 2}
+WATCHED = {"ratio": 0.0, "rules": [{"name": "vip", "attributes": {"vip": True}}], "neighbours": NEAR}
+
+
+async def test_a_low_score_brings_back_its_session_and_keeps_who_comes(
+    tmp_path: Path, clock: SetClock
+) -> None:
+    this, other = {"session.id": "s1"}, {"session.id": "s2"}
+    async with at(clock, tmp_path, **WATCHED) as collector:
+        await take(collector, trace_of(0, **this), trace_of(1, **other))
+        await take(collector, trace_of(2, answer=WRONG, vip=True, **this))
+        assert set(await judge(collector, tmp_path)) == {trace_id_of(0), trace_id_of(2)}
+        await take(collector, trace_of(3, **this), trace_of(4, **other))
+        await take(collector, trace_of(5, **this))  # the third neighbour: one too many
+        found = await judge(collector, tmp_path)
+    assert set(found) == {trace_id_of(0), trace_id_of(2), trace_id_of(3)}
+    near = found[trace_id_of(0)].attributes
+    assert near[semconv.SAMPLE_RULE] == "neighbour"
+    assert semconv.SAMPLE_PROBABILITY not in near
+    assert found[trace_id_of(2)].attributes[semconv.SAMPLE_PROBABILITY] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("same", "attributes"),
+    [("prompt_version", {"gen_ai.prompt.version": "p7"}), ("chunks", {})],
+)
+async def test_neighbours_share_a_prompt_version_or_a_chunk(
+    tmp_path: Path, clock: SetClock, same: str, attributes: Mapping[str, AttributeValue]
+) -> None:
+    sample = {**WATCHED, "neighbours": {**NEAR, "same": [same]}}
+    async with at(clock, tmp_path, **sample) as collector:
+        await take(collector, trace_of(0, **attributes))
+        await take(collector, trace_of(1, answer=WRONG, vip=True, **attributes))
+        assert set(await judge(collector, tmp_path)) == {trace_id_of(0), trace_id_of(1)}
+
+
+async def test_a_restart_remembers_low_answers_and_who_lingers(tmp_path: Path, clock: SetClock) -> None:
+    this = {"session.id": "s1"}
+    async with at(clock, tmp_path, **WATCHED) as collector:
+        await take(collector, trace_of(0, **this))
+    async with at(clock, tmp_path, **WATCHED) as collector:
+        await take(collector, trace_of(1, answer=WRONG, vip=True, **this))
+        await judge(collector, tmp_path)
+    async with at(clock, tmp_path, **WATCHED) as collector:
+        await take(collector, trace_of(2, **this))
+        await take(collector, trace_of(3, **this))
+        found = await judge(collector, tmp_path)
+    assert set(found) == {trace_id_of(0), trace_id_of(1), trace_id_of(2)}
+
+
+async def test_a_neighbour_that_is_low_sets_off_nothing(tmp_path: Path, clock: SetClock) -> None:
+    async with at(clock, tmp_path, **WATCHED) as collector:
+        await take(
+            collector, trace_of(0, answer=WRONG, **{"session.id": "s1", "gen_ai.conversation.id": "c"})
+        )
+        await take(collector, trace_of(1, answer=WRONG, vip=True, **{"session.id": "s1"}))
+        await judge(collector, tmp_path)
+        assert collector.settler.sampler.neighbours is not None
+        assert (trace_id_of(0), "00000000000000a1") not in collector.settler.sampler.neighbours
+
+
+async def test_after_its_window_a_low_answer_has_no_neighbours(tmp_path: Path, clock: SetClock) -> None:
+    async with at(clock, tmp_path, **WATCHED) as collector:
+        await take(collector, trace_of(0, answer=WRONG, vip=True, **{"session.id": "s1"}))
+        await judge(collector, tmp_path)
+        clock.time_ns += 11 * MINUTE_NS
+        await take(collector, trace_of(1, **{"session.id": "s1"}))
+        assert set(await judge(collector, tmp_path)) == {trace_id_of(0)}
+
+
+async def test_neighbours_stay_within_the_limit(tmp_path: Path, clock: SetClock) -> None:
+    async with at(clock, tmp_path, **WATCHED, limit={"answers": 2}) as collector:
+        await take(collector, *(trace_of(number, **{"session.id": "s1"}) for number in range(3)))
+        await take(collector, trace_of(3, answer=WRONG, vip=True, **{"session.id": "s1"}))
+        found = await judge(collector, tmp_path)
+        await take(collector, trace_of(4, **{"session.id": "s1"}))
+        assert len(await judge(collector, tmp_path)) == len(found) == 2
+
+
+async def test_what_neighbours_are_known_by_is_no_content(tmp_path: Path, clock: SetClock) -> None:
+    async with at(clock, tmp_path, **WATCHED) as collector:
+        await take(collector, trace_of(0, **{"session.id": "secret-session"}))
+        await take(collector, trace_of(1, answer=WRONG, vip=True, **{"session.id": "secret-session"}))
+        await judge(collector, tmp_path)
+        low = (await collector.settler.book.load(now_ns=clock.now_ns()))[1]
+    assert [len(key) for each in low for key in each.keys] == [32]
+    assert "secret" not in repr(low)
+
+
+async def test_late_spans_of_what_was_left_out_bring_it_back_only_for_a_higher_rate(
+    tmp_path: Path, clock: SetClock
+) -> None:
+    rules = [
+        {"name": "disliked", "attributes": {semconv.FEEDBACK_LABEL: "down"}},
+        {"name": "errors", "status": "error"},
+    ]
+    root, retrieval, generation = rag_trace(0)
+    more = replace(generation, span_id="00000000000000a9", name="embed", attributes={})
+    async with at(clock, tmp_path, ratio=0.0, rules=rules) as collector:
+        await take(collector, (root, retrieval, generation))
+        await take(collector, (more,))
+        assert (await accounts(collector)) == {("sampled_out", "ratio"): 1}
+        await take(collector, (replace(more, span_id="00000000000000aa", status_code=StatusCode.ERROR),))
+        (carrier,) = (await judge(collector, tmp_path)).values()
+    assert carrier.attributes[semconv.SAMPLE_RULE] == "errors"
+    assert semconv.SAMPLE_PROBABILITY not in carrier.attributes
