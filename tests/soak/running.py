@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from tests.soak.watching import Flatness, Sample, Watch, flatness
 
 __all__ = ["Report", "soak"]
 
+_KEY = "RAGTRACE_SOAK_KEY"
 _WARM_UP = 1 / 3
 _LONG_S = 300.0
 """From here on the store has been emptied often enough to say that it is flat."""
@@ -41,6 +43,7 @@ class Report:
 
 def soak(folder: Path, *, seconds: float, a_second: float, seed: int = 1) -> Report:
     """Run it; the collector's files stay in the folder."""
+    os.environ[_KEY] = "not-a-key"
     sink = FlakySink()
     sink.start()
     try:
@@ -70,12 +73,12 @@ def config_of(folder: Path, judge: str, sink: FlakySink) -> Mapping[str, Any]:
     return {
         "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
         "assemble": {"quiet_period": "500ms", "deadline": "3s", "linger": "20s"},
-        "judge": {"use": "openai:rule", "base_url": judge, "api_key_env": None, "timeout": "1s"},
+        "judge": {"use": "openai:rule", "base_url": judge, "api_key_env": _KEY, "timeout": "1s"},
         "evaluate": {"concurrency": 8, "retry_delays": ["1s", "3s", "10s"]},
         "export": [{"endpoint": sink.endpoint}],
         "store": {"path": str(folder / "store.db"), "retention": "60s", "max_bytes": "256MiB"},
         "telemetry": {"listen": "127.0.0.1:0"},
-        "drain_timeout": "60s",
+        "drain_timeout": "25s",
         "log_format": "json",
     }
 

@@ -76,14 +76,12 @@ class Traffic:
             await self._send_malformed(wire)
         elif kind == "feedback":
             await self._send_feedback(wire)
-        elif kind == "chat":
-            await self._send(wire, _renamed((chat_span(0, question="Hi?", answer="Hello."),), self.random))
         else:
-            await self._send_rag(wire, kind)
+            template = _CHAT if kind == "chat" else self.random.choice(self._templates)
+            await self._send_trace(wire, template, kind)
         self.sent[kind] += 1
 
-    async def _send_rag(self, wire: Wire, kind: str) -> None:
-        template = self.random.choice(self._templates)
+    async def _send_trace(self, wire: Wire, template: Template, kind: str) -> None:
         spans = list(_renamed(template.spans, self.random))
         self.random.shuffle(spans)
         self.sent["answers"] += template.answers  # before: the collector may know it before we know it
@@ -176,6 +174,10 @@ def _templates() -> Iterator[Template]:
 def _template(spans: tuple[Span, ...]) -> Template:
     records = extract_records(Trace.of(spans[0].trace_id, spans)).records
     return Template(spans=spans, answers=sum(record.target is not None for record in records))
+
+
+_CHAT = _template((chat_span(0, question="Hi?", answer="Hello."),))
+"""Seen too, and then ineligible: nothing was retrieved for it."""
 
 
 def _renamed(spans: Sequence[Span], random: Random) -> tuple[Span, ...]:
