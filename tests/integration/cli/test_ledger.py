@@ -1,0 +1,158 @@
+"""``ragtrace ledger``: the account as people and machines read it, of a real store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragtrace.traces.attach import Sample
+from ragtrace_collector.outcomes import State
+from ragtrace_collector.store.port import Job, Outcome
+from ragtrace_collector.store.sqlite import SqliteStore
+from tests.integration.cli.program import run, start
+from tests.integration.collector.running import config_of, post, request_of, running_collector
+from tests.rag_spans import rag_trace
+
+HOUR_NS = 3600 * 10**9
+RATIO = Sample(rule="ratio", rate=0.5, probability=0.5)
+DROP = Sample(rule="health-checks", rate=0.0, probability=None)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    """Four answers: an old one judged; of today one that failed, one left out by a rule, and one pending."""
+    opened = await SqliteStore.open(path, max_bytes=10 << 20)
+    now_ns = time.time_ns()
+    await settle(opened, "a", service="shop", tenant="acme", now_ns=now_ns - 2 * HOUR_NS)
+    await end(opened, State.JUDGED, now_ns=now_ns - 2 * HOUR_NS)
+    await settle(opened, "b", service="search", now_ns=now_ns)
+    await end(opened, State.FAILED.because("judge_timeout"), now_ns=now_ns)
+    left_out = Outcome(span_id="s", outcome=State.FILTERED, sample=DROP, service="shop")
+    await opened.settle("c", jobs=[], outcomes=[left_out], keep_spans=False, now_ns=now_ns)
+    await settle(opened, "d", service="shop", now_ns=now_ns)
+    yield opened
+    await opened.aclose()
+
+
+async def settle(store: SqliteStore, trace: str, *, service: str, tenant: str = "", now_ns: int) -> None:
+    job = Job(trace_id=trace, span_id="s", sample=RATIO, service=service, tenant=tenant)
+    await store.settle(trace, jobs=[job], outcomes=[], keep_spans=False, now_ns=now_ns)
+
+
+async def end(store: SqliteStore, outcome: str, *, now_ns: int) -> None:
+    (job,) = await store.take_jobs(1, now_ns=now_ns)
+    await store.finish(job, outcome, parcels={"grpc://tempo:4317": b"carrier"}, now_ns=now_ns)
+
+
+def told(path: Path, *options: str) -> dict[str, Any]:
+    result = run("ledger", "--store", str(path), "--json", *options)
+    assert result.exit_code == 0, result.output
+    report: dict[str, Any] = json.loads(result.output)
+    return report
+
+
+def rows(report: dict[str, Any]) -> dict[str, int]:
+    return {row[report["by"]]: row["answers"] for row in report["rows"]}
+
+
+async def test_seen_is_what_is_pending_and_what_ended(store: SqliteStore, path: Path) -> None:
+    report = told(path)
+    assert (report["seen"], report["pending"], report["ended"], report["adds_up"]) == (4, 1, 3, True)
+    assert rows(report) == {"judged": 1, "failed": 1, "filtered": 1, "queued": 1}
+    assert sum(row["share"] for row in report["rows"]) == 1
+    assert 0 <= report["oldest_pending_s"] < 3600
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        ("reason", {"judged": 1, "failed:judge_timeout": 1, "filtered": 1, "queued": 1}),
+        ("rule", {"ratio": 3, "health-checks": 1}),
+        ("service", {"shop": 3, "search": 1}),
+        ("tenant", {"": 3, "acme": 1}),
+    ],
+)
+async def test_it_adds_up_by_what_is_asked_for(
+    store: SqliteStore, path: Path, by: str, expected: dict[str, int]
+) -> None:
+    assert rows(told(path, "--by", by)) == expected
+
+
+async def test_since_leaves_out_what_was_seen_before(store: SqliteStore, path: Path) -> None:
+    report = told(path, "--since", "1h")
+    assert (report["seen"], report["since_s"]) == (3, 3600)
+    assert rows(report) == {"failed": 1, "filtered": 1, "queued": 1}
+
+
+async def test_the_totals_outlive_what_the_store_forgets(store: SqliteStore, path: Path) -> None:
+    later = time.time_ns() + HOUR_NS
+    await store.expire(settled_before_ns=later, ended_before_ns=later)
+    assert rows(told(path)) == {"judged": 1, "failed": 1, "filtered": 1, "queued": 1}
+    assert rows(told(path, "--since", "1d")) == {"queued": 1}
+
+
+async def test_people_read_it_in_80_columns_with_what_to_do(store: SqliteStore, path: Path) -> None:
+    output = run("ledger", "--store", str(path), "--by", "reason").output
+    assert output.startswith("4 answers seen = 3 ended + 1 pending (the oldest for ")
+    assert "           1   25.0%  failed:judge_timeout\n" in output
+    assert "raise `judge.timeout`" in " ".join(output.split())
+    assert "to grpc://tempo:4317: 2 waiting" in output
+    assert max(map(len, output.splitlines())) <= 80
+
+
+async def test_an_account_that_does_not_add_up_is_told(store: SqliteStore, path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE ledger SET number = number + 1 WHERE state = 'judged'")
+        db.commit()
+    result = run("ledger", "--store", str(path))
+    assert result.exit_code == 1
+    assert "does not add up" in result.output
+
+
+def test_a_duration_without_a_unit_is_refused(path: Path) -> None:
+    result = run("ledger", "--store", str(path), "--since", "5")
+    assert result.exit_code == 2
+    assert "15m" in result.output
+
+
+def test_two_sources_at_once_are_refused(path: Path) -> None:
+    result = run("ledger", "--store", str(path), "--url", "http://127.0.0.1:4329")
+    assert result.exit_code == 2
+    assert "--url asks the collector itself" in result.output
+
+
+async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        await post(collector, request_of(*rag_trace(0)))
+        while not (await collector.store.ledger()).parcels_in("delivered"):  # noqa: ASYNC110 -- a stage's work
+            await asyncio.sleep(0.02)
+        url = f"http://127.0.0.1:{collector.operations.port}"
+        for options in ((), ("--since", "1h"), ("--by", "service")):
+            asked = await asyncio.to_thread(run, "ledger", "--url", url, "--json", *options)
+            assert json.loads(asked.output) == told(tmp_path / "store.db", *options)
+
+
+@pytest.mark.slow
+async def test_watching_shows_it_again_until_interrupted(store: SqliteStore, path: Path) -> None:
+    with start("ledger", "--store", str(path), "--json", "--watch") as process:
+        assert process.stdout
+        for _ in range(2):
+            assert json.loads(await asyncio.to_thread(process.stdout.readline))["seen"] == 4
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.to_thread(process.wait, 20) == 130
+        assert process.stderr
+        process.stderr.read()
