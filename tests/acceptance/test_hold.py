@@ -1,0 +1,93 @@
+"""Hold mode as users meet it: the score is found on the answer span, and a crash loses and mixes nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import grpc
+import pytest
+
+from ragtrace import semconv
+from ragtrace.traces.otlp import decode, encode
+from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.backends.jaeger_server import Jaeger
+from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
+from tests.backends.process import eventually
+from tests.rag_spans import rag_trace
+
+pytestmark = pytest.mark.slow
+
+LABEL = f"{semconv.LABEL_PREFIX}faithfulness"
+WRONG = "Refunds take 30 days."
+TRACES = 30
+
+
+def config_of(folder: Path, back_end: str) -> dict[str, Any]:
+    return {
+        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+        "assemble": {"quiet_period": "100ms", "deadline": "5s"},
+        "attach": {"mode": "hold"},
+        "export": [{"endpoint": f"grpc://{back_end}", "forward": True}],
+        "store": {"path": str(folder / "store.db")},
+        "telemetry": {"listen": "127.0.0.1:0"},
+    }
+
+
+def send(collector: CollectorProcess, request: bytes) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
+        channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")(
+            request, timeout=30
+        )
+
+
+def test_jaeger_finds_the_score_by_tag_on_the_answer_span_itself(tmp_path: Path, jaeger: Jaeger) -> None:
+    right = rag_trace(900, service="held-shop")
+    wrong = rag_trace(901, answer=WRONG, service="held-shop")
+    with collector_process(tmp_path, config_of(tmp_path, jaeger.otlp_grpc)) as collector:
+        send(collector, encode([*right, *wrong]))
+        for spans in (right, wrong):
+            jaeger.wait_for_trace(spans[0].trace_id, spans=3)
+    (found,) = jaeger.search("held-shop", {LABEL: "fail"})
+    (answer,) = [span for span in found["spans"] if any(tag["key"] == LABEL for tag in span["tags"])]
+    assert int(found["traceID"], 16) == int(wrong[0].trace_id, 16)
+    assert answer["operationName"] == wrong[0].name
+    assert len(found["spans"]) == 3
+    assert not any(span["warnings"] for span in found["spans"])
+    events = [field["value"] for log in answer["logs"] for field in log["fields"] if field["key"] == "event"]
+    assert events == [semconv.EVALUATION_RESULT, "ragtrace.claim.unsupported"]
+    assert len(jaeger.search("held-shop", {LABEL: "pass"})) == 1
+
+
+@pytest.mark.timeout(120)
+def test_killed_again_and_again_it_loses_no_held_span_and_never_sends_two_versions(tmp_path: Path) -> None:
+    random = Random(11)
+    spans = [span for number in range(TRACES) for span in rag_trace(number)]
+    random.shuffle(spans)
+    with running_receiver() as back_end:
+        config = config_of(tmp_path, back_end.endpoint)
+        while spans:
+            with collector_process(tmp_path, config) as collector:
+                for _ in range(random.randrange(10, 40)):
+                    portion, spans = spans[:2], spans[2:]
+                    send(collector, encode(portion))
+                collector.kill()
+        with collector_process(tmp_path, config):
+            eventually(lambda: len(versions(back_end)) >= 3 * TRACES, what="every span", deadline_s=60)
+    found = versions(back_end)
+    assert len(found) == 3 * TRACES
+    # A kill between delivery and its receipt sends the same bytes again, as it does a carrier.
+    assert {len(each) for each in found.values()} == {1}
+    assert any(b"ragtrace.label." in version for each in found.values() for version in each)
+
+
+def versions(back_end: OtlpReceiver) -> dict[tuple[str, str], set[bytes]]:
+    """Return the bytes of each original span, in as many versions as came."""
+    found = defaultdict(set)
+    for request in list(back_end.requests):
+        for span in decode(request.SerializeToString()):
+            if span.scope.name != semconv.SCOPE_EVALUATION:
+                found[span.trace_id, span.span_id].add(encode([span]))
+    return dict(found)
