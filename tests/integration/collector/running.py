@@ -31,7 +31,7 @@ def config_of(folder: Path, **changes: Any) -> CollectorConfig:
         "assemble": {"quiet_period": "50ms", "deadline": "2s"},
         "sample": {},
         "judge": {"use": "scripted"},
-        "evaluate": {"retry_delays": [], "probe_delays": ["1h"], "deadline": "30m"},
+        "evaluate": {"retry_delays": [], "probe_delays": ["24h"], "deadline": "12h"},
         "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
         "store": {"path": str(folder / "store.db")},
         "telemetry": {"listen": "127.0.0.1:0"},
