@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ragtrace.backends.jaeger import JaegerReader
 from ragtrace.backends.memory import MemorySink
-from ragtrace.backends.otlp_file import OtlpFileReader, OtlpFileSink
+from ragtrace.backends.otlp_file import OtlpFileSink
+from ragtrace.backends.otlp_file_reader import OtlpFileReader
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
 from ragtrace.backends.otlp_http import OtlpHttpSink
 from ragtrace.backends.readers import open_reader

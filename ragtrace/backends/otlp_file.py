@@ -1,30 +1,25 @@
-"""OTLP JSON lines, as the OpenTelemetry Collector's file exporter writes them: sink and reader."""
+"""OTLP JSON lines, as the OpenTelemetry Collector's file exporter writes them: the sink."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
-import sys
-from collections.abc import AsyncIterator, Container, Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from ragtrace.errors import CodecError, InputError, ReadError, SendRejected, SendRetryable
+from ragtrace.errors import CodecError, SendRejected, SendRetryable
 from ragtrace.traces.otlp import decode_json, parse_request, request_to_json
-from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["OtlpFileReader", "OtlpFileSink"]
+__all__ = ["OtlpFileSink"]
 
 _TAIL_BYTES = 1024 * 1024
 _MOST_KNOWN = 10_000
 """Spans at the file's end that are remembered: more than are ever on their way at a time."""
 _LINE_START = b'{"resourceSpans"'
-_BATCH_BYTES = 256 * 1024
-_TRACE_ID = re.compile(rb'"traceId"\s*:\s*"([0-9A-Fa-f]{32})"')
 
 
 class OtlpFileSink:
@@ -83,102 +78,6 @@ class OtlpFileSink:
         self._known.update(dict.fromkeys(map(_ref_of, _spans_of(message))))
         while len(self._known) > _MOST_KNOWN:
             del self._known[next(iter(self._known))]
-
-
-class OtlpFileReader:
-    """Read traces from a file of OTLP JSON lines. The spans of a trace may stand on any lines.
-
-    What is held in memory: one number a trace, and the spans of traces whose last line is still to come.
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
-
-    async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if the file has none.
-
-        Raises:
-            ReadError: the file cannot be read.
-            InputError: a line that names the trace is not OTLP JSON; names file and line.
-        """
-        wanted = trace_id.lower()
-        members: list[Span] = []
-        async for lines in self._batches():
-            naming = [line for line in lines if wanted in _trace_ids(line)]
-            decoded = await asyncio.to_thread(self._decode_all, naming)
-            members += [span for spans in decoded for span in spans if span.trace_id == wanted]
-        return Trace.of(wanted, members) if members else None
-
-    async def traces(self) -> AsyncIterator[Trace]:
-        """Yield every trace, in the order in which their last spans stand in the file.
-
-        What is appended in the meantime is left alone.
-
-        Raises:
-            ReadError: the file cannot be read.
-            InputError: a line is not OTLP JSON; names file and line.
-        """
-        last, length = await self._last_lines()
-        started: dict[str, list[Span]] = {}
-        async for lines in self._batches(up_to=length):
-            for line, spans in zip(lines, await asyncio.to_thread(self._decode_all, lines), strict=True):
-                for span in spans:
-                    started.setdefault(span.trace_id, []).append(span)
-                for trace_id in _trace_ids(line):
-                    if last.get(trace_id) == line.number and trace_id in started:
-                        yield Trace.of(trace_id, started.pop(trace_id))
-        for trace_id, members in started.items():  # out of a pipe, or named in JSON escapes
-            yield Trace.of(trace_id, members)
-
-    async def aclose(self) -> None:
-        """Do nothing: the file is closed after every reading."""
-
-    async def _last_lines(self) -> tuple[dict[str, int], int]:
-        """Find the last line that names each trace, and the last of all.
-
-        Looking for ids alone is far cheaper than reading spans.
-        """
-        last: dict[str, int] = {}
-        if not self._path.is_file():  # a pipe can be read only once
-            return last, sys.maxsize
-        length = 0
-        async for lines in self._batches():
-            for line in lines:
-                last.update(dict.fromkeys(_trace_ids(line), line.number))
-            length = lines[-1].number
-        return last, length
-
-    async def _batches(self, *, up_to: int = sys.maxsize) -> AsyncIterator[list[_Line]]:
-        """Read some lines at a time, so that who wants to stop need not wait for the file's end."""
-        number = 0
-        try:
-            with await asyncio.to_thread(self._path.open, "rb") as file:
-                while number < up_to and (read := await asyncio.to_thread(file.readlines, _BATCH_BYTES)):
-                    yield [_Line(*numbered) for numbered in enumerate(read[: up_to - number], number + 1)]
-                    number += len(read)
-        except OSError as exc:
-            raise ReadError(f"{self._path} cannot be read: {exc.strerror}") from exc
-
-    def _decode_all(self, lines: list[_Line]) -> list[tuple[Span, ...]]:
-        return [self._decode(line) if line.text.strip() else () for line in lines]
-
-    def _decode(self, line: _Line) -> tuple[Span, ...]:
-        try:
-            return decode_json(line.text.decode())
-        except (CodecError, UnicodeDecodeError) as exc:
-            is_document = line.number == 1 and line.text.strip() in (b"{", b"[")
-            hint = f": write it on one line with `jq -c . {self._path}`" if is_document else ""
-            raise InputError(f"{self._path}, line {line.number}: {exc}{hint}") from exc
-
-
-class _Line(NamedTuple):
-    number: int
-    text: bytes
-
-
-def _trace_ids(line: _Line) -> dict[str, None]:
-    """List the traces that a line names, also those that its spans only link to."""
-    return dict.fromkeys(found.decode().lower() for found in _TRACE_ID.findall(line.text))
 
 
 def _spans_of(message: ExportTraceServiceRequest) -> Iterator[trace_pb2.Span]:

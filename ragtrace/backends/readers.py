@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from ragtrace.backends.jaeger import JaegerReader
-from ragtrace.backends.otlp_file import OtlpFileReader
+from ragtrace.backends.otlp_file_reader import OtlpFileReader
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.backends.web import Access
 from ragtrace.errors import ConfigError

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -17,7 +17,7 @@ from ragtrace.backends.jaeger import normalized_trace_id
 from ragtrace.backends.web import Access, Sleep, WebApi
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.ports import Page, TraceQuery
-from ragtrace.traces.otlp import to_spans
+from ragtrace.traces.otlp import spans_in
 from ragtrace.traces.trace import Trace
 
 __all__ = ["TempoReader", "traceql_of"]
@@ -59,7 +59,7 @@ class TempoReader:
             message = json_format.ParseDict(
                 tree["trace"], ExportTraceServiceRequest(), ignore_unknown_fields=True
             )
-            members = [span for span in to_spans(message) if span.trace_id == trace_id]
+            members = [span for span in spans_in(message) if span.trace_id == trace_id]
         except (json_format.ParseError, CodecError, RecursionError) as exc:
             raise ReadError(
                 f"{self._api.where} answered no OTLP for trace {trace_id}: {type(exc).__name__}"
@@ -99,7 +99,7 @@ class TempoReader:
         """Close the connections."""
         await self._api.aclose()
 
-    async def _asked(self, path: str, params: dict[str, str | int]) -> dict[str, object] | None:
+    async def _asked(self, path: str, params: dict[str, str | int]) -> dict[str, Any] | None:
         response = await self._api.get(path, params)
         if response.status_code == 404:
             return None

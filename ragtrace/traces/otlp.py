@@ -40,7 +40,9 @@ __all__ = [
     "encode_json",
     "parse_request",
     "request_to_json",
+    "spans_in",
     "split_by_trace",
+    "trace_ids_in",
 ]
 
 Encoding = Literal["protobuf", "json"]
@@ -158,6 +160,17 @@ def decode_json(text: str) -> tuple[Span, ...]:
         CodecError: the text is not OTLP JSON, or an id has the wrong length.
     """
     return to_spans(from_json(text))
+
+
+def spans_in(request: ExportTraceServiceRequest) -> tuple[Span, ...]:
+    """Return the spans of a parsed request, like ``decode``."""
+    return to_spans(request)
+
+
+def trace_ids_in(request: ExportTraceServiceRequest) -> tuple[str, ...]:
+    """Return the ids of the traces that a parsed request has spans of, each once."""
+    ids = (placed.span.trace_id.hex() for placed in _walk(request) if has_valid_ids(placed.span))
+    return tuple(dict.fromkeys(ids))
 
 
 def encode(spans: Iterable[Span]) -> bytes:
