@@ -199,12 +199,12 @@ async def _candidates(
     """Yield the records to judge; the others are only counted."""
     taken = 0
     async for trace in _traces(reader, selection.trace_ids, ledger):
-        present = {span.span_id for span in trace.spans}
+        present, plan = {span.span_id for span in trace.spans}, selection.sampling.of_trace(trace)
         for record in _records(trace, selection.mapping, ledger):
             assert record.target is not None
             carrier_id = carrier_span_id(trace_id=trace.trace_id, span_id=record.target.span_id, **evaluator)
             ledger.records += 1
-            choice = selection.sampling.choose(trace, record)
+            choice = plan.choose(record)
             if not keeps(trace.trace_id, choice.rate):
                 ledger.sampled_out += 1
             elif carrier_id in present or SpanId(trace.trace_id, carrier_id) in selection.done:

@@ -2,7 +2,7 @@
 
 from ragtrace.sampling.comparison import Comparison, Scalar
 from ragtrace.sampling.position import RULE_RATIO, keeps, position_of
-from ragtrace.sampling.rules import Choice, Rule, SamplingPlan
+from ragtrace.sampling.rules import Choice, Rule, SamplingPlan, TracePlan
 
 __all__ = [
     "RULE_RATIO",
@@ -11,6 +11,7 @@ __all__ = [
     "Rule",
     "SamplingPlan",
     "Scalar",
+    "TracePlan",
     "keeps",
     "position_of",
 ]

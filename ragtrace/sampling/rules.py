@@ -12,7 +12,7 @@ from ragtrace.sampling.comparison import Comparison
 from ragtrace.sampling.position import RULE_RATIO
 from ragtrace.traces.trace import Span, StatusCode, Trace
 
-__all__ = ["Choice", "Rule", "SamplingPlan"]
+__all__ = ["Choice", "Rule", "SamplingPlan", "TracePlan"]
 
 _MOST_TENANT_CHARS: Final = 128
 
@@ -53,16 +53,20 @@ class Rule:
     question_chars: Comparison | None = None
     answer_chars: Comparison | None = None
 
-    def matches(self, trace: Trace, record: RagRecord, tenant: str) -> bool:
-        """Say whether an answer and its trace satisfy the whole rule."""
-        return self._matches_answer(record, tenant) and self._matches_spans(trace)
-
     @property
     def is_about_feedback(self) -> bool:
         """Whether what it asks for comes when people have read the answer: minutes after the trace."""
         return any(key.startswith(semconv.FEEDBACK_PREFIX) for key in self.attributes)
 
-    def _matches_answer(self, record: RagRecord, tenant: str) -> bool:
+    def matches_spans(self, trace: Trace) -> bool:
+        """Say whether what the rule says of spans holds: the same for all answers of the trace."""
+        if any(_attribute(span, key) is not None for key in self.absent for span in trace.spans):
+            return False
+        asks = self.service is not None or self.error or bool(self.attributes)
+        return not asks or any(self._matches_span(span) for span in trace.spans)
+
+    def matches_answer(self, record: RagRecord, tenant: str) -> bool:
+        """Say whether what the rule says of the answer holds."""
         asked: tuple[tuple[Comparison | None, AttributeValue], ...] = (
             (self.tenant, tenant or None),
             (self.model, record.model),
@@ -80,12 +84,6 @@ class Rule:
             return True
         target = record.target
         return target is not None and (target.end_ns - target.start_ns) / 1e9 > self.slower_than_s
-
-    def _matches_spans(self, trace: Trace) -> bool:
-        if any(_attribute(span, key) is not None for key in self.absent for span in trace.spans):
-            return False
-        asks = self.service is not None or self.error or bool(self.attributes)
-        return not asks or any(self._matches_span(span) for span in trace.spans)
 
     def _matches_span(self, span: Span) -> bool:
         if self.error and span.status_code is not StatusCode.ERROR:
@@ -121,21 +119,41 @@ class SamplingPlan:
         """Whether an answer that is left out may be kept after all, when people have said what they think."""
         return any(rule.is_about_feedback and not rule.drop for rule in self.rules)
 
-    def choose(self, trace: Trace, record: RagRecord) -> Choice:
+    def of_trace(self, trace: Trace) -> TracePlan:
+        """Return what the plan says of the answers of a trace: its spans are looked at once for all."""
+        tenants = {span.span_id: tenant for span in trace.spans if (tenant := self._tenant_of(span))}
+        return TracePlan(
+            ratio=self.ratio,
+            rules=tuple(rule for rule in self.rules if rule.matches_spans(trace)),
+            tenants=tenants,
+        )
+
+    def _tenant_of(self, span: Span) -> str:
+        value = _attribute(span, self.tenant)
+        return str(value)[:_MOST_TENANT_CHARS] if isinstance(value, str | int) else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracePlan:
+    """What a plan says of the answers of one trace."""
+
+    ratio: float
+    rules: tuple[Rule, ...]
+    """Those whose conditions on spans hold."""
+    tenants: Mapping[str, str]
+    """By span, where it or its resource names one."""
+
+    def choose(self, record: RagRecord) -> Choice:
         """Return the rule that decides about an answer: of equal rates the first, the ratio last."""
-        tenant = self.tenant_of(trace, record)
-        matching = [rule for rule in self.rules if rule.matches(trace, record, tenant)]
+        tenant = self.tenant_of(record)
+        matching = [rule for rule in self.rules if rule.matches_answer(record, tenant)]
         dropped = next((rule for rule in matching if rule.drop), None)
         if dropped:
             return Choice(dropped.name, 0.0, is_drop=True)
         choices = [*(Choice(rule.name, rule.rate) for rule in matching), Choice(RULE_RATIO, self.ratio)]
         return max(choices, key=lambda choice: choice.rate)
 
-    def tenant_of(self, trace: Trace, record: RagRecord) -> str:
-        """Return whose answer it is: as the answer's span says, else its resource, else any span."""
-        target = record.target and trace.find(record.target.span_id)
-        for span in (target, *trace.spans):
-            value = span and _attribute(span, self.tenant)
-            if isinstance(value, str | int) and value != "":
-                return str(value)[:_MOST_TENANT_CHARS]
-        return ""
+    def tenant_of(self, record: RagRecord) -> str:
+        """Return whose answer it is: as the answer's span or its resource says, else any span."""
+        own = self.tenants.get(record.target.span_id) if record.target else None
+        return own or next(iter(self.tenants.values()), "")

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from ragtrace import semconv
 from ragtrace.model import RagRecord
-from ragtrace.sampling import Choice, SamplingPlan, position_of
+from ragtrace.sampling import Choice, SamplingPlan, TracePlan, position_of
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.outcomes import Ended, State
@@ -132,16 +132,23 @@ class Sampler:
     fairness: Fairness | None = None
     limits: Limits | None = None
     neighbours: Neighbours | None = None
+    _ceiling: float = field(init=False)
+    """The rate that no answer exceeds. Limits and throttle do not count: they may be lifted before a trace is
+    complete."""
     _throttle: float = 1.0
     _low: list[LowAnswer] = field(default_factory=list)
     _lingering: list[LingeringAnswer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        of_neighbours = self.neighbours.policy.rate if self.neighbours else 0.0
+        self._ceiling = 1.0 if self.fairness else max(self.plan.highest_rate, of_neighbours)
 
     def may_keep(self, trace_id: str) -> bool:
         """Say whether spans of this trace are worth storing before the whole trace is known.
 
         No spans are needed for it: they matter only where a rule could raise the rate above the position.
         """
-        return position_of(trace_id) < self._ceiling
+        return self._ceiling >= 1 or position_of(trace_id) < self._ceiling
 
     @property
     def may_bring_back(self) -> bool:
@@ -174,11 +181,14 @@ class Sampler:
     def explain(self, trace: Trace, record: RagRecord, *, now_ns: int) -> Odds:
         """Say how an answer would be decided about now, without deciding."""
         self._roll(now_ns)
-        tenant = self.plan.tenant_of(trace, record)
+        return self._odds(self.plan.of_trace(trace), record, position_of(trace.trace_id))
+
+    def _odds(self, plan: TracePlan, record: RagRecord, position: float) -> Odds:
+        tenant = plan.tenant_of(record)
         return Odds(
-            choice=self.plan.choose(trace, record),
+            choice=plan.choose(record),
             tenant=tenant,
-            position=position_of(trace.trace_id),
+            position=position,
             floor=self.fairness.rate_of(tenant) if self.fairness else 0.0,
             factor=self.limits.factor_of(tenant) if self.limits else 1.0,
             throttle=self._throttle,
@@ -211,19 +221,19 @@ class Sampler:
         self._roll(now_ns)
         return self.limits is None or self.limits.take(tenant)
 
+    def follow(self, other: Sampler, *, now_ns: int) -> None:
+        """Decide as another sampler is configured, and go on from what this one has seen: a reload."""
+        rows = tuple(row for windows in self.all_windows() for row in windows.rows())
+        other.restore(rows, tuple(self.neighbours) if self.neighbours else (), now_ns=now_ns)
+        self.plan, self.fairness, self.limits = other.plan, other.fairness, other.limits
+        self.neighbours, self._ceiling = other.neighbours, other._ceiling
+
     def all_windows(self) -> Iterator[Windows]:
         """Yield the counts that rates rest on."""
         if self.fairness:
             yield self.fairness.windows
         if self.limits:
             yield self.limits.windows
-
-    @property
-    def _ceiling(self) -> float:
-        # neither limits nor the throttle count: they may be lifted before the trace is complete
-        if self.fairness:
-            return 1.0
-        return max(self.plan.highest_rate, self.neighbours.policy.rate if self.neighbours else 0.0)
 
     def _roll(self, now_ns: int) -> None:
         if self.fairness:
@@ -234,10 +244,11 @@ class Sampler:
     def _decisions(
         self, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, Standing], now_ns: int
     ) -> Iterator[Decision]:
+        plan, position = self.plan.of_trace(trace), position_of(trace.trace_id)
         for record in records:
             if record.target is None:
                 continue
-            odds, standing = self.explain(trace, record, now_ns=now_ns), known.get(record.target.span_id)
+            odds, standing = self._odds(plan, record, position), known.get(record.target.span_id)
             if standing is None:
                 self._count(odds)
                 yield self._decide_first(odds, record, now_ns)

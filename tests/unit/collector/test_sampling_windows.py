@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ class Asked:
 
 
 def asked(number: int, *, tenant: str = "acme", at_s: float = 0.0) -> Asked:
-    trace_id = f"{random.Random(number).getrandbits(128):032x}"
+    trace_id = f"{number + 1:032x}"
     span = Span(
         trace_id=trace_id,
         span_id="00000000000000a1",
@@ -44,7 +43,7 @@ def asked(number: int, *, tenant: str = "acme", at_s: float = 0.0) -> Asked:
     )
     target = Target(trace_id=trace_id, span_id=span.span_id, start_ns=1, end_ns=2)
     record = RagRecord(id=trace_id, question="?", chunks=(), answer="!", target=target)
-    trace = Trace.of(trace_id, [span])
+    trace = Trace(trace_id=trace_id, spans=(span,))
     return Asked(trace=trace, record=record, now_ns=START_NS + int(at_s * SECOND_NS))
 
 
@@ -190,6 +189,19 @@ def test_a_restart_changes_no_rate() -> None:
         found = decide(first, each)
         assert (found.left_out, found.sample) == (expected[number].left_out, expected[number].sample)
         rows |= {row[:3]: row for row in first.take_changes().windows}
+
+
+def test_a_reload_goes_on_from_what_was_seen() -> None:
+    sampler, other = both_limits(), both_limits()
+    for each in loud_and_small(1, loud=300, small=3):
+        decide(sampler, each)
+    later = asked(7, tenant="small", at_s=3_601)
+    expected = both_limits()
+    expected.restore(tuple(row for windows in sampler.all_windows() for row in windows.rows()), (), now_ns=0)
+    sampler.follow(other, now_ns=later.now_ns)
+    assert decide(sampler, later) == decide(expected, later)
+    sampler.follow(Sampler(plan=SamplingPlan(ratio=0.0)), now_ns=later.now_ns)
+    assert not sampler.may_keep(later.trace.trace_id)
 
 
 def both_limits() -> Sampler:
