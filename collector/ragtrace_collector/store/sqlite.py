@@ -126,7 +126,7 @@ class SqliteStore:
             _put_parcels(db, forward)
             return reopened
 
-        self._refuse_long_log()
+        await self._refuse_long_log()
         while True:
             try:
                 return await self._submit(work)
@@ -290,8 +290,12 @@ class SqliteStore:
     def _has_room(self, db: sqlite3.Connection) -> bool:
         return has_room(db, max_bytes=self._max_bytes)
 
-    def _refuse_long_log(self) -> None:
-        if self._commits.log_bytes() > max(self._max_bytes, LOG_BYTES):
+    async def _refuse_long_log(self) -> None:
+        longest = max(self._max_bytes, LOG_BYTES)
+        if self._commits.log_bytes() <= longest:
+            return
+        await self._submit(lambda _: None)  # a commit, even of nothing, cuts the log if it can be cut
+        if self._commits.log_bytes() > longest:
             raise StoreUnavailable(
                 "the store's write-ahead log is longer than `store.max_bytes`: another program reads it all "
                 "the while, and so holds the log up: end that program"

@@ -124,6 +124,7 @@ class GroupCommit:
         done: list[tuple[asyncio.Future[Any], Any]] = []
         try:
             self._refuse_another_file()
+            self._cut_log(connection)
             connection.execute("BEGIN IMMEDIATE")
             for work, future in group:
                 done.append((future, self._run_one(connection, work)))
@@ -146,6 +147,15 @@ class GroupCommit:
             is_there = False
         if not is_there:
             raise sqlite3.OperationalError("its file was moved, deleted or replaced while it was in use")
+
+    def _cut_log(self, connection: sqlite3.Connection) -> None:
+        """Cut a log that became long, unless another program still reads from it: that is not waited for."""
+        if self.log_bytes() <= LOG_BYTES:
+            return
+        connection.execute("PRAGMA busy_timeout=0")
+        with suppress(sqlite3.Error):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute(f"PRAGMA busy_timeout={int(_BUSY_TIMEOUT_S * 1000)}")
 
     @staticmethod
     def _run_one(connection: sqlite3.Connection, work: Work) -> Any:

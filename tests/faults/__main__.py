@@ -1,0 +1,44 @@
+"""``make test-faults``: strike a collector in every way there is, and print what it cost.
+
+Exits with 1 unless nothing was lost, doubled or unaccounted for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from tests.faults.catalogue import catalogue
+from tests.faults.table import heading, rows
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the suite and return the exit code."""
+    parser = argparse.ArgumentParser(prog="make test-faults ARGS=…", description=__doc__)
+    parser.add_argument("--only", default="", metavar="WORDS", help="faults whose name holds these words")
+    parser.add_argument("--kills", type=int, default=200, help="at random moments (200)")
+    parser.add_argument("--every", type=int, default=1, help="fail at each how-manieth statement (1)")
+    parser.add_argument(
+        "--times", type=int, default=3, help="tries of what has no moments to choose from (3)"
+    )
+    parser.add_argument("--at-once", type=int, default=4 * (os.cpu_count() or 1), help="tries at a time")
+    options = parser.parse_args(arguments)
+    faults = catalogue(kills=options.kills, every=options.every, times=options.times)
+    chosen = [fault for fault in faults if options.only in fault.name]
+    print(heading(), flush=True)
+    bad = []
+    for row in rows(chosen, at_once=options.at_once):
+        print(row, flush=True)
+        if row:
+            bad.append(row)
+    for row in bad:
+        for reason in row.broken[:2]:
+            print(f"\n{row.fault}:\n{reason}", file=sys.stderr)
+    return 1 if bad or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,362 @@
+"""The faults: what is done to a collector while answers come in, and what it must come through unharmed."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from ragtrace.traces.otlp import encode
+from ragtrace_collector.store.upkeep import back_up, send_again
+from tests.acceptance.judge_server import JudgeServer
+from tests.faults.disk import Blow, Kind, Weather
+from tests.faults.scene import Scene, Tally
+from tests.faults.servers import BackEnd, Mood, MoodyJudge, MoodyServer, closing_all
+from tests.faults.table import Fault
+from tests.faults.version_1 import VERSION_1
+from tests.rag_spans import rag_trace, trace_id_of
+
+__all__ = ["catalogue"]
+
+_LASTS_S: Final = 1.5
+_HOUR_S: Final = 3600
+_REPLIES: Final[Mapping[str, Any]] = {
+    "extract": {
+        "claims": [
+            {
+                "id": 1,
+                "sentence_ids": [1],
+                "text": "Refunds take 14 days.",
+                "kind": "factual",
+                "relevance": "direct",
+            }
+        ],
+        "refusal": False,
+    },
+    "verify": {
+        "verdicts": [
+            {
+                "id": 1,
+                "chunks": [1],
+                "quote": "Refunds take 14 days.",
+                "label": "supported",
+                "reason": "Stated.",
+            }
+        ]
+    },
+}
+
+
+def catalogue(*, kills: int, every: int, times: int) -> tuple[Fault, ...]:
+    """Return all faults.
+
+    Args:
+        kills: How often a collector is killed at a random moment.
+        every: Each how-manieth statement is one to fail at; 1 is every one.
+        times: How often a fault is tried that has no moments to choose from.
+    """
+    return (
+        Fault(
+            name="killed at a random moment (file)",
+            tries=[partial(_killed_twice, seed) for seed in range(kills // 4)],
+        ),
+        Fault(
+            name="killed at a random moment (back end, slow judge)",
+            tries=[partial(_killed_twice_while_judging, seed) for seed in range(kills // 4)],
+        ),
+        *_at_statements(every),
+        Fault(name="no file may grow any more, for a while", tries=[_files_cannot_grow] * times),
+        Fault(name="disk full for a while", tries=[partial(_weather, Weather.FULL)] * times),
+        Fault(name="disk read-only for a while", tries=[partial(_weather, Weather.READ_ONLY)] * times),
+        Fault(name="another program locks the store for longer than is waited", tries=[_locked] * times),
+        Fault(name="the store's file is moved away, and back", tries=[_moved] * times),
+        Fault(name="a second collector on the same store", tries=[_second_collector] * times),
+        Fault(name="a store of a newer version", tries=[_newer] * times),
+        Fault(
+            name="a damaged page; the backup made meanwhile is restored",
+            tries=[partial(_damaged, seed) for seed in range(8 * times)],
+        ),
+        Fault(name="clock set back an hour", tries=[_clock_set_back] * times),
+        Fault(name="clock set back an hour over a restart", tries=[_clock_set_back_over_restart] * times),
+        *(
+            Fault(name=f"back end {mood}", tries=[partial(_back_end_is, mood)] * times)
+            for mood in _BACK_END_MOODS
+        ),
+        *(Fault(name=f"judge {mood}", tries=[partial(_judge_is, mood)] * times) for mood in _JUDGE_MOODS),
+    )
+
+
+_BACK_END_MOODS: Final = (
+    Mood.AWAY,
+    Mood.BUSY,
+    Mood.THROTTLES,
+    Mood.BROKEN,
+    Mood.LOCKED,
+    Mood.HANGS,
+    Mood.CUTS,
+)
+_JUDGE_MOODS: Final = (Mood.AWAY, Mood.BUSY, Mood.THROTTLES, Mood.HANGS, Mood.CUTS, Mood.GARBAGE)
+
+
+def _killed_twice(seed: int, folder: Path) -> Tally:
+    return _kill_twice(Scene(folder), Random(seed))
+
+
+def _killed_twice_while_judging(seed: int, folder: Path) -> Tally:
+    judge, back_end = MoodyJudge(JudgeServer(_REPLIES), delay_s=0.05), BackEnd()
+    with closing_all(judge, back_end):
+        return _kill_twice(Scene(folder, back_end=back_end, **_asking(judge)), Random(seed))
+
+
+def _kill_twice(scene: Scene, random: Random) -> Tally:
+    with scene.traffic():
+        for _ in range(2):
+            moment_s = random.uniform(0, 1)
+            begin = time.monotonic()
+            scene.start(kill_after_s=moment_s)
+            time.sleep(max(0, begin + moment_s - time.monotonic()))
+            scene.kill()
+    return scene.account()
+
+
+def _at_statements(every: int) -> Iterator[Fault]:
+    kinds: Mapping[str, Kind] = {
+        "killed before statement n": "killed",
+        "I/O error at statement n": "io error",
+        "disk full at statement n": "full",
+    }
+    number = _statements(Scene)
+    for name, kind in kinds.items():
+        yield Fault(
+            name=f"{name}, n = 1, {1 + every} … {number}",
+            tries=[partial(_struck, Blow(kind=kind, at=at)) for at in range(1, number + 1, every)],
+        )
+    number = _statements(_old_scene)
+    yield Fault(
+        name=f"killed before statement n of a migration and its work, to {number}",
+        tries=[
+            partial(_struck, Blow(kind="killed", at=at), scene_of=_old_scene)
+            for at in range(1, number + 1, every)
+        ],
+    )
+
+
+def _statements(scene_of: Callable[[Path], Scene]) -> int:
+    """Count the statements of an undisturbed run."""
+    with TemporaryDirectory(prefix="ragtrace-faults-") as folder:
+        scene = scene_of(Path(folder))
+        scene.start()
+        scene.send(2)
+        scene.await_carriers()
+        number = int((scene.folder / "statements").read_text())
+        scene.stop()
+    return number
+
+
+def _struck(blow: Blow, folder: Path, *, scene_of: Callable[[Path], Scene] = Scene) -> Tally:
+    scene = scene_of(folder)
+    scene.start(blow)
+    scene.send(2)
+    return scene.account()
+
+
+def _old_scene(folder: Path) -> Scene:
+    """Begin with a file that the first version of the store left: two open traces, and two queued answers."""
+    scene = Scene(folder)
+    with closing(sqlite3.connect(scene.store)) as db, db:
+        db.executescript(VERSION_1)
+        for number in range(4):
+            trace_id, (root, *others) = trace_id_of(number), rag_trace(number)
+            for part in ([root], others):
+                db.execute("INSERT INTO slice (trace_id, payload) VALUES (?, ?)", (trace_id, encode(part)))
+            settled_ns = 2 if number % 2 else None
+            db.execute("INSERT INTO trace VALUES (?, 1, ?)", (trace_id, settled_ns))
+            if settled_ns:
+                db.execute(
+                    "INSERT INTO job (trace_id, span_id, rule, rate, probability, state, due_ns)"
+                    " VALUES (?, ?, 'ratio', 1, 1, 'leased', 2)",
+                    (trace_id, root.span_id),
+                )
+    scene.has_already(4)
+    return scene
+
+
+def _files_cannot_grow(folder: Path) -> Tally:
+    scene = Scene(folder)
+    scene.start()
+    with scene.traffic():
+        time.sleep(0.3)
+        process = scene.victim.process.pid
+        assert process is not None
+        _, most = resource.prlimit(process, resource.RLIMIT_FSIZE)
+        resource.prlimit(process, resource.RLIMIT_FSIZE, (100_000, most))
+        time.sleep(_LASTS_S)
+        resource.prlimit(process, resource.RLIMIT_FSIZE, (most, most))
+    return scene.account()
+
+
+def _weather(name: str, folder: Path) -> Tally:
+    scene = Scene(folder)
+    scene.start()
+    with scene.traffic():
+        time.sleep(0.3)
+        scene.weather.set(name)
+        time.sleep(_LASTS_S)
+        scene.weather.clear(name)
+    return scene.account()
+
+
+def _locked(folder: Path) -> Tally:
+    scene = Scene(folder)
+    scene.start()
+    with scene.traffic(), closing(sqlite3.connect(scene.store, isolation_level=None)) as other:
+        other.execute("PRAGMA busy_timeout=5000")
+        other.execute("BEGIN EXCLUSIVE")
+        time.sleep(6.5)
+        other.execute("ROLLBACK")
+    return scene.account()
+
+
+def _moved(folder: Path) -> Tally:
+    scene = Scene(folder)
+    scene.start()
+    with scene.traffic():
+        time.sleep(0.3)
+        away = scene.store.rename(folder / "away.db")
+        time.sleep(_LASTS_S)
+        away.rename(scene.store)
+    return scene.account()
+
+
+def _second_collector(folder: Path) -> Tally:
+    scene = Scene(folder)
+    scene.start()
+    with scene.traffic():
+        _says(scene.refusal(), "in use by another collector")
+    return scene.account()
+
+
+def _newer(folder: Path) -> Tally:
+    scene = Scene(folder)
+    scene.start()
+    scene.send(2)
+    scene.stop()
+    with _store(scene) as db:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        db.execute(f"PRAGMA user_version={version + 1}")
+    before = scene.store.read_bytes()
+    _says(scene.refusal(), "newer ragtrace")
+    assert scene.store.read_bytes() == before, "a file that was refused was changed"
+    with _store(scene) as db:
+        db.execute(f"PRAGMA user_version={version}")
+    scene.send(2)
+    return scene.account()
+
+
+def _damaged(seed: int, folder: Path) -> Tally:
+    scene = Scene(folder, evaluate={"concurrency": 1})
+    scene.start()
+    with scene.traffic():
+        time.sleep(0.5)
+    backup = folder / "backup.db"
+    back_up(scene.store, backup)
+    scene.stop()
+    _damage_a_page(scene.store, Random(seed))
+    if refusal := scene.refusal():  # there is none where the page held nothing: that does no harm
+        _says(refusal, "restore a backup")
+        for companion in scene.store.parent.glob(f"{scene.store.name}-*"):
+            companion.unlink()
+        shutil.move(backup, scene.store)
+    scene.send(2)
+    return scene.account()
+
+
+def _damage_a_page(file: Path, random: Random) -> None:
+    page = random.randrange(file.stat().st_size // 4096)
+    with file.open("r+b") as writable:
+        writable.seek(page * 4096)
+        writable.write(random.randbytes(4096))
+
+
+def _clock_set_back(folder: Path) -> Tally:
+    scene = Scene(folder)
+    scene.start()
+    with scene.traffic():
+        time.sleep(0.5)
+        scene.clock_is_off_by(-_HOUR_S)
+        time.sleep(0.5)
+    return scene.account()
+
+
+def _clock_set_back_over_restart(folder: Path) -> Tally:
+    scene = Scene(folder)
+    scene.start()
+    with scene.traffic():
+        time.sleep(0.5)
+        scene.kill()
+        scene.clock_is_off_by(-_HOUR_S)
+        scene.revive()
+        time.sleep(0.5)
+    return scene.account()
+
+
+def _back_end_is(mood: Mood, folder: Path) -> Tally:
+    back_end = BackEnd()
+    with closing_all(back_end):
+        scene = Scene(folder, back_end=back_end)
+        scene.start()
+        with scene.traffic():
+            _strike(back_end, mood)
+        if mood is Mood.BROKEN:  # OTLP forbids to try again by itself, so a person does
+            time.sleep(1)
+            send_again(scene.store)
+        return scene.account()
+
+
+def _judge_is(mood: Mood, folder: Path) -> Tally:
+    judge = MoodyJudge(JudgeServer(_REPLIES))
+    with closing_all(judge):
+        scene = Scene(folder, **_asking(judge))
+        scene.start()
+        with scene.traffic():
+            _strike(judge, mood)
+        return scene.account()
+
+
+def _strike(server: MoodyServer, mood: Mood) -> None:
+    time.sleep(0.5)
+    server.set(mood)
+    time.sleep(_LASTS_S)
+    server.set(Mood.WELL)
+
+
+def _asking(judge: MoodyJudge) -> Mapping[str, Mapping[str, Any]]:
+    """Return the configuration of a collector that asks this judge."""
+    return {
+        "judge": {
+            "use": "openai:rule",
+            "base_url": f"http://127.0.0.1:{judge.port}/v1",
+            "api_key_env": "JUDGE_KEY",
+            "timeout": "1s",
+            "sentinel_rate": 0,
+        },
+        "evaluate": {"concurrency": 8, "retry_delays": ["1s"] * 30},
+    }
+
+
+@contextmanager
+def _store(scene: Scene) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(scene.store)) as db, db:
+        yield db
+
+
+def _says(refusal: str, what: str) -> None:
+    assert what in refusal, f"it should say {what!r}: {refusal!r}"

@@ -1,0 +1,268 @@
+"""One try: a collector, who sends to it, where its carriers go; and, at the end, the account."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ragtrace import semconv
+from ragtrace.traces.otlp import decode_json, encode
+from ragtrace.traces.trace import Span
+from ragtrace_collector.ledger import Ledger
+from ragtrace_collector.store.ledger import read_ledger, reading
+from tests.backends.process import eventually
+from tests.faults.disk import Blow, Weather
+from tests.faults.servers import BackEnd
+from tests.faults.victim import Died, Victim
+from tests.rag_spans import rag_trace, trace_id_of
+
+__all__ = ["Scene", "Tally"]
+
+_DEADLINE_S: Final = 90.0
+_PAUSE_S: Final = 0.05
+_REFUSED: Final = 2
+"""The exit code of a collector that cannot start, and says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What became of the answers of one try. All zeros is what was promised."""
+
+    lost: int
+    """Acknowledged, and no carrier came."""
+    doubled: int
+    """Carriers beyond the one of an answer; in a file, also the same carrier twice."""
+    unaccounted: int
+    """Answers by which the ledger does not say what was acknowledged, or does not add up."""
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            lost=self.lost + other.lost,
+            doubled=self.doubled + other.doubled,
+            unaccounted=self.unaccounted + other.unaccounted,
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.lost or self.doubled or self.unaccounted)
+
+
+class Scene:
+    """A folder with a store in it, the collectors that run on it one after the other, and the traffic."""
+
+    def __init__(
+        self, folder: Path, *, back_end: BackEnd | None = None, **changes: Mapping[str, Any]
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.weather = Weather(folder)
+        self.config = _config(folder, back_end, changes)
+        self._back_end = back_end
+        self._victim: Victim | None = None
+        self._sent = 0
+        self._acknowledged: set[int] = set()
+
+    @property
+    def store(self) -> Path:
+        """The store's file."""
+        return self.folder / "store.db"
+
+    @property
+    def acknowledged(self) -> int:
+        """How many answers the collector said it has."""
+        return len(self._acknowledged)
+
+    @property
+    def victim(self) -> Victim:
+        """The collector that runs."""
+        assert self._victim is not None, "no collector was started"
+        return self._victim
+
+    def start(self, blow: Blow | None = None, *, kill_after_s: float | None = None) -> None:
+        """Start a collector, or another one where one has died. One that is struck as it starts is none."""
+        struck = blow is not None or kill_after_s is not None
+        try:
+            self._victim = Victim.start(self.folder, self.config, blow=blow, kill_after_s=kill_after_s)
+        except Died as exc:
+            self._victim = None
+            if not (struck and exc.code in (-signal.SIGKILL, _REFUSED)):
+                raise
+
+    def refusal(self) -> str:
+        """Start a collector that is to refuse to start, and return what it says."""
+        try:
+            victim = Victim.start(self.folder, self.config)
+        except Died as exc:
+            if exc.code != _REFUSED:
+                raise
+            return exc.said.strip().splitlines()[-1]
+        victim.stop()
+        return ""
+
+    def stop(self) -> None:
+        """Let the collector shut down in order."""
+        if self._victim is not None:
+            self._victim.stop()
+            self._victim = None
+
+    def kill(self) -> None:
+        """Kill the collector."""
+        if self._victim is not None:
+            self._victim.kill()
+
+    def has_already(self, answers: int) -> None:
+        """Take the first answers for acknowledged: they stand in the store."""
+        self._acknowledged.update(range(answers))
+        self._sent = answers
+
+    def clock_is_off_by(self, seconds: int) -> None:
+        """Set the collectors' clock."""
+        (self.folder / "clock").write_text(str(seconds))
+
+    def send(self, answers: int) -> None:
+        """Send answers, each request until it is acknowledged, and start a collector where one has died."""
+        for _ in range(answers):
+            self._send_one(self.revive)
+
+    @contextmanager
+    def traffic(self) -> Iterator[None]:
+        """Send answers all the while, and at the end until the last one is acknowledged."""
+        over = threading.Event()
+
+        def keep_sending() -> None:
+            while not over.is_set():
+                self._send_one(lambda: None)
+
+        sending = threading.Thread(target=keep_sending)
+        sending.start()
+        try:
+            yield
+        finally:
+            over.set()
+            while sending.is_alive():
+                sending.join(_PAUSE_S)
+                self.revive()
+
+    def revive(self) -> None:
+        """Start a collector where none runs."""
+        if self._victim is None or not self._victim.is_alive():
+            self.start()
+
+    def await_carriers(self) -> None:
+        """Wait until what was acknowledged is delivered; what then is not there is lost."""
+        wanted = {trace_id_of(number) for number in self._acknowledged}
+
+        def all_came() -> bool:
+            self.revive()
+            return wanted <= {trace_id for trace_id, _ in self._found()}
+
+        with suppress(TimeoutError):  # told by the account
+            eventually(all_came, what="carriers", deadline_s=_DEADLINE_S)
+
+    def account(self) -> Tally:
+        """Wait for what is under way, stop, and compare what was acknowledged with what is there."""
+        self.await_carriers()
+        self.stop()
+        found, copies = self._found(), self._copies()
+        by_trace: defaultdict[str, int] = defaultdict(int)
+        for (trace_id, _), contents in found.items():
+            by_trace[trace_id] += len(contents)
+        wanted = {trace_id_of(number) for number in self._acknowledged}
+        return Tally(
+            lost=len(wanted - by_trace.keys()),
+            doubled=sum(number - 1 for number in by_trace.values()) + copies,
+            unaccounted=self._unaccounted(len(wanted)),
+        )
+
+    def ledger(self) -> Ledger:
+        """Read the ledger."""
+        with reading(self.store) as db:
+            return read_ledger(db)
+
+    def _unaccounted(self, answers: int) -> int:
+        ledger = self.ledger()
+        if not ledger.adds_up:
+            return max(1, abs(ledger.seen - ledger.pending - ledger.ended))
+        return abs(answers - ledger.seen) + ledger.pending + ledger.parcels_in("waiting")
+
+    def _found(self) -> Mapping[tuple[str, str], set[str]]:
+        if self._back_end is not None:
+            return {ids: set(contents) for ids, contents in list(self._back_end.spans.items())}
+        found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for span in _spans_in(self.folder / "out.jsonl"):
+            found[span.trace_id, span.span_id].add(repr(span))
+        return found
+
+    def _copies(self) -> int:
+        """Count equal carriers in the file; a network's back end may be sent the same one twice."""
+        times = Counter(
+            (span.trace_id, span.span_id, repr(span)) for span in _spans_in(self.folder / "out.jsonl")
+        )
+        return sum(number - 1 for number in times.values())
+
+    def _send_one(self, after_refusal: Callable[[], None]) -> None:
+        number, self._sent = self._sent, self._sent + 1
+        root, retrieval, generation = rag_trace(number)
+        deadline = time.monotonic() + _DEADLINE_S
+        for part in ((generation,), (root, retrieval)) if number % 2 else ((root, retrieval, generation),):
+            while not self._is_taken(encode(part)):
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the collector takes nothing any more")
+                after_refusal()
+                time.sleep(_PAUSE_S)
+        self._acknowledged.add(number)
+
+    def _is_taken(self, body: bytes) -> bool:
+        victim = self._victim
+        if victim is None:
+            return False
+        connection = http.client.HTTPConnection("127.0.0.1", victim.port, timeout=10)
+        try:
+            connection.request("POST", "/v1/traces", body, {"content-type": "application/x-protobuf"})
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+
+def _config(
+    folder: Path, back_end: BackEnd | None, changes: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    endpoint = (
+        f"otlp-file:{folder / 'out.jsonl'}" if back_end is None else f"http://127.0.0.1:{back_end.port}"
+    )
+    config: dict[str, Any] = {
+        "receive": {"grpc": None, "http": "127.0.0.1:0"},
+        "assemble": {"quiet_period": "50ms", "deadline": "5m", "linger": "1h"},
+        "judge": {"use": "scripted"},
+        "evaluate": {"concurrency": 2},
+        "attach": {"carrier_time": "target"},
+        "export": [{"endpoint": endpoint, "timeout": "500ms"}],
+        "store": {"path": str(folder / "store.db")},
+        "telemetry": {"listen": None},
+        "log_level": "warning",
+        "drain_timeout": "10s",
+    }
+    for section, values in changes.items():
+        config[section] = {**config[section], **values}
+    return config
+
+
+def _spans_in(file: Path) -> list[Span]:
+    if not file.exists():
+        return []
+    *lines, _under_way = file.read_text("utf-8").split("\n")
+    return [
+        span
+        for line in lines
+        for span in decode_json(line)
+        if span.scope is not None and span.scope.name == semconv.SCOPE_EVALUATION
+    ]

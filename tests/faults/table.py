@@ -1,0 +1,71 @@
+"""The table: each fault, how often it was tried, and what it cost. All zeros is what is promised."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+from tests.faults.scene import Tally
+
+__all__ = ["Fault", "Row", "Try", "heading", "rows"]
+
+Try: TypeAlias = Callable[[Path], Tally]
+"""Strikes a collector in a folder of its own, and gives account."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What is done to a collector, in several tries."""
+
+    name: str
+    tries: Sequence[Try]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What a fault cost."""
+
+    fault: str
+    tries: int
+    tally: Tally
+    broken: Sequence[str] = ()
+    """Tries that did not come to an account, and why: each counts as one that is unaccounted for."""
+
+    def __str__(self) -> str:
+        tally = self.tally
+        return f"{self.fault:<58} {self.tries:>5} {tally.lost:>5} {tally.doubled:>7} {tally.unaccounted:>11}"
+
+    def __bool__(self) -> bool:
+        return bool(self.tally or self.broken)
+
+
+def heading() -> str:
+    """Return the names of the columns."""
+    return f"{'fault':<58} {'tries':>5} {'lost':>5} {'doubled':>7} {'unaccounted':>11}"
+
+
+def rows(faults: Sequence[Fault], *, at_once: int) -> Iterator[Row]:
+    """Try the faults one after the other, several tries of one at a time."""
+    with TemporaryDirectory(prefix="ragtrace-faults-") as folder, ThreadPoolExecutor(at_once) as pool:
+        for number, fault in enumerate(faults):
+            folders = [Path(folder, f"{number}-{position}") for position in range(len(fault.tries))]
+            yield _row(fault, list(pool.map(_attempt, fault.tries, folders)))
+
+
+def _attempt(one: Try, folder: Path) -> Tally | str:
+    try:
+        return one(folder)
+    except Exception:  # noqa: BLE001 -- a try that breaks is told in its row, and the others go on
+        return traceback.format_exc()
+
+
+def _row(fault: Fault, results: Sequence[Tally | str]) -> Row:
+    broken = [each for each in results if isinstance(each, str)]
+    accounts = [each for each in results if isinstance(each, Tally)]
+    total = sum(accounts, Tally(lost=0, doubled=0, unaccounted=len(broken)))
+    return Row(fault=fault.name, tries=len(results), tally=total, broken=broken)

@@ -1,0 +1,278 @@
+"""The store's file: made by earlier versions, damaged, foreign, full, moved, or read by others."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from ragtrace.errors import ConfigError
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.otlp import SpanRef, TraceSlice
+from ragtrace_collector.store.port import Job, Outcome, StoreUnavailable
+from ragtrace_collector.store.sqlite import SqliteStore
+from tests.faults.version_1 import VERSION_1
+
+SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
+SINK = "http://localhost:4318"
+
+
+def part(trace_id: str, payload: bytes = b"spans") -> TraceSlice:
+    return TraceSlice(trace_id=trace_id, payload=payload, spans=(SpanRef(span_id="s1", parent_span_id=None),))
+
+
+def job_of(trace_id: str) -> Job:
+    return Job(trace_id=trace_id, span_id="s1", sample=SAMPLE)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@asynccontextmanager
+async def opened(path: Path, *, max_bytes: int = 50 << 20) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(path, max_bytes=max_bytes)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+@contextmanager
+def by_hand(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path)) as db, db:
+        yield db
+
+
+def contents(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size
+
+
+def move(path: Path, to: Path) -> None:
+    path.rename(to)
+
+
+def damage(path: Path, *, at_byte: int, pages: int = 1) -> None:
+    with path.open("r+b") as file:
+        file.seek(at_byte)
+        file.write(random.Random(1).randbytes(pages * 4096))
+
+
+def version_1(path: Path) -> None:
+    with by_hand(path) as db:
+        db.executescript(VERSION_1)
+        db.execute("INSERT INTO slice (trace_id, payload) VALUES ('open', x'01'), ('queued', x'02')")
+        db.execute("INSERT INTO trace VALUES ('open', 1, NULL), ('queued', 1, 2), ('ended', 1, 2)")
+        db.execute(
+            "INSERT INTO job VALUES ('queued', 's1', 'ratio', 0.5, 0.5, 'leased', 1, 2, NULL, '', ''),"
+            " ('ended', 's1', 'ratio', 0.5, 0.5, 'ended', 1, 2, 3, 'judged', '')"
+        )
+        db.execute(f"INSERT INTO parcel (sink, payload) VALUES ('{SINK}', x'03')")
+
+
+async def test_a_file_of_the_first_version_goes_on_without_loss(path: Path) -> None:
+    version_1(path)
+    async with opened(path) as store:
+        assert await store.unsettled() == ("open",)
+        assert (await store.spans("open")).payloads == (b"\1",)
+        (job,) = await store.take_jobs(10, now_ns=9)
+        assert (job.trace_id, job.sample, (await store.spans("queued")).payloads) == (
+            "queued",
+            SAMPLE,
+            (b"\2",),
+        )
+        assert [parcel.payload for parcel in await store.parcels(SINK, 10)] == [b"\3"]
+        ledger = await store.ledger()
+        assert (ledger.adds_up, ledger.seen, ledger.ended) == (True, 2, 1)
+
+
+async def test_a_migration_that_fails_halfway_changes_nothing(path: Path) -> None:
+    version_1(path)
+    with by_hand(path) as db:
+        db.execute("CREATE TABLE ledger (another TEXT)")  # in the way of the second version
+        before = list(db.iterdump())
+    with pytest.raises(ConfigError, match="ledger already exists"):
+        await SqliteStore.open(path, max_bytes=1 << 20)
+    with by_hand(path) as db:
+        assert list(db.iterdump()) == before
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+        db.execute("DROP TABLE ledger")
+    async with opened(path) as store:
+        assert await store.unsettled() == ("open",)
+
+
+async def test_a_file_of_a_newer_version_is_refused_and_left_as_it_was(path: Path) -> None:
+    async with opened(path):
+        pass
+    with by_hand(path) as db:
+        db.execute("PRAGMA user_version=99")
+    before = contents(path)
+    with pytest.raises(ConfigError, match=r"newer ragtrace.*version 99.*upgrade ragtrace"):
+        await SqliteStore.open(path, max_bytes=1 << 20)
+    assert contents(path) == before
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_the_database_of_another_program_is_refused_and_left_as_it_was(
+    path: Path, version: int
+) -> None:
+    with by_hand(path) as db:
+        db.executescript(f"CREATE TABLE bookmark (url TEXT); PRAGMA user_version={version}")
+    before = contents(path)
+    with pytest.raises(ConfigError, match=r"tables of another program.*a path of its own"):
+        await SqliteStore.open(path, max_bytes=1 << 20)
+    assert contents(path) == before
+
+
+async def fill(store: SqliteStore, traces: int, *, size: int = 10_000, now_ns: int = 1) -> None:
+    """Settle some traces, each with an answer that was sampled out."""
+    left_out = [Outcome(span_id="s1", outcome="sampled_out")]
+    for number in range(traces):
+        await store.append([part(f"t{number}", bytes(size))], forward={}, now_ns=now_ns)
+        await store.settle(f"t{number}", jobs=[], outcomes=left_out, keep_spans=True, now_ns=now_ns)
+
+
+@pytest.mark.parametrize("what", ["a page of garbage", "the end cut off"])
+async def test_a_damaged_file_is_refused_with_what_to_do(path: Path, what: str) -> None:
+    async with opened(path) as store:
+        await fill(store, 50)
+    if what == "the end cut off":
+        os.truncate(path, size_of(path) // 2)
+    else:
+        damage(path, at_byte=3 * 4096)
+    with pytest.raises(ConfigError, match=r"restore a backup, or save what can be read.*\.recover"):
+        await SqliteStore.open(path, max_bytes=1 << 20)
+
+
+async def test_damage_that_shows_while_the_collector_runs_is_told_and_harms_no_other_trace(
+    path: Path,
+) -> None:
+    async with opened(path) as store:
+        await fill(store, 50)
+    store = await SqliteStore.open(path, max_bytes=50 << 20)
+    damage(path, at_byte=100 * 4096, pages=16)  # behind its back, where it has not read since
+    answers = {}
+    for number in range(50):
+        try:
+            answers[number] = len((await store.spans(f"t{number}")).payloads)
+        except StoreUnavailable as exc:
+            answers[number] = "restore a backup" in str(exc)
+    await store.aclose()
+    assert True in answers.values()
+    assert 1 in answers.values()
+
+
+async def test_what_it_holds_only_its_owner_may_read(path: Path) -> None:
+    async with opened(path) as store:
+        await store.append([part("t1")], forward={}, now_ns=1)
+        modes = {name: os.stat(path.parent / name).st_mode & 0o077 for name in os.listdir(path.parent)}
+    assert {name: mode for name, mode in modes.items() if mode and not name.endswith(".lock")} == {}
+
+
+async def test_nothing_is_acknowledged_into_a_file_that_was_moved_away(path: Path, tmp_path: Path) -> None:
+    async with opened(path) as store:
+        move(path, tmp_path / "away.db")
+        with pytest.raises(StoreUnavailable, match="moved, deleted or replaced"):
+            await store.append([part("t1")], forward={}, now_ns=1)
+        move(tmp_path / "away.db", path)
+        await store.append([part("t2")], forward={}, now_ns=1)
+        assert await store.unsettled() == ("t2",)
+
+
+async def come_and_go(store: SqliteStore, traces: int) -> None:
+    for _ in range(traces):
+        await store.append([part("t", bytes(500_000))], forward={}, now_ns=1)
+        await store.settle("t", jobs=[], outcomes=[], keep_spans=False, now_ns=1)
+
+
+async def test_a_reader_that_never_ends_cannot_make_the_log_grow_without_bound(path: Path) -> None:
+    async with opened(path, max_bytes=1 << 20) as store:
+        with by_hand(path) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM trace").fetchall()
+            with pytest.raises(StoreUnavailable, match="another program reads it"):
+                await come_and_go(store, 100)
+            reader.execute("ROLLBACK")
+        await store.append([part("t1")], forward={}, now_ns=1)
+
+
+async def test_a_full_store_forgets_what_is_finished_before_it_refuses_senders(path: Path) -> None:
+    async with opened(path, max_bytes=2_000_000) as store:
+        await store.append([part("queued", bytes(500_000))], forward={}, now_ns=1)
+        await store.settle("queued", jobs=[job_of("queued")], outcomes=[], keep_spans=True, now_ns=1)
+        await fill(store, 300, now_ns=2)
+        assert (await store.spans("t299")).payloads
+        assert not (await store.spans("t0")).payloads
+        assert (await store.spans("queued")).payloads
+        assert (await store.ledger()).seen == 301
+
+
+async def take_all(store: SqliteStore, parts: Iterable[TraceSlice]) -> None:
+    for each in parts:
+        await store.append([each], forward={}, now_ns=1)
+
+
+async def test_a_store_that_is_full_of_unfinished_work_refuses_senders(path: Path) -> None:
+    async with opened(path, max_bytes=1_000_000) as store:
+        parts = [part(f"t{number}", bytes(100_000)) for number in range(20)]
+        with pytest.raises(StoreUnavailable, match=r"max_bytes.*unfinished"):
+            await take_all(store, parts)
+        assert await store.unsettled()
+
+
+async def test_how_answers_ended_is_known_longer_than_their_spans(path: Path) -> None:
+    async with opened(path) as store:
+        await fill(store, 5, now_ns=10)
+        await store.expire(settled_before_ns=20, ended_before_ns=5)
+        again = await store.settle(
+            "t0",
+            jobs=[],
+            outcomes=[Outcome(span_id="s1", outcome="sampled_out")],
+            keep_spans=False,
+            now_ns=30,
+        )
+        assert (again.ended, (await store.spans("t0")).payloads) == (0, ())
+        await store.expire(settled_before_ns=40, ended_before_ns=20)
+        ledger = await store.ledger()
+        assert (ledger.seen, ledger.adds_up) == (5, True)
+
+
+async def test_what_a_back_end_refused_is_kept_for_the_retention(path: Path) -> None:
+    async with opened(path) as store:
+        await store.append([], forward={SINK: b"request"}, now_ns=1)
+        await store.reject(await store.parcels(SINK, 1), reason="400", now_ns=10)
+        await store.expire(settled_before_ns=100, ended_before_ns=10)
+        assert (await store.ledger()).parcels_in("rejected") == 1
+        await store.expire(settled_before_ns=100, ended_before_ns=11)
+        with by_hand(path) as db:
+            assert db.execute("SELECT count(*) FROM parcel").fetchone() == (0,)
+
+
+async def test_the_file_shrinks_after_much_was_forgotten(path: Path) -> None:
+    async with opened(path) as store:
+        await fill(store, 500, size=20_000)
+        before = size_of(path) + store._commits.log_bytes()
+        await store.expire(settled_before_ns=10, ended_before_ns=0)
+    assert before > 10_000_000
+    assert size_of(path) < 1_000_000
+
+
+async def test_it_remembers_the_latest_time_that_it_was_written_at(path: Path) -> None:
+    async with opened(path) as store:
+        assert await store.latest_ns() == 0
+        await store.append([part("t1")], forward={SINK: b"x"}, now_ns=7)
+        assert await store.latest_ns() == 7
+        await store.settle("t1", jobs=[job_of("t1")], outcomes=[], keep_spans=True, now_ns=8)
+        (job,) = await store.take_jobs(1, now_ns=9)
+        await store.finish(job, "judged", parcels={}, now_ns=11)
+        assert await store.latest_ns() == 11
