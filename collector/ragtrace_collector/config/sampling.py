@@ -130,7 +130,7 @@ class RuleConfig(Section):
 
 
 def _opened(comparison: ComparisonConfig | None) -> Comparison | None:
-    return comparison and comparison.opened()
+    return comparison.opened() if comparison else None
 
 
 class TenantFloorConfig(Section):
