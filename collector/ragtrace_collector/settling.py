@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from ragtrace.model import RagRecord
@@ -83,11 +83,7 @@ class Settler:
         decisions = await self._decide(trace, records, known)
         digests = {each.target.span_id: record_sha256(each) for each in records if each.target}
         jobs = [
-            replace(
-                _job(trace_id, each),
-                record_sha256=digests[each.span_id],
-                revisions_left=self.max_revisions,
-            )
+            self._job(trace_id, each, record_sha256=digests[each.span_id])
             for each in decisions
             if not each.left_out
         ]
@@ -97,7 +93,8 @@ class Settler:
             trace_id,
             jobs=jobs,
             outcomes=left_out,
-            keep_spans=bool(jobs) or may_be_brought_back or not ready.is_complete,
+            # one without an answer may get one by what comes late, from another service
+            keep_spans=bool(jobs) or may_be_brought_back or not (records and ready.is_complete),
             now_ns=self.clock.now_ns(),
             slices=answers.stored.slices,
             moved={} if ready.calls else answers.moved(),
@@ -108,6 +105,17 @@ class Settler:
         self._count(settled, [each.left_out for each in decisions if each.span_id not in known])
         if settled.queued or settled.revised:
             self.queued.set()
+
+    def _job(self, trace_id: str, decision: Decision, *, record_sha256: str) -> Job:
+        return Job(
+            trace_id=trace_id,
+            span_id=decision.span_id,
+            sample=decision.sample,
+            tenant=decision.tenant,
+            service=decision.service,
+            record_sha256=record_sha256,
+            revisions_left=self.max_revisions,
+        )
 
     def _count(self, settled: Settled, of_new: Sequence[str | None]) -> None:
         self.counters.add(Counts.ANSWERS_REVISED, settled.revised)
@@ -131,16 +139,6 @@ _COUNTED_AS: Final = {
     State.FILTERED: Counts.ANSWERS_FILTERED,
     State.SHED: Counts.ANSWERS_SHED,
 }
-
-
-def _job(trace_id: str, decision: Decision) -> Job:
-    return Job(
-        trace_id=trace_id,
-        span_id=decision.span_id,
-        sample=decision.sample,
-        tenant=decision.tenant,
-        service=decision.service,
-    )
 
 
 def _outcome(decision: Decision) -> Outcome:
