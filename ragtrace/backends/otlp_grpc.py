@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -80,6 +81,11 @@ class OtlpGrpcSink:
             answer = await export(request, metadata=self._metadata, timeout=self._timeout_s)
         except grpc.aio.AioRpcError as exc:
             raise self._error(exc) from exc
+        except asyncio.CancelledError as exc:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise SendRetryable(f"{self.name} was closed before it answered") from exc
         raise_for_rejected_spans(self.name, answer)
 
     async def aclose(self) -> None:

@@ -3,6 +3,7 @@
 from ragtrace.judge.scripted import Script, ScriptedJudge
 from ragtrace.testing.conformance import check_embedder, check_judge, check_metric
 from ragtrace.testing.gates import assert_faithful, assert_metrics
+from ragtrace.testing.sinks import check_sink
 
 __all__ = [
     "Script",
@@ -12,4 +13,5 @@ __all__ = [
     "check_embedder",
     "check_judge",
     "check_metric",
+    "check_sink",
 ]

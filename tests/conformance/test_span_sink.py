@@ -11,6 +11,7 @@ import pytest
 
 from ragtrace.backends import MemorySink, open_sink
 from ragtrace.ports import SpanSink
+from ragtrace.testing import check_sink
 from ragtrace.traces.otlp import decode, decode_json, encode
 from ragtrace.traces.trace import Span
 from tests.unit.backends.servers import GrpcAnswer, HttpAnswer, grpc_server, http_server
@@ -87,3 +88,9 @@ async def test_name_is_for_people(bench: Bench, tmp_path: Path) -> None:
     async with bench(tmp_path) as (sink, _):
         assert sink.name
         await sink.aclose()
+
+
+@SINKS
+async def test_what_was_accepted_before_shut_down_is_at_the_receiver(bench: Bench, tmp_path: Path) -> None:
+    async with bench(tmp_path) as (sink, taken):
+        await check_sink(sink, taken=taken)
