@@ -56,6 +56,10 @@ class Assembly:
     def __len__(self) -> int:
         return len(self._open)
 
+    def follow(self, policy: AssemblePolicy) -> None:
+        """Wait by another policy from now on, for the traces that are open, too."""
+        self._policy = policy
+
     def has_room(self, trace_id: str, refs: Sequence[SpanRef]) -> bool:
         """Say whether the trace stays below its limit with these spans."""
         trace = self._open.get(trace_id)

@@ -118,6 +118,10 @@ class Intake:
         self._holding = holding
         self._span_limits = span_limits
 
+    def follow(self, sampler: Sampler) -> None:
+        """Decide by another sampler from now on which spans are worth keeping."""
+        self._sampler = sampler
+
     async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
         """Keep the spans of one request, which ``sender`` answers for where tokens are asked for.
 

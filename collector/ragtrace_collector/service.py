@@ -11,12 +11,13 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
 from ragtrace.backends import open_sink
 from ragtrace.clock import SystemClock
+from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.ports import Clock, SpanSink
 from ragtrace.traces.attach import AttachOptions
 from ragtrace_collector.answers import AnswerReader
@@ -33,16 +34,17 @@ from ragtrace_collector.evaluating import Evaluator
 from ragtrace_collector.gate import Gate, open_gate
 from ragtrace_collector.guarding import guards_of
 from ragtrace_collector.holding import Holder, HoldLimits
+from ragtrace_collector.in_force import InForce, Tenure
 from ragtrace_collector.intake import Intake, Room
-from ragtrace_collector.judging import Judging, open_judging
+from ragtrace_collector.judging import open_judging
 from ragtrace_collector.ladder import Ladder
 from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.health import Phase
 from ragtrace_collector.operations.logs import event
-from ragtrace_collector.operations.reloading import digest_of
+from ragtrace_collector.operations.reloading import Reloads, digest_of, refuse_what_needs_a_restart
 from ragtrace_collector.operations.running import Operations
 from ragtrace_collector.operations.signals import Signals
-from ragtrace_collector.operations.systemd import notify_ready, notify_stopping
+from ragtrace_collector.operations.systemd import notify_ready, notify_reloading, notify_stopping
 from ragtrace_collector.operations.vitals import Vitals
 from ragtrace_collector.oversized import SpanLimits
 from ragtrace_collector.receivers.grpc import serve_grpc
@@ -52,7 +54,8 @@ from ragtrace_collector.sampling import Fairness, Limits, NeighbourPolicy, Neigh
 from ragtrace_collector.settling import Settler
 from ragtrace_collector.stages import Step, run_stage
 from ragtrace_collector.steady import SteadyClock
-from ragtrace_collector.store.port import Holding, WorkStore
+from ragtrace_collector.store.budget import BudgetBook
+from ragtrace_collector.store.port import Holding, StoreUnavailable, WorkStore
 from ragtrace_collector.store.sampling import SamplingBook
 from ragtrace_collector.store.sealing import open_sealing
 from ragtrace_collector.store.sqlite import SqliteStore
@@ -71,11 +74,15 @@ _REQUESTS_AT_ONCE: Final = 8
 
 
 async def run_collector(
-    config: CollectorConfig, *, on_ready: Callable[[Collector], None] | None = None
+    config: CollectorConfig,
+    *,
+    reread: Callable[[], CollectorConfig] | None = None,
+    on_ready: Callable[[Collector], None] | None = None,
 ) -> Mapping[str, int]:
     """Serve until SIGINT or SIGTERM, shut down in order, and return what the store counts at the end.
 
-    ``on_ready`` is called once, when the receivers listen.
+    ``on_ready`` is called once, when the receivers listen; ``reread`` at each SIGHUP, and returns the
+    configuration to follow from then on.
 
     Raises:
         ConfigError: an address, path, judge, metric or endpoint cannot be used.
@@ -84,7 +91,8 @@ async def run_collector(
     signals = Signals(longest_stop_s=(config.drain_timeout + config.cancel_timeout).total_seconds())
     with signals.handled():
         async with Collector.open(config) as collector:
-            await collector.serve(signals.stop, on_ready=on_ready)
+            reloads = Reloads(asked=signals.reload, read=reread) if reread else None
+            await collector.serve(signals.stop, on_ready=on_ready, reloads=reloads)
             return await collector.store.counts()
 
 
@@ -92,8 +100,9 @@ async def run_collector(
 class Collector:
     """One collector process: its stages, and what they share."""
 
-    config: CollectorConfig
+    in_force: InForce
     store: WorkStore
+    budget: BudgetBook
     assembly: Assembly
     settler: Settler
     evaluator: Evaluator
@@ -107,6 +116,11 @@ class Collector:
     grpc_port: int | None = None
     """The port in use, once serving: of interest where the configuration says port 0."""
     http_port: int | None = None
+
+    @property
+    def config(self) -> CollectorConfig:
+        """The configuration in force."""
+        return self.in_force.config
 
     @property
     def vitals(self) -> Vitals:
@@ -138,12 +152,17 @@ class Collector:
             stack.push_async_callback(store.aclose)
             clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
             guards = guards_of(config, clock=clock, book=store.budget)
-            judging = await stack.enter_async_context(open_judging(config, guards))
+            in_force = InForce(
+                config=config,
+                tenure=await Tenure.begin(open_judging(config, guards)),
+                sampler=sampler_of(config.sample),
+            )
+            stack.push_async_callback(lambda: in_force.tenure.retire())
             collector = _assemble(
-                config,
+                in_force,
                 store=store,
                 sampling=store.sampling,
-                judging=judging,
+                budget=store.budget,
                 sinks=sinks,
                 gate=gate,
                 clock=clock,
@@ -160,10 +179,55 @@ class Collector:
         for trace_id in await self.store.unsettled():
             self.assembly.add(trace_id, (), reopened=True)
 
+    async def reload(self, config: CollectorConfig) -> None:
+        """Follow another configuration from the next answer on; what is under way ends by the one before.
+
+        Raises:
+            ConfigError: it cannot be used, or needs a restart; nothing has changed.
+        """
+        refuse_what_needs_a_restart(self.config, config)
+        guards = guards_of(config, clock=self.clock, book=self.budget)
+        tenure, sampler = await Tenure.begin(open_judging(config, guards)), sampler_of(config.sample)
+        settler = _following(self.settler, config, sampler)
+        try:
+            await settler.recall()
+            self.gate.reload(config.receive)
+        except (RagtraceError, asyncio.CancelledError):
+            await tenure.retire()
+            raise
+        retired = self.in_force.tenure
+        self.in_force.config, self.in_force.tenure, self.in_force.sampler = config, tenure, sampler
+        self.settler, self.evaluator = settler, _judging_by(self.evaluator, self.in_force)
+        self.intake.follow(sampler)
+        self.assembly.follow(_assemble_policy(config))
+        logging.getLogger().setLevel(config.log_level.upper())
+        await retired.retire()
+
+    async def _follow(self, reloads: Reloads) -> None:
+        """Reload whenever that is asked for; where it cannot be done, say why and go on as before."""
+        while True:
+            await reloads.asked.wait()
+            reloads.asked.clear()
+            notify_reloading()
+            try:
+                await self.reload(reloads.read())
+            except (ConfigError, StoreUnavailable) as exc:
+                self.vitals.reloads["refused"] += 1
+                log.error("the configuration stays as it was: %s", exc, extra=event("reload_refused"))  # noqa: TRY400
+            else:
+                self.vitals.reloads["applied"] += 1
+                digest = digest_of(self.config)
+                log.info("configuration %s is in force", digest, extra=event("reloaded", config=digest))
+            notify_ready(f"judging with {self.config.judge.use}")
+
     async def serve(
-        self, stop: asyncio.Event, *, on_ready: Callable[[Collector], None] | None = None
+        self,
+        stop: asyncio.Event,
+        *,
+        on_ready: Callable[[Collector], None] | None = None,
+        reloads: Reloads | None = None,
     ) -> None:
-        """Run until ``stop`` is set, then drain."""
+        """Run until ``stop`` is set, then drain. ``reloads`` says when to read the configuration again."""
         async with self.operations.opened(), AsyncExitStack() as receivers:
             await self._start_grpc(receivers)
             http = self._bind_http()
@@ -172,7 +236,10 @@ class Collector:
                     receivers.callback(http.stop)
                     tasks.create_task(http.serve(), name="http")
                 self.operations.start(tasks)
+                following = tasks.create_task(self._follow(reloads)) if reloads else None
                 await self._work(tasks, receivers, stop, on_ready)
+                if following is not None:
+                    following.cancel()
                 self.operations.stop()
         await self._report()
 
@@ -207,7 +274,7 @@ class Collector:
             self.grpc_port,
             self.http_port,
             self.operations.port,
-            extra=event("listening", config=self.vitals.config_digest),
+            extra=event("listening", config=digest_of(self.config)),
         )
 
     def _bind_http(self) -> HttpServer | None:
@@ -252,7 +319,7 @@ class Collector:
             stages.append(tasks.create_task(release, name="release"))
         stages += [
             tasks.create_task(
-                self._stage(self.evaluator.step, wake=queued, stop=stop, pause_s=_WORK_PAUSE_S),
+                self._stage(self._evaluate, wake=queued, stop=stop, pause_s=_WORK_PAUSE_S),
                 name=f"evaluate-{number}",
             )
             for number in range(self.config.evaluate.concurrency)
@@ -274,6 +341,11 @@ class Collector:
         if found_work:  # traces without a RAG call wait no longer
             self.holder.released.set()
         return found_work
+
+    async def _evaluate(self) -> bool:
+        evaluator = self.evaluator  # what began with one judge ends with it, whatever is loaded meanwhile
+        async with self.in_force.tenure.evaluation():
+            return await evaluator.step()
 
     async def _expire(self) -> bool:
         now_ns = self.clock.now_ns()
@@ -336,17 +408,18 @@ async def _open_and_close(config: CollectorConfig) -> None:
 
 
 def _assemble(
-    config: CollectorConfig,
+    in_force: InForce,
     *,
     store: WorkStore,
     sampling: SamplingBook,
-    judging: Judging,
+    budget: BudgetBook,
     sinks: Mapping[str, SpanSink],
     gate: Gate,
     clock: Clock,
     steady_ns: Callable[[], int],
 ) -> Collector:
     """Wire the stages together."""
+    config = in_force.config
     counters, queued, done = Counters(), asyncio.Event(), asyncio.Event()
     holds = config.attach.mode == "hold"
     holder = Holder(
@@ -354,24 +427,24 @@ def _assemble(
         limits=HoldLimits(
             timeout_ns=_ns(config.attach.hold_timeout), most_bytes=config.attach.hold_max_bytes
         ),
-        is_judge_away=lambda: judging.now.closed() is not None,
+        is_judge_away=lambda: in_force.is_judge_away,
         counters=counters,
         clock=clock,
         released=done,
     )
     reader = AnswerReader(store=store, counters=counters, mapping=config.extract.mapping.opened())
     assembly = Assembly(_assemble_policy(config), steady_ns=steady_ns)
-    sampler = sampler_of(config.sample)
     vitals = Vitals(
         store=store,
         counters=counters,
         clock=clock,
         store_limit_bytes=config.store.max_bytes,
-        config_digest=digest_of(config),
+        in_force=in_force,
         sink_names={endpoint: sink.name for endpoint, sink in sinks.items()},
     )
     return Collector(
-        config=config,
+        in_force=in_force,
+        budget=budget,
         store=store,
         assembly=assembly,
         counters=counters,
@@ -381,12 +454,12 @@ def _assemble(
             config=config.telemetry,
             vitals=vitals,
             gate=gate,
-            accounts=account_routes(config, sampler=sampler, clock=clock, access=gate.access),
+            accounts=account_routes(in_force, clock=clock, access=gate.access),
         ),
         intake=Intake(
             store=store,
             assembly=assembly,
-            sampler=sampler,
+            sampler=in_force.sampler,
             forward_to=_forward_to(config),
             counters=counters,
             clock=clock,
@@ -400,7 +473,7 @@ def _assemble(
             store=store,
             reader=reader,
             assembly=assembly,
-            sampler=sampler,
+            sampler=in_force.sampler,
             max_revisions=config.assemble.max_revisions,
             book=sampling,
             counters=counters,
@@ -410,8 +483,8 @@ def _assemble(
         evaluator=Evaluator(
             store=store,
             reader=reader,
-            judging=judging,
-            watch=LowScoreWatch(sampler=sampler, book=sampling, counters=counters),
+            judging=in_force.tenure.judging,
+            watch=LowScoreWatch(sampler=in_force.sampler, book=sampling, counters=counters),
             attach=_attach_options(config),
             sinks=tuple(sinks),
             ladder=_ladder(config),
@@ -435,6 +508,24 @@ def _forward_to(config: CollectorConfig) -> tuple[str, ...]:
 def _release_to(config: CollectorConfig) -> tuple[str, ...]:
     """Return who gets held spans: all, where they were held before and none is to get originals now."""
     return _forward_to(config) or tuple(export.endpoint for export in config.export)
+
+
+def _following(settler: Settler, config: CollectorConfig, sampler: Sampler) -> Settler:
+    reader = replace(settler.reader, mapping=config.extract.mapping.opened())
+    return replace(settler, reader=reader, sampler=sampler, max_revisions=config.assemble.max_revisions)
+
+
+def _judging_by(evaluator: Evaluator, in_force: InForce) -> Evaluator:
+    config = in_force.config
+    return replace(
+        evaluator,
+        reader=replace(evaluator.reader, mapping=config.extract.mapping.opened()),
+        judging=in_force.tenure.judging,
+        watch=replace(evaluator.watch, sampler=in_force.sampler),
+        attach=_attach_options(config),
+        ladder=_ladder(config),
+        attempt_s=config.evaluate.job_timeout.total_seconds(),
+    )
 
 
 def _assemble_policy(config: CollectorConfig) -> AssemblePolicy:

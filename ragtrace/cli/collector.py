@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ def collector(config_path: Path | None, check: bool, print_config: bool, as_json
     """Receive OTLP, judge the RAG answers in it, and write the verdicts back.
 
     Stops on Ctrl-C or SIGTERM: what is ready is judged and delivered first; the rest is on disk and goes on
-    at the next start.
+    at the next start. Reads FILE again on SIGHUP, and goes on as before where it cannot follow.
 
     \b
     Examples:
@@ -63,7 +64,12 @@ def collector(config_path: Path | None, check: bool, print_config: bool, as_json
         _say_checked(config, config_path, as_json=as_json)
         return
     logs.log_to_stderr(config.log_level, config.log_format)
-    counts = asyncio.run(service.run_collector(config, on_ready=_say_ready if as_json else None))
+    running = service.run_collector(
+        config,
+        reread=partial(configuration.load_config, config_path) if config_path else None,
+        on_ready=_say_ready if as_json else None,
+    )
+    counts = asyncio.run(running)
     if as_json:
         _line("stopped", {"counts": dict(counts)})
 

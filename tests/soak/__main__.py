@@ -2,8 +2,8 @@
 
 Good RAG traces in every recorded convention, in parts and in any order, late and twice; other traces;
 malformed requests; feedback; a judge that is slow, over its limits and down by turns; a back end that goes
-away. Memory, disk, file handles, threads and tasks must be flat after a third of the time, and the ledger must
-add up at every look and in the end.
+away. Memory, disk, file handles, threads and tasks must be flat after a third of the time, and the ledger
+must add up at every look and in the end.
 """
 
 from __future__ import annotations

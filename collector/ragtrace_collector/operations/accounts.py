@@ -12,11 +12,10 @@ from starlette.routing import Route
 
 from ragtrace.errors import InputError, ReadError
 from ragtrace.ports import Clock
-from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.in_force import InForce
 from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.receivers.access import Access
 from ragtrace_collector.receivers.http import Page, guarded
-from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.ledger import take_stock
 from ragtrace_collector.why import Standing, look_up, trace_id_in
 
@@ -29,15 +28,18 @@ standing_form: Final[TypeAdapter[Standing]] = TypeAdapter(Standing)
 ledger_form: Final[TypeAdapter[Ledger]] = TypeAdapter(Ledger)
 
 
-def account_routes(
-    config: CollectorConfig, *, sampler: Sampler, clock: Clock, access: Access
-) -> tuple[Route, ...]:
+def account_routes(in_force: InForce, *, clock: Clock, access: Access) -> tuple[Route, ...]:
     """Build ``GET /why/<trace id>`` and ``GET /ledger?since_ns=…``: what the commands show with ``--url``."""
 
     async def show_why(request: Request) -> Response:
         wanted = trace_id_in(request.path_params["trace"])
         standing = await asyncio.to_thread(
-            look_up, config.store.path, wanted, config=config, sampler=sampler, now_ns=clock.now_ns()
+            look_up,
+            in_force.config.store.path,
+            wanted,
+            config=in_force.config,
+            sampler=in_force.sampler,
+            now_ns=clock.now_ns(),
         )
         return JSONResponse(standing_form.dump_python(standing, mode="json"))
 
@@ -46,7 +48,7 @@ def account_routes(
         if since is not None and not since.isdecimal():
             raise InputError("since_ns is no number of nanoseconds")
         ledger = await asyncio.to_thread(
-            take_stock, config.store.path, since_ns=None if since is None else int(since)
+            take_stock, in_force.config.store.path, since_ns=None if since is None else int(since)
         )
         return JSONResponse(ledger_form.dump_python(ledger, mode="json"))
 

@@ -94,7 +94,7 @@ METRICS: Final = (
     Metric("ragtrace.outbox", Kind.GAUGE, "", "parcels by sink and where they stand"),
     Metric("ragtrace.store.size", Kind.GAUGE, "By", "what the store holds"),
     Metric("ragtrace.store.limit", Kind.GAUGE, "By", "store.max_bytes"),
-    Metric("ragtrace.judge.breaker_open", Kind.GAUGE, "", "1 while the judge is not asked"),
+    Metric("ragtrace.judge.stopped", Kind.GAUGE, "", "1 while the judge is not asked, by why"),
     Metric("ragtrace.collector.ready", Kind.GAUGE, "", "1 while /readyz says so"),
     Metric("ragtrace.collector.tasks", Kind.GAUGE, "", "tasks of the event loop"),
     Metric("ragtrace.collector.loop_lag", Kind.GAUGE, "s", "how late the event loop woke the last time"),

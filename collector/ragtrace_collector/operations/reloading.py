@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig
 
-__all__ = ["changed_keys", "digest_of", "keys_that_need_a_restart"]
+__all__ = ["Reloads", "changed_keys", "digest_of", "refuse_what_needs_a_restart"]
 
 _NEEDS_A_RESTART: Final = (
     "receive.grpc",
@@ -16,16 +19,29 @@ _NEEDS_A_RESTART: Final = (
     "receive.max_message_bytes",
     "receive.tls",
     "receive.insecure",
-    "assemble.max_open_traces",
+    "receive.limits",
     "evaluate.concurrency",
     "attach.mode",
+    "attach.hold_timeout",
+    "attach.hold_max_bytes",
     "export",
     "store",
     "telemetry",
+    "drain_timeout",
+    "cancel_timeout",
     "log_format",
 )
 """What is bound, opened or counted on once."""
 _DIGITS: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reloads:
+    """When to read the configuration again, and how."""
+
+    asked: asyncio.Event
+    read: Callable[[], CollectorConfig]
+    """Raises ConfigError."""
 
 
 def changed_keys(before: CollectorConfig, after: CollectorConfig) -> tuple[str, ...]:
@@ -34,9 +50,16 @@ def changed_keys(before: CollectorConfig, after: CollectorConfig) -> tuple[str, 
     return tuple(sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key)))
 
 
-def keys_that_need_a_restart(changed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of the changed keys that a running collector cannot follow."""
-    return tuple(key for key in changed if any(_is_within(key, fixed) for fixed in _NEEDS_A_RESTART))
+def refuse_what_needs_a_restart(before: CollectorConfig, after: CollectorConfig) -> None:
+    """See that a running collector can follow.
+
+    Raises:
+        ConfigError: names the keys that it cannot follow.
+    """
+    changed = changed_keys(before, after)
+    fixed = [key for key in changed if any(_is_within(key, each) for each in _NEEDS_A_RESTART)]
+    if fixed:
+        raise ConfigError(f"{', '.join(f'`{key}`' for key in fixed)} changed, which needs a restart")
 
 
 def digest_of(config: CollectorConfig) -> str:

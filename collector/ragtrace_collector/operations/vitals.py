@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from ragtrace.ports import Clock
+from ragtrace_collector.in_force import InForce
 from ragtrace_collector.operations.health import LoopLag, Phase, Readiness
 from ragtrace_collector.operations.readings import Reading, Readings, read_all
+from ragtrace_collector.operations.reloading import digest_of
+from ragtrace_collector.outcomes import State
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters
 
@@ -27,11 +30,9 @@ class Vitals:
     counters: Counters
     clock: Clock
     store_limit_bytes: int
-    config_digest: str
+    in_force: InForce
     sink_names: Mapping[str, str]
     """How each endpoint is called where others read it: without what may be a key."""
-    judge_trouble: Callable[[], str | None] = lambda: None
-    """Why the judge is not asked now, if it is not."""
     phase: Phase = Phase.STARTING
     lag: LoopLag = field(default_factory=LoopLag)
     reloads: Counter[str] = field(default_factory=Counter)
@@ -41,8 +42,14 @@ class Vitals:
         """Say whether spans are taken now. A judge that is away is no reason: answers wait for it on disk."""
         reasons = [str(self.phase)] if self.phase is not Phase.SERVING else []
         trouble = await self._store_trouble()
-        notes = [note for note in (self.judge_trouble(),) if note]
-        return Readiness(reasons=(*reasons, *([trouble] if trouble else [])), notes=tuple(notes))
+        stopped = self.judge_stopped()
+        notes = (f"the judge is not asked: {stopped}",) if stopped else ()
+        return Readiness(reasons=(*reasons, *([trouble] if trouble else [])), notes=notes)
+
+    def judge_stopped(self) -> str | None:
+        """Return why the judge is not asked now, as an outcome: ``failed:judge_refused``; ``None``: it is."""
+        closed = self.in_force.tenure.judging.now.closed()
+        return closed.outcome if closed else None
 
     async def status(self) -> Mapping[str, object]:
         """Return what the status page shows: the state, the ledger, and what was counted since the start."""
@@ -53,7 +60,7 @@ class Vitals:
                 "ready": ready.is_ready,
                 "reasons": ready.reasons,
                 "notes": ready.notes,
-                "config": self.config_digest,
+                "config": digest_of(self.in_force.config),
                 "reloads": dict(self.reloads),
             },
             "ledger": ledger.sums(),
@@ -69,15 +76,20 @@ class Vitals:
             **readings,
             "ragtrace.outbox": tuple(self._named(reading) for reading in readings["ragtrace.outbox"]),
             "ragtrace.store.limit": (Reading(self.store_limit_bytes),),
-            "ragtrace.judge.breaker_open": (Reading(int(self.judge_trouble() is not None)),),
+            "ragtrace.judge.stopped": tuple(self._stops()),
             "ragtrace.collector.ready": (Reading(int(ready.is_ready)),),
             "ragtrace.collector.tasks": (Reading(len(asyncio.all_tasks())),),
             "ragtrace.collector.loop_lag": (Reading(self.lag.seconds),),
-            "ragtrace.collector.config": (Reading(1, {"digest": self.config_digest}),),
+            "ragtrace.collector.config": (Reading(1, {"digest": digest_of(self.in_force.config)}),),
             "ragtrace.collector.reloads": tuple(
                 Reading(self.reloads[result], {"result": result}) for result in ("applied", "refused")
             ),
         }
+
+    def _stops(self) -> Iterator[Reading]:
+        state = (self.judge_stopped() or "").partition(":")[0]
+        for why in (State.FAILED, State.OVER_BUDGET):
+            yield Reading(int(state == why), {"why": why})
 
     def _named(self, reading: Reading) -> Reading:
         endpoint = reading.attributes["sink"]
