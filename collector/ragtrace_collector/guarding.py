@@ -11,12 +11,12 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError
-from ragtrace.judge import Prices, load_prices
+from ragtrace.judge import Pace, Prices, load_prices, pace_of
 from ragtrace.judge.layers import Layer
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock, Embedder, Embeddings, Judge, JudgeReply, JudgeRequest
 from ragtrace_collector.breaker import Breaker, BreakerState
-from ragtrace_collector.budget import Limit, OverBudget, Period, Purse, Refusal
+from ragtrace_collector.budget import Left, Limit, OverBudget, Period, Purse, Refusal
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.budget import LimitConfig, PurseConfig
 from ragtrace_collector.outcomes import State
@@ -44,11 +44,14 @@ class Guard:
     """Guards one judge or embedder."""
 
     name: str
+    """``judge``, ``second``, ``cheaper`` or ``embedder``."""
     breaker: Breaker
     wall: Wall | None
     tariff: Tariff
     share: float = 1.0
     """Of each limit: what this judge may use up."""
+    pace: Pace | None = None
+    """How many requests are let through at once."""
     _refusal: Refusal | None = None
 
     @property
@@ -68,6 +71,16 @@ class Guard:
             outcome = State.FAILED.because(self.breaker.cause.error_type)
             return Closed(outcome=outcome, until_ns=self.breaker.probe_ns)
         return None
+
+    @property
+    def state(self) -> str:
+        """``over_budget``, or the state of the breaker."""
+        return OverBudget.error_type if self.refusal else self.breaker.state.value
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing passes, for people; empty while something does."""
+        return f"{self.refusal.limit} is spent" if self.refusal else self.breaker.reason
 
     @asynccontextmanager
     async def request(self, largest: Usage) -> AsyncIterator[Bill]:
@@ -112,13 +125,21 @@ class Guards:
 
         It raises ConfigError where money is limited, and what the judge costs is not known.
         """
-        return lambda judge: _GuardedJudge(judge, self._before(name, judge.identity, share))
+        return lambda judge: _GuardedJudge(judge, self._before(name, judge.identity, share, pace_of(judge)))
 
     def embedder(self, name: str) -> Callable[[Embedder], Embedder]:
         """Return what puts an embedder behind a guard of this name."""
         return lambda embedder: _GuardedEmbedder(embedder, self._before(name, embedder.identity, 1.0))
 
-    def _before(self, name: str, who: JudgeIdentity, share: float) -> Guard:
+    async def left(self) -> tuple[Left, ...]:
+        """Return what is spent and left of the purse.
+
+        Raises:
+            StoreUnavailable: it cannot be read.
+        """
+        return (await self.wall.standing()).left() if self.wall else ()
+
+    def _before(self, name: str, who: JudgeIdentity, share: float, pace: Pace | None = None) -> Guard:
         price = self.prices.price_of(who)
         if price is None and self.purse.limits_money and not who.computes:
             raise ConfigError(
@@ -131,6 +152,7 @@ class Guards:
             wall=None if who.computes else self.wall,
             tariff=Tariff(price=price),
             share=share,
+            pace=pace,
         )
         return self.by_name[name]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -39,27 +39,31 @@ class Judging:
     embedder: Embedder | None = None
     limits: StepLimits = field(default_factory=StepLimits)
     prices: Prices | None = None
-    guard: Guard | None = None
-    """What stands before the judge."""
-    other_guards: tuple[Guard, ...] = ()
-    """What stands before the others that may be asked."""
+    guards: Guards | None = None
+    """What stands before everyone who may be asked."""
+    name: str = "judge"
+    """Which of the guards is the judge's own."""
     cheaper: Judging | None = None
     """Who judges where the budget has nothing left for this judge."""
 
     @property
     def now(self) -> Judging:
         """Who judges at this moment: the cheaper judge, if there is one and the budget asks for it."""
-        is_spent = self.guard is not None and self.guard.refusal is not None
+        is_spent = any(guard.refusal for guard in self._guards(self.name))
         return self.cheaper if self.cheaper and is_spent else self
 
     def closed(self) -> Closed | None:
         """Say until when the judge is not to be asked, if so."""
-        return self.guard.closed() if self.guard else None
+        return next((guard.closed() for guard in self._guards(self.name)), None)
 
     def opens_ns(self) -> int:
         """Return when everyone may be asked again, in Unix nanoseconds: 0 if they may."""
-        guards = (self.guard, *self.other_guards) if self.guard else ()
-        return max((closed.until_ns for guard in guards if (closed := guard.closed())), default=0)
+        closed = (guard.closed() for guard in self._guards(self.name, "second", "embedder"))
+        return max((each.until_ns for each in closed if each), default=0)
+
+    def _guards(self, *names: str) -> Iterator[Guard]:
+        by_name = self.guards.by_name if self.guards else {}
+        return (by_name[name] for name in names if name in by_name)
 
     async def evaluate(
         self, record: RagRecord, *, clock: Clock, earlier: Evaluation | None = None
@@ -155,8 +159,8 @@ async def _open_one(
         embedder=embedder,
         limits=StepLimits(verify=verify_settings_of(settings, judge.identity)),
         prices=guards.prices,
-        guard=guards.by_name[name],
-        other_guards=tuple(guards.by_name[each] for each in ("second", "embedder") if each in guards.by_name),
+        guards=guards,
+        name=name,
     )
 
 

@@ -140,14 +140,6 @@ class Wall:
             self._standing_ns = now_ns
         return self._standing
 
-    async def share_to_sample(self) -> float:
-        """Return the share of traffic, from 0 to 1, with which the spending lasts for the window.
-
-        Raises:
-            StoreUnavailable: what was spent cannot be read.
-        """
-        return (await self.standing()).share_to_sample(self.clock.now_ns())
-
     async def _reserve(self, estimate: Spend, share: float) -> Reservation:
         while True:
             settled = self._settled

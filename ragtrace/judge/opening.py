@@ -141,15 +141,15 @@ class JudgeLayers:
 
 
 def layered(judge: Judge, layers: JudgeLayers) -> Judge:
-    """Put the layers around a judge: cache ← usage ← limit ← retry ← pace ← one's own ← time-out ← judge."""
+    """Put the layers around a judge: cache ← usage ← limit ← retry ← one's own ← pace ← time-out ← judge."""
     timeout_s, max_concurrency = layers.timeout_s, layers.max_concurrency
     if isinstance(judge, Paced):
         timeout_s = max(timeout_s, judge.least_timeout_s)
         max_concurrency = min(max_concurrency, judge.most_at_once)
     judge = timed(judge, _WHOLE_ASK * timeout_s)
+    judge = paced(judge, max_concurrency)
     if layers.around:
         judge = layers.around(judge)
-    judge = paced(judge, max_concurrency)
     judge = retrying(judge, layers.backoff)
     judge = limited(judge, max_concurrency)
     judge = metered(judge)
