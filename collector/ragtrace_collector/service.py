@@ -314,6 +314,11 @@ class Collector:
                 self._stage(self._expire, wake=never, stop=stop, pause_s=_EXPIRE_PAUSE_S), name="expire"
             ),
         ]
+        stages.append(
+            tasks.create_task(
+                self._stage(self._throttle, wake=never, stop=stop, pause_s=_WORK_PAUSE_S), name="throttle"
+            )
+        )
         if self.config.attach.mode == "hold":
             release = self._stage(self.holder.step, wake=never, stop=stop, pause_s=_SETTLE_PAUSE_S)
             stages.append(tasks.create_task(release, name="release"))
@@ -347,6 +352,14 @@ class Collector:
         async with self.in_force.tenure.evaluation():
             return await evaluator.step()
 
+    async def _throttle(self) -> bool:
+        """Sample so little that the budget lasts, where it is to last."""
+        guards = self.in_force.tenure.judging.guards
+        if guards is not None and guards.wall is not None and self.config.budget.at_limit == "lower_rate":
+            standing = await guards.wall.standing()
+            self.in_force.sampler.throttle(standing.share_to_sample(self.clock.now_ns()))
+        return False
+
     async def _expire(self) -> bool:
         now_ns = self.clock.now_ns()
         await self.store.expire(
@@ -372,8 +385,12 @@ class Collector:
 
     async def _until_finished(self) -> None:
         # Polled: the work to wait for stands in the store, and who ends it need not know of us.
-        while await self.store.unfinished(now_ns=self.clock.now_ns()):  # noqa: ASYNC110
+        while await self.store.unfinished(now_ns=self._due_ns()):  # noqa: ASYNC110
             await asyncio.sleep(_SETTLE_PAUSE_S)
+
+    def _due_ns(self) -> int:
+        """Return until when a job must be due to be waited for: where nobody may be asked, none is."""
+        return 0 if self.in_force.is_judge_away else self.clock.now_ns()
 
     async def _report(self) -> None:
         left = {name: number for name, number in (await self.store.ledger()).left().items() if number}

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ragtrace.ports import Clock
+from ragtrace_collector.budget import Left
+from ragtrace_collector.guarding import Guard
 from ragtrace_collector.in_force import InForce
 from ragtrace_collector.operations.health import LoopLag, Phase, Readiness
 from ragtrace_collector.operations.readings import Reading, Readings, read_all
@@ -63,6 +65,8 @@ class Vitals:
                 "config": digest_of(self.in_force.config),
                 "reloads": dict(self.reloads),
             },
+            "judges": {guard.name: _told(guard) for guard in self._guards()},
+            "budget": [each._asdict() for each in await self._left()],
             "ledger": ledger.sums(),
             "store": ledger.by_name(),
             "since_start": self.counters.snapshot(),
@@ -71,11 +75,17 @@ class Vitals:
     async def readings(self) -> Readings:
         """Return every metric's values, the answers and parcels among them of one moment."""
         ready, ledger = await self.readiness(), await self.store.ledger()
+        left = await self._left()
         readings = read_all(ledger, self.counters.snapshot(), now_ns=self.clock.now_ns())
         return {
             **readings,
             "ragtrace.outbox": tuple(self._named(reading) for reading in readings["ragtrace.outbox"]),
             "ragtrace.store.limit": (Reading(self.store_limit_bytes),),
+            "ragtrace.judge.concurrency": tuple(
+                Reading(guard.pace.limit, {"judge": guard.name}) for guard in self._guards() if guard.pace
+            ),
+            "ragtrace.budget.spent": tuple(Reading(each.spent, {"limit": each.limit}) for each in left),
+            "ragtrace.budget.limit": tuple(Reading(each.most, {"limit": each.limit}) for each in left),
             "ragtrace.judge.stopped": tuple(self._stops()),
             "ragtrace.collector.ready": (Reading(int(ready.is_ready)),),
             "ragtrace.collector.tasks": (Reading(len(asyncio.all_tasks())),),
@@ -91,6 +101,14 @@ class Vitals:
         for why in (State.FAILED, State.OVER_BUDGET):
             yield Reading(int(state == why), {"why": why})
 
+    def _guards(self) -> tuple[Guard, ...]:
+        guards = self.in_force.tenure.judging.guards
+        return tuple(guards.by_name.values()) if guards else ()
+
+    async def _left(self) -> tuple[Left, ...]:
+        guards = self.in_force.tenure.judging.guards
+        return await guards.left() if guards else ()
+
     def _named(self, reading: Reading) -> Reading:
         endpoint = reading.attributes["sink"]
         name = self.sink_names.get(endpoint, "none of the configuration")
@@ -105,3 +123,8 @@ class Vitals:
         except TimeoutError:
             return f"the store did not answer within {_STORE_TIMEOUT_S:g} s"
         return None
+
+
+def _told(guard: Guard) -> Mapping[str, object]:
+    at_once = guard.pace.limit if guard.pace else None
+    return {"state": guard.state, "reason": guard.trouble, "at_once": at_once}
