@@ -1,0 +1,126 @@
+"""What every work store must hold to, as a function that an adapter's own tests call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.otlp import SpanRef, TraceSlice
+from ragtrace_collector.outcomes import State
+from ragtrace_collector.store.port import Job, WorkStore
+
+__all__ = ["check_store"]
+
+OpenStore = Callable[[], Awaitable[WorkStore]]
+"""Opens the same store each time: what a start of the collector does."""
+
+_SINK: Final = "grpc://back-end:4317"
+_TRACES: Final = tuple(f"{number:032x}" for number in range(1, 21))
+_SAMPLE: Final = Sample(rule="ratio", rate=1.0, probability=1.0)
+_TIMEOUT_S: Final = 30.0
+
+
+async def check_store(open_store: OpenStore) -> None:
+    """Check that what a work store accepted is there after it was closed, once, and that its ledger adds up.
+
+    ``open_store`` opens one store, empty at first, again and again; each time the one before is closed, in
+    the middle of what is under way.
+
+    Raises:
+        AssertionError: says what the store did.
+    """
+    accepted = await _append_and_close(open_store)
+    await _check_spans(open_store, accepted)
+    await _check_leases(open_store, accepted)
+    await _check_endings(open_store, accepted)
+
+
+async def _append_and_close(open_store: OpenStore) -> Sequence[str]:
+    async with asyncio.TaskGroup() as group, _opened(open_store) as store:
+        appends = [group.create_task(_try_append(store, trace_id)) for trace_id in _TRACES]
+        await asyncio.sleep(0)  # they are under way when it is closed
+    accepted = [trace_id for trace_id, append in zip(_TRACES, appends, strict=True) if append.result()]
+    assert accepted, "it accepted nothing"
+    return accepted
+
+
+async def _try_append(store: WorkStore, trace_id: str) -> bool:
+    ref = SpanRef(span_id=trace_id[:16], parent_span_id=None)
+    part = TraceSlice(trace_id=trace_id, payload=_payload(trace_id), spans=(ref,))
+    try:
+        await store.append([part], forward={_SINK: _payload(trace_id)}, now_ns=1)
+    except Exception:  # noqa: BLE001 -- whatever it says to whom it closes on, it did not accept the spans
+        return False
+    return True
+
+
+async def _check_spans(open_store: OpenStore, accepted: Sequence[str]) -> None:
+    async with _opened(open_store) as store:
+        kept = {trace_id: (await store.spans(trace_id)).payloads for trace_id in accepted}
+        lost = [trace_id for trace_id, payloads in kept.items() if _payload(trace_id) not in payloads]
+        assert not lost, f"{len(lost)} traces were accepted before it was closed and have lost their spans"
+        doubled = [trace_id for trace_id, payloads in kept.items() if len(payloads) > 1]
+        assert not doubled, f"{len(doubled)} traces have their spans twice after it was closed"
+        assert set(accepted) <= set(await store.unsettled()), "`unsettled` forgot traces that nobody settled"
+        waiting = [parcel.payload for parcel in await store.parcels(_SINK, len(_TRACES) + 1)]
+        assert all(waiting.count(_payload(trace_id)) == 1 for trace_id in accepted), (
+            "originals to forward are not in the outbox once each"
+        )
+        for trace_id in accepted:
+            job = Job(trace_id=trace_id, span_id=trace_id[:16], sample=_SAMPLE)
+            await store.settle(trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=2)
+        await _check_ledger(store, seen=len(accepted), pending=len(accepted))
+
+
+async def _check_leases(open_store: OpenStore, accepted: Sequence[str]) -> None:
+    async with _opened(open_store) as store:
+        taken = await store.take_jobs(len(_TRACES), now_ns=3)
+        assert len(taken) == len(accepted), f"{len(accepted)} jobs were queued, and {len(taken)} are leased"
+        assert not await store.take_jobs(1, now_ns=3), "a job is leased twice"
+        await _check_ledger(store, seen=len(accepted), pending=len(accepted))
+
+
+async def _check_endings(open_store: OpenStore, accepted: Sequence[str]) -> None:
+    async with _opened(open_store) as store:
+        jobs = []
+        while taken := await store.take_jobs(len(_TRACES), now_ns=4):  # suspects of a crash come one by one
+            for job in taken:
+                await store.finish(job, State.JUDGED, parcels={_SINK: _carrier(job.trace_id)}, now_ns=4)
+            jobs += [job.trace_id for job in taken]
+        assert sorted(jobs) == sorted(accepted), "leases did not end with the process, or jobs came twice"
+    async with _opened(open_store) as store:
+        assert not await store.take_jobs(1, now_ns=5), "an answer that was judged is queued again"
+        waiting = [parcel.payload for parcel in await store.parcels(_SINK, 2 * len(_TRACES) + 1)]
+        assert all(waiting.count(_carrier(trace_id)) == 1 for trace_id in accepted), (
+            "carriers of answers that were judged are not in the outbox once each"
+        )
+        await _check_ledger(store, seen=len(accepted), pending=0)
+
+
+async def _check_ledger(store: WorkStore, *, seen: int, pending: int) -> None:
+    ledger = await store.ledger()
+    assert ledger.adds_up, f"the ledger does not add up: {ledger}"
+    assert (ledger.seen, ledger.pending) == (seen, pending), (
+        f"{seen} answers were seen, {pending} are pending; the ledger says {ledger.seen} and {ledger.pending}"
+    )
+
+
+@asynccontextmanager
+async def _opened(open_store: OpenStore) -> AsyncIterator[WorkStore]:
+    store = await open_store()
+    try:
+        yield store
+    finally:
+        async with asyncio.timeout(_TIMEOUT_S):
+            await store.aclose()
+
+
+def _payload(trace_id: str) -> bytes:
+    return f"spans of {trace_id}".encode()
+
+
+def _carrier(trace_id: str) -> bytes:
+    return f"carrier of {trace_id}".encode()

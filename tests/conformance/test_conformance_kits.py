@@ -1,0 +1,88 @@
+"""The kits for stores and sinks: ours hold to them, and they catch those that lose what they accepted."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragtrace.backends import MemorySink
+from ragtrace.testing import check_sink
+from ragtrace.traces.otlp import TraceSlice
+from ragtrace_collector.ledger import Ledger
+from ragtrace_collector.store.port import Job, Parcel
+from ragtrace_collector.store.sealing import NO_KEYS, open_sealing
+from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.testing import check_store
+
+KEY = base64.b64encode(bytes(32)).decode()
+
+
+@pytest.mark.parametrize("keys", [(), (KEY,)], ids=["plain", "sealed"])
+async def test_the_store_keeps_what_it_accepted(tmp_path: Path, keys: Sequence[str]) -> None:
+    sealing = open_sealing(keys) if keys else NO_KEYS
+    await check_store(lambda: SqliteStore.open(tmp_path / "store.db", max_bytes=10 << 20, sealing=sealing))
+
+
+class LosesSpans(SqliteStore):
+    async def append(self, slices: Sequence[TraceSlice], **options: Any) -> frozenset[str]:
+        return await super().append(slices[1:], **options)
+
+
+class SendsTwice(SqliteStore):
+    async def finish(self, job: Job, outcome: str, *, parcels: Mapping[str, bytes], **options: Any) -> bool:
+        await super().append([], forward=parcels, now_ns=1)
+        return await super().finish(job, outcome, parcels=parcels, **options)
+
+
+class ForgetsParcels(SqliteStore):
+    async def parcels(self, sink: str, limit: int, **options: Any) -> tuple[Parcel, ...]:
+        return (await super().parcels(sink, limit, **options))[1:]
+
+
+class CountsWrong(SqliteStore):
+    async def ledger(self) -> Ledger:
+        return Ledger(seen=1, accounts=(), parcels={})
+
+
+@pytest.mark.parametrize(
+    ("broken", "complaint"),
+    [
+        (LosesSpans, "have lost their spans"),
+        (SendsTwice, "not in the outbox once each"),
+        (ForgetsParcels, "not in the outbox once each"),
+        (CountsWrong, "does not add up"),
+    ],
+)
+async def test_a_store_that_breaks_a_promise_is_caught(
+    tmp_path: Path, broken: type[SqliteStore], complaint: str
+) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        await check_store(lambda: broken.open(tmp_path / "store.db", max_bytes=10 << 20))
+
+
+class Buffering(MemorySink):
+    """Says that it has a request, and hands it over with the next one: the last is lost when it is closed."""
+
+    held: bytes | None = None
+
+    async def send(self, request: bytes) -> None:
+        if self.held is not None:
+            await super().send(self.held)
+        self.held = request
+
+
+class Cutting(MemorySink):
+    async def send(self, request: bytes) -> None:
+        await super().send(request if not self.requests else b"")
+
+
+@pytest.mark.parametrize(
+    ("sink", "complaint"), [(Buffering(), "does not have the span"), (Cutting(), "accepted 20 spans")]
+)
+async def test_a_sink_that_loses_spans_is_caught(sink: MemorySink, complaint: str) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        await check_sink(sink, taken=lambda: sink.spans)
