@@ -4,52 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragtrace.model import RagRecord, Target
 from ragtrace.sampling import SamplingPlan
 from ragtrace.stats import Weighed, weighted_mean
-from ragtrace.traces.trace import Resource, Span, Trace
-from ragtrace_collector.sampling import Decision, Fairness, Limits, Sampler
-
-SECOND_NS = 10**9
-HOUR_NS = 3600 * SECOND_NS
-START_NS = 480_000 * HOUR_NS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """An answer that comes in."""
-
-    trace: Trace
-    record: RagRecord
-    now_ns: int
-
-
-def asked(number: int, *, tenant: str = "acme", at_s: float = 0.0) -> Asked:
-    trace_id = f"{number + 1:032x}"
-    span = Span(
-        trace_id=trace_id,
-        span_id="00000000000000a1",
-        parent_span_id=None,
-        name="ask",
-        start_ns=1,
-        end_ns=2,
-        resource=Resource(attributes={"ragtrace.tenant": tenant}),
-    )
-    target = Target(trace_id=trace_id, span_id=span.span_id, start_ns=1, end_ns=2)
-    record = RagRecord(id=trace_id, question="?", chunks=(), answer="!", target=target)
-    trace = Trace(trace_id=trace_id, spans=(span,))
-    return Asked(trace=trace, record=record, now_ns=START_NS + int(at_s * SECOND_NS))
-
-
-def decide(sampler: Sampler, each: Asked) -> Decision:
-    (decision,) = sampler.decide(each.trace, [each.record], now_ns=each.now_ns)
-    return decision
+from ragtrace_collector.sampling import Fairness, Limits, Sampler
+from tests.unit.collector.asked import HOUR_NS, START_NS, Asked, asked, decide
 
 
 def fair(answers: int, *, ratio: float = 0.01) -> Sampler:
