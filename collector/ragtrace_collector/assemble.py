@@ -67,6 +67,11 @@ class Assembly:
         known = 0 if trace is None else trace.number_of_spans
         return not news or known + news <= self._policy.max_spans_per_trace
 
+    def has_all(self, trace_id: str, refs: Iterable[SpanRef]) -> bool:
+        """Say whether all these spans came before, and just as they are."""
+        trace = self._open.get(trace_id)
+        return trace is not None and all(trace.has_copy(ref) for ref in refs)
+
     def add(self, trace_id: str, refs: Iterable[SpanRef], *, reopened: bool = False) -> None:
         """Take note of spans that are committed to the store.
 
@@ -153,6 +158,8 @@ class OpenTrace:
     _parents: dict[str, str | None] = field(default_factory=dict)
     """Of each span that came, but feedback."""
     _feedback: set[str] = field(default_factory=set)
+    _copies: set[int] = field(default_factory=set)
+    """Hashes of all that came, changed copies of one span included."""
     _missing: dict[str, int] = field(default_factory=dict)
     """Parents that did not come, and when they were named first."""
     _calls: dict[str, int] = field(default_factory=dict)
@@ -188,10 +195,16 @@ class OpenTrace:
         """Say whether the span came before."""
         return ref.span_id in self._parents or ref.span_id in self._feedback
 
+    def has_copy(self, ref: SpanRef) -> bool:
+        """Say whether the span came before just as it is."""
+        return ref.content_hash in self._copies and self.has(ref)
+
     def add(self, refs: Iterable[SpanRef], arrived_ns: int) -> bool:
         """Take note of spans that arrived; say whether any is news, that is, was not sent twice."""
-        news = [ref for ref in refs if not self.has(ref)]
-        for ref in news:
+        arrived = tuple(refs)
+        self._copies.update(ref.content_hash for ref in arrived if ref.content_hash is not None)
+        news = {ref.span_id: ref for ref in arrived if not self.has(ref)}
+        for ref in news.values():
             if ref.is_feedback:
                 self._feedback.add(ref.span_id)
             else:

@@ -59,6 +59,8 @@ class SpanRef:
     """Said of the trace from outside: whether it is complete does not depend on it."""
     is_call: bool = False
     """Says of itself that it is a whole RAG call (``ragtrace.kind``)."""
+    content_hash: int | None = None
+    """The same for a span that is sent twice without a change, in this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +298,7 @@ def _ref(span: trace_pb2.Span, *, may_be_call: bool) -> SpanRef:
         parent_span_id=parent_id(span),
         is_feedback=_is_feedback(span),
         is_call=may_be_call and _is_call(span),
+        content_hash=hash(span.SerializeToString()),
     )
 
 

@@ -165,7 +165,7 @@ async def test_a_judge_that_is_away_is_asked_again_later(tmp_path: Path) -> None
     async with running_collector(config) as collector:
         await post(collector, request_of(*rag_trace(0)))
         await until(lambda: collector.counters.snapshot()["answers_postponed"])
-        assert await outcomes(collector) == {"queued": 1}
+        assert await outcomes(collector) == {"postponed:judge_unavailable": 1}
     assert carriers_in(tmp_path / "out.jsonl") == ()
 
 
@@ -307,7 +307,7 @@ async def test_a_trace_whose_spans_cannot_be_read_does_not_stop_the_ones_behind_
     broken = TraceSlice(trace_id=trace_id_of(0), payload=b"\xff", spans=(root,))
     async with running_collector(config_of(tmp_path)) as collector:
         await collector.store.append([broken], forward={}, now_ns=1)
-        collector.assembly.add(broken.trace_id, broken.spans, arrived_ns=1)
+        collector.assembly.add(broken.trace_id, broken.spans)
         await post(collector, request_of(*rag_trace(1)))
         (carrier,) = await carriers(tmp_path, 1)
         assert collector.counters.snapshot()["stage_errors"] == 1
