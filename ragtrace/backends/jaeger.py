@@ -16,7 +16,7 @@ from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["JaegerReader", "normalized_trace_id"]
+__all__ = ["JaegerReader", "normalized_trace_id", "traces_by_id"]
 
 _TRACE_ID_DIGITS: Final = 32
 _TRACES_AT_ONCE: Final = 100
@@ -52,7 +52,7 @@ class JaegerReader:
         trace_id = normalized_trace_id(trace_id)
         version = await self._spoken()
         body = await self._asked(f"{version.traces}/{trace_id}", {version.raw: "true"})
-        return _traces(self._decoded(version, body)).get(trace_id) if body is not None else None
+        return traces_by_id(self._decoded(version, body)).get(trace_id) if body is not None else None
 
     async def search(self, query: TraceQuery) -> Page:
         """Search once, for whole traces.
@@ -67,7 +67,7 @@ class JaegerReader:
             V2 if query.tags else spoken
         )  # v3 has no parameter for tags over HTTP, and ignores what it does not know
         body = await self._asked(version.traces, version.parameters(query, self._traces_at_once))
-        found = _traces(self._decoded(version, body)) if body is not None else {}
+        found = traces_by_id(self._decoded(version, body)) if body is not None else {}
         if version is not spoken:
             found = dict.fromkeys(found)  # to be read by v3, which keeps the types of values
         return Page(found=found, limit=self._traces_at_once)
@@ -212,7 +212,8 @@ def normalized_trace_id(trace_id: str) -> str:
     return digits.zfill(_TRACE_ID_DIGITS)
 
 
-def _traces(spans: Iterable[Span]) -> dict[str, Trace | None]:
+def traces_by_id(spans: Iterable[Span]) -> dict[str, Trace | None]:
+    """Put the spans of many traces in order."""
     by_trace = sorted(spans, key=lambda span: span.trace_id)
     grouped = groupby(by_trace, key=lambda span: span.trace_id)
     return {trace_id: Trace.of(trace_id, members) for trace_id, members in grouped}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ragtrace.backends.jaeger import JaegerReader
+from ragtrace.backends.jaeger_grpc import JaegerGrpcReader
 from ragtrace.backends.otlp_file_reader import OtlpFileReader
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.backends.web import Access
@@ -14,12 +15,15 @@ from ragtrace.ports import TraceReader
 __all__ = ["open_reader"]
 
 _ACCEPTED = (
-    "give jaeger:http://host:16686, tempo:http://host:3200, or otlp-file:PATH for a file of OTLP JSON lines"
+    "give jaeger:http://host:16686, jaeger:grpc://host:16685, tempo:http://host:3200, "
+    "or otlp-file:PATH for a file or folder of OTLP"
 )
 
 
 def open_reader(source: str, *, access: Access | None = None) -> TraceReader:
     """Choose the reader for ``jaeger:URL``, ``tempo:URL``, a plain URL (Jaeger's), or ``otlp-file:PATH``.
+
+    A URL of Jaeger's may begin with ``http``, ``https``, ``grpc`` or ``grpcs``.
 
     Raises:
         ConfigError: the address is none of these.
@@ -28,16 +32,20 @@ def open_reader(source: str, *, access: Access | None = None) -> TraceReader:
     if scheme == "otlp-file" and rest:
         return OtlpFileReader(rest)
     address = rest if scheme in ("jaeger", "tempo") else source
-    if not _is_http_url(address):
+    url = _split(address)
+    if scheme != "tempo" and url is not None and url.scheme in ("grpc", "grpcs"):
+        return JaegerGrpcReader(url.netloc, insecure=url.scheme == "grpc", access=access)
+    if url is None or url.scheme not in ("http", "https"):
         raise ConfigError(f"{source!r} is no address to read traces from: {_ACCEPTED}")
     if scheme == "tempo":
         return TempoReader(address, access=access)
     return JaegerReader(address, access=access)
 
 
-def _is_http_url(text: str) -> bool:
+def _split(text: str) -> SplitResult | None:
     try:
         url = urlsplit(text)
-        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+        is_address = url.hostname and url.port != 0
     except ValueError:
-        return False
+        return None
+    return url if is_address else None

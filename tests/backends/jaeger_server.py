@@ -30,6 +30,8 @@ class Jaeger:
     """``http://127.0.0.1:port``, without ``/v1/traces``."""
     query_url: str
     """``http://127.0.0.1:port`` of the page and the API."""
+    query_grpc: str
+    """``127.0.0.1:port`` of the API over gRPC."""
     log: Path
 
     def trace(self, trace_id: str) -> JsonTrace | None:
@@ -82,10 +84,13 @@ def running_jaeger(binary: Path, folder: Path) -> Iterator[Jaeger]:
     }
     log = folder / "jaeger.log"
     command: list[str | Path] = [binary, "--config", BACKENDS / "jaeger" / "jaeger.yaml"]
-    with running(command, env=env, ready=lambda: all(map(is_listening, (grpc, http, query))), log=log):
+    with running(
+        command, env=env, ready=lambda: all(map(is_listening, (grpc, http, query, query_grpc))), log=log
+    ):
         yield Jaeger(
             otlp_grpc=f"127.0.0.1:{grpc}",
             otlp_http=f"http://127.0.0.1:{http}",
             query_url=f"http://127.0.0.1:{query}",
+            query_grpc=f"127.0.0.1:{query_grpc}",
             log=log,
         )

@@ -1,0 +1,245 @@
+"""Jaeger's query API over gRPC (``jaeger.api_v3.QueryService``, port 16685): it has tags, and streams."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from ragtrace.backends.jaeger import normalized_trace_id, traces_by_id
+from ragtrace.backends.web import Access
+from ragtrace.errors import CodecError, ReadError
+from ragtrace.ports import Page, TraceQuery
+from ragtrace.traces.otlp import spans_in
+from ragtrace.traces.trace import Span, Trace
+
+if TYPE_CHECKING:
+    import grpc
+
+__all__ = ["JaegerGrpcReader"]
+
+_SERVICE: Final = "/jaeger.api_v3.QueryService/"
+_TRACES_AT_ONCE: Final = 500
+_MESSAGE_BYTES: Final = 256 << 20
+
+
+class JaegerGrpcReader:
+    """Read traces by id and by search from Jaeger's query service at ``host:port``."""
+
+    shortest_ns = 1_000
+    longest_ns = 30 * 86_400 * 10**9
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        insecure: bool = True,
+        access: Access | None = None,
+        traces_at_once: int = _TRACES_AT_ONCE,
+    ) -> None:
+        self._endpoint = endpoint
+        self._insecure = insecure
+        self._access = access or Access()
+        self._pem = self._access.tls.pem() if self._access.tls else ()
+        self._traces_at_once = traces_at_once
+        self._channel: grpc.aio.Channel | None = None
+
+    async def get(self, trace_id: str) -> Trace | None:
+        """Return the trace, or ``None`` if Jaeger has none.
+
+        Raises:
+            ReadError: Jaeger could not be asked, or answered something else.
+            InputError: the trace id is not hex.
+        """
+        trace_id = normalized_trace_id(trace_id)
+        request = _message("GetTraceRequest", trace_id=trace_id, raw_traces=True)
+        return traces_by_id([span async for span in self._spans("GetTrace", request)]).get(trace_id)
+
+    async def search(self, query: TraceQuery) -> Page:
+        """Search once, for whole traces.
+
+        Raises:
+            ReadError: Jaeger could not be asked, or does not understand the query.
+        """
+        if query.traceql is not None:
+            raise ReadError("Jaeger has no TraceQL: give a service, an operation or tags")
+        request = _message("FindTracesRequest")
+        request.query.MergeFrom(
+            _message(
+                "TraceQueryParameters",
+                service_name=query.service or "",
+                operation_name=query.operation or "",
+                attributes=dict(query.tags),
+                start_time_min=_timestamp(query.since_ns),
+                start_time_max=_timestamp(query.until_ns - 1),
+                search_depth=self._traces_at_once,
+                raw_traces=True,
+            )
+        )
+        found = traces_by_id([span async for span in self._spans("FindTraces", request)])
+        return Page(found=found, limit=self._traces_at_once)
+
+    async def services(self) -> tuple[str, ...]:
+        """Return the names of the services that sent spans.
+
+        Raises:
+            ReadError: Jaeger could not be asked.
+        """
+        import grpc
+
+        read = _class("GetServicesResponse").FromString
+        ask = self._opened().unary_unary(
+            f"{_SERVICE}GetServices",
+            request_serializer=None,  # the bytes go out as they are: none
+            response_deserializer=read,
+        )
+        try:
+            answer = await ask(b"", **self._call())
+        except grpc.aio.AioRpcError as exc:
+            raise self._error(exc) from exc
+        return tuple(answer.services)
+
+    async def traces(self) -> AsyncIterator[Trace]:
+        """Refuse: Jaeger has no way to list every trace.
+
+        Raises:
+            ReadError: always.
+        """
+        raise ReadError("Jaeger cannot list every trace: search a stretch of time, or name the trace ids")
+        yield  # makes this an async generator, as the port wants
+
+    async def aclose(self) -> None:
+        """Close the channel."""
+        if self._channel is not None:
+            await self._channel.close(None)
+            self._channel = None
+
+    async def _spans(self, method: str, request: Any) -> AsyncIterator[Span]:
+        import grpc
+
+        ask = self._opened().unary_stream(
+            f"{_SERVICE}{method}",
+            request_serializer=type(request).SerializeToString,
+            # an export request and Jaeger's ``TracesData`` are the same on the wire
+            response_deserializer=ExportTraceServiceRequest.FromString,
+        )
+        try:
+            async for part in ask(request, **self._call()):
+                for span in spans_in(part):
+                    yield span
+        except grpc.aio.AioRpcError as exc:
+            if exc.code() is not grpc.StatusCode.NOT_FOUND:
+                raise self._error(exc) from exc
+        except CodecError as exc:
+            raise ReadError(f"Jaeger at {self._endpoint} answered no OTLP: {exc}") from exc
+
+    def _call(self) -> Mapping[str, Any]:
+        access = self._access
+        metadata = [(key.lower(), value) for key, value in access.headers.items()]
+        if access.token is not None:
+            metadata.append(("authorization", f"Bearer {access.token}"))
+        return {"metadata": metadata, "timeout": access.timeout_s}
+
+    def _opened(self) -> grpc.aio.Channel:
+        # not in __init__: a channel belongs to the event loop that runs when it is made
+        if self._channel is None:
+            import grpc
+
+            options = [("grpc.max_receive_message_length", _MESSAGE_BYTES)]
+            if self._insecure:
+                self._channel = grpc.aio.insecure_channel(self._endpoint, options)
+            else:
+                credentials = grpc.ssl_channel_credentials(*self._pem)
+                self._channel = grpc.aio.secure_channel(self._endpoint, credentials, options)
+        return self._channel
+
+    def _error(self, exc: grpc.aio.AioRpcError) -> ReadError:
+        code, said = exc.code().name, (exc.details() or "")[:200]
+        if code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
+            return ReadError(
+                f"Jaeger at {self._endpoint} refused the credentials ({code}): give a token or a header"
+            )
+        if code == "UNIMPLEMENTED":
+            return ReadError(
+                f"{self._endpoint} speaks gRPC, and has no Jaeger query service: is it port 16685?"
+            )
+        return ReadError(f"Jaeger at {self._endpoint} answered {code}: {said}")
+
+
+_TIMESTAMP: Final = ".google.protobuf.Timestamp"
+_FIELDS: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
+    "GetServicesResponse": {"services": (1, "repeated string")},
+    "GetTraceRequest": {"trace_id": (1, "string"), "raw_traces": (4, "bool")},
+    "TraceQueryParameters": {
+        "service_name": (1, "string"),
+        "operation_name": (2, "string"),
+        "attributes": (3, "repeated .jaeger.api_v3.TraceQueryParameters.AttributesEntry"),
+        "start_time_min": (4, _TIMESTAMP),
+        "start_time_max": (5, _TIMESTAMP),
+        "search_depth": (8, "int32"),
+        "raw_traces": (9, "bool"),
+    },
+    "FindTracesRequest": {"query": (1, ".jaeger.api_v3.TraceQueryParameters")},
+}
+"""What we say and hear of ``jaeger.api_v3``: field numbers and types."""
+
+
+def _message(name: str, **values: object) -> Any:
+    return _class(name)(**values)
+
+
+def _class(name: str) -> Any:
+    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"jaeger.api_v3.{name}"))
+
+
+@cache
+def _pool() -> descriptor_pool.DescriptorPool:
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(_file().SerializeToString())
+    return pool
+
+
+def _file() -> descriptor_pb2.FileDescriptorProto:
+    file = descriptor_pb2.FileDescriptorProto(
+        name="ragtrace/jaeger_api_v3.proto",
+        package="jaeger.api_v3",
+        syntax="proto3",
+        dependency=["google/protobuf/timestamp.proto"],
+    )
+    for name, fields in _FIELDS.items():
+        message = file.message_type.add(name=name)
+        for field, (number, kind) in fields.items():
+            _add_field(message, field, number, kind)
+        if "attributes" in fields:
+            entry = message.nested_type.add(name="AttributesEntry")
+            entry.options.map_entry = True
+            _add_field(entry, "key", 1, "string")
+            _add_field(entry, "value", 2, "string")
+    return file
+
+
+def _add_field(message: descriptor_pb2.DescriptorProto, name: str, number: int, kind: str) -> None:
+    field = message.field.add(name=name, number=number)
+    repeated, _, type_ = kind.rpartition(" ")
+    field.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
+    if type_.startswith("."):
+        field.type, field.type_name = field.TYPE_MESSAGE, type_
+    else:
+        field.type = _TYPES[type_]
+
+
+_TYPES: Final = {
+    "bool": descriptor_pb2.FieldDescriptorProto.TYPE_BOOL,
+    "int32": descriptor_pb2.FieldDescriptorProto.TYPE_INT32,
+    "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
+}
+
+
+def _timestamp(time_ns: int) -> Any:
+    seconds, nanos = divmod(time_ns, 10**9)
+    stamp = _pool().FindMessageTypeByName("google.protobuf.Timestamp")
+    return message_factory.GetMessageClass(stamp)(seconds=seconds, nanos=nanos)
