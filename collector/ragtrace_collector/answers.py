@@ -56,7 +56,12 @@ class Answers:
     def moved(self) -> Mapping[str, str | None]:
         """Map spans that held answers before, and do not now, to the spans above or below them that do."""
         found = {each.target.span_id for each in self.records if each.target}
-        gone = [span_id for span_id in self.stored.answers if span_id not in found]
+        gone = [
+            span_id
+            for span_id in self.stored.answers
+            if span_id not in found
+            and not self.is_evaluation(span_id)  # not one that came back with its scores
+        ]
         lines = {span_id: tuple(self._line(span_id)) for span_id in found} if gone else {}
         return {span_id: self._successor(span_id, lines) for span_id in gone}
 
@@ -134,6 +139,6 @@ def _cut(record: RagRecord) -> RagRecord:
 
 
 _CUT: Final = (
-    "the trace has more spans than `assemble.max_spans_per_trace`, and those that came last were not kept: "
-    "any of them may belong to this RAG call"
+    "spans of the trace were not kept, because there were more than `assemble.max_spans_per_trace`, or one was "
+    "too large: any of them may belong to this RAG call"
 )

@@ -12,19 +12,18 @@ from typing import Final, Protocol
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ragtrace import semconv
 from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import (
     Encoding,
     SplitRequest,
     TraceSlice,
-    drop_spans,
     drop_spans_without_ids,
     parse_request,
     split_by_trace,
 )
 from ragtrace_collector.assemble import Assembly
+from ragtrace_collector.looping import drop_own_spans, drop_traces
 from ragtrace_collector.oversized import SpanLimits
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import Holding, StoreUnavailable, WorkStore
@@ -131,7 +130,7 @@ class Intake:
         """
         try:
             request = await _parse(body, encoding)
-            own = _drop_own_spans(request)
+            own = drop_own_spans(request, body)
             unchanged = body if encoding == "protobuf" and not own else None
             if sender is not None and stamp_tenant(request, sender.tenant, body=unchanged):
                 unchanged = None
@@ -139,6 +138,10 @@ class Intake:
             split = split_by_trace(request, wanted=partial(self._is_wanted, left_out), body=unchanged)
             if split.rejected:  # nor are they forwarded
                 drop_spans_without_ids(request)
+                unchanged = None
+            split, again = self._without_repeats(split)
+            if again:  # they were forwarded, too
+                drop_traces(request, again)
                 unchanged = None
             split, cut = self._within_limit(split, request, body_bytes=len(body))
         except CodecError:
@@ -153,6 +156,7 @@ class Intake:
             sender.charge(spans=split.spans, bytes=len(body))
         left_out.update({Counts.SPANS_OWN: own, Counts.SPANS_REJECTED: split.rejected})
         left_out[Counts.SPANS_OVER_LIMIT] += sum(len(part.spans) for part in cut)
+        left_out[Counts.SPANS_REPEATED] += sum(len(part.spans) for part in again)
         self._counters.add_request(spans=split.spans + split.rejected + own, left_out=left_out)
         return Receipt(rejected_spans=split.rejected, reason=split.reject_reason)
 
@@ -162,6 +166,11 @@ class Intake:
         if not is_wanted:
             left_out[Counts.SPANS_SAMPLED_OUT] += spans
         return is_wanted
+
+    def _without_repeats(self, split: SplitRequest) -> tuple[SplitRequest, Sequence[TraceSlice]]:
+        """Take out the slices that a sender or a loop sends a second time: they are in the store already."""
+        again = [part for part in split.slices if self._assembly.has_all(part.trace_id, part.spans)]
+        return _without(split, again), again
 
     def _within_limit(
         self, split: SplitRequest, request: ExportTraceServiceRequest, *, body_bytes: int
@@ -175,9 +184,7 @@ class Intake:
             for part in split.slices
             if part.trace_id in oversized or not self._assembly.has_room(part.trace_id, part.spans)
         ]
-        if cut:
-            split = replace(split, slices=tuple(part for part in split.slices if part not in cut))
-        return split, cut
+        return _without(split, cut), cut
 
     async def _keep(
         self,
@@ -212,25 +219,19 @@ class Intake:
         if not self._forward_to:
             return b""
         if split.slices and holding is not Holding.OFF:  # the store forwards what it keeps, now or later
-            kept = {bytes.fromhex(part.trace_id) for part in split.slices}
-            drop_spans(request, lambda span: span.trace_id in kept)
+            drop_traces(request, split.slices)
             unchanged = None
         return request.SerializeToString() if unchanged is None else unchanged
+
+
+def _without(split: SplitRequest, slices: Sequence[TraceSlice]) -> SplitRequest:
+    if not slices:
+        return split
+    trace_ids = {part.trace_id for part in slices}
+    return replace(split, slices=tuple(part for part in split.slices if part.trace_id not in trace_ids))
 
 
 async def _parse(body: bytes, encoding: Encoding) -> ExportTraceServiceRequest:
     if encoding == "json" or len(body) > _LARGE_BYTES:
         return await asyncio.to_thread(parse_request, body, encoding=encoding)
     return parse_request(body, encoding=encoding)
-
-
-def _drop_own_spans(request: ExportTraceServiceRequest) -> int:
-    """Take out carriers that a pipeline sent back to us: they are neither judged nor forwarded again."""
-    dropped = 0
-    for resource_spans in request.resource_spans:
-        for position in reversed(range(len(resource_spans.scope_spans))):
-            scope_spans = resource_spans.scope_spans[position]
-            if scope_spans.scope.name == semconv.SCOPE_EVALUATION:
-                dropped += len(scope_spans.spans)
-                del resource_spans.scope_spans[position]
-    return dropped
