@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -85,9 +85,6 @@ class Neighbours:
         self.policy = policy
         self._low: dict[tuple[str, str], LowAnswer] = {}
         self._by_key: dict[str, list[LowAnswer]] = {}
-
-    def __iter__(self) -> Iterator[LowAnswer]:
-        return iter(self._low.values())
 
     def __contains__(self, answer: tuple[str, str]) -> bool:
         return answer in self._low

@@ -221,13 +221,6 @@ class Sampler:
         self._roll(now_ns)
         return self.limits is None or self.limits.take(tenant)
 
-    def follow(self, other: Sampler, *, now_ns: int) -> None:
-        """Decide as another sampler is configured, and go on from what this one has seen: a reload."""
-        rows = tuple(row for windows in self.all_windows() for row in windows.rows())
-        other.restore(rows, tuple(self.neighbours) if self.neighbours else (), now_ns=now_ns)
-        self.plan, self.fairness, self.limits = other.plan, other.fairness, other.limits
-        self.neighbours, self._ceiling = other.neighbours, other._ceiling
-
     def all_windows(self) -> Iterator[Windows]:
         """Yield the counts that rates rest on."""
         if self.fairness:

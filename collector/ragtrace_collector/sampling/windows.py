@@ -6,7 +6,7 @@ that a rate never depends on where the answer it decides about stands: this keep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -80,18 +80,9 @@ class Windows:
 
     def changes(self) -> tuple[WindowRow, ...]:
         """Return what changed since the last call, to be stored."""
-        rows = tuple(self._row(tenant, self.current[tenant], self.start_ns) for tenant in self._changed)
+        rows = tuple(self._row(tenant) for tenant in self._changed)
         self._changed.clear()
         return rows
-
-    def rows(self) -> Iterator[WindowRow]:
-        """Yield all that there is to go on from."""
-        for start_ns, tallies in (
-            (self.start_ns - self._length_ns, self.last),
-            (self.start_ns, self.current),
-        ):
-            for tenant, tally in tallies.items():
-                yield self._row(tenant, tally, start_ns)
 
     def horizon(self) -> Horizon | None:
         """Return which windows are of use, if that has changed since the last call."""
@@ -110,5 +101,8 @@ class Windows:
             }
         self.roll(now_ns)
 
-    def _row(self, tenant: str, tally: Tally, start_ns: int) -> WindowRow:
-        return WindowRow(self.period, start_ns, tenant, tally.seen, tally.demand, tally.floor, tally.kept)
+    def _row(self, tenant: str) -> WindowRow:
+        tally = self.current[tenant]
+        return WindowRow(
+            self.period, self.start_ns, tenant, tally.seen, tally.demand, tally.floor, tally.kept
+        )

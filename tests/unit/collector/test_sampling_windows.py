@@ -154,19 +154,6 @@ def test_a_restart_changes_no_rate() -> None:
         rows |= {row[:3]: row for row in first.take_changes().windows}
 
 
-def test_a_reload_goes_on_from_what_was_seen() -> None:
-    sampler, other = both_limits(), both_limits()
-    for each in loud_and_small(1, loud=300, small=3):
-        decide(sampler, each)
-    later = asked(7, tenant="small", at_s=3_601)
-    expected = both_limits()
-    expected.restore(tuple(row for windows in sampler.all_windows() for row in windows.rows()), (), now_ns=0)
-    sampler.follow(other, now_ns=later.now_ns)
-    assert decide(sampler, later) == decide(expected, later)
-    sampler.follow(Sampler(plan=SamplingPlan(ratio=0.0)), now_ns=later.now_ns)
-    assert not sampler.may_keep(later.trace.trace_id)
-
-
 def both_limits() -> Sampler:
     return Sampler(
         plan=SamplingPlan(ratio=0.5),
