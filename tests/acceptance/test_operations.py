@@ -1,0 +1,120 @@
+"""The collector under a service manager: it says how it is, follows SIGHUP, and ends even where it hangs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.backends.process import eventually
+
+pytestmark = pytest.mark.slow
+
+HANGS = """
+import asyncio
+from ragtrace.judge import open_judge
+
+def open_it(settings):
+    return Hanging()
+
+class Hanging:
+    def __init__(self):
+        self._judge = open_judge("scripted")
+        self.identity = self._judge.identity
+
+    async def ask(self, request):
+        return await self._judge.ask(request)
+
+    async def aclose(self):
+        import time
+        time.sleep(3600)  # the event loop itself stands still
+"""
+
+
+def config_of(folder: Path, **changes: Any) -> dict[str, Any]:
+    return {
+        "receive": {"grpc": "127.0.0.1:0", "http": None},
+        "judge": {"use": "lexical"},
+        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
+        "store": {"path": str(folder / "store.db")},
+        "telemetry": {"listen": "127.0.0.1:0"},
+        "log_format": "json",
+        **changes,
+    }
+
+
+def status(collector: CollectorProcess) -> dict[str, Any]:
+    page = httpx.get(f"http://127.0.0.1:{collector.pages_port}/status", timeout=10).raise_for_status()
+    found: dict[str, Any] = page.json()["collector"]
+    return found
+
+
+def events(collector: CollectorProcess) -> list[str]:
+    lines = map(json.loads, collector.log.read_text().splitlines())
+    return [line["event_name"] for line in lines if "event_name" in line]
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Listen where systemd would, with a watchdog of one second."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        listening.settimeout(20)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+        yield listening
+
+
+def heard(manager: socket.socket, word: str) -> str:
+    while not (said := manager.recv(1000).decode()).startswith(word):
+        pass
+    return said
+
+
+def test_the_service_manager_hears_when_it_serves_lives_reloads_and_stops(
+    tmp_path: Path, manager: socket.socket
+) -> None:
+    with collector_process(tmp_path, config_of(tmp_path)) as collector:
+        assert heard(manager, "READY=1") == "READY=1\nSTATUS=judging with lexical"
+        heard(manager, "WATCHDOG=1")
+        collector.process.send_signal(signal.SIGHUP)
+        heard(manager, "RELOADING=1\nMONOTONIC_USEC=")
+        heard(manager, "READY=1")
+        assert collector.stop() == 0
+        heard(manager, "STOPPING=1")
+
+
+def test_sighup_follows_the_file_and_goes_on_where_it_cannot(tmp_path: Path) -> None:
+    with collector_process(tmp_path, config_of(tmp_path)) as collector:
+        before, file = status(collector), tmp_path / "collector.yaml"
+        file.write_text(json.dumps(config_of(tmp_path, sample={"ratio": 0.5})))
+        collector.process.send_signal(signal.SIGHUP)
+        after = eventually(lambda: changed(collector, applied=1), what="the reload")
+        file.write_text("sample: {ration: 1}")
+        collector.process.send_signal(signal.SIGHUP)
+        last = eventually(lambda: changed(collector, refused=1), what="the refusal")
+        assert collector.stop() == 0
+    assert before["config"] != after["config"] == last["config"]
+    assert "did you mean `ratio`?" in collector.log.read_text()
+    assert events(collector) == ["listening", "reloaded", "reload_refused", "stopping", "stopped"]
+
+
+def changed(collector: CollectorProcess, **reloads: int) -> dict[str, Any] | None:
+    found = status(collector)
+    return found if reloads.items() <= found["reloads"].items() else None
+
+
+def test_a_process_that_does_not_end_is_ended_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "judge.py").write_text(HANGS)
+    config = config_of(tmp_path, judge={"use": "./judge.py:open_it"}, drain_timeout="1s", cancel_timeout="1s")
+    with collector_process(tmp_path, config) as collector:
+        assert collector.stop() == 1
+    assert events(collector)[-1] == "stop_forced"
+    assert "what is not done is on disk" in collector.log.read_text()
