@@ -99,6 +99,12 @@ _MEANINGS: Final[Mapping[str, Meaning]] = {
     "postponed:judge_refused": Meaning(
         "key, quota, model or permission: only a person can help", "run `ragtrace doctor --config FILE`"
     ),
+    "postponed:evaluation_timeout": Meaning(
+        "an attempt took longer than `evaluate.job_timeout`", "raise it, or choose a faster judge"
+    ),
+    "postponed:over_budget": Meaning(
+        "the budget is spent until its next window", "raise the budget, or lower `sample.ratio`"
+    ),
     "judged": Meaning("its scores are on their way to the trace, or there"),
     "sampled_out": Meaning("no rule chose it", "raise `sample.ratio`, or add a rule, if it is too few"),
     "filtered": Meaning("a rule of `sample.rules` that drops excludes it"),
@@ -151,8 +157,19 @@ _MEANINGS: Final[Mapping[str, Meaning]] = {
         "the judge's reply ended at its token limit", "raise the limit of the model or gateway"
     ),
     "failed:judge_error": Meaning("the judge failed in a way of its own", _JUDGE),
-    "expired": Meaning(
-        "its spans were forgotten before it was judged", "raise `assemble.linger` or `store.max_bytes`"
+    "failed:evaluation_timeout": Meaning(
+        "each attempt took longer than `evaluate.job_timeout`", "raise it, or choose a faster judge"
+    ),
+    "failed:poison": Meaning(
+        "the process ended each time it was judged: it was set aside for the sake of the others",
+        "look at the memory limit, and at metrics and judges of your own",
+    ),
+    "expired": Meaning("its time was over before it was judged", "look at the age of the oldest pending"),
+    "expired:deadline": Meaning(
+        "it was not judged within `evaluate.deadline`", "raise `evaluate.concurrency`, or lower the rate"
+    ),
+    "expired:retention": Meaning(
+        "it was forgotten before it was judged", "raise `assemble.linger` or `store.max_bytes`"
     ),
     "superseded": Meaning("late spans moved the answer to another span, which is counted in its place"),
 }
