@@ -100,6 +100,7 @@ class LingeringAnswer(NamedTuple):
     trace_id: str
     span_id: str
     keys: tuple[str, ...]
+    seen_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +273,7 @@ class Sampler:
         keys = self.neighbours.policy.keys_of(record)
         low = self.neighbours.find(keys, now_ns)
         if low is None or not self.takes_place(odds.tenant, now_ns):
-            self._lingering.append(LingeringAnswer(*_ids(record), keys))
+            self._lingering.append(LingeringAnswer(*_ids(record), keys, now_ns))
             return None
         low.remaining -= 1
         self._low.append(low)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from ragtrace.traces.attach import Sample
@@ -27,18 +27,22 @@ CREATE TABLE low_answer (      -- whose neighbours are kept
     remaining INTEGER NOT NULL, until_ns INTEGER NOT NULL,
     PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
 CREATE TABLE lingering (       -- answers that were sampled out, by what neighbours have in common
-    key TEXT NOT NULL, trace_id TEXT NOT NULL, span_id TEXT NOT NULL,
-    PRIMARY KEY (key, trace_id, span_id)) WITHOUT ROWID;
-CREATE INDEX lingering_trace ON lingering (trace_id);
+    key TEXT NOT NULL, seen_ns INTEGER NOT NULL, trace_id TEXT NOT NULL, span_id TEXT NOT NULL,
+    PRIMARY KEY (key, seen_ns, trace_id, span_id)) WITHOUT ROWID;
+CREATE INDEX lingering_answer ON lingering (trace_id, span_id);
 CREATE TRIGGER lingering_forgotten AFTER DELETE ON trace BEGIN
     DELETE FROM lingering WHERE trace_id = OLD.trace_id;
 END;
 """
 
 
+_THIS: Final = "trace_id = ? AND span_id = ?"
+
+
 class Candidate(NamedTuple):
     """A lingering answer that might be brought back."""
 
+    seen_ns: int
     trace_id: str
     span_id: str
     tenant: str
@@ -61,7 +65,7 @@ class SamplingBook:
             windows = tuple(WindowRow(*row) for row in db.execute("SELECT * FROM sample_window"))
             low = db.execute(
                 "SELECT trace_id, span_id, keys, remaining, until_ns FROM low_answer"
-                " WHERE until_ns > ? ORDER BY until_ns",
+                " WHERE until_ns > ? AND remaining > 0 ORDER BY until_ns",
                 (now_ns,),
             )
             return windows, tuple(map(_low_answer, low))
@@ -100,7 +104,7 @@ class SamplingBook:
             _forget_windows(db, changes.horizons)
             _put_lingering(db, changes.lingering)
             db.executemany(
-                "UPDATE low_answer SET remaining = ? WHERE trace_id = ? AND span_id = ?",
+                f"UPDATE low_answer SET remaining = ? WHERE {_THIS}",
                 [(low.remaining, low.trace_id, low.span_id) for low in changes.low],
             )
 
@@ -114,15 +118,8 @@ class SamplingBook:
         """
 
         def work(db: sqlite3.Connection) -> tuple[Candidate, ...]:
-            rows = db.execute(
-                "SELECT DISTINCT job.trace_id, job.span_id, job.tenant FROM lingering"
-                " JOIN job USING (trace_id, span_id)"
-                f" WHERE key IN ({', '.join('?' * len(keys))}) AND outcome = 'sampled_out'"
-                " AND EXISTS (SELECT 1 FROM slice WHERE slice.trace_id = job.trace_id)"
-                " ORDER BY ended_ns DESC LIMIT ?",
-                (*keys, limit),
-            )
-            return tuple(Candidate(*row) for row in rows)
+            found = {each for key in keys for each in _with_key(db, key, limit)}
+            return tuple(sorted(found, reverse=True)[:limit])
 
         return await self._submit(work)
 
@@ -139,6 +136,8 @@ class SamplingBook:
                 "INSERT OR IGNORE INTO low_answer VALUES (?, ?, ?, ?, ?)",
                 (low.trace_id, low.span_id, " ".join(low.keys), low.remaining, low.until_ns),
             )
+            for job in jobs:
+                db.execute(f"DELETE FROM lingering WHERE {_THIS}", (job.trace_id, job.span_id))
             return sum(bring_back(db, job, now_ns=now_ns) for job in jobs)
 
         return await self._submit(work)
@@ -154,7 +153,7 @@ def bring_back(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
     """Queue an answer that was sampled out; return 1, or 0 where it was not."""
     cursor = db.execute(
         "UPDATE job SET rule = ?, rate = ?, probability = ?, state = 'queued', due_ns = ?, ended_ns = NULL,"
-        " outcome = '' WHERE trace_id = ? AND span_id = ? AND outcome = 'sampled_out'",
+        f" outcome = '' WHERE {_THIS} AND outcome = 'sampled_out'",
         (*chosen(job.sample), now_ns, job.trace_id, job.span_id),
     )
     return cursor.rowcount
@@ -178,9 +177,21 @@ def _forget_windows(db: sqlite3.Connection, horizons: Sequence[Horizon]) -> None
 
 def _put_lingering(db: sqlite3.Connection, answers: Sequence[LingeringAnswer]) -> None:
     db.executemany(
-        "INSERT OR IGNORE INTO lingering VALUES (?, ?, ?)",
-        [(key, each.trace_id, each.span_id) for each in answers for key in each.keys],
+        "INSERT OR IGNORE INTO lingering VALUES (?, ?, ?, ?)",
+        [(key, each.seen_ns, each.trace_id, each.span_id) for each in answers for key in each.keys],
     )
+
+
+def _with_key(db: sqlite3.Connection, key: str, limit: int) -> Iterator[Candidate]:
+    # The newest first of all: a prompt version may be that of everything that lingers.
+    rows = db.execute(
+        "SELECT near.seen_ns, trace_id, span_id, tenant"
+        " FROM (SELECT * FROM lingering WHERE key = ? ORDER BY seen_ns DESC LIMIT ?) AS near"
+        " JOIN job USING (trace_id, span_id)"
+        " WHERE outcome = 'sampled_out' AND EXISTS (SELECT 1 FROM slice WHERE slice.trace_id = job.trace_id)",
+        (key, limit),
+    )
+    return (Candidate(*row) for row in rows)
 
 
 def _low_answer(row: tuple[str, str, str, int, int]) -> LowAnswer:
