@@ -29,12 +29,10 @@ def main(arguments: list[str] | None = None) -> int:
     faults = catalogue(kills=options.kills, every=options.every, times=options.times)
     chosen = [fault for fault in faults if options.only in fault.name]
     print(heading(), flush=True)
-    bad = []
+    bad = 0
     for row in rows(chosen, at_once=options.at_once):
         print(row, flush=True)
-        if row:
-            bad.append(row)
-    for row in bad:
+        bad += bool(row)
         for reason in row.broken[:2]:
             print(f"\n{row.fault}:\n{reason}", file=sys.stderr)
     return 1 if bad or not chosen else 0

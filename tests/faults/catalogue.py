@@ -177,13 +177,14 @@ def _old_scene(folder: Path) -> Scene:
             trace_id, (root, *others) = trace_id_of(number), rag_trace(number)
             for part in ([root], others):
                 db.execute("INSERT INTO slice (trace_id, payload) VALUES (?, ?)", (trace_id, encode(part)))
-            settled_ns = 2 if number % 2 else None
-            db.execute("INSERT INTO trace VALUES (?, 1, ?)", (trace_id, settled_ns))
+            arrived_ns = time.time_ns()
+            settled_ns = arrived_ns if number % 2 else None
+            db.execute("INSERT INTO trace VALUES (?, ?, ?)", (trace_id, arrived_ns, settled_ns))
             if settled_ns:
                 db.execute(
                     "INSERT INTO job (trace_id, span_id, rule, rate, probability, state, due_ns)"
-                    " VALUES (?, ?, 'ratio', 1, 1, 'leased', 2)",
-                    (trace_id, root.span_id),
+                    " VALUES (?, ?, 'ratio', 1, 1, 'leased', ?)",
+                    (trace_id, root.span_id, settled_ns),
                 )
     scene.has_already(4)
     return scene

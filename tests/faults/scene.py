@@ -156,12 +156,12 @@ class Scene:
             self.start()
 
     def await_carriers(self) -> None:
-        """Wait until what was acknowledged is delivered; what then is not there is lost."""
+        """Wait until what was acknowledged is delivered, and known to be; what then is not there is lost."""
         wanted = {trace_id_of(number) for number in self._acknowledged}
 
         def all_came() -> bool:
             self.revive()
-            return wanted <= {trace_id for trace_id, _ in self._found()}
+            return wanted <= {trace_id for trace_id, _ in self._found()} and not self._is_under_way()
 
         with suppress(TimeoutError):  # told by the account
             eventually(all_came, what="carriers", deadline_s=_DEADLINE_S)
@@ -185,6 +185,10 @@ class Scene:
         """Read the ledger."""
         with reading(self.store) as db:
             return read_ledger(db)
+
+    def _is_under_way(self) -> bool:
+        ledger = self.ledger()
+        return bool(ledger.pending or ledger.parcels_in("waiting"))
 
     def _unaccounted(self, answers: int) -> int:
         ledger = self.ledger()
