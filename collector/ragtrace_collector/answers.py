@@ -139,6 +139,6 @@ def _cut(record: RagRecord) -> RagRecord:
 
 
 _CUT: Final = (
-    "spans of the trace were not kept, because there were more than `assemble.max_spans_per_trace`, or one was "
-    "too large: any of them may belong to this RAG call"
+    "spans of the trace were not kept, because there were more than `assemble.max_spans_per_trace`, or one "
+    "was too large: any of them may belong to this RAG call"
 )
