@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
+from opentelemetry.trace import Tracer
+
+from ragtrace import semconv
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition
@@ -21,6 +24,7 @@ from ragtrace_collector.bringing_back import LowScoreWatch
 from ragtrace_collector.budget import OverBudget
 from ragtrace_collector.judging import Judging
 from ragtrace_collector.ladder import TIMED_OUT, Fault, Ladder, Mend, Rung
+from ragtrace_collector.operations.tracing import NO_TRACER, working
 from ragtrace_collector.outcomes import Ended, State
 from ragtrace_collector.stages import place_of
 from ragtrace_collector.store.port import Job, Judged, StoreUnavailable, WorkStore
@@ -74,6 +78,7 @@ class Evaluator:
     clock: Clock
     done: asyncio.Event
     """Set when there is something new to deliver."""
+    tracer: Tracer = NO_TRACER
     holds: bool = False
     """Whether traces may be held, and answer spans get their scores themselves."""
     partial: PartialEvaluations = field(default_factory=PartialEvaluations)
@@ -123,8 +128,12 @@ class Evaluator:
             await self._end(job, State.SUPERSEDED)
             return
         try:
-            async with asyncio.timeout(self.attempt_s):
-                evaluation = await judging.evaluate(record, clock=self.clock, earlier=self.partial.take(job))
+            with working(self.tracer, "evaluate", on=(job.trace_id, job.span_id)) as span:
+                async with asyncio.timeout(self.attempt_s):
+                    earlier = self.partial.take(job)
+                    evaluation = await judging.evaluate(record, clock=self.clock, earlier=earlier)
+                span.set_attribute(semconv.EVAL_RUN_ID, evaluation.run_id)
+                span.set_attribute("ragtrace.outcome", _outcome(evaluation, judging))
         except TimeoutError:
             await self._time_out(job, judging)
             return

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
+from opentelemetry.trace import Tracer
+
 from ragtrace.backends import open_sink
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, RagtraceError
@@ -45,6 +47,7 @@ from ragtrace_collector.operations.reloading import Reloads, digest_of, refuse_w
 from ragtrace_collector.operations.running import Operations
 from ragtrace_collector.operations.signals import Signals
 from ragtrace_collector.operations.systemd import notify_ready, notify_reloading, notify_stopping
+from ragtrace_collector.operations.tracing import TracedSink, open_tracer
 from ragtrace_collector.operations.vitals import Vitals
 from ragtrace_collector.oversized import SpanLimits
 from ragtrace_collector.receivers.grpc import serve_grpc
@@ -139,9 +142,10 @@ class Collector:
         clock = clock or SystemClock()
         gate = open_gate(config, clock)
         async with AsyncExitStack() as stack:
+            tracer = await stack.enter_async_context(open_tracer(config.telemetry))
             sinks = {}
             for export in config.export:
-                sinks[export.endpoint] = _open_sink(export)
+                sinks[export.endpoint] = TracedSink(_open_sink(export), tracer)
                 stack.push_async_callback(sinks[export.endpoint].aclose)
             store = await SqliteStore.open(
                 config.store.path,
@@ -167,6 +171,7 @@ class Collector:
                 gate=gate,
                 clock=clock,
                 steady_ns=steady_ns,
+                tracer=tracer,
             )
             await collector.recover()
             yield collector
@@ -434,6 +439,7 @@ def _assemble(
     gate: Gate,
     clock: Clock,
     steady_ns: Callable[[], int],
+    tracer: Tracer,
 ) -> Collector:
     """Wire the stages together."""
     config = in_force.config
@@ -496,6 +502,7 @@ def _assemble(
             counters=counters,
             clock=clock,
             queued=queued,
+            tracer=tracer,
         ),
         evaluator=Evaluator(
             store=store,
@@ -509,6 +516,7 @@ def _assemble(
             counters=counters,
             clock=clock,
             done=done,
+            tracer=tracer,
             holds=holds,
         ),
         deliverers=tuple(

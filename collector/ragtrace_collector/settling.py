@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from opentelemetry.trace import Tracer
+
 from ragtrace.model import RagRecord
 from ragtrace.ports import Clock
 from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.answers import AnswerReader
 from ragtrace_collector.assemble import Assembly, Ready
+from ragtrace_collector.operations.tracing import NO_TRACER, working
 from ragtrace_collector.outcomes import Ended, State
 from ragtrace_collector.sampling import Decision, Sampler, Standing
 from ragtrace_collector.store.port import Job, Outcome, Settled, WorkStore
@@ -37,6 +40,7 @@ class Settler:
     """Set when there is something new to judge."""
     max_revisions: int = 0
     """How often an answer is judged again when late spans change it."""
+    tracer: Tracer = NO_TRACER
     most_at_once: int = 64
     """Traces that share a commit."""
 
@@ -69,7 +73,9 @@ class Settler:
     async def _attempt(self, ready: Ready) -> Exception | None:
         """Settle a trace, or say why that could not be: its neighbours must not be interrupted."""
         try:
-            await self._settle(ready)
+            with working(self.tracer, "settle") as span:
+                span.set_attribute("ragtrace.trace_id", ready.trace_id)
+                await self._settle(ready)
         except Exception as exc:  # noqa: BLE001 -- handed to the wall of the stage
             return exc
         return None
