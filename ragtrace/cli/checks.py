@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from ragtrace.backends import open_sink
 from ragtrace.errors import ConfigError, RagtraceError
+from ragtrace.tls import ClientTls
 
 __all__ = ["EMPTY_EXPORT", "Check", "check_endpoint", "check_store", "check_versions"]
 
@@ -50,13 +51,15 @@ def check_versions() -> Check:
     )
 
 
-async def check_endpoint(endpoint: str, *, headers: Mapping[str, str], timeout_s: float, must: bool) -> Check:
+async def check_endpoint(
+    endpoint: str, *, headers: Mapping[str, str], tls: ClientTls | None = None, timeout_s: float, must: bool
+) -> Check:
     """Send an export without spans. Unless it ``must`` be there, its absence is a warning."""
     name = f"export {endpoint}"
     if endpoint.startswith("otlp-file:"):
         return _check_folder(name, Path(endpoint.removeprefix("otlp-file:")))
     try:
-        async with aclosing(open_sink(endpoint, headers=headers, timeout_s=timeout_s)) as sink:
+        async with aclosing(open_sink(endpoint, headers=headers, tls=tls, timeout_s=timeout_s)) as sink:
             await sink.send(EMPTY_EXPORT)
     except RagtraceError as exc:
         status: Literal["warn", "fail"] = "fail" if must else "warn"

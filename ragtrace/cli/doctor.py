@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from ragtrace.judge import uncached
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Embedder, Judge
+from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,6 +84,14 @@ def doctor(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Reach:
+    """How an endpoint is reached."""
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    tls: ClientTls | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     """What is to be looked at."""
 
@@ -96,8 +105,7 @@ class _Plan:
     """How a judge is asked for verdicts."""
     timeout_s: float
     """For each thing that a model is asked."""
-    endpoints: Mapping[str, Mapping[str, str]]
-    """Headers by endpoint."""
+    endpoints: Mapping[str, _Reach]
     must_answer: bool = True
     """Whether somebody named the endpoints: else it is no failure that they are not there."""
     store: Path | None = None
@@ -115,7 +123,7 @@ class _Plan:
             open_embedder=partial(embedder.open, judge),
             embedder_named=embedder.spec is not None,
             timeout_s=timeout_s,
-            endpoints={endpoint: {} for endpoint in endpoints or [_DEFAULT_ENDPOINT]},
+            endpoints={endpoint: _Reach() for endpoint in endpoints or [_DEFAULT_ENDPOINT]},
             must_answer=bool(endpoints),
             secrets=_secrets(os.environ.get(judge.api_key_env, "")),
         )
@@ -132,9 +140,16 @@ class _Plan:
 
         config = load_config(path)
         named = self.endpoints if self.must_answer else {}
-        exports = {export.endpoint: export.headers for export in config.export}
-        values = [value for headers in exports.values() for value in headers.values()]
-        key = os.environ.get(config.judge.api_key_env, "")
+        exports = {
+            export.endpoint: _Reach(
+                headers={name: value.get_secret_value() for name, value in export.headers.items()},
+                tls=export.tls.opened() if export.tls else None,
+            )
+            for export in config.export
+        }
+        values = [value for reach in exports.values() for value in reach.headers.values()]
+        key = config.judge.api_key
+        keys = (os.environ.get(config.judge.api_key_env, ""), key.get_secret_value() if key else "")
         kept = self.embedder_named or (self.judge_named and config.judge.embedder is None)
         return replace(
             self,
@@ -145,7 +160,7 @@ class _Plan:
             endpoints={**exports, **named},
             must_answer=True,
             store=config.store.path,
-            secrets=self.secrets | _secrets(key, *values),
+            secrets=self.secrets | _secrets(*keys, *values),
         )
 
 
@@ -187,8 +202,10 @@ async def _reachable(plan: _Plan) -> AsyncGenerator[Check, None]:
                 yield check
     async for check in _embedding(plan):
         yield check
-    for endpoint, headers in plan.endpoints.items():
-        yield await check_endpoint(endpoint, headers=headers, timeout_s=_TIMEOUT_S, must=plan.must_answer)
+    for endpoint, reach in plan.endpoints.items():
+        yield await check_endpoint(
+            endpoint, headers=reach.headers, tls=reach.tls, timeout_s=_TIMEOUT_S, must=plan.must_answer
+        )
     if plan.store is not None:
         yield check_store(plan.store)
 

@@ -42,7 +42,9 @@ class Certificate:
     def for_grpc(self) -> grpc.ServerCredentials:
         """Return what the gRPC receiver listens with."""
         return grpc.dynamic_ssl_server_credentials(
-            self._configuration(), self._newer, require_client_authentication=self._authority is not None
+            self._configuration(),
+            self._newer,  # type: ignore[arg-type] -- None is "no change", says grpc; not so its types
+            require_client_authentication=self._authority is not None,
         )
 
     def _newer(self) -> grpc.ServerCertificateConfiguration | None:
