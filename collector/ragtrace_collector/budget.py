@@ -218,7 +218,7 @@ class Standing:
 
 def _share(used: float, elapsed: float) -> float:
     on_pace = 1 - (used - elapsed) / _AHEAD
-    lasting = (1 - used) / (1 - elapsed) if elapsed < 1 else 1.0
+    lasting = (1 - used) / max(1 - elapsed, 1e-9)
     return min(1.0, max(0.0, on_pace)) * min(1.0, max(0.0, lasting))
 
 

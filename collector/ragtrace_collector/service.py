@@ -361,8 +361,7 @@ class Collector:
         """Sample so little that the budget lasts, where it is to last."""
         guards = self.in_force.tenure.judging.guards
         if guards is not None and guards.wall is not None and self.config.budget.at_limit == "lower_rate":
-            standing = await guards.wall.standing()
-            self.in_force.sampler.throttle(standing.share_to_sample(self.clock.now_ns()))
+            self.in_force.sampler.throttle(await guards.wall.find_share())
         return False
 
     async def _expire(self) -> bool:

@@ -98,6 +98,8 @@ class Wall:
     purse: Purse
     book: BudgetBook
     clock: Clock
+    share_to_sample: float = 1.0
+    """The share of traffic with which the spending lasts, as it was found last."""
     _under_way: int = 0
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Replaced at each settlement."""
@@ -139,6 +141,15 @@ class Wall:
             self._standing = await self.book.standing(self.purse, now_ns=now_ns)
             self._standing_ns = now_ns
         return self._standing
+
+    async def find_share(self) -> float:
+        """Find the share of traffic, from 0 to 1, with which the spending lasts for day and month.
+
+        Raises:
+            StoreUnavailable: what was spent cannot be read.
+        """
+        self.share_to_sample = (await self.standing()).share_to_sample(self.clock.now_ns())
+        return self.share_to_sample
 
     async def _reserve(self, estimate: Spend, share: float) -> Reservation:
         while True:

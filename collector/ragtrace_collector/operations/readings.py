@@ -97,6 +97,7 @@ METRICS: Final = (
     Metric("ragtrace.judge.concurrency", Kind.GAUGE, "", "requests that a judge is asked at once, at most"),
     Metric("ragtrace.budget.spent", Kind.GAUGE, "", "spent in this window: calls, tokens, 1e-9 US dollars"),
     Metric("ragtrace.budget.limit", Kind.GAUGE, "", "what may be spent in this window, in the same units"),
+    Metric("ragtrace.budget.share_to_sample", Kind.GAUGE, "", "what all rates are multiplied with"),
     Metric("ragtrace.judge.stopped", Kind.GAUGE, "", "1 while the judge is not asked, by why"),
     Metric("ragtrace.collector.ready", Kind.GAUGE, "", "1 while /readyz says so"),
     Metric("ragtrace.collector.tasks", Kind.GAUGE, "", "tasks of the event loop"),

@@ -86,6 +86,7 @@ class Vitals:
             ),
             "ragtrace.budget.spent": tuple(Reading(each.spent, {"limit": each.limit}) for each in left),
             "ragtrace.budget.limit": tuple(Reading(each.most, {"limit": each.limit}) for each in left),
+            "ragtrace.budget.share_to_sample": tuple(self._shares()),
             "ragtrace.judge.stopped": tuple(self._stops()),
             "ragtrace.collector.ready": (Reading(int(ready.is_ready)),),
             "ragtrace.collector.tasks": (Reading(len(asyncio.all_tasks())),),
@@ -104,6 +105,11 @@ class Vitals:
     def _guards(self) -> tuple[Guard, ...]:
         guards = self.in_force.tenure.judging.guards
         return tuple(guards.by_name.values()) if guards else ()
+
+    def _shares(self) -> Iterator[Reading]:
+        guards = self.in_force.tenure.judging.guards
+        if guards is not None and guards.wall is not None:
+            yield Reading(guards.wall.share_to_sample)
 
     async def _left(self) -> tuple[Left, ...]:
         guards = self.in_force.tenure.judging.guards

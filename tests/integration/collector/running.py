@@ -13,6 +13,7 @@ import grpc
 import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from ragtrace.ports import Clock
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig, parse_config
@@ -43,10 +44,12 @@ def config_of(folder: Path, **changes: Any) -> CollectorConfig:
 
 
 @asynccontextmanager
-async def running_collector(config: CollectorConfig) -> AsyncIterator[Collector]:
+async def running_collector(
+    config: CollectorConfig, *, clock: Clock | None = None
+) -> AsyncIterator[Collector]:
     """Serve until the block ends, then shut down in order."""
     ready, stop = asyncio.Event(), asyncio.Event()
-    async with Collector.open(config) as collector:
+    async with Collector.open(config, clock=clock) as collector:
         serving = asyncio.create_task(collector.serve(stop, on_ready=lambda _: ready.set()))
         waiting = asyncio.create_task(ready.wait())
         await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)

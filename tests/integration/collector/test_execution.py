@@ -1,0 +1,304 @@
+"""Judging in a collector: what becomes of answers when the judge refuses, is slow, or costs too much."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragtrace import semconv
+from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout, JudgeUnavailable
+from ragtrace.model import Usage
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.service import check_config
+from tests.integration.collector.broken_metric import BROKEN
+from tests.integration.collector.paid_judge import PAID, Paid, paid, prices
+from tests.integration.collector.running import config_of, post, request_of, running_collector, until
+from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
+from tests.rag_spans import rag_trace
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+REFUSED = JudgeRefused("judge m at host: it does not accept the key (HTTP 401)", usage=Usage())
+LATE = JudgeTimeout("judge m at host: no answer", usage=Usage())
+CALLS_AN_ANSWER = 2
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for the judge of this test."""
+    return f"j{abs(hash(request.node.nodeid))}"
+
+
+@pytest.fixture
+def judge(name: str) -> Paid:
+    return paid(name)
+
+
+def config(folder: Path, name: str, **changes: Any) -> CollectorConfig:
+    """Return a configuration whose judge costs money, and whose delays are seconds."""
+    own: dict[str, Any] = {
+        "judge": {"use": f"{PAID}{name}", "sentinel_rate": 0},
+        "evaluate": {"retry_delays": ["10s", "60s"], "probe_delays": ["5s", "20s"], "deadline": "12h"},
+    }
+    for key, value in changes.items():
+        own[key] = {**own.get(key, {}), **value} if isinstance(value, dict) else value
+    return config_of(folder, **own)
+
+
+async def settled(spans: Stepped, *numbers: int) -> None:
+    """Send answers, and let them be queued and judged as far as that is possible now."""
+    for number in numbers:
+        await spans.send(*rag_trace(number))
+    await spans.pass_time(1)
+
+
+async def queued(spans: Stepped, *numbers: int) -> None:
+    """Send answers, and let them be queued."""
+    for number in numbers:
+        await spans.send(*rag_trace(number))
+    spans.clock.time_ns += 1_000_000_000
+    await spans.collector.settler.step()
+
+
+# --- the judge may refuse
+
+
+async def test_answers_wait_while_the_judge_refuses_and_use_up_no_attempt(
+    tmp_path: Path, name: str, judge: Paid
+) -> None:
+    judge.failure = REFUSED
+    async with stepped_collector(config(tmp_path, name, evaluate={"retry_delays": []})) as spans:
+        await settled(spans, 0, 1, 2)
+        assert await spans.outcomes() == {"postponed:judge_refused": 1, "queued": 2}
+        assert judge.calls == 1
+        judge.failure = None
+        await spans.pass_time(5)
+        assert await spans.outcomes() == {"judged": 3}
+
+
+async def test_status_says_why_the_judge_is_not_asked(tmp_path: Path, name: str, judge: Paid) -> None:
+    judge.failure = REFUSED
+    async with stepped_collector(config(tmp_path, name)) as spans:
+        await settled(spans, 0)
+        status: Any = await spans.collector.vitals.status()
+    assert status["judges"]["judge"]["state"] == "open"
+    assert "does not accept the key (HTTP 401)" in status["judges"]["judge"]["reason"]
+
+
+async def test_a_judge_that_goes_on_refusing_is_asked_once_a_delay(
+    tmp_path: Path, name: str, judge: Paid
+) -> None:
+    judge.failure = REFUSED
+    async with stepped_collector(config(tmp_path, name)) as spans:
+        await settled(spans, 0, 1, 2)
+        for _ in range(10):
+            await spans.pass_time(4)
+    assert judge.calls == 1 + 1 + 1  # at once, after 5 s, after 20 s more
+
+
+async def test_answers_end_with_the_refusal_when_it_outlasts_their_deadline(
+    tmp_path: Path, name: str, judge: Paid
+) -> None:
+    judge.failure = REFUSED
+    changes = {"deadline": "60s", "probe_delays": ["45s", "45s"]}
+    async with stepped_collector(config(tmp_path, name, evaluate=changes)) as spans:
+        await settled(spans, 0, 1)
+        await spans.pass_time(45)
+        await spans.pass_time(1)
+        assert await spans.outcomes() == {"failed:judge_refused": 2}
+        judge.failure = None
+        await settled(spans, 2)
+        await spans.pass_time(45)
+        assert await spans.outcomes() == {"failed:judge_refused": 2, "judged": 1}
+
+
+async def test_a_long_pause_that_the_endpoint_asks_for_is_kept_by_everyone(
+    tmp_path: Path, name: str, judge: Paid
+) -> None:
+    judge.failure = JudgeUnavailable("429", retry_after_s=600, usage=Usage())
+    async with stepped_collector(config(tmp_path, name)) as spans:
+        await settled(spans, 0, 1)
+        judge.failure = None
+        await spans.pass_time(590)
+        assert judge.calls == 1
+        await spans.pass_time(10)
+        assert await spans.outcomes() == {"judged": 2}
+
+
+# --- the judge may be slow
+
+
+async def test_an_answer_is_tried_again_after_each_delay_and_then_ends(
+    tmp_path: Path, name: str, judge: Paid
+) -> None:
+    judge.failure = LATE
+    async with stepped_collector(config(tmp_path, name)) as spans:
+        calls = []
+        for seconds in (1, 9, 1, 59, 1, 1000):
+            await settled(spans, 0)
+            await spans.pass_time(seconds)
+            calls.append(judge.calls)
+        assert await spans.outcomes() == {"failed:judge_timeout": 1}
+        (carrier,) = spans.carriers()
+    assert carrier.name == "evaluation error"
+    assert calls[-1] == 3
+
+
+async def test_an_attempt_that_takes_too_long_is_broken_off_and_made_again(
+    tmp_path: Path, name: str, judge: Paid
+) -> None:
+    judge.open.clear()
+    async with stepped_collector(config(tmp_path, name, evaluate={"job_timeout": "100ms"})) as spans:
+        await settled(spans, 0)
+        assert await spans.outcomes() == {"postponed:evaluation_timeout": 1}
+        judge.open.set()
+        await spans.pass_time(10)
+        assert await spans.outcomes() == {"judged": 1}
+
+
+async def test_what_nobody_came_to_before_its_deadline_expires(tmp_path: Path, name: str) -> None:
+    clock = StandingClock()
+    async with stepped_collector(config(tmp_path, name), clock=clock) as spans:
+        await queued(spans, 0)
+    clock.time_ns += int(13 * HOUR * 1e9)
+    async with stepped_collector(config(tmp_path, name), clock=clock) as spans:
+        await spans.work()
+        assert await spans.outcomes() == {"expired:deadline": 1}
+
+
+async def test_who_is_told_to_stop_gives_the_answer_back_as_it_was(
+    tmp_path: Path, name: str, judge: Paid
+) -> None:
+    judge.open.clear()
+    async with running_collector(config(tmp_path, name, drain_timeout="0s")) as collector:
+        await post(collector, request_of(*rag_trace(0)))
+        await until(lambda: judge.calls)
+    judge.open.set()
+    async with stepped_collector(config(tmp_path, name)) as spans:
+        (job,) = await spans.collector.store.take_jobs(1, now_ns=2**62)
+    assert (job.attempts, job.crashes, job.reason) == (0, 0, "")
+
+
+# --- a metric may be broken
+
+
+async def test_an_error_in_a_metric_ends_its_answer_and_no_other(tmp_path: Path, name: str) -> None:
+    async with stepped_collector(config(tmp_path, name, evaluate={"metrics": [BROKEN]})) as spans:
+        await spans.send(*rag_trace(0), *rag_trace(1, answer="BREAK"), *rag_trace(2))
+        await spans.pass_time(1)
+        assert await spans.outcomes() == {"judged": 2, "failed:ValueError": 1}
+        assert sorted(span.name for span in spans.carriers()) == [
+            "evaluation error",
+            *["evaluation pass"] * 2,
+        ]
+
+
+# --- the judge may cost too much
+
+
+def limited(limit: str, number: float, period: str = "day", **more: Any) -> dict[str, Any]:
+    return {"live": {period: {limit: number}}, **more}
+
+
+async def test_at_the_wall_answers_wait_for_the_next_window(tmp_path: Path, name: str, judge: Paid) -> None:
+    budget = limited("calls", 2 * CALLS_AN_ANSWER)
+    async with stepped_collector(
+        config(tmp_path, name, budget=budget, evaluate={"deadline": "48h"})
+    ) as spans:
+        await settled(spans, 0, 1, 2, 3)
+        assert await spans.outcomes() == {"judged": 2, "postponed:over_budget": 1, "queued": 1}
+        assert judge.calls == 2 * CALLS_AN_ANSWER
+        await spans.pass_time(DAY)
+        assert await spans.outcomes() == {"judged": 4}
+
+
+async def test_an_answer_that_cannot_wait_for_the_next_window_is_over_budget(
+    tmp_path: Path, name: str
+) -> None:
+    budget = limited("calls", CALLS_AN_ANSWER, "month")
+    async with stepped_collector(config(tmp_path, name, budget=budget)) as spans:
+        await settled(spans, 0, 1, 2)
+        assert await spans.outcomes() == {"judged": 1, "over_budget:month_calls": 2}
+        assert [span.name for span in spans.carriers()] == ["evaluation pass"]
+
+
+async def test_a_restart_does_not_open_the_purse(tmp_path: Path, name: str, judge: Paid) -> None:
+    budget, clock = limited("calls", CALLS_AN_ANSWER), StandingClock()
+    for number in range(3):
+        async with stepped_collector(
+            config(tmp_path, name, budget=budget, evaluate={"deadline": "48h"}), clock=clock
+        ) as spans:
+            await settled(spans, number)
+    assert judge.calls == CALLS_AN_ANSWER
+
+
+async def test_money_is_limited_and_told(tmp_path: Path, name: str, judge: Paid) -> None:
+    changes: dict[str, Any] = {
+        "judge": {"use": f"{PAID}{name}", "sentinel_rate": 0, "prices": prices(tmp_path, name)},
+        "budget": limited("usd", 1000.0),
+    }
+    async with stepped_collector(config(tmp_path, name, **changes)) as spans:
+        await settled(spans, *range(5))
+        status: Any = await spans.collector.vitals.status()
+        (carrier, *_) = spans.carriers()
+    (told,) = status["budget"]
+    cost = carrier.attributes[semconv.JUDGE_COST_USD]
+    assert isinstance(cost, float)
+    assert told["limit"] == "day_usd"
+    assert told["spent"] == pytest.approx(len(spans.carriers()) * cost * 1e9, rel=0.01)
+    assert told["spent"] <= told["most"] == 1_000_000_000_000
+
+
+def test_money_cannot_be_limited_where_prices_are_not_known(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"no price for paid:{name}.*`judge.prices`"):
+        check_config(config(tmp_path, name, budget=limited("usd", 5.0)))
+
+
+async def test_near_the_wall_a_cheaper_judge_goes_on_and_signs_its_verdicts(
+    tmp_path: Path, name: str, judge: Paid
+) -> None:
+    changes: dict[str, Any] = {
+        "judge": {"cheaper": "scripted"},
+        "budget": limited("calls", 5, at_limit="cheaper", cheaper_from=0.8),
+    }
+    async with stepped_collector(config(tmp_path, name, **changes)) as spans:
+        await settled(spans, *range(4))
+        await spans.pass_time(10)
+        assert await spans.outcomes() == {"judged": 4}
+        models = sorted(str(span.attributes[semconv.JUDGE_MODEL]) for span in spans.carriers())
+    assert models == [name, name, "scripted", "scripted"]
+    assert judge.calls == 4
+
+
+async def test_where_the_budget_is_to_last_less_is_sampled_with_its_probability_on_record(
+    tmp_path: Path, name: str
+) -> None:
+    budget, clock = limited("calls", 12, "month", at_limit="lower_rate"), StandingClock()
+    async with running_collector(config(tmp_path, name, budget=budget), clock=clock) as collector:
+        spans = Stepped(collector=collector, clock=clock, out=tmp_path / "out.jsonl")
+        guards = collector.in_force.tenure.judging.guards
+        assert guards is not None
+        assert guards.wall is not None
+        await queued(spans, 0, 1)
+        await until(lambda: len(spans.carriers()) == 2)
+        clock.time_ns += 2_000_000_000
+        share = await until(lambda: guards.wall.share_to_sample < 1 and guards.wall.share_to_sample)
+        await queued(spans, *range(2, 8))
+        await until(lambda: len(spans.carriers()) > 2)
+        sampled_out = (await spans.outcomes())["sampled_out"]
+    probabilities = [span.attributes[semconv.SAMPLE_PROBABILITY] for span in spans.carriers()]
+    assert probabilities[:3] == [1.0, 1.0, share]
+    assert 0 < sampled_out < 6
+
+
+async def test_many_at_once_do_not_pass_the_wall_together(tmp_path: Path, name: str, judge: Paid) -> None:
+    budget = limited("calls", 7)
+    async with stepped_collector(config(tmp_path, name, budget=budget)) as spans:
+        await queued(spans, *range(12))
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(12):
+                tasks.create_task(spans.collector.evaluator.step())
+    assert judge.calls <= 7
