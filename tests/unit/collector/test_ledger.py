@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 import tempfile
 from collections import Counter
@@ -18,6 +19,7 @@ from ragtrace.errors import JudgeError
 from ragtrace.model import SkipReason
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
+from ragtrace_collector import service
 from ragtrace_collector.outcomes import PENDING, TERMINAL, Ended, State, meaning_of, vocabulary
 from ragtrace_collector.store.port import Job, Outcome
 from ragtrace_collector.store.sqlite import SqliteStore
@@ -173,3 +175,18 @@ def test_every_failure_of_a_judge_has_a_meaning_of_its_own(error_type: str) -> N
 @pytest.mark.parametrize("reason", list(SkipReason))
 def test_every_reason_to_skip_has_a_meaning_of_its_own(reason: SkipReason) -> None:
     assert State.INELIGIBLE.because(reason) in vocabulary()
+
+
+SOURCE = "\n".join(path.read_text() for path in Path(service.__file__).parent.rglob("*.py"))
+
+
+@pytest.mark.parametrize("state", sorted(set(re.findall(r"outcome = '([^'{]+)'", SOURCE))))
+def test_every_outcome_that_a_statement_writes_is_a_state(state: str) -> None:
+    assert Ended.of(state)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"), sorted(set(re.findall(r"State\.([A-Z_]+)\.because\(\"([^\"]+)\"\)", SOURCE)))
+)
+def test_every_reason_that_the_collector_gives_has_a_meaning_of_its_own(state: str, reason: str) -> None:
+    assert State[state].because(reason) in vocabulary()
