@@ -11,6 +11,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from ragtrace.traces.otlp import decode
 from ragtrace_collector.service import Collector
 from tests.integration.collector.running import (
     carriers_in,
@@ -21,7 +22,7 @@ from tests.integration.collector.running import (
     until,
 )
 from tests.integration.collector.test_service import scripted
-from tests.rag_spans import rag_trace
+from tests.rag_spans import rag_trace, trace_id_of
 from tests.unit.backends.servers import HttpAnswer, HttpServer, http_server
 
 
@@ -160,3 +161,25 @@ def pushed(server: HttpServer) -> Mapping[str, float]:
         for scope in resource.scope_metrics
         for metric in scope.metrics
     }
+
+
+async def test_own_work_is_traced_and_what_comes_back_of_it_is_dropped(tmp_path: Path) -> None:
+    with http_server(lambda _: HttpAnswer()) as server:
+        telemetry = {"otlp_endpoint": server.url}
+        async with running_collector(config_of(tmp_path, telemetry=telemetry)) as collector:
+            await post(collector, request_of(*rag_trace(0)))
+            await until(lambda: carriers_in(tmp_path / "out.jsonl"))
+        bodies = [body for path, _, body in server.requests if path == "/v1/traces"]
+        spans = [span for body in bodies for span in decode(body)]
+        (tmp_path / "other").mkdir()
+        async with running_collector(config_of(tmp_path / "other")) as collector:
+            for body in bodies:
+                await post(collector, body)
+            counted = collector.counters.snapshot()
+    assert {span.name for span in spans} == {"settle", "evaluate", "deliver"}
+    (evaluated,) = [span for span in spans if span.name == "evaluate"]
+    assert [(link.trace_id, link.span_id) for link in evaluated.links] == [
+        (trace_id_of(0), rag_trace(0)[0].span_id)
+    ]
+    assert evaluated.attributes["ragtrace.outcome"] == "judged"
+    assert counted["spans_own"] == len(spans) == counted["spans_received"]
