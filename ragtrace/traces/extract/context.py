@@ -106,10 +106,20 @@ def _no_retrieval(call: Call) -> str:
             f"no span of the RAG call is a retrieval, and by its name no tool of {tools} is one: if it is, "
             "name it in `tools` of the mapping"
         )
+    if _is_linked_elsewhere(call):
+        return (
+            "no span of the RAG call is a retrieval. It is linked to another trace, which is not read: record "
+            "the retrieved chunks in this trace"
+        )
     return (
         "no span of the RAG call is a retrieval: record the retrieved chunks, with `@ragtrace.retrieval` on "
         "the function that finds them"
     )
+
+
+def _is_linked_elsewhere(call: Call) -> bool:
+    spans = [member.span for member in call.members] + ([call.root] if call.root else [])
+    return any(link.trace_id != span.trace_id for span in spans for link in span.links)
 
 
 def _gap(source: Reading) -> Gap | None:
