@@ -43,11 +43,12 @@ from ragtrace_collector.ladder import Ladder
 from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.health import Phase
 from ragtrace_collector.operations.logs import event
+from ragtrace_collector.operations.outgoing import WatchedSink
 from ragtrace_collector.operations.reloading import Reloads, digest_of, refuse_what_needs_a_restart
 from ragtrace_collector.operations.running import Operations
 from ragtrace_collector.operations.signals import Signals
 from ragtrace_collector.operations.systemd import notify_ready, notify_reloading, notify_stopping
-from ragtrace_collector.operations.tracing import TracedSink, open_tracer
+from ragtrace_collector.operations.tracing import open_tracer
 from ragtrace_collector.operations.vitals import Vitals
 from ragtrace_collector.oversized import SpanLimits
 from ragtrace_collector.receivers.grpc import serve_grpc
@@ -145,7 +146,7 @@ class Collector:
             tracer = await stack.enter_async_context(open_tracer(config.telemetry))
             sinks = {}
             for export in config.export:
-                sinks[export.endpoint] = TracedSink(_open_sink(export), tracer)
+                sinks[export.endpoint] = WatchedSink(_open_sink(export), tracer)
                 stack.push_async_callback(sinks[export.endpoint].aclose)
             store = await SqliteStore.open(
                 config.store.path,
