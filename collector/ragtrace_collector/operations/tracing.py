@@ -17,12 +17,11 @@ from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 from opentelemetry.trace import Link, NoOpTracer, Span, SpanContext, StatusCode, TraceFlags, Tracer
 
 from ragtrace import semconv
-from ragtrace.ports import SpanSink
 from ragtrace_collector.config import TelemetryConfig
 from ragtrace_collector.operations.exporters import open_span_exporter
 from ragtrace_collector.operations.resource import own_resource
 
-__all__ = ["NO_TRACER", "TracedSink", "open_tracer", "working"]
+__all__ = ["NO_TRACER", "open_tracer", "working"]
 
 NO_TRACER: Tracer = NoOpTracer()
 
@@ -59,29 +58,6 @@ def working(tracer: Tracer, name: str, *, on: tuple[str, str] | None = None) -> 
             span.set_attribute(semconv.ERROR_TYPE, type(exc).__name__)
             span.set_status(StatusCode.ERROR)
             raise
-
-
-class TracedSink:
-    """A sink whose deliveries are traced."""
-
-    def __init__(self, sink: SpanSink, tracer: Tracer) -> None:
-        self._sink = sink
-        self._tracer = tracer
-
-    @property
-    def name(self) -> str:
-        """The sink's own."""
-        return self._sink.name
-
-    async def send(self, request: bytes) -> None:
-        """Send, as the sink does."""
-        with working(self._tracer, "deliver") as span:
-            span.set_attributes({"ragtrace.sink": self.name, "ragtrace.bytes": len(request)})
-            await self._sink.send(request)
-
-    async def aclose(self) -> None:
-        """Close the sink."""
-        await self._sink.aclose()
 
 
 def _link(trace_id: str, span_id: str) -> Link:
