@@ -108,8 +108,8 @@ def _no_retrieval(call: Call) -> str:
         )
     if _is_linked_elsewhere(call):
         return (
-            "no span of the RAG call is a retrieval. It is linked to another trace, which is not read: record "
-            "the retrieved chunks in this trace"
+            "no span of the RAG call is a retrieval. It is linked to another trace, which is not read: "
+            "record the retrieved chunks in this trace"
         )
     return (
         "no span of the RAG call is a retrieval: record the retrieved chunks, with `@ragtrace.retrieval` on "
