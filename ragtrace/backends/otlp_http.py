@@ -23,7 +23,7 @@ __all__ = ["OtlpHttpSink"]
 
 _RETRYABLE = frozenset({429, 502, 503, 504})
 """https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes: no other code may be retried."""
-_REFUSING = frozenset({401, 403, 404, 405, 407})
+_REFUSING = frozenset({301, 302, 307, 308, 401, 403, 404, 405, 407})
 """These are about the sender or the address, not about what was sent."""
 
 

@@ -30,6 +30,8 @@ _DEADLINE_S: Final = 90.0
 _PAUSE_S: Final = 0.05
 _REFUSED: Final = 2
 """The exit code of a collector that cannot start, and says why."""
+_KILLED_UNSEEN: Final = 255
+"""What multiprocessing tells of a process that was killed before it was waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,7 @@ class Scene:
             self._victim = Victim.start(self.folder, self.config, blow=blow, kill_after_s=kill_after_s)
         except Died as exc:
             self._victim = None
-            if not (struck and exc.code in (-signal.SIGKILL, _REFUSED)):
+            if not (struck and exc.code in (-signal.SIGKILL, _KILLED_UNSEEN, _REFUSED)):
                 raise
 
     def refusal(self) -> str:

@@ -89,6 +89,11 @@ async def test_request_that_was_written_before_a_crash_is_not_doubled(path: Path
     assert len(path.read_text().splitlines()) == 3
 
 
+async def test_request_that_comes_again_while_the_file_is_written_is_not_doubled(path: Path) -> None:
+    await write(path, FIRST, SECOND, FIRST, THIRD, FIRST)
+    assert len(path.read_text().splitlines()) == 3
+
+
 async def test_spans_that_come_again_among_others_are_not_doubled(path: Path) -> None:
     await write(path, FIRST, SECOND)
     await OtlpFileSink(path).send(encode([FIRST, SECOND, THIRD]))

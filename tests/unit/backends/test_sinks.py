@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from ragtrace.backends import MemorySink, OtlpFileSink, OtlpGrpcSink, OtlpHttpSink, open_sink
-from ragtrace.errors import ConfigError, SendRejected, SendRetryable
+from ragtrace.errors import ConfigError, SendRefused, SendRejected, SendRetryable
 from ragtrace.traces.otlp import encode
 from tests.unit.backends.servers import GrpcAnswer, HttpAnswer, grpc_server, http_server
 from tests.unit.traces.builders import a_span
@@ -99,20 +99,28 @@ async def test_grpc_codes_of_a_passing_trouble_are_retryable(code: grpc.StatusCo
     "answer",
     [
         GrpcAnswer(code=grpc.StatusCode.INVALID_ARGUMENT),
-        GrpcAnswer(code=grpc.StatusCode.UNAUTHENTICATED),
-        GrpcAnswer(code=grpc.StatusCode.UNIMPLEMENTED),
         GrpcAnswer(code=grpc.StatusCode.INTERNAL),
         GrpcAnswer(
             code=grpc.StatusCode.RESOURCE_EXHAUSTED,
             details="grpc: received message larger than max (5 vs. 4)",
         ),
     ],
-    ids=["invalid", "unauthenticated", "unimplemented", "internal", "too large"],
+    ids=["invalid", "internal", "too large"],
 )
 async def test_other_grpc_codes_are_final(answer: GrpcAnswer) -> None:
     async with grpc_server(answer) as server:
         sink = OtlpGrpcSink(server.endpoint)
-        with pytest.raises(SendRejected):
+        with pytest.raises(SendRejected) as caught:
+            await sink.send(REQUEST)
+        await sink.aclose()
+    assert not isinstance(caught.value, SendRefused)
+
+
+@pytest.mark.parametrize("code", ["UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"])
+async def test_grpc_codes_about_the_sender_or_the_address_are_told_apart(code: str) -> None:
+    async with grpc_server(GrpcAnswer(code=grpc.StatusCode[code])) as server:
+        sink = OtlpGrpcSink(server.endpoint)
+        with pytest.raises(SendRefused, match=code):
             await sink.send(REQUEST)
         await sink.aclose()
 
@@ -174,11 +182,21 @@ async def test_http_codes_of_a_passing_trouble_are_retryable(status: int) -> Non
     assert caught.value.retry_after_s == 12
 
 
-@pytest.mark.parametrize("status", [301, 400, 401, 404, 413, 500, 501])
+@pytest.mark.parametrize("status", [400, 413, 500, 501])
 async def test_other_http_codes_are_final(status: int) -> None:
     with http_server(lambda _: HttpAnswer(status=status)) as server:
         sink = OtlpHttpSink(server.url)
-        with pytest.raises(SendRejected, match=str(status)):
+        with pytest.raises(SendRejected, match=str(status)) as caught:
+            await sink.send(REQUEST)
+        await sink.aclose()
+    assert not isinstance(caught.value, SendRefused)
+
+
+@pytest.mark.parametrize("status", [301, 401, 403, 404])
+async def test_http_codes_about_the_sender_or_the_address_are_told_apart(status: int) -> None:
+    with http_server(lambda _: HttpAnswer(status=status)) as server:
+        sink = OtlpHttpSink(server.url)
+        with pytest.raises(SendRefused, match=str(status)):
             await sink.send(REQUEST)
         await sink.aclose()
 
