@@ -33,10 +33,12 @@ _STANDING_NS: Final = 1_000_000_000
 
 def largest_usage(request: JudgeRequest[Any]) -> Usage:
     """Return what a request takes at most, if the judge neither thinks nor has to correct itself."""
-    schema = _schema_bytes(request.reply_type)
+    form: type[BaseModel] = request.reply_type
     size = len(request.system.encode("utf-8", "replace")) + len(request.user.encode("utf-8", "replace"))
     return Usage(
-        calls=1, input_tokens=(size + schema) // _BYTES_A_TOKEN + 1, output_tokens=request.max_output_tokens
+        calls=1,
+        input_tokens=(size + _schema_bytes(form)) // _BYTES_A_TOKEN + 1,
+        output_tokens=request.max_output_tokens,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,10 @@ async def store(path: Path) -> AsyncIterator[WorkStore]:
     await opened.aclose()
 
 
-async def queue_one(store: WorkStore, *, now_ns: int = 1) -> None:
-    await store.append([part("t1")], forward={}, now_ns=now_ns)
-    await store.settle("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=now_ns)
+async def queue_one(store: WorkStore, trace_id: str = "t1", *, now_ns: int = 1) -> None:
+    await store.append([part(trace_id)], forward={}, now_ns=now_ns)
+    job = replace(JOB, trace_id=trace_id)
+    await store.settle(trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=now_ns)
 
 
 async def test_spans_come_back_in_order_of_arrival(store: WorkStore) -> None:
@@ -90,6 +92,80 @@ async def test_a_postponed_job_is_due_at_its_time(store: WorkStore) -> None:
     assert await store.take_jobs(1, now_ns=99) == ()
     (again,) = await store.take_jobs(1, now_ns=100)
     assert (again.attempts, again.reason) == (1, "judge_timeout")
+
+
+async def crashed(path: Path, times: int) -> SqliteStore:
+    """Open the store after so many processes ended with all jobs leased."""
+    for _ in range(times):
+        store = await SqliteStore.open(path, max_bytes=10 << 20)
+        await store.take_jobs(10, now_ns=9, alone_from=99)
+        await store.aclose()
+    return await SqliteStore.open(path, max_bytes=10 << 20)
+
+
+async def test_a_job_that_processes_ended_with_is_leased_alone(store: WorkStore, path: Path) -> None:
+    for number in range(3):
+        await queue_one(store, f"t{number}")
+    await store.aclose()
+    reopened = await crashed(path, 2)
+    (suspect,) = await reopened.take_jobs(10, now_ns=9)
+    assert suspect.crashes == 2
+    assert await reopened.take_jobs(10, now_ns=9) == ()
+    await reopened.finish(suspect, "judged", parcels={}, now_ns=9)
+    assert len(await reopened.take_jobs(10, now_ns=9)) == 1
+    await reopened.aclose()
+
+
+async def test_a_suspect_waits_until_the_jobs_beside_it_have_ended(store: WorkStore, path: Path) -> None:
+    await queue_one(store, "t1")
+    await store.aclose()
+    reopened = await crashed(path, 2)
+    await queue_one(reopened, "t2")
+    suspect, other = sorted(
+        await reopened.take_jobs(10, now_ns=9, alone_from=99), key=lambda job: job.trace_id
+    )
+    await reopened.give_back(suspect)
+    assert await reopened.take_jobs(10, now_ns=9) == ()
+    await reopened.finish(other, "judged", parcels={}, now_ns=9)
+    (alone,) = await reopened.take_jobs(10, now_ns=9)
+    await reopened.aclose()
+    assert (alone.trace_id, alone.crashes) == ("t1", 2)
+
+
+async def test_who_gives_a_job_back_has_not_crashed(store: WorkStore, path: Path) -> None:
+    await queue_one(store)
+    (job,) = await store.take_jobs(1, now_ns=2)
+    await store.give_back(job)
+    await store.aclose()
+    reopened = await SqliteStore.open(path, max_bytes=10 << 20)
+    (again,) = await reopened.take_jobs(1, now_ns=2)
+    await reopened.aclose()
+    assert (again.crashes, again.attempts) == (0, 0)
+
+
+async def test_a_job_that_has_ended_is_not_given_back(store: WorkStore) -> None:
+    await queue_one(store)
+    (job,) = await store.take_jobs(1, now_ns=2)
+    await store.finish(job, "judged", parcels={}, now_ns=3)
+    await store.give_back(job)
+    assert await store.take_jobs(1, now_ns=4) == ()
+
+
+async def test_waiting_uses_up_no_attempt(store: WorkStore) -> None:
+    await queue_one(store)
+    (job,) = await store.take_jobs(1, now_ns=2)
+    await store.postpone(job, due_ns=3, reason="over_budget", failed=False)
+    (again,) = await store.take_jobs(1, now_ns=3)
+    assert (again.attempts, again.reason) == (0, "over_budget")
+
+
+async def test_old_jobs_are_leased_before_they_are_due_where_they_are_asked_for(store: WorkStore) -> None:
+    await queue_one(store)
+    (job,) = await store.take_jobs(1, now_ns=2)
+    await store.postpone(job, due_ns=100, reason="judge_refused", failed=False)
+    assert await store.take_jobs(1, now_ns=50, seen_before_ns=job.seen_ns) == ()
+    (old,) = await store.take_jobs(1, now_ns=50, seen_before_ns=job.seen_ns + 1)
+    assert old.span_id == job.span_id
 
 
 async def test_finishing_a_job_hands_its_carrier_over_in_the_same_step(store: WorkStore) -> None:

@@ -1,0 +1,77 @@
+"""An answer that kills the collector's process: it is set aside, and all others are judged."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from shutil import copy
+from signal import SIGKILL
+from typing import Any
+
+import grpc
+import pytest
+
+from ragtrace.traces.otlp import decode_json, encode
+from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.backends.process import eventually
+from tests.integration.collector import broken_metric
+from tests.rag_spans import rag_trace, trace_id_of
+
+pytestmark = pytest.mark.slow
+
+GOOD = 24
+POISON = 7
+MAX_CRASHES = 3
+
+
+def config_of(folder: Path) -> Mapping[str, Any]:
+    copy(broken_metric.__file__, folder / "broken.py")
+    return {
+        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+        "assemble": {"quiet_period": "100ms", "deadline": "5s"},
+        "evaluate": {"metrics": ["./broken.py:Broken"], "concurrency": 4, "max_crashes": MAX_CRASHES},
+        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
+        "store": {"path": str(folder / "store.db")},
+        "telemetry": {"listen": "127.0.0.1:0"},
+    }
+
+
+def send(collector: CollectorProcess) -> None:
+    """Send one request with good answers, and among them one that kills whoever judges it."""
+    traces = (rag_trace(number, answer="KILL" if number == POISON else "Good.") for number in range(GOOD + 1))
+    with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
+        export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+        export(encode([span for trace in traces for span in trace]), timeout=30)
+
+
+def outcomes(folder: Path) -> dict[str, str]:
+    with closing(sqlite3.connect(folder / "store.db")) as db:
+        return dict(db.execute("SELECT trace_id, outcome FROM job WHERE state = 'ended'").fetchall())
+
+
+def judged(folder: Path) -> list[str]:
+    file = folder / "out.jsonl"
+    *lines, _under_way = file.read_text("utf-8").split("\n") if file.exists() else [""]
+    return [span.trace_id for line in lines for span in decode_json(line)]
+
+
+@pytest.mark.timeout(180)
+def test_an_answer_that_kills_its_process_is_set_aside_and_all_others_are_judged(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    with collector_process(tmp_path, config) as collector:
+        send(collector)
+        assert collector.process.wait(60) == -SIGKILL
+    for _ in range(MAX_CRASHES - 1):
+        with collector_process(tmp_path, config) as collector:
+            assert collector.process.wait(60) == -SIGKILL
+    with collector_process(tmp_path, config):
+        eventually(lambda: len(outcomes(tmp_path)) == GOOD + 1, what="all answers", deadline_s=60)
+        eventually(lambda: len(judged(tmp_path)) == GOOD, what="all carriers")
+    ended = outcomes(tmp_path)
+    assert ended.pop(trace_id_of(POISON)) == "failed:poison"
+    assert set(ended.values()) == {"judged"}
+    assert sorted(judged(tmp_path)) == sorted(ended)
+    assert json.dumps("KILL") not in (tmp_path / "collector.log").read_text()
