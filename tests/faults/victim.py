@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -102,6 +103,7 @@ def _run(folder: str, config: str, blow: Blow, ready: Connection) -> None:
     sys.stdout = sys.stderr = Path(folder, "collector.log").open("a", buffering=1)  # noqa: SIM115
     logging.basicConfig(level="WARNING", stream=sys.stderr, force=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who runs the suite
+    threading.Thread(target=_end_with_the_suite, daemon=True).start()
     fail_where_told(Path(folder), blow)
     _follow(Path(folder) / "clock")
     os.environ["JUDGE_KEY"] = "test"
@@ -119,6 +121,13 @@ def _run(folder: str, config: str, blow: Blow, ready: Connection) -> None:
     except RagtraceError as exc:
         sys.stderr.write(f"Error: {exc}\n")
         sys.exit(2)
+
+
+def _end_with_the_suite() -> None:
+    suite = multiprocessing.parent_process()
+    assert suite is not None
+    suite.join()
+    os._exit(1)
 
 
 def _follow(offset_s: Path) -> None:
