@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LEDGER"]
+__all__ = ["LEDGER", "OTHERS"]
+
+OTHERS: Final = "(others)"
+"""Tenants beyond the first thousand: whoever sends names them, and the account must not grow with it."""
+
+_MOST_TENANTS: Final = 1_000
 
 _STANDS: Final = """CASE
     WHEN state = 'ended' THEN substr(outcome, 1, instr(outcome || ':', ':') - 1)
@@ -33,9 +38,24 @@ def _leave(table: str, **key: str) -> str:
     return f"UPDATE {table} SET number = number - 1 WHERE {where};"
 
 
-_LEAVE_STATE: Final = _leave(
-    "ledger", state="OLD.stands", reason="OLD.why", rule="OLD.rule", tenant="OLD.tenant"
+def _account(tenant: str) -> str:
+    """Name the tenant that an answer is counted under: its own, which was written down when it was first seen."""
+    return f"iif({_known(tenant)}, {tenant}, '{OTHERS}')"
+
+
+def _known(tenant: str) -> str:
+    return (
+        f"EXISTS (SELECT 1 FROM ledger WHERE state = 'seen' AND reason = '' AND rule = '' AND tenant = {tenant})"
+    )
+
+
+_OLD: Final = _account("OLD.tenant")
+_NEW: Final = _account("NEW.tenant")
+_NEWLY_SEEN: Final = (
+    f"iif({_known('NEW.tenant')} OR (SELECT count(*) FROM ledger WHERE state = 'seen') < {_MOST_TENANTS},"
+    f" NEW.tenant, '{OTHERS}')"
 )
+_LEAVE_STATE: Final = _leave("ledger", state="OLD.stands", reason="OLD.why", rule="OLD.rule", tenant=_OLD)
 _LEAVE_WAITING: Final = _leave("outbox", sink="OLD.sink", state="'waiting'")
 
 LEDGER: Final = f"""
@@ -56,19 +76,19 @@ INSERT INTO ledger SELECT stands, why, rule, tenant, count(*) FROM job GROUP BY 
 INSERT INTO ledger SELECT 'seen', '', '', tenant, count(*) FROM job WHERE stands != 'superseded' GROUP BY 4;
 
 CREATE TRIGGER answer_seen AFTER INSERT ON job BEGIN
-    {_count("ledger", "'seen'", "''", "''", "NEW.tenant", number="NEW.stands != 'superseded'")}
-    {_count("ledger", "NEW.stands", "NEW.why", "NEW.rule", "NEW.tenant")}
+    {_count("ledger", "'seen'", "''", "''", _NEWLY_SEEN, number="NEW.stands != 'superseded'")}
+    {_count("ledger", "NEW.stands", "NEW.why", "NEW.rule", _NEW)}
 END;
 CREATE TRIGGER answer_moved AFTER UPDATE ON job
 WHEN (OLD.stands, OLD.why, OLD.rule) IS NOT (NEW.stands, NEW.why, NEW.rule) BEGIN
     {_LEAVE_STATE}
-    {_count("ledger", "NEW.stands", "NEW.why", "NEW.rule", "NEW.tenant")}
+    {_count("ledger", "NEW.stands", "NEW.why", "NEW.rule", _NEW)}
     UPDATE ledger SET number = number + (NEW.stands != 'superseded') - (OLD.stands != 'superseded')
-        WHERE state = 'seen' AND reason = '' AND rule = '' AND tenant = NEW.tenant;
+        WHERE state = 'seen' AND reason = '' AND rule = '' AND tenant = {_NEW};
 END;
 CREATE TRIGGER answer_expired AFTER DELETE ON job WHEN OLD.state != 'ended' BEGIN
     {_LEAVE_STATE}
-    {_count("ledger", "'expired'", "'retention'", "OLD.rule", "OLD.tenant")}
+    {_count("ledger", "'expired'", "'retention'", "OLD.rule", _OLD)}
 END;
 
 CREATE TABLE outbox (   -- parcels 'put', 'waiting', 'delivered' and 'rejected'; survives their rows
