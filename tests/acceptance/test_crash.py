@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import grpc
@@ -18,7 +16,7 @@ from ragtrace.traces.trace import Span
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.acceptance.judge_server import JudgeServer, running_judge
 from tests.backends.process import eventually
-from tests.rag_spans import rag_trace, trace_id_of
+from tests.rag_spans import rag_trace
 
 pytestmark = pytest.mark.slow
 
@@ -134,46 +132,6 @@ def test_a_collector_killed_while_spans_wait_judges_them_after_a_restart(
         with collector_process(tmp_path, config_of(tmp_path, judge)):
             eventually(lambda: len(carriers(tmp_path)) >= ANSWERS, what="all carriers")
     assert settled(carriers(tmp_path)) == undisturbed
-
-
-@pytest.mark.timeout(120)
-def test_killed_again_and_again_while_answers_come_it_loses_none_and_doubles_none(tmp_path: Path) -> None:
-    random = Random(7)
-    acknowledged: list[int] = []
-    with running_judge(REPLIES) as judge:
-        config = config_of(tmp_path, judge)
-        for _ in range(5):
-            with collector_process(tmp_path, config) as collector:
-                sending = threading.Thread(target=send_until_killed, args=(collector, acknowledged))
-                sending.start()
-                judge.wait_for_calls(judge.calls + random.randrange(1, 40))
-                collector.kill()
-                sending.join()
-        with collector_process(tmp_path, config):
-            eventually(
-                lambda: traces(tmp_path) >= set(map(trace_id_of, acknowledged)),
-                what="all carriers",
-                deadline_s=60,
-            )
-        assert len(acknowledged) > 5
-    found = [span.trace_id for span in carriers(tmp_path)]
-    assert len(found) == len(set(found))
-
-
-def send_until_killed(collector: CollectorProcess, acknowledged: list[int]) -> None:
-    """Send answers that were not sent before, and note which the collector said it has."""
-    number = max(acknowledged, default=-1) + 2  # the one before may have come in without an answer
-    while True:
-        try:
-            send(collector, number, number + 1)
-        except grpc.RpcError:
-            return
-        acknowledged.append(number)
-        number += 1
-
-
-def traces(folder: Path) -> set[str]:
-    return {span.trace_id for span in carriers(folder)}
 
 
 def test_a_carrier_has_the_verdicts_of_the_judge(undisturbed: list[Span]) -> None:
