@@ -1,0 +1,101 @@
+"""Measure what taking in spans costs, beside a bare receiver, an OpenTelemetry Collector and Phoenix.
+
+    python -m tests.benchmarks.ingest [--phoenix-python PATH] [--rounds 3] [--requests 100]
+
+Every server is a process of its own. They take turns, round by round in changing order, and each figure is
+the median over the rounds, so that the ratios hold on a noisy machine. Requests are batches of 100 spans of
+about 2 kB, of ten traces that were never sent before. *CPU* is the server's processor time a span, read when
+it has come to rest; *spans/s* is what was acknowledged, on the cores that its senders use, too.
+
+*kept* is durable: a request is answered after its spans are committed. *forwards* hands on to a bare receiver
+what came in; *held and judged* writes scores onto the answer spans before that, by the heuristic that needs
+no model; in the other rows nothing is judged. ``PATH`` is the interpreter of an environment with
+`arize-phoenix`. The OpenTelemetry Collector is the one in Jaeger's binary (`make backends`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import subprocess
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.backends.binary import BACKENDS
+from tests.benchmarks.ingest.load import SPANS, Load, Measured
+from tests.benchmarks.ingest.servers import bare, otelcol, otelcol_modes, phoenix, ragtrace, ragtrace_modes
+from tests.benchmarks.measured import Server, table
+
+PHOENIX_SHARE = 0.1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--phoenix-python", default=None, metavar="PATH")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--requests", type=int, default=100, help="a round and server, of 100 spans each")
+    parser.add_argument("--at-once", type=int, default=8)
+    parser.add_argument("--spans-a-trace", type=int, default=10)
+    parser.add_argument("--only", default="", help="servers whose name holds this, besides the bare ones")
+    options = parser.parse_args()
+    load = Load(spans_a_trace=options.spans_a_trace, at_once=options.at_once)
+    print(
+        f"{options.rounds} rounds of {options.requests * SPANS} spans, {load.bytes_a_span:.0f} bytes each\n"
+    )
+    with ExitStack() as stack:
+        servers = _servers(stack, options.phoenix_python, options.only)
+        found: dict[int, list[Measured]] = defaultdict(list)
+        for number in range(options.rounds + 1):
+            for position in random.sample(range(len(servers)), len(servers)):
+                requests = load.requests(max(1, int(options.requests * servers[position].share)))
+                measured = asyncio.run(load.drive(servers[position], requests))
+                if number:  # the first round warms up
+                    found[position].append(measured)
+        print(_result(servers, found))
+
+
+def _servers(stack: ExitStack, phoenix_python: str | None, only: str) -> list[Server]:
+    bares = [stack.enter_context(bare(protocol)) for protocol in ("grpc", "http")]
+    sink = stack.enter_context(bare("grpc"))
+    servers = list(bares)
+    for name, mode in ragtrace_modes(f"grpc://127.0.0.1:{sink.port}").items():
+        if only in name:
+            servers += stack.enter_context(ragtrace(name, *mode))
+    binary = _otelcol_binary()
+    for name, otelcol_mode in otelcol_modes(f"127.0.0.1:{sink.port}").items():
+        if only in name and binary.exists():
+            servers += stack.enter_context(otelcol(binary, name, *otelcol_mode))
+    if phoenix_python and only in "Phoenix":
+        servers.append(stack.enter_context(phoenix(phoenix_python, share=PHOENIX_SHARE)))
+    return servers
+
+
+def _otelcol_binary() -> Path:
+    where = subprocess.run(
+        [BACKENDS / "build.sh", "--where", "jaeger"], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return Path(where.stdout.strip())
+
+
+def _result(servers: Sequence[Server], found: dict[int, list[Measured]]) -> str:
+    bares = {server.protocol: found[n] for n, server in enumerate(servers) if server.name == "bare"}
+    return table([_row(server, found[n], bares[server.protocol]) for n, server in enumerate(servers)])
+
+
+def _row(server: Server, mine: list[Measured], bares: list[Measured]) -> dict[str, object]:
+    return {
+        "server": server.name,
+        "protocol": server.protocol,
+        "spans/s": statistics.median(each.spans_per_s for each in mine),
+        "CPU µs a span": statistics.median(each.cpu_us for each in mine),
+        "CPU, of bare": statistics.median(a.cpu_us / b.cpu_us for a, b in zip(mine, bares, strict=True)),
+        "RSS MB": server.rss_mb(),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What servers are sent: batches of spans as an exporter makes them, each with trace ids of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import grpc
+import httpx
+
+from ragtrace.traces.otlp import encode
+from tests.benchmarks.measured import Server
+from tests.rag_spans import rag_trace, trace_id_of
+
+__all__ = ["SPANS", "Load", "Measured"]
+
+EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+SPANS = 100
+"""In a request."""
+
+
+class Measured(NamedTuple):
+    """What a server made of one portion of the load."""
+
+    spans_per_s: float
+    """Acknowledged."""
+    cpu_us: float
+    """A span, until the server has come to rest."""
+
+
+class Load:
+    """A stream of requests, none of which was sent before."""
+
+    def __init__(self, *, spans_a_trace: int, at_once: int) -> None:
+        self._traces = SPANS // spans_a_trace
+        self._template = _template(spans_a_trace)
+        self._at_once = at_once
+        self.bytes_a_span = len(self._template) / SPANS
+
+    def requests(self, number: int) -> list[bytes]:
+        """Return new requests."""
+        return [self._request() for _ in range(number)]
+
+    async def drive(self, server: Server, requests: list[bytes]) -> Measured:
+        """Send requests, several at once, and wait until the server has done what it does with them."""
+        waiting, before, started = iter(requests), server.cpu_s(), time.perf_counter()
+        send = _send_grpc if server.protocol == "grpc" else _send_http
+        async with asyncio.TaskGroup() as senders:
+            for _ in range(self._at_once):
+                senders.create_task(send(server, waiting))
+        wall_s, spans = time.perf_counter() - started, len(requests) * SPANS
+        after = await asyncio.to_thread(server.cpu_s_at_rest)
+        return Measured(spans_per_s=spans / wall_s, cpu_us=(after - before) / spans * 1e6)
+
+    def _request(self) -> bytes:
+        request = self._template
+        for trace in range(self._traces):
+            request = request.replace(bytes.fromhex(trace_id_of(trace)), secrets.token_bytes(16))
+        return request
+
+
+def _template(spans_a_trace: int) -> bytes:
+    spans = []
+    for position in range(SPANS):
+        trace, within = divmod(position, spans_a_trace)
+        span = rag_trace(trace, answer="x" * 1_200, chunks=["y" * 600] * 5)[within % 3]
+        parent = None if within == 0 else f"{trace * spans_a_trace + 1:016x}"
+        spans.append(replace(span, span_id=f"{position + 1:016x}", parent_span_id=parent))
+    return encode(spans)
+
+
+async def _send_grpc(server: Server, requests: Iterator[bytes]) -> None:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        export = channel.unary_unary(EXPORT, request_serializer=None, response_deserializer=None)
+        for request in requests:
+            await export(request)
+
+
+async def _send_http(server: Server, requests: Iterator[bytes]) -> None:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=60) as client:
+        for request in requests:
+            response = await client.post(
+                "/v1/traces", content=request, headers={"content-type": "application/x-protobuf"}
+            )
+            response.raise_for_status()

@@ -1,0 +1,178 @@
+"""Who is measured: bare receivers, this collector in its modes, a stock OpenTelemetry Collector, Phoenix."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from tests.acceptance.collector_process import collector_process
+from tests.backends.process import free_ports, is_listening, running
+from tests.benchmarks.measured import Server
+
+__all__ = ["bare", "otelcol", "otelcol_modes", "phoenix", "ragtrace", "ragtrace_modes"]
+
+_FOREVER: Final = {"quiet_period": "1h", "deadline": "1h"}
+_NOTHING_READY: Final = {"assemble": _FOREVER}
+"""Taking in alone is measured: nothing gets ready to be judged."""
+
+
+@contextmanager
+def bare(protocol: str) -> Iterator[Server]:
+    """Run a receiver that parses and forgets."""
+    command = [sys.executable, "-m", "tests.benchmarks.ingest.bare", protocol]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        yield Server(name="bare", pid=process.pid, protocol=protocol, port=port)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+BOTH: Final = ("grpc", "http")
+BY_GRPC: Final = ("grpc",)
+
+
+def ragtrace_modes(sink: str) -> Mapping[str, tuple[Sequence[str], Mapping[str, Any]]]:
+    """Return the collector's modes: by which protocols they are measured, and what differs between them.
+
+    ``sink`` takes what is forwarded.
+    """
+    forward = {"export": [{"endpoint": sink, "forward": True}]}
+    judged = {"assemble": {"quiet_period": "500ms"}, "sample": {"ratio": 0.1}, **forward}
+    kept = {
+        f"ragtrace, {ratio:g} % kept": (BOTH, {**_NOTHING_READY, "sample": {"ratio": ratio / 100}})
+        for ratio in (100, 10, 1, 0)
+    }
+    forwarded = {
+        f"ragtrace, {ratio:g} % kept, forwards": (
+            BY_GRPC,
+            {**_NOTHING_READY, "sample": {"ratio": ratio / 100}, **forward},
+        )
+        for ratio in (0, 10)
+    }
+    return {
+        **kept,
+        **forwarded,
+        "ragtrace, 10 % judged, forwards": (BY_GRPC, judged),
+        "ragtrace, 10 % held and judged": (BY_GRPC, {**judged, "attach": {"mode": "hold"}}),
+    }
+
+
+@contextmanager
+def ragtrace(name: str, protocols: Sequence[str], changes: Mapping[str, Any]) -> Iterator[list[Server]]:
+    """Run the collector."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = {
+            "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+            "export": [{"endpoint": f"otlp-file:{folder}/out.jsonl"}],
+            "store": {"path": f"{folder}/store.db", "max_bytes": "100GiB"},
+            "telemetry": {"listen": None},
+            "drain_timeout": "0s",
+            **changes,
+        }
+        with collector_process(Path(folder), config) as process:
+            ports = {"grpc": process.grpc_port, "http": process.http_port}
+            yield [
+                Server(name=name, pid=process.process.pid, protocol=protocol, port=port)
+                for protocol, port in ports.items()
+                if protocol in protocols
+            ]
+            process.kill()  # what it kept is of no interest: no need to wait until it is settled
+
+
+def otelcol_modes(sink: str) -> Mapping[str, tuple[Sequence[str], Mapping[str, Any], str]]:
+    """Return the modes of an OpenTelemetry Collector: protocols, processors and exporter."""
+    tail = {
+        "decision_wait": "1s",
+        "num_traces": 200_000,
+        "policies": [
+            {"name": "ratio", "type": "probabilistic", "probabilistic": {"sampling_percentage": 10}}
+        ],
+    }
+    return {
+        "otelcol": (BOTH, {}, "debug"),
+        "otelcol, tail_sampling 10 %": (BOTH, {"tail_sampling": tail}, "debug"),
+        "otelcol, forwards": (BY_GRPC, {"batch": {}}, sink),
+    }
+
+
+@contextmanager
+def otelcol(
+    binary: Path, name: str, protocols: Sequence[str], processors: Mapping[str, Any], exporter: str
+) -> Iterator[list[Server]]:
+    """Run an OpenTelemetry Collector that hands on to nobody (``debug``) or to an OTLP/gRPC endpoint."""
+    grpc, http = free_ports(2)
+    exporters: Mapping[str, Any] = (
+        {"debug": {"verbosity": "basic"}}
+        if exporter == "debug"
+        else {"otlp": {"endpoint": exporter, "tls": {"insecure": True}}}
+    )
+    config = {
+        "receivers": {
+            "otlp": {
+                "protocols": {
+                    "grpc": {"endpoint": f"127.0.0.1:{grpc}", "max_recv_msg_size_mib": 16},
+                    "http": {"endpoint": f"127.0.0.1:{http}"},
+                }
+            }
+        },
+        "processors": processors,
+        "exporters": exporters,
+        "service": {
+            "telemetry": {"logs": {"level": "error"}, "metrics": {"level": "none"}},
+            "pipelines": {
+                "traces": {
+                    "receivers": ["otlp"],
+                    "processors": list(processors),
+                    "exporters": list(exporters),
+                }
+            },
+        },
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "otelcol.json"
+        file.write_text(json.dumps(config))
+        with running(
+            [binary, "--config", file],
+            env={},
+            ready=lambda: all(map(is_listening, (grpc, http))),
+            log=Path(folder) / "log",
+        ) as process:
+            ports = {"grpc": grpc, "http": http}
+            yield [
+                Server(name=name, pid=process.pid, protocol=protocol, port=ports[protocol])
+                for protocol in protocols
+            ]
+
+
+@contextmanager
+def phoenix(python: str, *, share: float) -> Iterator[Server]:
+    """Run Phoenix's server with SQLite, from an environment that has ``arize-phoenix``."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        grpc, http = free_ports(2)
+        env = {
+            "PHOENIX_HOST": "127.0.0.1",
+            "PHOENIX_PORT": str(http),
+            "PHOENIX_GRPC_PORT": str(grpc),
+            "PHOENIX_WORKING_DIR": str(folder),
+            "PHOENIX_TELEMETRY_ENABLED": "false",
+        }
+        process = stack.enter_context(
+            running(
+                [python, "-m", "phoenix.server.main", "serve"],
+                env=env,
+                ready=lambda: all(map(is_listening, (grpc, http))),
+                log=folder / "log",
+                deadline_s=180,
+            )
+        )
+        yield Server(name="Phoenix", pid=process.pid, protocol="grpc", port=grpc, share=share)

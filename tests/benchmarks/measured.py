@@ -1,0 +1,74 @@
+"""A server under measurement: what it costs in processor time, read from outside."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Server", "table"]
+
+_CPU_OF_PROCESS = 2
+"""With the complement of a process id before it, Linux' clock of what all its threads ran, in nanoseconds."""
+_REST_S = 0.002
+"""Processor time between two looks that still counts as rest."""
+_POLL_S = 0.1
+_IDLE_POLLS = 6
+_LONGEST_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A server that is measured."""
+
+    name: str
+    pid: int
+    protocol: str
+    """``grpc`` or ``http``: what it is sent."""
+    port: int
+    share: float = 1.0
+    """Of the load that the others get: slow servers get less."""
+
+    def cpu_s(self) -> float:
+        """Return the CPU time of the process so far, all threads and children."""
+        return sum(map(_cpu_s, _tree(self.pid)))
+
+    def rss_mb(self) -> float:
+        """Return the memory that the process holds now, in MB."""
+        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in _tree(self.pid))
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def cpu_s_at_rest(self) -> float:
+        """Return the CPU time once nothing was done for a while: what was put off is counted, too."""
+        last, still, deadline = self.cpu_s(), 0, time.monotonic() + _LONGEST_S
+        while still < _IDLE_POLLS and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+            now = self.cpu_s()
+            still = still + 1 if now - last <= _REST_S else 0
+            last = now
+        return last
+
+
+def table(rows: Sequence[Mapping[str, object]]) -> str:
+    """Write rows of the same columns as a markdown table."""
+    columns = list(rows[0])
+    lines = [columns, ["---"] * len(columns), *([_shown(row[column]) for column in columns] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return str(value)
+
+
+def _cpu_s(pid: int) -> float:
+    return time.clock_gettime((~pid << 3) | _CPU_OF_PROCESS)
+
+
+def _tree(pid: int) -> Iterator[int]:
+    yield pid
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        yield from _tree(int(child))
