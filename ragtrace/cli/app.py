@@ -33,6 +33,7 @@ _COMMANDS = {
     "explain": "Say what is read from a trace, from where, and why.",
     "why": "Say why an answer has a score, or has none.",
     "ledger": "Count the answers a collector saw, by where they stand.",
+    "budget": "Show what judging has cost, and what is left.",
     "outbox": "Show what back ends refused, and send it again.",
     "backup": "Copy a collector's store while it runs.",
     "backfill": "Judge the answers in stored traces.",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Final, TypeVar
@@ -42,7 +44,9 @@ from ragtrace_collector.store.schema import prepare
 from ragtrace_collector.store.sealing import NO_KEYS, Sealing
 from ragtrace_collector.store.writer import LOG_BYTES, GroupCommit
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteStore", "open_budget"]
+
+log = logging.getLogger("ragtrace.collector")
 
 T = TypeVar("T")
 
@@ -131,6 +135,7 @@ class SqliteStore:
             try:
                 return await self._submit(work)
             except _Full:
+                log.warning("the store is full: finished work is forgotten before its time")
                 if not await self._submit(lambda db: self._has_room(db) or make_room(db)):
                     raise
 
@@ -326,6 +331,24 @@ class SqliteStore:
     async def _each_parcel(self, statement: str, parcels: Sequence[Parcel], *values: object) -> None:
         rows = [(*values, parcel.id) for parcel in parcels]
         await self._submit(lambda db: db.executemany(statement, rows).close())
+
+
+@asynccontextmanager
+async def open_budget(path: Path) -> AsyncIterator[BudgetBook]:
+    """Open what was spent by itself: a process of its own may spend from it beside the collector.
+
+    Raises:
+        ConfigError: the path cannot be used, or holds something else.
+    """
+    commits = GroupCommit(path, prepare)
+    try:
+        await commits.open()
+    except (sqlite3.Error, OSError) as exc:
+        raise unusable(path, exc) from exc
+    try:
+        yield BudgetBook(commits)
+    finally:
+        await commits.aclose()
 
 
 def _write_nothing_new(db: sqlite3.Connection) -> None:

@@ -11,8 +11,11 @@ import pytest
 from ragtrace import semconv
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.model import Usage
+from ragtrace_collector.budget import Limit, Period, Purse, Spend
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service import check_config
+from ragtrace_collector.store.budget import BudgetBook, Reservation
+from ragtrace_collector.store.sqlite import open_budget
 from tests.integration.collector.broken_metric import BROKEN
 from tests.integration.collector.paid_judge import PAID, Paid, paid, prices
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
@@ -302,3 +305,19 @@ async def test_many_at_once_do_not_pass_the_wall_together(tmp_path: Path, name: 
             for _ in range(12):
                 tasks.create_task(spans.collector.evaluator.step())
     assert judge.calls <= 7
+
+
+async def test_processes_that_share_a_file_spend_no_more_than_one_would(tmp_path: Path) -> None:
+    live = Purse(name="backfill", limits={Period.DAY: Limit(calls=15)})
+    granted = 0
+
+    async def spend(book: BudgetBook) -> None:
+        nonlocal granted
+        answer = await book.reserve(live, Spend(calls=1), now_ns=StandingClock().now_ns())
+        granted += isinstance(answer, Reservation)
+
+    path = tmp_path / "store.db"
+    async with open_budget(path) as one, open_budget(path) as other, asyncio.TaskGroup() as tasks:
+        for book in (one, other) * 20:
+            tasks.create_task(spend(book))
+    assert granted == 15
