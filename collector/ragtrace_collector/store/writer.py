@@ -97,8 +97,8 @@ class GroupCommit:
             if journal != "wal":
                 raise sqlite3.OperationalError("no write-ahead log can be kept here, as on a network's disk")
             connection.execute("PRAGMA synchronous=FULL")
-            # Some systems build SQLite to write zeros over what is deleted. Measured, that is two fifths of the
-            # cost of forwarding, and copies may be in the log all the same: encryption is what hides content.
+            # Some systems build SQLite to write zeros over what is deleted. Measured, that is two fifths of
+            # the cost of forwarding, and copies may be in the log anyway: encryption is what hides content.
             connection.execute("PRAGMA secure_delete=FAST")
             connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
         except sqlite3.Error:
