@@ -63,6 +63,7 @@ class Scene:
         self, folder: Path, *, back_end: BackEnd | None = None, **changes: Mapping[str, Any]
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / "collector.log").touch()  # one that is killed at once writes none
         self.folder = folder
         self.weather = Weather(folder)
         self.config = _config(folder, back_end, changes)

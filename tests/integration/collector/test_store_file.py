@@ -134,6 +134,26 @@ async def test_the_database_of_another_program_is_refused_and_left_as_it_was(
     assert contents(path) == before
 
 
+@pytest.mark.slow
+async def test_a_file_that_another_program_holds_locked_is_refused_with_what_to_do(path: Path) -> None:
+    async with opened(path):
+        pass
+    with by_hand(path) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        db.execute("UPDATE trace SET settled_ns = 1")
+        with pytest.raises(ConfigError, match=r"is locked.*end that program"):
+            await SqliteStore.open(path, max_bytes=1 << 20)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write what is read-only")
+async def test_a_file_that_cannot_be_written_is_refused_with_what_to_do(path: Path) -> None:
+    async with opened(path):
+        pass
+    os.chmod(path, 0o400)
+    with pytest.raises(ConfigError, match="name a writable path"):
+        await SqliteStore.open(path, max_bytes=1 << 20)
+
+
 async def fill(store: SqliteStore, traces: int, *, size: int = 10_000, now_ns: int = 1) -> None:
     """Settle some traces, each with an answer that was sampled out."""
     left_out = [Outcome(span_id="s1", outcome="sampled_out")]
