@@ -31,13 +31,12 @@ class Answers:
     trace: Trace
     records: tuple[RagRecord, ...]
     stored: StoredSpans
-    parents: Mapping[str | None, str | None] = field(default_factory=dict)
+    parents: Mapping[str, str | None] = field(default_factory=dict)
     """Of each span that was seen."""
 
     def of(self, span_id: str) -> RagRecord | None:
         """Return the answer on this span, or ``None``; with gaps, if spans of the trace were not kept."""
-        found = (each for each in self.records if each.target and each.target.span_id == span_id)
-        record = next(found, None)
+        record = self._record(span_id)
         return _cut(record) if record and self.stored.is_cut else record
 
     def of_calls(self, calls: Collection[str]) -> tuple[RagRecord, ...]:
@@ -50,18 +49,14 @@ class Answers:
 
     def judged(self, span_id: str) -> Judged:
         """Say which record of this span is judged, so that a later one can be told from it."""
-        found = (each for each in self.records if each.target and each.target.span_id == span_id)
-        return Judged(record_sha256=next(map(record_sha256, found), ""), slices=self.stored.slices)
+        record = self._record(span_id)
+        return Judged(record_sha256=record_sha256(record) if record else "", slices=self.stored.slices)
 
     def moved(self) -> Mapping[str, str | None]:
         """Map spans that held answers before, and do not now, to the spans above or below them that do."""
         found = {each.target.span_id for each in self.records if each.target}
-        gone = [
-            span_id
-            for span_id in self.stored.answers
-            if span_id not in found
-            and not self.is_evaluation(span_id)  # not one that came back with its scores
-        ]
+        # an answer that came back with its scores on it looks like an evaluation, and is where it was
+        gone = [each for each in self.stored.answers if each not in found and not self.is_evaluation(each)]
         lines = {span_id: tuple(self._line(span_id)) for span_id in found} if gone else {}
         return {span_id: self._successor(span_id, lines) for span_id in gone}
 
@@ -69,6 +64,9 @@ class Answers:
         """Say whether the span, or one above it, belongs to an evaluator: then it is never judged."""
         line = set(self._line(span_id))
         return any(span.span_id in line and is_evaluator(span) for span in self.trace.spans)
+
+    def _record(self, span_id: str) -> RagRecord | None:
+        return next((each for each in self.records if each.target and each.target.span_id == span_id), None)
 
     def _successor(self, span_id: str, lines: Mapping[str, Collection[str]]) -> str | None:
         above = (each for each in self._line(span_id) if each in lines)
@@ -79,7 +77,7 @@ class Answers:
         """Yield the span and the spans above it, as far as they were seen."""
         line: set[str] = set()
         above: str | None = span_id
-        while above in self.parents and above not in line:
+        while above is not None and above in self.parents and above not in line:
             line.add(above)
             yield above
             above = self.parents[above]
@@ -104,7 +102,9 @@ class AnswerReader:
             except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
                 self.counters.add(Counts.STAGE_ERRORS)
                 log.error("trace %s: its spans could not be read: %s", trace_id, place_of(exc))  # noqa: TRY400
-                return Answers(trace=Trace(trace_id=trace_id, spans=()), records=(), stored=stored)
+                trace = Trace(trace_id=trace_id, spans=())
+                # nor is anything known of answers that were found before: they stay as they are
+                return Answers(trace=trace, records=(), stored=stored._replace(answers=()))
 
     async def refs(self, trace_id: str) -> tuple[SpanRef, ...]:
         """Return how the spans of a trace hang together. Of one whose spans cannot be read, nothing."""

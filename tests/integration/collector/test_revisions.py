@@ -10,6 +10,7 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.traces.attach import carrier_span_id
+from ragtrace.traces.otlp import TraceSlice
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from tests.integration.collector.running import config_of
@@ -235,3 +236,24 @@ async def test_an_answer_without_retrieval_is_judged_when_the_retrieval_comes(tm
         (carrier,) = spans.carriers()
         assert await spans.outcomes() == {"judged": 1}
     assert semconv.EVAL_SUPERSEDES not in carrier.attributes
+
+
+async def test_spans_that_cannot_be_read_take_no_verdict_back(tmp_path: Path) -> None:
+    broken = TraceSlice(trace_id=ROOT.trace_id, payload=b"\xff", spans=())
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge_first(spans)
+        await spans.collector.store.append([broken], forward={}, now_ns=spans.clock.now_ns())
+        spans.collector.assembly.add(broken.trace_id, (), reopened=True)
+        await spans.pass_time(DEADLINE_S)
+        assert await spans.outcomes() == {"judged": 1}
+        assert spans.collector.counters.snapshot()["stage_errors"] == 1
+
+
+async def test_a_judged_answer_that_comes_back_with_scores_on_it_stays_as_it_is(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        first = await judge_first(spans)
+        scores = {key: value for key, value in first.attributes.items() if key.startswith("ragtrace.eval.")}
+        await spans.send(replace(ROOT, attributes={**ROOT.attributes, **scores}))
+        await spans.pass_time(DEADLINE_S)
+        assert await spans.outcomes() == {"judged": 1}
+        assert len(spans.carriers()) == 1
