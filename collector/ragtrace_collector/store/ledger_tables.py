@@ -39,14 +39,13 @@ def _leave(table: str, **key: str) -> str:
 
 
 def _account(tenant: str) -> str:
-    """Name the tenant that an answer is counted under: its own, which was written down when it was first seen."""
+    """Name the tenant that an answer is counted under: its own, if that has an account."""
     return f"iif({_known(tenant)}, {tenant}, '{OTHERS}')"
 
 
 def _known(tenant: str) -> str:
-    return (
-        f"EXISTS (SELECT 1 FROM ledger WHERE state = 'seen' AND reason = '' AND rule = '' AND tenant = {tenant})"
-    )
+    account = f"state = 'seen' AND reason = '' AND rule = '' AND tenant = {tenant}"
+    return f"EXISTS (SELECT 1 FROM ledger WHERE {account})"
 
 
 _OLD: Final = _account("OLD.tenant")

@@ -21,6 +21,7 @@ from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector import service
 from ragtrace_collector.outcomes import PENDING, TERMINAL, Ended, State, meaning_of, vocabulary
+from ragtrace_collector.store.ledger_tables import OTHERS
 from ragtrace_collector.store.port import Job, Outcome
 from ragtrace_collector.store.sqlite import SqliteStore
 
@@ -147,7 +148,7 @@ def stands(state: str, outcome: str, reason: str) -> tuple[str, str]:
 
 
 TestTheLedger = TheLedger.TestCase
-TestTheLedger.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+TestTheLedger.settings = settings(max_examples=10, stateful_step_count=15, deadline=None)
 
 
 @pytest.mark.parametrize("outcome", ["", "queued", "done", "Judged"])
@@ -190,3 +191,20 @@ def test_every_outcome_that_a_statement_writes_is_a_state(state: str) -> None:
 )
 def test_every_reason_that_the_collector_gives_has_a_meaning_of_its_own(state: str, reason: str) -> None:
     assert State[state].because(reason) in vocabulary()
+
+
+async def test_tenants_beyond_a_thousand_have_one_account_and_it_adds_up(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db", max_bytes=10 << 20)
+    jobs = [
+        Job(trace_id="t1", span_id=f"s{number}", sample=sample_of("ratio"), tenant=f"user {number}")
+        for number in range(1_005)
+    ]
+    await store.settle("t1", jobs=jobs, outcomes=[], keep_spans=True, now_ns=1)
+    for job in jobs[:2] + jobs[-2:]:
+        await store.finish(job, State.JUDGED, parcels={}, now_ns=2)
+    ledger = await store.ledger()
+    await store.aclose()
+    by_tenant = ledger.by(lambda account: account.tenant)
+    assert (len(by_tenant), by_tenant[OTHERS], by_tenant["user 0"]) == (1_001, 5, 1)
+    assert ledger.adds_up
+    assert (ledger.seen, ledger.pending, min(each.number for each in ledger.accounts)) == (1_005, 1_001, 0)
