@@ -15,7 +15,6 @@ from prometheus_client.parser import text_string_to_metric_families
 __all__ = ["Flatness", "Sample", "Watch", "flatness"]
 
 _SPANS = "ragtrace_collector_spans"
-_LEFT_OUT = ("kept", "rejected", "sampled_out", "own", "over_limit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +54,8 @@ class Watch:
     def _sample(self, page: str, *, second: float) -> Sample:
         numbers = _sums(page)
         status = Path(f"/proc/{self.pid}/status").read_text().split()
-        left = numbers[f"{_SPANS}_received_total"] - sum(
-            numbers[f"{_SPANS}_{each}_total"] for each in _LEFT_OUT
-        )
+        received = numbers[f"{_SPANS}_received_total"]
+        became = sum(number for name, number in numbers.items() if name.startswith(f"{_SPANS}_")) - received
         return Sample(
             second=second,
             rss_mb=int(status[status.index("VmRSS:") + 1]) / 1024,
@@ -71,7 +69,7 @@ class Watch:
                 sum(numbers[f"ragtrace_answers {state}"] for state in ("queued", "leased", "postponed"))
             ),
             unaccounted=abs(int(numbers["ragtrace_answers_seen"] - numbers["ragtrace_answers"]))
-            + abs(int(left)),
+            + abs(int(received - became)),
         )
 
 
