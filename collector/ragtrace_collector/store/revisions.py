@@ -93,23 +93,28 @@ def revise(db: sqlite3.Connection, job: Job, *, slices: int | None, now_ns: int)
     return back + db.execute(_AGAIN, (now_ns, now_ns, job.trace_id, job.span_id)).rowcount
 
 
-def move(db: sqlite3.Connection, trace_id: str, moved: Mapping[str, str | None], *, now_ns: int) -> None:
-    """End answers that late spans moved to other spans; what is said there supersedes what was said here."""
+def move(db: sqlite3.Connection, trace_id: str, moved: Mapping[str, str | None], *, now_ns: int) -> int:
+    """End answers that late spans moved to other spans; return how many. One that is being judged ends then.
+
+    What is said at the other span supersedes what was said here.
+    """
+    ended = 0
     for span_id, successor in moved.items():
         db.execute(
             f"UPDATE job SET is_moved = 1 WHERE {_THIS} AND state = 'leased'",
             (trace_id, span_id),
         )
-        db.execute(
+        ended += db.execute(
             "UPDATE job SET state = 'ended', outcome = 'superseded', reason = '', ended_ns = ?"
             f" WHERE {_THIS} AND state != 'leased' AND NOT is_past",
             (now_ns, trace_id, span_id),
-        )
+        ).rowcount
         db.execute(
             "UPDATE job SET replaces = coalesce((SELECT replaces FROM job AS old WHERE old.trace_id = ?1"
             " AND old.span_id = ?2), '') WHERE trace_id = ?1 AND span_id = ?3 AND replaces = ''",
             (trace_id, span_id, successor),
         )
+    return ended
 
 
 def has_moved(db: sqlite3.Connection, job: Job) -> bool:

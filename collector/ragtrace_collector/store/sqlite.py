@@ -168,11 +168,11 @@ class SqliteStore:
             back = sum(bring_back(db, job, now_ns=now_ns) for job in jobs)
             new = sum(_queue_job(db, job, now_ns=now_ns) for job in jobs)
             again = sum(revisions.revise(db, job, slices=slices, now_ns=now_ns) for job in jobs)
-            revisions.move(db, trace_id, moved, now_ns=now_ns)
+            gone = revisions.move(db, trace_id, moved, now_ns=now_ns)
             self._holds.release_if_done(db, trace_id)
             if is_all and not keep_spans:
                 db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
-            return Settled(queued=new + back, ended=ended, brought_back=back, revised=again, moved=len(moved))
+            return Settled(queued=new + back, ended=ended, brought_back=back, revised=again, moved=gone)
 
         return await self._submit(work)
 
