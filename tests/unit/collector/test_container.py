@@ -1,0 +1,106 @@
+"""The container image: what its recipe promises, read from the recipe."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DOCKERFILE = ROOT / "collector" / "Dockerfile"
+
+
+def instructions() -> Sequence[tuple[str, str]]:
+    """Return the instructions and what follows each, on one line."""
+    lines = [line for line in DOCKERFILE.read_text("utf-8").splitlines() if not line.startswith("#")]
+    joined = "\n".join(lines).replace("\\\n", " ")
+    return [(line.split()[0], " ".join(line.split()[1:])) for line in joined.splitlines() if line.strip()]
+
+
+def final_stage() -> Sequence[tuple[str, str]]:
+    found = instructions()
+    last = max(place for place, (name, _) in enumerate(found) if name == "FROM")
+    return found[last:]
+
+
+def of(name: str, stage: Sequence[tuple[str, str]]) -> list[str]:
+    return [text for each, text in stage if each == name]
+
+
+def test_it_runs_as_a_user_without_rights_by_number() -> None:
+    (user,) = of("USER", final_stage())
+    assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", user), "a name could not be checked by runAsNonRoot"
+
+
+def test_what_runs_needs_no_shell_and_nothing_is_run_to_make_it() -> None:
+    stage = final_stage()
+    assert of("RUN", stage) == []
+    commands = [*of("ENTRYPOINT", stage), *of("CMD", stage)]
+    checks = [text[text.index("CMD") + 3 :] for text in of("HEALTHCHECK", stage)]
+    assert len(commands) == 2
+    assert len(checks) == 1
+    assert all(isinstance(json.loads(command), list) for command in [*commands, *checks])
+
+
+def test_images_are_named_by_version_and_can_be_pinned() -> None:
+    arguments = dict(text.split("=", 1) for text in of("ARG", instructions()))
+    assert all(
+        text.split()[0] in {f"${{{name}}}" for name in arguments} for text in of("FROM", instructions())
+    )
+    for image in arguments.values():
+        tag = image.rpartition(":")[2]
+        assert tag != image
+        assert tag != "latest"
+
+
+def test_only_what_the_locks_name_is_installed() -> None:
+    installed = [
+        part for text in of("RUN", instructions()) for part in text.split("&&") if "pip install" in part
+    ]
+    assert len(installed) == 3
+    for part in installed:
+        assert "--require-hashes" in part or ("--no-deps" in part and "--no-build-isolation" in part)
+
+
+def test_nothing_is_fetched_by_the_recipe_itself() -> None:
+    assert of("ADD", instructions()) == []
+    assert not re.search(r"curl|wget|apt-get|https?://(?!127|github)", DOCKERFILE.read_text("utf-8"))
+
+
+def test_one_folder_is_written_to_and_belongs_to_that_user() -> None:
+    stage = final_stage()
+    (user,) = of("USER", stage)
+    (folder,) = json.loads(of("VOLUME", stage)[0])
+    assert any(text.startswith("--from=build") and f"--chown={user}" in text and text.endswith(folder)
+               for text in of("COPY", stage))  # fmt: skip
+    assert of("WORKDIR", stage) == [folder]
+
+
+def test_the_build_sees_what_is_named_and_nothing_else() -> None:
+    lines = [
+        line for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line[:1] not in ("", "#")
+    ]
+    named = {line[1:] for line in lines if line.startswith("!")}
+    assert lines[0] == "*"
+    assert {"ragtrace", "collector", "examples", "pyproject.toml"} <= named
+    assert all((ROOT / name).exists() for name in named)
+    assert {"**/.env*", "**/*.key", "**/*.pem", "**/*.db"} <= set(lines)
+
+
+def pins(path: Path) -> dict[str, str]:
+    found = re.findall(r"^([a-z0-9-]+)==(\S+)", path.read_text("utf-8"), re.MULTILINE)
+    return dict(found)
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "build.lock"])
+def test_the_image_holds_the_versions_that_are_tested(name: str) -> None:
+    image, tested = pins(ROOT / "collector" / name), pins(ROOT / "requirements.lock")
+    assert image
+    assert {
+        package: version for package, version in image.items() if tested.get(package, version) != version
+    } == {}
+    text = (ROOT / "collector" / name).read_text("utf-8")
+    assert text.count("--hash=sha256:") >= len(image)
