@@ -1,0 +1,152 @@
+"""The deployment files, each checked by the program that reads it, and against the collector itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from ragtrace_collector.config import load_config
+from ragtrace_collector.operations.metrics import SelfMetrics
+from ragtrace_collector.operations.readings import METRICS, Reading, Readings
+from ragtrace_collector.service import check_config
+from tests.backends.binary import required_binary
+from tests.backends.otelcol import OtelCol
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "examples" / "deploy"
+COMPOSE, PROMETHEUS = DEPLOY / "compose", DEPLOY / "prometheus"
+UNIT = DEPLOY / "systemd" / "ragtrace-collector.service"
+
+
+def run(program: str, *arguments: str | Path, cwd: Path = DEPLOY) -> str:
+    """Run a checker, or skip where it is not installed; return what it says, and fail where it complains."""
+    found = shutil.which(program)
+    if found is None:
+        pytest.skip(f"{program} is not installed")
+    command = [found, *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+async def scraped_names() -> set[str]:
+    """Return the name of every series that a scrape can hold."""
+
+    async def everything() -> Readings:
+        return {metric.name: (Reading(1),) for metric in METRICS}
+
+    metrics = SelfMetrics(everything, push_to=None)
+    page, _ = await metrics.page("")
+    await metrics.aclose()
+    families = text_string_to_metric_families(page.decode())
+    return {sample.name for family in families for sample in family.samples}
+
+
+def names_in(text: str) -> set[str]:
+    return set(re.findall(r"\b(?:ragtrace|process)_[a-z_]+", text))
+
+
+@pytest.mark.slow
+def test_prometheus_takes_its_configuration_and_rules() -> None:
+    run("promtool", "check", "config", PROMETHEUS / "prometheus.yml")
+    run("promtool", "check", "rules", PROMETHEUS / "alerts.yml")
+
+
+@pytest.mark.slow
+def test_every_alert_fires_when_it_should_and_is_silent_when_all_is_well() -> None:
+    run("promtool", "test", "rules", PROMETHEUS / "alerts.test.yml")
+
+
+def test_every_alert_has_a_test() -> None:
+    tested = {
+        each["alertname"]
+        for test in yaml.safe_load((PROMETHEUS / "alerts.test.yml").read_text())["tests"]
+        for each in test.get("alert_rule_test", ())
+    }
+    assert tested == {rule["alert"] for rule in alert_rules()}
+
+
+def alert_rules() -> Iterator[dict[str, Any]]:
+    for group in yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]:
+        yield from group["rules"]
+
+
+async def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
+    texts = [rule["expr"] for rule in alert_rules()]
+    texts += [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
+    asked = set().union(*map(names_in, texts))
+    assert len(asked) > 20
+    assert asked <= await scraped_names()
+
+
+def dashboard() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((COMPOSE / "grafana/dashboards/ragtrace.json").read_text())
+    return found
+
+
+def test_the_dashboard_reads_from_a_data_source_that_is_provisioned() -> None:
+    sources = yaml.safe_load((COMPOSE / "grafana/provisioning/datasources/datasources.yaml").read_text())
+    known = {source["uid"] for source in sources["datasources"]}
+    asked = {target["datasource"]["uid"] for panel in dashboard()["panels"] for target in panel["targets"]}
+    assert asked <= known
+    assert len({panel["id"] for panel in dashboard()["panels"]}) == len(dashboard()["panels"])
+
+
+@pytest.mark.slow
+def test_systemd_takes_the_unit_and_finds_it_hardened(tmp_path: Path) -> None:
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text().replace("/opt/ragtrace/bin/ragtrace", "/bin/true"))
+    assert "ragtrace-collector" not in run("systemd-analyze", "verify", unit)
+    run(
+        "systemd-analyze", "security", "--offline=true", "--threshold=15", unit
+    )  # of 100: the lower, the safer
+
+
+def test_systemd_waits_longer_than_a_stop_may_take() -> None:
+    config = load_config(COMPOSE / "collector.yaml", environ={})
+    longest_s = (config.drain_timeout + config.cancel_timeout).total_seconds()
+    waits = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)
+    waits += re.findall(r"stop_grace_period: (\d+)s", (COMPOSE / "compose.yaml").read_text())
+    assert len(waits) == 2
+    assert all(int(wait) > longest_s for wait in waits)
+
+
+def test_the_collectors_own_file_is_fine() -> None:
+    check_config(load_config(COMPOSE / "collector.yaml", environ={}))
+
+
+def test_every_file_that_a_container_is_given_is_there() -> None:
+    services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
+    mounts = [volume.partition(":")[0] for each in services.values() for volume in each.get("volumes", ())]
+    files = [mount for mount in mounts if mount.startswith(".")]
+    assert len(files) > 5
+    assert all((COMPOSE / file).exists() for file in files)
+    assert (COMPOSE / services["ragtrace"]["build"]["context"] / "collector" / "Dockerfile").exists()
+
+
+@pytest.mark.slow
+def test_compose_takes_its_file() -> None:
+    docker = shutil.which("docker")
+    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True).returncode:
+        pytest.skip("docker compose is not installed")
+    run("docker", "compose", "config", "--quiet", cwd=COMPOSE)
+
+
+def test_jaeger_and_the_collector_in_front_take_their_files(otelcol: OtelCol) -> None:
+    for files in ([COMPOSE / "jaeger.yaml"], [ROOT / "otel-config.yaml", COMPOSE / "otelcol-tempo.yaml"]):
+        flags = [flag for file in files for flag in ("--config", file)]
+        run(str(otelcol.binary), "validate", *flags)
+
+
+@pytest.mark.slow
+def test_tempo_takes_its_file() -> None:
+    run(str(required_binary("tempo")), f"-config.file={COMPOSE / 'tempo.yaml'}", "-config.verify=true")
