@@ -15,7 +15,7 @@ from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.extract import AttributeMapping, extract_records, is_evaluator
 from ragtrace.traces.otlp import SpanRef, decode, parse_request, split_by_trace
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.stages import place_of
+from ragtrace_collector.operations.logs import event, place_of
 from ragtrace_collector.store.port import Judged, StoredSpans, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 
@@ -101,7 +101,12 @@ class AnswerReader:
                 return await asyncio.to_thread(_answers, trace_id, stored, self.mapping)
             except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
                 self.counters.add(Counts.STAGE_ERRORS)
-                log.error("trace %s: its spans could not be read: %s", trace_id, place_of(exc))  # noqa: TRY400
+                log.error(  # noqa: TRY400 -- its text may quote content
+                    "trace %s: its spans could not be read: %s",
+                    trace_id,
+                    place_of(exc),
+                    extra=event("spans_unreadable", trace_id=trace_id),
+                )
                 trace = Trace(trace_id=trace_id, spans=())
                 # nor is anything known of answers that were found before: they stay as they are
                 return Answers(trace=trace, records=(), stored=stored._replace(answers=()))

@@ -18,6 +18,7 @@ from ragtrace.errors import JudgeError, JudgeRefused, JudgeUnavailable
 from ragtrace.judge import Backoff
 from ragtrace.model import Usage
 from ragtrace.ports import Clock
+from ragtrace_collector.operations.logs import event
 
 __all__ = ["Breaker", "BreakerState"]
 
@@ -118,7 +119,13 @@ class Breaker:
         self._wait(pause_ns)
         if is_news:
             wait_s = (self.probe_ns - self.clock.now_ns()) / 1e9
-            log.error("%s: answers wait, and it is asked again in %.0f s: %s", self.who, wait_s, cause)
+            log.error(
+                "%s: answers wait, and it is asked again in %.0f s: %s",
+                self.who,
+                wait_s,
+                cause,
+                extra=event("judge_stopped", who=self.who),
+            )
 
     def _wait(self, pause_ns: int) -> None:
         delay_ns = self.probe_delays_ns[min(self._probes, len(self.probe_delays_ns) - 1)]
@@ -128,7 +135,7 @@ class Breaker:
     def _close(self) -> None:
         self.cause = None
         self._probes = 0
-        log.warning("%s: it answers again", self.who)
+        log.warning("%s: it answers again", self.who, extra=event("judge_back", who=self.who))
 
 
 def _pause_ns(failed: JudgeError) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 
 from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable
 from ragtrace.ports import Clock, SpanSink
+from ragtrace_collector.operations.logs import event
 from ragtrace_collector.store.port import Parcel, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 
@@ -58,7 +59,7 @@ class Deliverer:
                 return await self._isolate(batch, exc)
             # it does not say which of the parcels, and what it took must not be sent again
             self.counters.add(Counts.DELIVERIES_PARTIAL)
-            log.error("%s took a part only: %s", self.sink.name, exc)  # noqa: TRY400 -- the answer says it all
+            log.error("%s took a part only: %s", self.sink.name, exc, extra=event("sink_took_a_part"))  # noqa: TRY400
         await self.store.delivered(batch)
         self._failures = 0
         self.counters.add(Counts.PARCELS_DELIVERED, len(batch))
@@ -73,13 +74,18 @@ class Deliverer:
             return True
         await self.store.reject(batch, reason=str(exc), now_ns=self.clock.now_ns())
         self.counters.add(Counts.PARCELS_REJECTED)
-        log.error("%s refused spans for good: %s", self.sink.name, exc)
+        log.error("%s refused spans for good: %s", self.sink.name, exc, extra=event("sink_refused"))
         return True
 
     def _back_off(self, exc: SendError, after_s: float | None = None) -> None:
         delay_s = after_s if after_s is not None else 0.5 * 2**self._failures
         self._resume_ns = self.clock.now_ns() + int(min(delay_s, _LONGEST_BACK_OFF_S) * 1e9)
         if self._failures == 0:
-            log.warning("%s does not take spans (%s); they are kept and sent later", self.sink.name, exc)
+            log.warning(
+                "%s does not take spans (%s); they are kept and sent later",
+                self.sink.name,
+                exc,
+                extra=event("sink_away"),
+            )
         self._failures = min(self._failures + 1, 10)
         self.counters.add(Counts.DELIVERIES_FAILED)

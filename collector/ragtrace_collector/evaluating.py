@@ -24,9 +24,9 @@ from ragtrace_collector.bringing_back import LowScoreWatch
 from ragtrace_collector.budget import OverBudget
 from ragtrace_collector.judging import Judging
 from ragtrace_collector.ladder import TIMED_OUT, Fault, Ladder, Mend, Rung
+from ragtrace_collector.operations.logs import event, place_of
 from ragtrace_collector.operations.tracing import NO_TRACER, working
 from ragtrace_collector.outcomes import Ended, State
-from ragtrace_collector.stages import place_of
 from ragtrace_collector.store.port import Job, Judged, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 
@@ -172,6 +172,7 @@ class Evaluator:
                 job.trace_id,
                 job.span_id,
                 (rung.due_ns - self.clock.now_ns()) / 1e9,
+                extra=_of(job, "judge_failed", error=rung.fault.error_type),
             )
 
     async def _finish(
@@ -229,14 +230,18 @@ class Evaluator:
                 return await write()
             except StoreUnavailable as exc:
                 self.counters.add(Counts.STAGE_ERRORS)
-                log.error("a judged answer waits: %s", exc)  # noqa: TRY400 -- no news in the traceback
+                log.error("a judged answer waits: %s", exc, extra=event("store_away"))  # noqa: TRY400
                 await asyncio.sleep(_STORE_PAUSE_S)
 
     async def _give_up(self, job: Job, exc: Exception) -> None:
         # The exception's text may quote what is under judgment: its type and place are enough.
         self.counters.add(Counts.STAGE_ERRORS)
-        log.error("answer %s:%s: %s", job.trace_id, job.span_id, place_of(exc))
+        log.error("answer %s:%s: %s", job.trace_id, job.span_id, place_of(exc), extra=_of(job, "answer_failed"))
         await self._end(job, State.FAILED.because(type(exc).__name__))
+
+
+def _of(job: Job, name: str, **fields: str) -> dict[str, object]:
+    return event(name, trace_id=job.trace_id, span_id=job.span_id, **fields)
 
 
 _COUNTED_AS: Final = {

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from ragtrace.errors import ConfigError
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig, ReceiveConfig, TokenConfig
+from ragtrace_collector.operations.logs import event
 from ragtrace_collector.receivers.access import Access, Grant
 from ragtrace_collector.receivers.listening import is_loopback
 from ragtrace_collector.receivers.tls import Certificate
@@ -64,7 +65,12 @@ def _check_exposure(config: CollectorConfig) -> None:
             "`receive.tokens` (or `receive.tls.client_ca`), listen on 127.0.0.1, or say "
             "`receive.insecure: true` where something in front of the collector sees to it"
         )
-    log.warning("`receive.insecure`: other machines reach %s, without %s", " and ".join(exposed), missing)
+    log.warning(
+        "`receive.insecure`: other machines reach %s, without %s",
+        " and ".join(exposed),
+        missing,
+        extra=event("exposed"),
+    )
 
 
 def _certificate(receive: ReceiveConfig) -> Certificate | None:

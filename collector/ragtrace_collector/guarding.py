@@ -19,6 +19,7 @@ from ragtrace_collector.breaker import Breaker, BreakerState
 from ragtrace_collector.budget import Left, Limit, OverBudget, Period, Purse, Refusal
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.budget import LimitConfig, PurseConfig
+from ragtrace_collector.operations.logs import event
 from ragtrace_collector.outcomes import State
 from ragtrace_collector.store.budget import BudgetBook
 from ragtrace_collector.wall import Bill, Tariff, Wall, largest_usage
@@ -59,7 +60,7 @@ class Guard:
         """What the budget refused last, while its window lasts."""
         if self._refusal is not None and self.breaker.clock.now_ns() >= self._refusal.until_ns:
             self._refusal = None
-            log.warning("%s: the budget has room again", self.name)
+            log.warning("%s: the budget has room again", self.name, extra=event("budget_open", who=self.name))
         return self._refusal
 
     def closed(self) -> Closed | None:
@@ -102,7 +103,7 @@ class Guard:
                 yield bill
         except OverBudget as spent:
             if self.refusal is None:
-                log.warning("%s: %s", self.name, spent)
+                log.warning("%s: %s", self.name, spent, extra=event("budget_spent", who=self.name))
             self._refusal = spent.refusal
             raise
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from ragtrace_collector.operations.logs import event, place_of
 from ragtrace_collector.telemetry import Counters, Counts
 
-__all__ = ["Step", "place_of", "run_stage"]
+__all__ = ["Step", "run_stage"]
 
 log = logging.getLogger("ragtrace.collector")
 

@@ -6,6 +6,7 @@ import logging
 from typing import Final
 
 from ragtrace.ports import Clock
+from ragtrace_collector.operations.logs import event
 
 __all__ = ["SteadyClock"]
 
@@ -40,4 +41,5 @@ class SteadyClock:
                 "the clock was set back by %.0f s: waiting times go on as before; carriers that are dated "
                 "`now` are dated ahead by as much",
                 back_ns / 1e9,
+                extra=event("clock_set_back"),
             )

@@ -19,6 +19,7 @@ from ragtrace.judge.replies import reply_schema
 from ragtrace.model import Usage
 from ragtrace.ports import Clock, JudgeRequest
 from ragtrace_collector.budget import OverBudget, Purse, Refusal, Spend, Standing
+from ragtrace_collector.operations.logs import event
 from ragtrace_collector.store.budget import BudgetBook, Reservation
 from ragtrace_collector.store.port import StoreUnavailable
 
@@ -175,7 +176,7 @@ class Wall:
                 actual = tariff.actual(bill.usage, reservation.estimate)
                 await self.book.settle(reservation, actual)
         except StoreUnavailable as exc:
-            log.error("the estimate of a request stays counted: %s", exc)  # noqa: TRY400 -- no news in it
+            log.error("the estimate of a request stays counted: %s", exc, extra=event("estimate_kept"))  # noqa: TRY400
         finally:
             settled, self._settled = self._settled, asyncio.Event()
             settled.set()

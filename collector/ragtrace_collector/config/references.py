@@ -14,6 +14,7 @@ from typing import Any, Final
 import yaml
 
 from ragtrace.errors import ConfigError
+from ragtrace_collector.operations.logs import event
 
 __all__ = ["References"]
 
@@ -78,7 +79,7 @@ class References:
 def _warn_if_open_to_others(path: Path, found: os.stat_result) -> None:
     # Only of a file of our own: what a container's secrets look like is not ours to change.
     if found.st_uid == os.geteuid() and found.st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        log.warning("%s can be read by other users: chmod 600", path)
+        log.warning("%s can be read by other users: chmod 600", path, extra=event("secret_exposed"))
 
 
 def _typed(text: str) -> Any:

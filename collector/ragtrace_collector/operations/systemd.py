@@ -8,6 +8,8 @@ import socket
 import time
 from collections.abc import Mapping
 
+from ragtrace_collector.operations.logs import event
+
 __all__ = ["notify_ready", "notify_reloading", "notify_stopping", "notify_watchdog", "watchdog_pause_s"]
 
 log = logging.getLogger("ragtrace.collector")
@@ -54,4 +56,4 @@ def _notify(*lines: str) -> None:
             datagram.connect(address)
             datagram.sendall("\n".join(lines).encode())
     except OSError as exc:
-        log.warning("systemd was not told %s: %s", lines[0], exc)
+        log.warning("systemd was not told %s: %s", lines[0], exc, extra=event("systemd_away"))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.errors import ConfigError
+from ragtrace_collector.operations.logs import event
 from ragtrace_collector.store.opening import UnfitFile
 
 if TYPE_CHECKING:
@@ -81,7 +82,10 @@ class Sealing:
             return self.keys[key_id].decrypt(nonce, sealed, place.encode())
         except (InvalidTag, KeyError):
             # SQLite says no more than that a function failed
-            log.error("a payload in the store cannot be decrypted: it was changed, damaged or moved")  # noqa: TRY400
+            log.error(  # noqa: TRY400 -- no news in the traceback
+                "a payload in the store cannot be decrypted: it was changed, damaged or moved",
+                extra=event("payload_unreadable"),
+            )
             raise
 
     def _check(self, db: sqlite3.Connection) -> None:

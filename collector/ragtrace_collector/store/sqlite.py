@@ -14,6 +14,7 @@ from typing import IO, Any, Final, TypeVar
 from ragtrace.errors import ReadError
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger import Ledger
+from ragtrace_collector.operations.logs import event
 from ragtrace_collector.outcomes import Ended, State
 from ragtrace_collector.store import leases, revisions
 from ragtrace_collector.store.budget import BudgetBook
@@ -135,7 +136,9 @@ class SqliteStore:
             try:
                 return await self._submit(work)
             except _Full:
-                log.warning("the store is full: finished work is forgotten before its time")
+                log.warning(
+                    "the store is full: finished work is forgotten before its time", extra=event("store_full")
+                )
                 if not await self._submit(lambda db: self._has_room(db) or make_room(db)):
                     raise
 
