@@ -19,10 +19,11 @@ _ALWAYS_NS: Final = (1 << 63) - 1
 
 
 def forget_traces(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> int:
-    """Forget the spans of some traces whose answers have all ended, the oldest first; return how many."""
+    """Forget the spans of some traces that nothing waits for any more, the oldest first; return how many."""
     found = db.execute(
         f"SELECT trace_id FROM trace WHERE settled_ns < ? AND NOT ({UNSETTLED})"
         " AND NOT EXISTS (SELECT 1 FROM job WHERE job.trace_id = trace.trace_id AND state != 'ended')"
+        " AND NOT EXISTS (SELECT 1 FROM held WHERE held.trace_id = trace.trace_id)"
         " ORDER BY settled_ns LIMIT ?",
         (before_ns, _TRACES_AT_ONCE),
     ).fetchall()
