@@ -236,7 +236,8 @@ class Evaluator:
     async def _give_up(self, job: Job, exc: Exception) -> None:
         # The exception's text may quote what is under judgment: its type and place are enough.
         self.counters.add(Counts.STAGE_ERRORS)
-        log.error("answer %s:%s: %s", job.trace_id, job.span_id, place_of(exc), extra=_of(job, "answer_failed"))
+        told = _of(job, "answer_failed")
+        log.error("answer %s:%s: %s", job.trace_id, job.span_id, place_of(exc), extra=told)
         await self._end(job, State.FAILED.because(type(exc).__name__))
 
 
