@@ -27,7 +27,7 @@ def drop_own_spans(request: ExportTraceServiceRequest, body: bytes) -> int:
                 dropped += len(scope_spans.spans)
                 del resource_spans.scope_spans[position]
     # sought in the bytes first: next to no request has any, and looking at each attribute takes long
-    return dropped + (_drop_carriers(request) if _CARRIER_KEY in body else 0)
+    return dropped + (_drop_carriers(request) if _SOUGHT in body else 0)
 
 
 def drop_traces(request: ExportTraceServiceRequest, slices: Sequence[TraceSlice]) -> None:
@@ -36,7 +36,9 @@ def drop_traces(request: ExportTraceServiceRequest, slices: Sequence[TraceSlice]
     drop_spans(request, lambda span: span.trace_id in trace_ids)
 
 
-_CARRIER_KEY: Final = semconv.TARGET_SPAN_ID.encode()
+_SOUGHT: Final = semconv.EVAL_STATUS.encode()
+_OF_CARRIERS: Final = {semconv.EVAL_STATUS, semconv.TARGET_SPAN_ID}
+"""Feedback has the second alone, and an answer span with its scores on it (hold mode) the first."""
 
 
 def _drop_carriers(request: ExportTraceServiceRequest) -> int:
@@ -44,7 +46,7 @@ def _drop_carriers(request: ExportTraceServiceRequest) -> int:
 
     def is_carrier(span: trace_pb2.Span) -> bool:
         nonlocal dropped
-        found = any(attribute.key == semconv.TARGET_SPAN_ID for attribute in span.attributes)
+        found = {attribute.key for attribute in span.attributes} >= _OF_CARRIERS
         dropped += found
         return found
 

@@ -51,8 +51,8 @@ class Settler:
         self.sampler.restore(windows, low, now_ns=now_ns)
 
     async def step(self, *, everything: bool = False) -> bool:
-        """Settle the traces that are ready now; say whether there were any."""
-        await self._recall()
+        """Settle what is ready now; say whether there was anything to do."""
+        recalled = await self._recall()
         ready = tuple(self.assembly.take_ready(everything=everything))
         for first in range(0, len(ready), self.most_at_once):
             rest = first + self.most_at_once
@@ -63,12 +63,14 @@ class Settler:
                 for each in (*failed, *ready[rest:]):
                     self.assembly.put_back(each)
                 raise next(iter(failed.values()))
-        return bool(ready)
+        return bool(ready) or recalled
 
-    async def _recall(self) -> None:
+    async def _recall(self) -> bool:
         """Look at what the store holds of traces that were opened again, or by an earlier process."""
-        for trace_id in self.assembly.reopened(self.most_at_once):
+        reopened = self.assembly.reopened(self.most_at_once)
+        for trace_id in reopened:
             self.assembly.recall(trace_id, await self.reader.refs(trace_id))
+        return bool(reopened)
 
     async def _attempt(self, ready: Ready) -> Exception | None:
         """Settle a trace, or say why that could not be: its neighbours must not be interrupted."""
