@@ -24,6 +24,7 @@ from ragtrace_collector.outcomes import PENDING, TERMINAL, Ended, State, meaning
 from ragtrace_collector.store.ledger_tables import OTHERS
 from ragtrace_collector.store.port import Job, Outcome
 from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.upkeep import send_again
 
 TRACES = st.sampled_from(["t1", "t2", "t3"])
 SPANS = st.lists(st.sampled_from(["s1", "s2", "s3"]), unique=True, max_size=3)
@@ -88,6 +89,17 @@ class TheLedger(RuleBasedStateMachine):
             self.do(self.store.reject(waiting, reason="no", now_ns=self.tick()))
         else:
             self.do(self.store.delivered(waiting))
+
+    @rule()
+    def send_refused_parcels_again(self) -> None:
+        send_again(self.path)
+
+    @rule(trace=TRACES, span=st.sampled_from(["s1", "s2", "s3"]))
+    def move_to_another_span(self, trace: str, span: str) -> None:
+        moved = {span: None}
+        self.do(
+            self.store.settle(trace, jobs=[], outcomes=[], keep_spans=True, now_ns=self.tick(), moved=moved)
+        )
 
     @rule()
     def expire(self) -> None:
