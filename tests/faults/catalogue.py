@@ -113,7 +113,7 @@ def _killed_twice(seed: int, folder: Path) -> Tally:
 def _killed_twice_while_judging(seed: int, folder: Path) -> Tally:
     judge, back_end = MoodyJudge(JudgeServer(_REPLIES), delay_s=0.05), BackEnd()
     with closing_all(judge, back_end):
-        return _kill_twice(Scene(folder, back_end=back_end, **_asking(judge)), Random(seed))
+        return _kill_twice(Scene(folder, back_end=back_end, changes=_asking(judge)), Random(seed))
 
 
 def _kill_twice(scene: Scene, random: Random) -> Tally:
@@ -263,7 +263,7 @@ def _newer(folder: Path) -> Tally:
 
 
 def _damaged(seed: int, folder: Path) -> Tally:
-    scene = Scene(folder, evaluate={"concurrency": 1})
+    scene = Scene(folder, changes={"evaluate": {"concurrency": 1}})
     scene.start()
     with scene.traffic():
         time.sleep(0.5)
@@ -325,7 +325,7 @@ def _back_end_is(mood: Mood, folder: Path) -> Tally:
 def _judge_is(mood: Mood, folder: Path) -> Tally:
     judge = MoodyJudge(JudgeServer(_REPLIES))
     with closing_all(judge):
-        scene = Scene(folder, **_asking(judge))
+        scene = Scene(folder, changes=_asking(judge))
         scene.start()
         with scene.traffic():
             _strike(judge, mood)

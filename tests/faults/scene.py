@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from ragtrace import semconv
@@ -60,7 +61,11 @@ class Scene:
     """A folder with a store in it, the collectors that run on it one after the other, and the traffic."""
 
     def __init__(
-        self, folder: Path, *, back_end: BackEnd | None = None, **changes: Mapping[str, Any]
+        self,
+        folder: Path,
+        *,
+        back_end: BackEnd | None = None,
+        changes: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "collector.log").touch()  # one that is killed at once writes none

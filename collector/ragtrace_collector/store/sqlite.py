@@ -422,7 +422,7 @@ def _end_job(db: sqlite3.Connection, trace_id: str, ended: Outcome, *, now_ns: i
 
 
 def _read_ledger(path: Path) -> Ledger:
-    # By a connection of its own: what is told of the collector must not wait for what the collector waits for.
+    # By a connection of its own: what is told of the collector must not wait for what it waits for itself.
     try:
         with reading(path) as db:
             return read_ledger(db)
