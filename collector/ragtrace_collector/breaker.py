@@ -26,6 +26,8 @@ log = logging.getLogger("ragtrace.collector")
 
 _PATIENCE_S: Final = Backoff().patience_s
 """Pauses up to this long are waited for by who asks."""
+_REFUSALS: Final = 2
+"""In a row: one alone may be about the request, as where a gateway forbids a text."""
 
 
 class BreakerState(StrEnum):
@@ -41,7 +43,10 @@ class BreakerState(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Breaker:
-    """Opens when a judge refuses (401, 402, 403, 404, quota) or asks for a long pause; a probe closes it."""
+    """Opens when a judge refuses twice in a row (401, 402, 403, 404, quota) or asks for a long pause.
+
+    A probe closes it.
+    """
 
     who: str
     """``judge``, ``second judge``, …: for people."""
@@ -52,6 +57,7 @@ class Breaker:
     """What opened it; ``None`` while it is closed."""
     probe_ns: int = 0
     """While open: when the next request may pass."""
+    _refusals: int = 0
     _probes: int = 0
     _probing: asyncio.Event | None = field(default=None)
     """Set when the probe under way has ended."""
@@ -83,6 +89,7 @@ class Breaker:
             self._learn(failed, is_probe=is_probe)
             raise
         else:
+            self._refusals = 0
             if is_probe:
                 self._close()
         finally:
@@ -106,12 +113,15 @@ class Breaker:
 
     def _learn(self, failed: JudgeError, *, is_probe: bool) -> None:
         pause_ns = _pause_ns(failed)
-        if (isinstance(failed, JudgeRefused) or pause_ns) and (is_probe or self.cause is None):
+        is_refused = isinstance(failed, JudgeRefused)
+        self._refusals = self._refusals + 1 if is_refused else 0
+        if is_probe and not is_refused and not pause_ns:
+            if failed.retryable:
+                self._wait(0)  # nobody there: that says nothing about the refusal
+            else:
+                self._close()
+        elif is_probe or (self.cause is None and (self._refusals >= _REFUSALS or pause_ns)):
             self._open(failed, pause_ns)
-        elif is_probe and failed.retryable:
-            self._wait(pause_ns)  # nobody there: that says nothing about the refusal
-        elif is_probe:
-            self._close()
 
     def _open(self, cause: JudgeError, pause_ns: int) -> None:
         is_news = self.cause is None

@@ -106,12 +106,22 @@ class Evaluator:
             outcome = outcome or self.ladder.ended(job, now_ns=self.clock.now_ns())
             if outcome is None:
                 await self._judge(job, judging)
-            else:
-                log.warning("answer %s:%s is not judged: %s", job.trace_id, job.span_id, outcome)
-                await self._end(job, outcome)
+                return
+            if job.crashes:
+                log.error(
+                    "answer %s:%s ends as %s: %d processes ended while they judged it",
+                    job.trace_id,
+                    job.span_id,
+                    outcome,
+                    job.crashes,
+                )
+            await self._end(job, outcome)
         except asyncio.CancelledError:
             with suppress(StoreUnavailable):  # then it counts as a crash, of which it may have a few
                 await self.store.give_back(job)
+            raise
+        except StoreUnavailable:  # the disk's fault and not the answer's: the stage tells it, and waits
+            await self._write(partial(self.store.give_back, job))
             raise
         except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
             await self._give_up(job, exc)

@@ -9,6 +9,7 @@ endpoint takes none just now. What outlives it comes here, by its class:
 | ``judge_timeout``, ``evaluation_timeout`` | no answer in time | tried again after the next delay |
 | ``judge_error`` | a judge failed in a way of its own | tried again after the next delay |
 | ``judge_refused`` | 401, 402, 403, 404, quota, model | waits for the breaker; no attempt is used up |
+| ``judge_refused`` again, others are not | a gateway forbids its text | tried again after the next delay |
 | any of these, and the breaker is open | the endpoint asked for a long pause | waits for the breaker |
 | ``over_budget`` | a limit would be exceeded | waits for the next window; no attempt is used up |
 | all others | asking again would give the same | ends at once |
@@ -97,9 +98,10 @@ class Ladder:
 
         ``opens_ns`` says when those who judge may be asked again.
         """
-        waiting = next((fault for fault in faults if fault.mend is Mend.WAIT), None)
-        failing = next((fault for fault in faults if fault.mend is Mend.AGAIN), None)
-        if waiting or (failing and opens_ns > now_ns):
+        is_closed = opens_ns > now_ns
+        waiting = next((fault for fault in faults if _waits(fault, job, is_closed=is_closed)), None)
+        failing = next((fault for fault in faults if fault.mend is not Mend.NEVER), None)
+        if waiting or (failing and is_closed):
             due_ns = max(opens_ns, now_ns + self.wait_ns)
             return self._in_time(job, due_ns, waiting or failing, failed=False)
         if failing and job.attempts < len(self.retry_delays_ns):
@@ -124,3 +126,8 @@ class Ladder:
         if not job.reason:
             return State.EXPIRED.because("deadline")
         return State.OVER_BUDGET if job.reason == OverBudget.error_type else State.FAILED.because(job.reason)
+
+
+def _waits(fault: Fault, job: Job, *, is_closed: bool) -> bool:
+    """Say whether an answer waits; not where it alone is refused, again, and the others are not."""
+    return fault.mend is Mend.WAIT and (is_closed or fault.error_type != job.reason)

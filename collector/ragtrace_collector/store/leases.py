@@ -21,7 +21,16 @@ ALTER TABLE job ADD COLUMN crashes INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX job_crashed ON job (due_ns) WHERE state = 'queued' AND crashes > 0;
 """
 _THIS: Final = "trace_id = ? AND span_id = ?"
-_SUSPECTS: Final = "crashes > 0 AND crashes >= ? AND due_ns <= ? ORDER BY due_ns"
+# The indexes are named, for the planner prefers `job_due`, and walks through all that is due with it.
+_DUE: Final = "job INDEXED BY job_due WHERE state = 'queued' AND due_ns <= ? ORDER BY due_ns"
+_OLD: Final = (
+    "job INDEXED BY job_pending WHERE state != 'ended' AND state = 'queued' AND seen_ns < ? ORDER BY seen_ns"
+)
+_SUSPECTS: Final = (
+    "job INDEXED BY job_crashed WHERE state = 'queued' AND crashes > 0 AND crashes >= ? AND due_ns <= ?"
+    " ORDER BY due_ns"
+)
+_LEASED: Final = "job INDEXED BY job_due WHERE state = 'leased' AND crashes >= ?"
 
 
 def take(
@@ -29,13 +38,13 @@ def take(
 ) -> tuple[Job, ...]:
     """Lease jobs that are due, or those that were queued before a time; suspects alone."""
     if seen_before_ns is not None:
-        return _lease(db, "seen_ns < ? ORDER BY seen_ns", seen_before_ns, limit)
-    if _any(db, "state = 'leased' AND crashes >= ?", alone_from):
+        return _lease(db, _OLD, seen_before_ns, limit)
+    if _any(db, _LEASED, alone_from):
         return ()
-    if _any(db, f"state = 'queued' AND {_SUSPECTS}", alone_from, now_ns):
-        is_alone = not _any(db, "state = 'leased'")
+    if _any(db, _SUSPECTS, alone_from, now_ns):
+        is_alone = not _any(db, _LEASED, 0)
         return _lease(db, _SUSPECTS, alone_from, now_ns, 1) if is_alone else ()
-    return _lease(db, "due_ns <= ? ORDER BY due_ns", now_ns, limit)
+    return _lease(db, _DUE, now_ns, limit)
 
 
 def postpone(db: sqlite3.Connection, job: Job, *, due_ns: int, reason: str, failed: bool) -> None:
@@ -62,7 +71,7 @@ def count_crash(db: sqlite3.Connection) -> None:
 def _lease(db: sqlite3.Connection, which: str, *values: int) -> tuple[Job, ...]:
     rows = db.execute(
         "UPDATE job SET state = 'leased' WHERE (trace_id, span_id) IN ("
-        f" SELECT trace_id, span_id FROM job WHERE state = 'queued' AND {which} LIMIT ?)"
+        f" SELECT trace_id, span_id FROM {which} LIMIT ?)"
         " RETURNING trace_id, span_id, tenant, service, rule, rate, probability,"
         " attempts, crashes, reason, seen_ns, revisions_left, carriers, replaces",
         values,
@@ -90,4 +99,4 @@ def _job(row: Sequence[Any]) -> Job:
 
 
 def _any(db: sqlite3.Connection, which: str, *values: int) -> bool:
-    return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM job WHERE {which})", values).fetchone()[0])
+    return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM {which})", values).fetchone()[0])

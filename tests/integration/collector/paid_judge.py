@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ragtrace.errors import JudgeError
+from ragtrace.errors import JudgeError, JudgeRefused
 from ragtrace.judge import JudgeSettings, ScriptedJudge
-from ragtrace.model import JudgeIdentity
+from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, ReplyT
 
 __all__ = ["PAID", "Paid", "paid", "prices"]
@@ -24,6 +24,8 @@ class Paid:
 
     failure: JudgeError | None = None
     """Raised on every request."""
+    refused_text: str | None = None
+    """Requests with it are refused, and no others."""
     calls: int = 0
     open: asyncio.Event = field(default_factory=asyncio.Event)
     """Cleared, it lets every request wait."""
@@ -68,6 +70,8 @@ class _PaidJudge:
         await known.open.wait()
         if known.failure is not None:
             raise known.failure
+        if known.refused_text is not None and known.refused_text in request.user:
+            raise JudgeRefused("a gateway forbids it (HTTP 403)", usage=Usage())
         return await self._inner.ask(request)
 
     async def aclose(self) -> None:

@@ -75,8 +75,8 @@ async def test_answers_wait_while_the_judge_refuses_and_use_up_no_attempt(
     judge.failure = REFUSED
     async with stepped_collector(config(tmp_path, name, evaluate={"retry_delays": []})) as spans:
         await settled(spans, 0, 1, 2)
-        assert await spans.outcomes() == {"postponed:judge_refused": 1, "queued": 2}
-        assert judge.calls == 1
+        assert await spans.outcomes() == {"postponed:judge_refused": 2, "queued": 1}
+        assert judge.calls == 2
         judge.failure = None
         await spans.pass_time(5)
         assert await spans.outcomes() == {"judged": 3}
@@ -85,7 +85,7 @@ async def test_answers_wait_while_the_judge_refuses_and_use_up_no_attempt(
 async def test_status_says_why_the_judge_is_not_asked(tmp_path: Path, name: str, judge: Paid) -> None:
     judge.failure = REFUSED
     async with stepped_collector(config(tmp_path, name)) as spans:
-        await settled(spans, 0)
+        await settled(spans, 0, 1)
         status: Any = await spans.collector.vitals.status()
     assert status["judges"]["judge"]["state"] == "open"
     assert "does not accept the key (HTTP 401)" in status["judges"]["judge"]["reason"]
@@ -99,7 +99,7 @@ async def test_a_judge_that_goes_on_refusing_is_asked_once_a_delay(
         await settled(spans, 0, 1, 2)
         for _ in range(10):
             await spans.pass_time(4)
-    assert judge.calls == 1 + 1 + 1  # at once, after 5 s, after 20 s more
+    assert judge.calls == 2 + 1 + 1  # at once, after 5 s, after 20 s more
 
 
 async def test_answers_end_with_the_refusal_when_it_outlasts_their_deadline(
@@ -116,6 +116,20 @@ async def test_answers_end_with_the_refusal_when_it_outlasts_their_deadline(
         await settled(spans, 2)
         await spans.pass_time(45)
         assert await spans.outcomes() == {"failed:judge_refused": 2, "judged": 1}
+
+
+async def test_an_answer_that_alone_is_refused_holds_up_no_other(
+    tmp_path: Path, name: str, judge: Paid
+) -> None:
+    judge.refused_text = "Forbidden"
+    changes = {"retry_delays": ["10s", "10s"], "probe_delays": ["5s"]}
+    async with stepped_collector(config(tmp_path, name, evaluate=changes)) as spans:
+        await spans.send(*rag_trace(0, answer="Forbidden words."))
+        for number in range(1, 10):
+            await settled(spans, number)
+            assert (await spans.outcomes())["judged"] == number
+            spans.clock.time_ns += 5_000_000_000
+        assert await spans.outcomes() == {"judged": 9, "failed:judge_refused": 1}
 
 
 async def test_a_long_pause_that_the_endpoint_asks_for_is_kept_by_everyone(

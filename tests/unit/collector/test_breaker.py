@@ -38,6 +38,13 @@ def breaker_at(clock: Clock) -> Breaker:
     return Breaker(who="judge", clock=clock, probe_delays_ns=(10 * SECOND, 60 * SECOND))
 
 
+async def opened(clock: Clock) -> Breaker:
+    breaker = breaker_at(clock)
+    for _ in range(2):
+        await ask(breaker, REFUSED)
+    return breaker
+
+
 async def ask(breaker: Breaker, failure: JudgeError | None = None) -> bool:
     """Make a request; say whether the judge was asked."""
     asked = False
@@ -49,9 +56,8 @@ async def ask(breaker: Breaker, failure: JudgeError | None = None) -> bool:
     return asked
 
 
-async def test_a_refusal_opens_it_and_says_why() -> None:
-    breaker = breaker_at(Clock())
-    await ask(breaker, REFUSED)
+async def test_refusals_open_it_and_it_says_why() -> None:
+    breaker = await opened(Clock())
     assert breaker.state is BreakerState.OPEN
     assert "HTTP 401" in breaker.reason
     with pytest.raises(JudgeRefused, match="HTTP 401") as refused:
@@ -67,10 +73,16 @@ async def test_what_a_retry_may_mend_leaves_it_closed(failure: JudgeError) -> No
     assert breaker.state is BreakerState.CLOSED
 
 
+async def test_a_refusal_between_answers_leaves_it_closed() -> None:
+    breaker = breaker_at(Clock())
+    for failure in (REFUSED, None, REFUSED, JudgeNonsense("?"), REFUSED):
+        await ask(breaker, failure)
+    assert breaker.state is BreakerState.CLOSED
+
+
 async def test_a_probe_that_is_answered_closes_it() -> None:
     clock = Clock()
-    breaker = breaker_at(clock)
-    await ask(breaker, REFUSED)
+    breaker = await opened(clock)
     clock.forward(9)
     assert not await ask(breaker)
     clock.forward(1)
@@ -82,6 +94,7 @@ async def test_a_probe_that_is_answered_closes_it() -> None:
 async def test_the_delays_before_probes_grow_to_the_last_one() -> None:
     clock = Clock()
     breaker = breaker_at(clock)
+    await ask(breaker, REFUSED)
     waits = []
     for _ in range(4):
         await ask(breaker, REFUSED)
@@ -93,7 +106,7 @@ async def test_the_delays_before_probes_grow_to_the_last_one() -> None:
 async def test_after_it_closed_the_delays_begin_again() -> None:
     clock = Clock()
     breaker = breaker_at(clock)
-    for failure in (REFUSED, REFUSED, None, REFUSED):
+    for failure in (REFUSED, REFUSED, REFUSED, None, REFUSED, REFUSED):
         await ask(breaker, failure)
         clock.time_ns = max(clock.time_ns, breaker.probe_ns)
     assert clock.time_ns - breaker.probe_ns == 0
@@ -102,8 +115,7 @@ async def test_after_it_closed_the_delays_begin_again() -> None:
 
 async def test_while_one_request_probes_the_others_wait_for_what_it_finds() -> None:
     clock = Clock()
-    breaker = breaker_at(clock)
-    await ask(breaker, REFUSED)
+    breaker = await opened(clock)
     clock.forward(10)
     answer, asked = asyncio.Event(), 0
 
@@ -125,8 +137,7 @@ async def test_while_one_request_probes_the_others_wait_for_what_it_finds() -> N
 
 async def test_a_probe_that_is_interrupted_lets_the_next_one_probe() -> None:
     clock = Clock()
-    breaker = breaker_at(clock)
-    await ask(breaker, REFUSED)
+    breaker = await opened(clock)
     clock.forward(10)
     with suppress(asyncio.CancelledError):
         async with breaker.passage():
@@ -137,8 +148,7 @@ async def test_a_probe_that_is_interrupted_lets_the_next_one_probe() -> None:
 
 async def test_a_probe_that_finds_nobody_leaves_it_open() -> None:
     clock = Clock()
-    breaker = breaker_at(clock)
-    await ask(breaker, REFUSED)
+    breaker = await opened(clock)
     clock.forward(10)
     await ask(breaker, JudgeUnavailable("no connection"))
     assert breaker.state is BreakerState.OPEN
@@ -147,8 +157,7 @@ async def test_a_probe_that_finds_nobody_leaves_it_open() -> None:
 
 async def test_a_probe_that_is_answered_with_nonsense_closes_it() -> None:
     clock = Clock()
-    breaker = breaker_at(clock)
-    await ask(breaker, REFUSED)
+    breaker = await opened(clock)
     clock.forward(10)
     await ask(breaker, JudgeNonsense("?"))
     assert breaker.state is BreakerState.CLOSED
@@ -173,7 +182,7 @@ async def test_a_pause_that_who_asks_waits_for_leaves_it_closed() -> None:
 async def test_it_tells_of_each_change_once(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     breaker = breaker_at(clock)
-    for failure in (REFUSED, REFUSED, REFUSED, None, None):
+    for failure in (REFUSED, REFUSED, REFUSED, REFUSED, None, None):
         await ask(breaker, failure)
         clock.time_ns = max(clock.time_ns, breaker.probe_ns)
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
