@@ -23,6 +23,8 @@ __all__ = ["Report", "soak"]
 
 _KEY = "RAGTRACE_SOAK_KEY"
 _WARM_UP = 1 / 3
+_MOST_LOST = 0.01
+"""An idle connection may be closed just when it is used again; a sender then tries again."""
 _LONG_S = 300.0
 """From here on the store has been emptied often enough to say that it is flat."""
 
@@ -134,6 +136,8 @@ def _faults(
     faults += [
         f"{each.unaccounted} unaccounted at second {each.second:.0f}" for each in samples if each.unaccounted
     ]
+    if traffic.sent["connections lost"] > _MOST_LOST * sum(traffic.sent.values()):
+        faults.append(f"{traffic.sent['connections lost']} connections were lost")
     if not ledger.adds_up:
         faults.append("the ledger does not add up at the end")
     if ledger.seen != traffic.sent["answers"]:

@@ -26,6 +26,8 @@ __all__ = ["Traffic"]
 
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _PROTOBUF = {"content-type": "application/x-protobuf"}
+_LOST = "connection lost"
+_TRY_AGAIN = frozenset({"UNAVAILABLE", "503", _LOST})
 _LATE_S = 4.0
 _PATIENCE_S = 60.0
 _SHARES = {"rag": 64, "chat": 12, "duplicate": 6, "late": 6, "feedback": 6, "malformed": 6}
@@ -119,8 +121,8 @@ class Traffic:
         body, loop = encode(spans), asyncio.get_running_loop()
         send = self.random.choice([wire.by_grpc, wire.by_http])
         until_s = loop.time() + _PATIENCE_S
-        while (answer := await send(body)) in ("UNAVAILABLE", "503") and loop.time() < until_s:
-            self.sent["put off"] += 1
+        while (answer := await send(body)) in _TRY_AGAIN and loop.time() < until_s:
+            self.sent["connections lost" if answer == _LOST else "put off"] += 1
             await asyncio.sleep(0.5)
         if answer not in ("OK", "200"):
             self.unexpected[f"{answer} to spans"] += 1
@@ -128,7 +130,7 @@ class Traffic:
     async def _send_malformed(self, wire: Wire) -> None:
         name, body, headers, expected = self.random.choice(_MALFORMED)
         answer = await wire.by_http(body, headers)
-        if answer != expected:
+        if answer not in (expected, _LOST):
             self.unexpected[f"{answer} to {name}"] += 1
 
 
@@ -149,7 +151,10 @@ class Wire:
 
     async def by_http(self, body: bytes, headers: Mapping[str, str] = _PROTOBUF) -> str:
         """Send by HTTP."""
-        answer = await self.client.post("/v1/traces", content=body, headers=dict(headers))
+        try:
+            answer = await self.client.post("/v1/traces", content=body, headers=dict(headers))
+        except httpx.TransportError:  # a connection that was idle for too long, say
+            return _LOST
         return str(answer.status_code)
 
 
