@@ -8,9 +8,9 @@ faithfulness, and their scores go out to a receiver that notes when they came.
 
 *CPU an evaluation* is the processor time of the whole collector: OTLP in, store, extraction, requests to the
 judge, checks of its replies, carrier, delivery. Beside it stand the library alone (`evaluate()` on a record)
-and the floors: the same requests, posted and read by an HTTP client and nothing more. *Answer to score* is the time
-from the acknowledgement of an answer's spans to its scores at the receiver, at five answers a second; the
-quiet period (1 s) and the judge's latency (twice half a second) are part of it.
+and the floors: the same requests, posted and read by an HTTP client and nothing more. *Answer to score* is
+the time from the acknowledgement of an answer's spans to its scores at the receiver, at five answers a
+second; the quiet period (1 s) and the judge's latency (twice half a second) are part of it.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def trace_id_in(request: bytes) -> bytes:
 async def send_all(server: Server, requests: Sequence[bytes], scores: Scores) -> float:
     """Send answers as fast as they are taken; return how many a second were judged, from first to last."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        export = channel.unary_unary(EXPORT)
+        export = channel.unary_unary(EXPORT, request_serializer=None, response_deserializer=None)
         for request in requests:
             await export(request)
     came = await asyncio.to_thread(scores.wait_for, [trace_id_in(each) for each in requests])
@@ -251,7 +251,7 @@ async def send_paced(server: Server, requests: Sequence[bytes], scores: Scores) 
     acknowledged = []
     started = time.perf_counter()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        export = channel.unary_unary(EXPORT)
+        export = channel.unary_unary(EXPORT, request_serializer=None, response_deserializer=None)
         for number, request in enumerate(requests):
             await asyncio.sleep(started + number / A_SECOND - time.perf_counter())
             await export(request)
