@@ -1,0 +1,179 @@
+"""What every work store promises about answers that late spans change, run on each adapter."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.otlp import SpanRef, TraceSlice
+from ragtrace_collector.store.port import Job, Judged, Outcome, Settled, WorkStore
+from ragtrace_collector.store.sqlite import SqliteStore
+
+JOB = Job(
+    trace_id="t1",
+    span_id="s1",
+    sample=Sample(rule="ratio", rate=1.0, probability=1.0),
+    record_sha256="one",
+    revisions_left=1,
+)
+OTHER = replace(JOB, record_sha256="other")
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[WorkStore]:
+    opened = await SqliteStore.open(tmp_path / "store.db", max_bytes=10 << 20)
+    yield opened
+    await opened.aclose()
+
+
+async def append(store: WorkStore, *, cut: tuple[str, ...] = ()) -> None:
+    part = TraceSlice(trace_id="t1", payload=b"spans", spans=(SpanRef(span_id="s1", parent_span_id=None),))
+    await store.append([part], forward={}, now_ns=1, cut=cut)
+
+
+async def settle(store: WorkStore, *jobs: Job, slices: int, **options: object) -> Settled:
+    return await store.settle(
+        "t1",
+        jobs=jobs,
+        outcomes=[],
+        keep_spans=True,
+        now_ns=2,
+        slices=slices,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+async def judge(store: WorkStore, *, carrier: str = "c1", slices: int = 1) -> Job:
+    (job,) = await store.take_jobs(1, now_ns=3)
+    judged = Judged(record_sha256="one", slices=slices)
+    await store.finish(job, "judged", parcels={}, now_ns=3, carrier=carrier, judged=judged)
+    return job
+
+
+async def counted(store: WorkStore) -> dict[str, int]:
+    names = ("queued", "leased", "judged", "sampled_out")
+    return {name: number for name, number in (await store.counts()).items() if name in names and number}
+
+
+async def test_a_changed_record_is_judged_again_and_replaces_its_carrier(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB, slices=1)
+    await judge(store)
+    assert (await settle(store, OTHER, slices=2)).revised == 1
+    (again,) = await store.take_jobs(1, now_ns=4)
+    assert (again.carriers, again.replaces, again.revisions_left, again.attempts) == (1, "c1", 0, 0)
+
+
+async def test_the_same_record_is_not_judged_again(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB, slices=1)
+    await judge(store)
+    assert (await settle(store, JOB, slices=2)).revised == 0
+    assert await counted(store) == {"judged": 1}
+
+
+async def test_an_answer_without_revisions_left_stays_as_it_was_judged(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, replace(JOB, revisions_left=0), slices=1)
+    await judge(store)
+    assert (await settle(store, replace(OTHER, revisions_left=0), slices=2)).revised == 0
+
+
+async def test_a_record_that_changed_while_it_was_judged_is_queued_at_its_end(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB, slices=1)
+    (job,) = await store.take_jobs(1, now_ns=3)
+    await settle(store, OTHER, slices=2)
+    await store.finish(job, "judged", parcels={}, now_ns=4, judged=Judged("one", 1))
+    assert await counted(store) == {"queued": 1}
+
+
+async def test_what_was_judged_with_newer_spans_than_were_settled_is_not_queued(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB, slices=1)
+    (job,) = await store.take_jobs(1, now_ns=3)
+    await store.finish(job, "judged", parcels={}, now_ns=4, judged=Judged("other", 2))
+    assert await counted(store) == {"judged": 1}
+
+
+@pytest.mark.parametrize("is_judged", [True, False], ids=["judged", "waiting"])
+async def test_an_answer_that_moves_is_counted_once(store: WorkStore, is_judged: bool) -> None:
+    await append(store)
+    await settle(store, JOB, slices=1)
+    if is_judged:
+        await judge(store)
+    settled = await settle(store, replace(OTHER, span_id="s2"), slices=2, moved={"s1": "s2"})
+    (job,) = await store.take_jobs(9, now_ns=4)
+    assert (settled.queued, settled.moved) == (1, 1)
+    assert (job.span_id, job.replaces, job.carriers) == ("s2", "c1" if is_judged else "", 0)
+    assert await counted(store) == {"leased": 1}
+
+
+async def test_an_answer_that_moves_while_it_is_judged_yields_nothing(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB, slices=1)
+    (job,) = await store.take_jobs(1, now_ns=3)
+    await settle(store, replace(OTHER, span_id="s2"), slices=2, moved={"s1": "s2"})
+    await store.finish(job, "judged", parcels={"sink": b"carrier"}, now_ns=4, judged=Judged("one", 1))
+    assert await store.parcels("sink", 9) == ()
+    assert await counted(store) == {"queued": 1}
+
+
+async def test_an_answer_that_moves_back_is_an_answer_again(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB, slices=1)
+    await settle(store, replace(OTHER, span_id="s2"), slices=2, moved={"s1": "s2"})
+    await settle(store, JOB, slices=3, moved={"s2": "s1"})
+    (job,) = await store.take_jobs(9, now_ns=4)
+    assert job.span_id == "s1"
+
+
+async def test_an_answer_that_moves_back_may_be_sampled_out_then(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB, slices=1, moved={})
+    await settle(store, slices=2, moved={"s1": None})
+    left_out = [Outcome(span_id="s1", outcome="sampled_out")]
+    await store.settle("t1", jobs=[], outcomes=left_out, keep_spans=True, now_ns=3, slices=3)
+    assert await counted(store) == {"sampled_out": 1}
+
+
+async def test_an_answer_whose_spans_were_forgotten_rests(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB, slices=1)
+    await judge(store)
+    assert await store.expire(settled_before_ns=9, ended_before_ns=0) == 1
+    await append(store)
+    assert (await store.spans("t1")).answers == ()
+    assert (await settle(store, OTHER, slices=1)).revised == 0
+    assert await counted(store) == {"judged": 1}
+
+
+async def test_a_trace_is_settled_as_far_as_its_spans_were_read(store: WorkStore) -> None:
+    await append(store)
+    await append(store)
+    await store.settle("t1", jobs=[], outcomes=[], keep_spans=False, now_ns=2, slices=1)
+    assert await store.unsettled() == ("t1",)
+    assert len((await store.spans("t1")).payloads) == 2
+    await store.settle("t1", jobs=[], outcomes=[], keep_spans=False, now_ns=2, slices=2)
+    assert await store.unsettled() == ()
+    assert (await store.spans("t1")).payloads == ()
+
+
+async def test_a_trace_that_goes_on_stays_unsettled(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB, slices=1, goes_on=True)
+    assert await store.unsettled() == ("t1",)
+    assert await counted(store) == {"queued": 1}
+
+
+async def test_a_trace_that_lost_spans_is_marked(store: WorkStore) -> None:
+    await append(store)
+    assert not (await store.spans("t1")).is_cut
+    await append(store, cut=("t1", "t2"))
+    assert (await store.spans("t1")).is_cut
+    assert (await store.spans("t2")).is_cut
+    assert await store.unsettled() == ("t1",)
