@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -379,14 +379,12 @@ class Collector:
         At half time, what is held goes on as it is: there must be time to deliver it.
         """
         half_s = self.config.drain_timeout.total_seconds() / 2
-        with suppress(TimeoutError):
-            async with asyncio.timeout(half_s):
-                await self.settler.step(everything=True)
-                await self._until_finished()
-        await self.holder.release_all()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(half_s):
-                await self._until_finished()
+        async with _at_most(half_s):
+            await self.settler.step(everything=True)
+            await self._until_finished()
+        async with _at_most(half_s):
+            await self.holder.release_all()
+            await self._until_finished()
 
     async def _until_finished(self) -> None:
         # Polled: the work to wait for stands in the store, and who ends it need not know of us.
@@ -400,6 +398,18 @@ class Collector:
     async def _report(self) -> None:
         left = {name: number for name, number in (await self.store.ledger()).left().items() if number}
         log.info("stopped; left on disk: %s", left or "nothing", extra=event("stopped", **left))
+
+
+@asynccontextmanager
+async def _at_most(seconds: float) -> AsyncIterator[None]:
+    """Leave off at the deadline, or where the store takes nothing: what is left is on disk."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        pass
+    except StoreUnavailable as exc:
+        log.error("what is left is not waited for: %s", exc)  # noqa: TRY400 -- no news in the traceback
 
 
 def check_config(config: CollectorConfig) -> None:

@@ -76,6 +76,7 @@ def catalogue(*, kills: int, every: int, times: int) -> tuple[Fault, ...]:
         Fault(name="no file may grow any more, for a while", tries=[_files_cannot_grow] * times),
         Fault(name="disk full for a while", tries=[partial(_weather, Weather.FULL)] * times),
         Fault(name="disk read-only for a while", tries=[partial(_weather, Weather.READ_ONLY)] * times),
+        Fault(name="stopped in order while the disk is full", tries=[_stopped_while_full] * times),
         Fault(name="another program locks the store for longer than is waited", tries=[_locked] * times),
         Fault(name="the store's file is moved away, and back", tries=[_moved] * times),
         Fault(name="a second collector on the same store", tries=[_second_collector] * times),
@@ -212,6 +213,18 @@ def _weather(name: str, folder: Path) -> Tally:
         scene.weather.set(name)
         time.sleep(_LASTS_S)
         scene.weather.clear(name)
+    return scene.account()
+
+
+def _stopped_while_full(folder: Path) -> Tally:
+    scene = Scene(folder)
+    scene.start()
+    with scene.traffic():
+        time.sleep(0.5)
+        scene.weather.set(Weather.FULL)
+        scene.victim.stop()
+        assert scene.victim.process.exitcode == 0, "it did not stop in order"
+        scene.weather.clear(Weather.FULL)
     return scene.account()
 
 
