@@ -151,4 +151,6 @@ class Answer:
     """The carrier's span id."""
     evaluator: str
     """The version of the evaluator that wrote it."""
+    is_on_span: bool = False
+    """Whether the scores stand on the answer span itself, which was held back for them."""
     deliveries: tuple[Delivery, ...] = ()

@@ -89,7 +89,9 @@ def _about_answer(answer: Answer, now_ns: int) -> Iterator[str]:
         chosen = "left out" if answer.state in (State.SAMPLED_OUT, State.FILTERED, State.SHED) else "chosen"
         yield f"  {chosen} by rule {one_line(answer.rule)}: {_odds(answer)}"
     yield f"  {_history(answer, now_ns)}"
-    if answer.carrier:
+    if answer.is_on_span:
+        yield "  its scores stand on the answer span itself, which was held back for them"
+    if answer.carrier and (answer.deliveries or not answer.is_on_span):
         yield f"  carrier {answer.carrier}, evaluator {one_line(answer.evaluator)}"
     for delivery in answer.deliveries:
         refusal = f": {one_line(delivery.reason)}" if delivery.reason else ""

@@ -113,7 +113,7 @@ def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[Answer, ...]:
     """Read what is known of the answers of one trace, inside the transaction that is open."""
     rows = db.execute(
         "SELECT span_id, stands, why, rule, rate, probability, tenant, service, attempts, reason, seen_ns,"
-        " due_ns, ended_ns, carrier, evaluator FROM job WHERE trace_id = ? ORDER BY seen_ns, span_id",
+        " due_ns, ended_ns, carrier, evaluator, is_on_span FROM job WHERE trace_id = ? ORDER BY seen_ns, span_id",
         (trace_id,),
     ).fetchall()
     return tuple(
@@ -134,6 +134,7 @@ def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[Answer, ...]:
             ended_ns=row[12],
             carrier=row[13],
             evaluator=row[14],
+            is_on_span=bool(row[15]),
             deliveries=_deliveries(db, trace_id, row[0]),
         )
         for row in rows

@@ -63,6 +63,7 @@ ALTER TABLE job ADD COLUMN service TEXT NOT NULL DEFAULT '';
 ALTER TABLE job ADD COLUMN seen_ns INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN carrier TEXT NOT NULL DEFAULT '';
 ALTER TABLE job ADD COLUMN evaluator TEXT NOT NULL DEFAULT '';
+ALTER TABLE job ADD COLUMN is_on_span INTEGER NOT NULL DEFAULT 0;   -- scores stand on the answer span itself
 ALTER TABLE job ADD COLUMN stands TEXT AS ({_STANDS});
 ALTER TABLE job ADD COLUMN why TEXT AS ({_WHY});
 UPDATE job SET seen_ns = coalesce(ended_ns, due_ns);

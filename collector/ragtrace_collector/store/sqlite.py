@@ -210,6 +210,10 @@ class SqliteStore:
             if judged is not None:
                 revisions.note_judged(db, job, judged, carrier=carrier, now_ns=now_ns)
             is_added = bool(addition) and self._holds.add(db, job, addition)
+            db.execute(
+                "UPDATE job SET is_on_span = ? WHERE trace_id = ? AND span_id = ? AND is_on_span != ?1",
+                (is_added, job.trace_id, job.span_id),
+            )
             _put_parcels(db, self._holds.of_others(parcels) if is_added else parcels, job=job)
             self._holds.release_if_done(db, job.trace_id)
             return is_added
