@@ -113,7 +113,8 @@ def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[Answer, ...]:
     """Read what is known of the answers of one trace, inside the transaction that is open."""
     rows = db.execute(
         "SELECT span_id, stands, why, rule, rate, probability, tenant, service, attempts, reason, seen_ns,"
-        " due_ns, ended_ns, carrier, evaluator, is_on_span FROM job WHERE trace_id = ? ORDER BY seen_ns, span_id",
+        " due_ns, ended_ns, carrier, evaluator, is_on_span FROM job WHERE trace_id = ?"
+        " ORDER BY seen_ns, span_id",
         (trace_id,),
     ).fetchall()
     return tuple(

@@ -230,6 +230,17 @@ async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -
     assert pages["door"]["is_kept"]
 
 
+async def test_scores_that_stand_on_the_answer_span_itself_are_told_so(tmp_path: Path) -> None:
+    export = [{"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}", "forward": True}]
+    async with running_collector(config_of(tmp_path, export=export, attach={"mode": "hold"})) as collector:
+        await post(collector, request_of(*rag_trace(0)))
+        while not (await collector.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
+            await asyncio.sleep(0.02)
+        told = " ".join(run("why", TRACE, "--store", str(tmp_path / "store.db")).output.split())
+    assert "its scores stand on the answer span itself, which was held back for them" in told
+    assert "carrier" not in told
+
+
 @pytest.mark.parametrize(
     ("wanted", "told"), [("abcdef", "no trace in the store begins with"), (TRACE, "nothing is known")]
 )
