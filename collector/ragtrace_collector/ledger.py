@@ -46,7 +46,7 @@ class Ledger:
     oldest_pending_ns: int | None = None
     """Unix time in nanoseconds when the oldest pending answer was seen."""
     open_traces: int = 0
-    """Traces that more spans may join before they are settled."""
+    """Traces that are yet to be looked at, for the first time or because spans joined them."""
     held_traces: int = 0
     """Traces whose own spans wait for their scores."""
     parcels: Mapping[str, Mapping[str, int]]

@@ -11,6 +11,7 @@ from pathlib import Path
 from ragtrace.errors import ReadError
 from ragtrace_collector.ledger import Account, Answer, Delivery, Ledger
 from ragtrace_collector.outcomes import State
+from ragtrace_collector.store.revisions import UNSETTLED
 
 __all__ = ["read_answers", "read_ledger", "read_rows", "reading", "take_stock"]
 
@@ -75,7 +76,7 @@ def read_ledger(db: sqlite3.Connection) -> Ledger:
             if state not in ("seen", State.SUPERSEDED)
         ),
         oldest_pending_ns=_one(db, "SELECT min(seen_ns) FROM job WHERE state != 'ended'"),
-        open_traces=_one(db, "SELECT count(*) FROM trace WHERE settled_ns IS NULL") or 0,
+        open_traces=_one(db, f"SELECT count(*) FROM trace WHERE {UNSETTLED}") or 0,
         held_traces=_one(db, "SELECT count(*) FROM held") or 0,
         parcels=_parcels(db),
         store_bytes=_used_bytes(db),

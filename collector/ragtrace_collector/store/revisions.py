@@ -30,6 +30,7 @@ ALTER TABLE trace ADD COLUMN slices INTEGER NOT NULL DEFAULT 0;             -- t
 ALTER TABLE trace ADD COLUMN settled_slices INTEGER NOT NULL DEFAULT 0;     -- that it was settled with
 ALTER TABLE trace ADD COLUMN is_cut INTEGER NOT NULL DEFAULT 0;             -- not all its spans were kept
 UPDATE trace SET slices = 1, settled_slices = coalesce(settled_ns >= last_arrival_ns, 0);
+CREATE INDEX trace_unsettled ON trace (trace_id) WHERE slices > settled_slices;
 ALTER TABLE job ADD COLUMN wanted TEXT NOT NULL DEFAULT '';     -- digest of the record as it was settled last
 ALTER TABLE job ADD COLUMN wanted_slices INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN judged TEXT NOT NULL DEFAULT '';     -- digest of the record as it was judged last
