@@ -82,7 +82,7 @@ def counter_name(counted: Counts) -> str:
 
 METRICS: Final = (
     *(
-        Metric(counter_name(counted), Kind.COUNTER, "", f"{counted.value.replace('_', ' ')}, since the start")
+        Metric(counter_name(counted), Kind.COUNTER, "", counted.meaning)
         for counted in Counts
     ),
     Metric("ragtrace.answers.seen", Kind.GAUGE, "", "RAG answers seen: the sum of ragtrace.answers"),
