@@ -114,6 +114,7 @@ class Evaluator:
                     job.span_id,
                     outcome,
                     job.crashes,
+                    extra=_of(job, "answer_set_aside"),
                 )
             await self._end(job, outcome)
         except asyncio.CancelledError:

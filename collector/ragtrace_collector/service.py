@@ -409,7 +409,7 @@ async def _at_most(seconds: float) -> AsyncIterator[None]:
     except TimeoutError:
         pass
     except StoreUnavailable as exc:
-        log.error("what is left is not waited for: %s", exc)  # noqa: TRY400 -- no news in the traceback
+        log.error("what is left is not waited for: %s", exc, extra=event("drain_ended"))  # noqa: TRY400
 
 
 def check_config(config: CollectorConfig) -> None:
