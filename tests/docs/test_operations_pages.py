@@ -1,0 +1,104 @@
+"""docs/operations.md and docs/runbook.md: nothing that the collector tells of itself is missing there."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from ragtrace_collector.operations.metrics import SelfMetrics
+from ragtrace_collector.operations.readings import METRICS, Kind, Reading, Readings
+from tests.integration.cli.program import run
+
+ROOT = Path(__file__).parents[2]
+OPERATIONS, RUNBOOK = ROOT / "docs" / "operations.md", ROOT / "docs" / "runbook.md"
+REGENERATE = "REGENERATE_GOLDEN"
+TABLE = re.compile(r"(?<= writes it -->\n).*?(?=<!-- end of the metrics -->)", re.DOTALL)
+
+
+async def metrics_table() -> str:
+    """Return a row a metric, under the name that a scrape has."""
+
+    async def everything() -> Readings:
+        return {metric.name: (Reading(1),) for metric in METRICS}
+
+    metrics = SelfMetrics(everything, push_to=None)
+    page, _ = await metrics.page("")
+    await metrics.aclose()
+    own = [f for f in text_string_to_metric_families(page.decode()) if f.name.startswith("ragtrace_")]
+    rows = [f"| `{family.samples[0].name}` | {family.documentation} |\n" for family in own]
+    return "".join(["| metric | what it says |\n", "| --- | --- |\n", *rows])
+
+
+async def test_the_page_has_every_metric() -> None:
+    table = await metrics_table()
+    assert table.count("_total`") == sum(metric.kind is Kind.COUNTER for metric in METRICS)
+    written = TABLE.sub(lambda _: table, OPERATIONS.read_text("utf-8"))
+    if os.environ.get(REGENERATE) and not os.environ.get("CI"):
+        OPERATIONS.write_text(written, "utf-8")
+    assert OPERATIONS.read_text("utf-8") == written, f"run once with {REGENERATE}=1 if this is meant"
+
+
+def log_calls() -> Iterator[tuple[Path, ast.Call]]:
+    """Yield every call that writes to the collector's log."""
+    for file in (ROOT / "collector" / "ragtrace_collector").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("log."):
+                yield file, node
+
+
+def event_names() -> set[str]:
+    """Return the literal names that are given to events."""
+    text = "".join(
+        file.read_text("utf-8") for file in (ROOT / "collector" / "ragtrace_collector").rglob("*.py")
+    )
+    return set(re.findall(r'(?:\bevent\(|_of\(job, )"([a-z_]+)"', text))
+
+
+def test_every_line_of_the_log_names_its_event() -> None:
+    unnamed = [
+        f"{file.name}:{call.lineno}"
+        for file, call in log_calls()
+        if "extra" not in {keyword.arg for keyword in call.keywords}
+    ]
+    assert unnamed == []
+
+
+def test_the_page_has_every_event_of_the_log() -> None:
+    told = re.search(r"\| `event_name` \|.*?\n\n", OPERATIONS.read_text("utf-8"), re.DOTALL)
+    assert told is not None
+    first_cells = [line.split(" | ")[0] for line in told[0].splitlines()[2:]]
+    assert set(re.findall(r"`([a-z_]+)`", "".join(first_cells))) == event_names()
+
+
+def test_the_runbook_has_every_alert() -> None:
+    groups = yaml.safe_load((ROOT / "examples/deploy/prometheus/alerts.yml").read_text())["groups"]
+    alerts = [rule["alert"] for group in groups for rule in group["rules"]]
+    assert re.findall(r"^## (\w+)$", RUNBOOK.read_text("utf-8"), re.MULTILINE) == alerts
+
+
+COMMANDS = sorted(
+    {
+        command
+        for page in (OPERATIONS, RUNBOOK)
+        for command in re.findall(
+            r"^(?:/opt/ragtrace/bin/)?ragtrace (.*?)(?: +#.*| && .*| > .*)?$",
+            page.read_text("utf-8"),
+            re.MULTILINE,
+        )
+    }
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_on_the_pages_are_understood(command: str) -> None:
+    name, *words = shlex.split(command)
+    known = run(name, "--help").output
+    assert all(word in known for word in words if word.startswith("--"))
