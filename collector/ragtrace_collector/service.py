@@ -133,13 +133,22 @@ class Collector:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, config: CollectorConfig, *, clock: Clock | None = None) -> AsyncIterator[Collector]:
+    async def open(
+        cls,
+        config: CollectorConfig,
+        *,
+        clock: Clock | None = None,
+        steady_ns: Callable[[], int] | None = None,
+    ) -> AsyncIterator[Collector]:
         """Open the store, the judge and the sinks; close them in the end.
+
+        ``steady_ns`` tells nanoseconds since whenever, and is never set: by it spans are waited for. It follows
+        a ``clock`` that is given, unless it is given itself.
 
         Raises:
             ConfigError: something that the configuration names cannot be used.
         """
-        steady_ns = clock.now_ns if clock else time.monotonic_ns
+        steady_ns = steady_ns or (clock.now_ns if clock else time.monotonic_ns)
         clock = clock or SystemClock()
         gate = open_gate(config, clock)
         async with AsyncExitStack() as stack:

@@ -109,7 +109,7 @@ class Settler:
             goes_on=bool(ready.calls),
         )
         self.counters.add(Counts.TRACES_SETTLED, not ready.calls)
-        self.counters.add(Counts.TRACES_WITHOUT_RAG, not records)
+        self.counters.add(Counts.TRACES_WITHOUT_RAG, not records and not ready.calls)
         self._count(settled, [each.left_out for each in decisions if each.span_id not in known])
         if settled.queued or settled.revised:
             self.queued.set()

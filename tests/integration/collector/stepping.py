@@ -19,12 +19,18 @@ __all__ = ["StandingClock", "Stepped", "final_carriers", "stepped_collector"]
 
 
 class StandingClock:
-    """A clock that a test sets."""
+    """A clock that a test moves, and sets wrong if it likes."""
 
     def __init__(self) -> None:
         self.time_ns = START_NS + 1_000_000_000
+        self.wrong_by_ns = 0
 
     def now_ns(self) -> int:
+        """Tell what may be set."""
+        return self.time_ns + self.wrong_by_ns
+
+    def steady_ns(self) -> int:
+        """Tell what cannot."""
         return self.time_ns
 
 
@@ -73,7 +79,7 @@ async def stepped_collector(
 ) -> AsyncIterator[Stepped]:
     """Open a collector, and close it as a process that is killed does: nothing is drained."""
     clock = clock or StandingClock()
-    async with Collector.open(config, clock=clock) as collector:
+    async with Collector.open(config, clock=clock, steady_ns=clock.steady_ns) as collector:
         out = Path(config.export[0].endpoint.removeprefix("otlp-file:"))
         yield Stepped(collector=collector, clock=clock, out=out)
 

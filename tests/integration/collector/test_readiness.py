@@ -102,7 +102,7 @@ async def test_a_clock_that_is_set_while_nothing_runs_neither_stalls_nor_rushes_
     async with stepped_collector(config(tmp_path), clock=clock) as spans:
         await spans.send(RETRIEVAL, GENERATION)
         await spans.pass_time(DEADLINE_S / 2)
-    clock.time_ns += leap_ns
+    clock.wrong_by_ns += leap_ns
     async with stepped_collector(config(tmp_path), clock=clock) as spans:
         await spans.pass_time(DEADLINE_S - 1)
         assert await judged(spans) == 0
@@ -110,6 +110,20 @@ async def test_a_clock_that_is_set_while_nothing_runs_neither_stalls_nor_rushes_
         await spans.pass_time(QUIET_S)
         (carrier,) = spans.carriers()
     assert carrier.parent_span_id == ROOT.span_id
+
+
+@pytest.mark.parametrize("leap_ns", [-HOUR_NS, HOUR_NS], ids=["back", "forth"])
+async def test_a_clock_that_is_set_while_spans_are_waited_for_does_not_matter(
+    tmp_path: Path, leap_ns: int
+) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await spans.send(RETRIEVAL, GENERATION)
+        spans.clock.wrong_by_ns = leap_ns
+        await spans.pass_time(DEADLINE_S - 1)
+        assert await judged(spans) == 0
+        await spans.send(ROOT)
+        await spans.pass_time(QUIET_S)
+        assert await judged(spans) == 1
 
 
 async def test_late_spans_are_seen_after_a_crash_though_the_clock_was_set_back_before_them(
