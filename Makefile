@@ -38,6 +38,9 @@ format: venv ## rewrite the code in the project's format
 	$(bin)/ruff format $(paths)
 	$(bin)/ruff check --fix $(paths)
 
+soak: venv ## load a real collector with everything at once: flat, and all accounted for (ARGS="--minutes 60")
+	$(bin)/python -m tests.soak $(ARGS)
+
 backends: venv ## get the real Jaeger, Tempo and language model that tests run, into a cache (Go, 20 minutes, once)
 	@PATH="$(abspath $(bin)):$$PATH" tests/backends/build.sh smollm2
 	@tests/backends/build.sh jaeger
