@@ -14,7 +14,7 @@ bin := $(VENV)/bin
 paths := ragtrace collector tests examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check format venv lock backends frameworks recordings
+.PHONY: help demo test test-fast check format venv lock backends frameworks recordings soak
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
