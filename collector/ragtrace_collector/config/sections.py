@@ -27,6 +27,7 @@ from ragtrace_collector.config.values import (
     Endpoint,
     EnvName,
     HttpUrl,
+    OtlpUrl,
     Paths,
     Pattern,
     Section,
@@ -250,7 +251,7 @@ class TelemetryConfig(Section):
     """What the collector tells whoever runs it about itself."""
 
     listen: Address | None = "127.0.0.1:4329"
-    otlp_endpoint: HttpUrl | None = None
+    otlp_endpoint: OtlpUrl | None = None
     otlp_interval: Timeout = timedelta(seconds=60)
     trace_ratio: float = Field(default=1.0, ge=0, le=1)
 

@@ -17,6 +17,7 @@ __all__ = [
     "Endpoint",
     "EnvName",
     "HttpUrl",
+    "OtlpUrl",
     "Paths",
     "Pattern",
     "Section",
@@ -115,3 +116,12 @@ def _http_url(value: str | None) -> str | None:
 
 
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
+
+
+def _otlp_url(value: str) -> str:
+    if not re.fullmatch(r"(?:http|grpc)s?://[^/\s@]+/?", value):
+        raise ValueError("write an address such as grpc://localhost:4317 or http://localhost:4318")
+    return value
+
+
+OtlpUrl = Annotated[str, AfterValidator(_otlp_url)]
