@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from ragtrace.traces.otlp import SpanRef
 
@@ -63,7 +64,7 @@ class Assembly:
     def has_room(self, trace_id: str, refs: Sequence[SpanRef]) -> bool:
         """Say whether the trace stays below its limit with these spans."""
         trace = self._open.get(trace_id)
-        news = len(refs) if trace is None else sum(not trace.has(ref) for ref in refs)
+        news = len(refs) if trace is None else sum(not trace.has_copy(ref) for ref in refs)
         known = 0 if trace is None else trace.number_of_spans
         return not news or known + news <= self._policy.max_spans_per_trace
 
@@ -126,8 +127,8 @@ class Assembly:
                 yield Ready(trace_id=trace_id, is_complete=trace.is_complete)
 
     def _take_calls(self, now_ns: int) -> Iterator[Ready]:
-        due = [trace_id for trace_id, look_ns in self._looks.items() if look_ns <= now_ns]
-        for trace_id in due:
+        due = tuple(takewhile(lambda look: look[1] <= now_ns, self._looks.items()))
+        for trace_id, _ in due:
             del self._looks[trace_id]
             trace = self._open[trace_id]
             calls = trace.take_calls(now_ns, self._policy)
@@ -183,8 +184,8 @@ class OpenTrace:
 
     @property
     def number_of_spans(self) -> int:
-        """Spans that came, each counted once."""
-        return len(self._parents) + len(self._feedback)
+        """Spans that came, each counted once, or once a copy where copies differ."""
+        return max(len(self._parents) + len(self._feedback), len(self._copies))
 
     @property
     def has_calls_to_take(self) -> bool:
@@ -197,7 +198,7 @@ class OpenTrace:
 
     def has_copy(self, ref: SpanRef) -> bool:
         """Say whether the span came before just as it is."""
-        return ref.content_hash in self._copies and self.has(ref)
+        return self.has(ref) and (ref.content_hash is None or ref.content_hash in self._copies)
 
     def add(self, refs: Iterable[SpanRef], arrived_ns: int) -> bool:
         """Take note of spans that arrived; say whether any is news, that is, was not sent twice."""

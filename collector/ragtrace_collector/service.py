@@ -142,8 +142,8 @@ class Collector:
     ) -> AsyncIterator[Collector]:
         """Open the store, the judge and the sinks; close them in the end.
 
-        ``steady_ns`` tells nanoseconds since whenever, and is never set: by it spans are waited for. It follows
-        a ``clock`` that is given, unless it is given itself.
+        ``steady_ns`` tells nanoseconds since whenever, and is never set: by it spans are waited for. Without
+        it, a ``clock`` that is given does.
 
         Raises:
             ConfigError: something that the configuration names cannot be used.

@@ -236,3 +236,15 @@ def test_a_call_that_could_not_be_settled_is_ready_again() -> None:
     spans.assembly.put_back(ready)
     assert spans.ready_at(2.1) == []
     assert spans.ready_at(4) == ["t/c1"]
+
+
+def test_copies_of_a_span_that_differ_take_room_and_equal_ones_none() -> None:
+    spans = Assembled()
+    copies = [replace(ROOT, content_hash=number) for number in range(6)]
+    for copy in copies[:5]:
+        assert spans.assembly.has_room("t", [copy])
+        assert not spans.assembly.has_all("t", [copy])
+        spans.add("t", copy, at_s=0)
+    assert spans.assembly.has_all("t", copies[:5])
+    assert spans.assembly.has_room("t", copies[:5])
+    assert not spans.assembly.has_room("t", copies[5:])
