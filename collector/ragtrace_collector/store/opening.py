@@ -13,7 +13,7 @@ from ragtrace.errors import ConfigError
 __all__ = ["DAMAGED", "UnfitFile", "lock_file", "unusable"]
 
 DAMAGED: Final = (
-    "restore a backup, or save what can be read (`sqlite3 OLD .recover | sqlite3 NEW`), "
+    "restore a backup, or save what can be read (`ragtrace backup NEW --salvage`), "
     "or move the file aside to begin with an empty one"
 )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,13 @@ from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.store.sqlite import SqliteStore
 
 A, B = "http://a:4318", "http://b:4318"
-PART = TraceSlice(trace_id="t1", payload=b"spans", spans=(SpanRef(span_id="s1", parent_span_id=None),))
+
+
+def part(trace_id: str, payload: bytes) -> TraceSlice:
+    return TraceSlice(trace_id=trace_id, payload=payload, spans=(SpanRef(span_id="s1", parent_span_id=None),))
+
+
+PART = part("t1", b"spans")
 
 
 @pytest.fixture
@@ -32,6 +40,23 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(cli, [str(each) for each in arguments])
+
+
+def damage_slices(path: Path) -> None:
+    """Overwrite a page that holds rows of spans, and nothing else."""
+    with closing(sqlite3.connect(path)) as db:
+        (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'slice'").fetchone()
+        pages = range(root + 1, db.execute("PRAGMA page_count").fetchone()[0])
+    contents = path.read_bytes()
+    leaf = next(page for page in reversed(pages) if is_leaf_with(contents, page, b"t25"))
+    with path.open("r+b") as file:
+        file.seek((leaf - 1) * 4096)
+        file.write(b"\xff" * 4096)
+
+
+def is_leaf_with(contents: bytes, page: int, text: bytes) -> bool:
+    of_page = contents[(page - 1) * 4096 : page * 4096]
+    return of_page[:1] == b"\x0d" and text in of_page
 
 
 async def refuse(store: SqliteStore, sink: str, reason: str) -> None:
@@ -72,6 +97,28 @@ async def test_a_backup_that_cannot_be_written_leaves_nothing_behind(
 def test_a_backup_of_no_store_is_refused(tmp_path: Path) -> None:
     result = run("backup", tmp_path / "copy.db", "--store", tmp_path / "missing.db")
     assert (result.exit_code, "there is no store" in result.stderr) == (1, True)
+
+
+async def test_what_can_be_read_of_a_damaged_store_is_saved(path: Path, tmp_path: Path) -> None:
+    store = await SqliteStore.open(path, max_bytes=10 << 20)
+    for number in range(50):
+        await store.append([part(f"t{number}", bytes(3_000))], forward={A: b"original"}, now_ns=5)
+    await store.aclose()
+    damage_slices(path)
+    result = run("backup", tmp_path / "saved.db", "--salvage", "--store", path, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert 10 < json.loads(result.stdout)["rows"]["slice"] < 50
+    saved = await SqliteStore.open(tmp_path / "saved.db", max_bytes=10 << 20)
+    assert (len(await saved.unsettled()), len(await saved.parcels(A, 100))) == (50, 50)
+    assert (await saved.ledger()).adds_up
+    await saved.aclose()
+
+
+def test_a_file_that_is_no_database_cannot_be_salvaged(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("my notes " * 1000)
+    result = run("backup", tmp_path / "saved.db", "--salvage", "--store", tmp_path / "notes.txt")
+    assert (result.exit_code, "restore a backup" in result.stderr) == (1, True)
+    assert os.listdir(tmp_path) == ["notes.txt"]
 
 
 async def test_what_was_refused_is_told_by_reason(store: SqliteStore, path: Path) -> None:
