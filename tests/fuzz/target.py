@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import re
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +30,8 @@ _PATIENCE_S: Final = 120.0
 """Longer is a hang, on a machine that has other work too."""
 _MOST_BYTES: Final = 4 << 20
 _MOST_MEMORY_KB: Final = 1 << 20
+_STATUS_LINE: Final = re.compile(rb"(?:^|\n)HTTP/1\.1 (\d{3}) ")
+_STATUSES: Final = frozenset({100, 200, 400, 404, 405, 408, 413, 415, 431, 503})
 _TYPES: Final = {"protobuf": "application/x-protobuf", "json": "application/json"}
 
 
@@ -63,6 +67,21 @@ class Target:
         sent_type = sent["content-type"].partition(";")[0].strip().lower()
         check_http(status, told, content, sent_type=sent_type)
         self.answers[f"http {status}"] += 1
+
+    def say(self, said: bytes) -> None:
+        """Say something that is hardly HTTP, and check that it is answered or hung up on."""
+        try:
+            with socket.create_connection(
+                ("127.0.0.1", self.collector.http_port), timeout=_PATIENCE_S
+            ) as raw:
+                raw.sendall(said)
+                raw.shutdown(socket.SHUT_WR)
+                heard = b"".join(iter(lambda: raw.recv(1 << 16), b""))
+        except (BrokenPipeError, ConnectionResetError):
+            heard = b""
+        statuses = [int(status) for status in _STATUS_LINE.findall(heard)]
+        assert all(status in _STATUSES for status in statuses), statuses
+        self.answers[f"not quite http: {statuses[:1] or 'hung up on'}"] += 1
 
     def call(self, body: bytes, *, packed: bool, metadata: tuple[tuple[str, str], ...]) -> None:
         """Send over gRPC, and check the answer."""

@@ -59,6 +59,7 @@ class HttpServer(uvicorn.Server):
             http=_BoundedProtocol,
             ws="none",
             log_config=None,
+            log_level="error",  # at WARNING, it has a line for each request that is no HTTP
             access_log=False,
             lifespan="off",
             server_header=False,
@@ -109,6 +110,16 @@ class _BoundedProtocol(H11Protocol):
             self._stop_waiting()
         elif self._impatience is None:
             self._wait_for_headers()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP; where an answer is already under way, hang up."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # or it would answer too, and fail with a traceback in the log
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def _wait_for_headers(self) -> None:
         self._impatience = self.loop.call_later(_HEADERS_TIMEOUT_S, self.transport.abort)

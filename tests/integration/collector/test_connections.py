@@ -74,6 +74,31 @@ async def test_too_many_connections_are_hung_up_on_and_the_others_served(
             each.close()
 
 
+CHUNKED = b"POST /v1/traces HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n"
+PROTOBUF = b"content-type: application/x-protobuf\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "answer"),
+    [(CHUNKED + PROTOBUF, b"HTTP/1.1 400"), (CHUNKED, b"HTTP/1.1 4")],
+    ids=["read", "refused"],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_body_whose_frame_breaks_ends_the_request_and_logs_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, head: bytes, answer: bytes, at_once: bool
+) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        reader, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
+        writer.write(head + b"\r\n" + (b"" if at_once else b"5\r\nabcde\r\n"))
+        if not at_once:
+            await asyncio.sleep(0.05)  # for a part of its own; that it is one decides nothing
+        writer.write(b"no chunk\r\n")
+        assert (await reader.read()).startswith(answer)
+        writer.close()
+        assert (await post(collector, GOOD)).status_code == 200
+    assert [record for record in caplog.records if record.name.startswith(("uvicorn", "asyncio"))] == []
+
+
 async def test_no_page_is_shared_with_other_sites(tmp_path: Path) -> None:
     preflight = (
         b"OPTIONS /v1/traces HTTP/1.1\r\nhost: a\r\norigin: http://evil.example\r\nconnection: close\r\n"
