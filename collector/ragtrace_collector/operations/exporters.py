@@ -19,7 +19,7 @@ def open_metric_exporter(endpoint: str) -> MetricExporter:
     if _is_grpc(endpoint):
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as OverGrpc
 
-        return OverGrpc(endpoint=endpoint, timeout=_TIMEOUT_S)
+        return OverGrpc(endpoint=_as_http(endpoint), timeout=_TIMEOUT_S)
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as OverHttp
 
     return OverHttp(endpoint=f"{endpoint.rstrip('/')}/v1/metrics", timeout=_TIMEOUT_S)
@@ -30,11 +30,17 @@ def open_span_exporter(endpoint: str) -> SpanExporter:
     if _is_grpc(endpoint):
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OverGrpc
 
-        return OverGrpc(endpoint=endpoint, timeout=_TIMEOUT_S)
+        return OverGrpc(endpoint=_as_http(endpoint), timeout=_TIMEOUT_S)
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OverHttp
 
     return OverHttp(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=_TIMEOUT_S)
 
 
 def _is_grpc(endpoint: str) -> bool:
-    return str(urlsplit(endpoint).port).endswith("4317")
+    url = urlsplit(endpoint)
+    return url.scheme.startswith("grpc") or str(url.port).endswith("4317")
+
+
+def _as_http(endpoint: str) -> str:
+    """Write a gRPC address as the SDK reads it: the scheme tells whether it is secured."""
+    return endpoint.replace("grpc", "http", 1) if endpoint.startswith("grpc") else endpoint

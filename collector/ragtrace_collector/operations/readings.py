@@ -81,10 +81,7 @@ def counter_name(counted: Counts) -> str:
 
 
 METRICS: Final = (
-    *(
-        Metric(counter_name(counted), Kind.COUNTER, "", counted.meaning)
-        for counted in Counts
-    ),
+    *(Metric(counter_name(counted), Kind.COUNTER, "", counted.meaning) for counted in Counts),
     Metric("ragtrace.answers.seen", Kind.GAUGE, "", "RAG answers seen: the sum of ragtrace.answers"),
     Metric("ragtrace.answers", Kind.GAUGE, "", "RAG answers by where they stand and why"),
     Metric("ragtrace.answers.superseded", Kind.GAUGE, "", "answers that late spans moved to another span"),
