@@ -298,6 +298,15 @@ class CollectorConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _no_content_beside_the_sealed_store(self) -> CollectorConfig:
+        if self.store.encryption_keys and self.judge.cache is not None:
+            raise ValueError(
+                "`judge.cache` keeps replies, which quote content, as they are: leave it out where "
+                "`store.encryption_keys` encrypt what the store keeps"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _distinct_endpoints(self) -> CollectorConfig:
         endpoints = [each.endpoint for each in self.export]
         if len(set(endpoints)) != len(endpoints):

@@ -183,3 +183,8 @@ def test_no_keys_cost_nothing() -> None:
     payload = b"as it is"
     assert NO_KEYS.seal(payload, "t1") is payload
     assert NO_KEYS.unseal(payload, "t1") is payload
+
+
+def test_no_cache_keeps_in_the_clear_what_the_store_encrypts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"`judge\.cache` keeps replies"):
+        config_of(tmp_path, store={"encryption_keys": [NEW]}, judge={"cache": "judge.db"})
