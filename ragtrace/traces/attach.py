@@ -179,9 +179,10 @@ _OF_CARRIERS: Final = frozenset(
         semconv.TARGET_SPAN_ID,
         semconv.TARGET_START,
         semconv.TARGET_END,
+        semconv.EVAL_SUPERSEDES,
     }
 )
-"""They say that the span is an evaluation, or repeat what the answer span says by itself."""
+"""They say that the span is an evaluation and of what, or repeat what the answer span says by itself."""
 
 
 def addition_of(carrier: Span) -> Addition:

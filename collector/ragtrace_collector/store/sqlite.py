@@ -180,10 +180,10 @@ class SqliteStore:
         return await self._submit(work)
 
     async def take_jobs(
-        self, limit: int, *, now_ns: int, seen_before_ns: int | None = None, alone_from: int = 2
+        self, limit: int, *, now_ns: int, seen_before_ns: int | None = None
     ) -> tuple[Job, ...]:
         def work(db: sqlite3.Connection) -> tuple[Job, ...]:
-            return leases.take(db, limit, now_ns=now_ns, seen_before_ns=seen_before_ns, alone_from=alone_from)
+            return leases.take(db, limit, now_ns=now_ns, seen_before_ns=seen_before_ns)
 
         return await self._submit(work)
 
@@ -207,9 +207,10 @@ class SqliteStore:
                 self._holds.release_if_done(db, job.trace_id)
                 return False
             _end(db, job, ended, now_ns=now_ns, carrier=carrier, evaluator=evaluator)
-            if judged is not None:
-                revisions.note_judged(db, job, judged, carrier=carrier, now_ns=now_ns)
             is_added = bool(addition) and self._holds.add(db, job, addition)
+            if judged is not None:
+                said_by = job.span_id if is_added else carrier
+                revisions.note_judged(db, job, judged, carrier=said_by, now_ns=now_ns)
             db.execute(
                 "UPDATE job SET is_on_span = ? WHERE trace_id = ? AND span_id = ? AND is_on_span != ?1",
                 (is_added, job.trace_id, job.span_id),

@@ -27,7 +27,7 @@ from tests.integration.collector.running import config_of, request_of, running_c
 from tests.integration.collector.stepping import stepped_collector
 from tests.rag_spans import chat_span, rag_trace, trace_id_of
 
-ROUNDS = 10
+ROUNDS = 5
 ANSWERS = 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,14 @@ RECALL = f"{semconv.SCORE_PREFIX}context_recall"
 ROOT, RETRIEVAL, GENERATION = rag_trace(0, answer="Refunds take 14 days. Shipping takes 3 days.")
 
 
-def config(folder: Path, **assemble: Any) -> CollectorConfig:
+def config(folder: Path, *, others: Mapping[str, Any] | None = None, **assemble: Any) -> CollectorConfig:
     times = {"quiet_period": f"{QUIET_S}s", "deadline": f"{DEADLINE_S}s", "linger": f"{LINGER_S}s"}
     return config_of(
         folder,
         assemble={**times, **assemble},
         judge={"use": "lexical"},
         evaluate={"metrics": ["faithfulness", "context_recall"]},
+        **(others or {}),
     )
 
 
@@ -257,3 +259,17 @@ async def test_a_judged_answer_that_comes_back_with_scores_on_it_stays_as_it_is(
         await spans.pass_time(DEADLINE_S)
         assert await spans.outcomes() == {"judged": 1}
         assert len(spans.carriers()) == 1
+
+
+async def test_a_revision_of_scores_on_the_answer_span_supersedes_that_span(tmp_path: Path) -> None:
+    out = {"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}", "forward": True}
+    holding = {"attach": {"mode": "hold"}, "export": [out]}
+    async with stepped_collector(config(tmp_path, others=holding)) as spans:
+        await spans.send(ROOT, RETRIEVAL, GENERATION)
+        await spans.pass_time(QUIET_S)
+        await spans.send(second_retrieval())
+        await spans.pass_time(QUIET_S)
+        root, *_, late, revision = spans.carriers()
+    assert (root.span_id, root.attributes[SCORE], late.name) == (ROOT.span_id, 0.5, RETRIEVAL.name)
+    assert (revision.attributes[SCORE], revision.parent_span_id) == (1.0, ROOT.span_id)
+    assert revision.attributes[semconv.EVAL_SUPERSEDES] == ROOT.span_id
