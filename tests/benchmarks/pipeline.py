@@ -87,9 +87,9 @@ def costs(stub: str, scores: Scores, answers: int, at_once: int) -> list[dict[st
         configure(stub, latency_s=latency_s)
         with collector(stub, scores, "append", at_once) as server:
             asyncio.run(send_all(server, new_answers(WARM_UP), scores))
-            before = server.cpu_s_at_rest()
+            before = server.at_rest().cpu_s
             per_s = asyncio.run(send_all(server, new_answers(answers), scores))
-            cpu_ms = (server.cpu_s_at_rest() - before) / answers * 1e3
+            cpu_ms = (server.at_rest().cpu_s - before) / answers * 1e3
             rows.append(row(f"collector, judge takes {latency_s:g} s", per_s, cpu_ms, server.rss_mb()))
     configure(stub, latency_s=0.0)
     bodies = asyncio.run(requests_of_one_evaluation(stub))

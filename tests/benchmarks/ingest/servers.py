@@ -172,7 +172,7 @@ def phoenix(python: str, *, share: float) -> Iterator[Server]:
                 env=env,
                 ready=lambda: all(map(is_listening, (grpc, http))),
                 log=folder / "log",
-                deadline_s=180,
+                deadline_s=300,
             )
         )
         yield Server(name="Phoenix", pid=process.pid, protocol="grpc", port=grpc, share=share)
