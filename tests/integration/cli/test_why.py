@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import AsyncIterator
@@ -191,6 +192,18 @@ async def test_a_stopped_collectors_store_is_read_too(path: Path) -> None:
     await judge(store)
     await store.aclose()
     assert "judged" in run("why", TRACE, "--store", str(path)).output
+
+
+async def test_what_a_killed_collector_left_is_read_too(
+    store: SqliteStore, path: Path, tmp_path: Path
+) -> None:
+    await judge(store)
+    left = tmp_path / "left"
+    left.mkdir()
+    for file in path.parent.glob("store.db*"):
+        shutil.copy(file, left)
+    assert (left / "store.db-wal").stat().st_size
+    assert "judged" in run("why", TRACE, "--store", str(left / "store.db")).output
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
