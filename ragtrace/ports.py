@@ -244,11 +244,13 @@ class Page:
     """By trace id; with the trace where the back end gave it along."""
     limit: int
     """How many traces the back end gives at most."""
+    is_cut: bool
+    """Whether that limit was reached, so that there may be more."""
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether the limit was reached, so that there may be more."""
-        return len(self.found) >= self.limit
+    @classmethod
+    def of(cls, found: Mapping[str, Trace | None], *, limit: int) -> Page:
+        """Make a page, which is cut where it is full."""
+        return cls(found=found, limit=limit, is_cut=len(found) >= limit)
 
 
 class TraceSearch(TraceReader, Protocol):

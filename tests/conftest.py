@@ -41,12 +41,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def clean_environment() -> Iterator[None]:
-    """Hide the settings of whoever runs the tests: no test reads a key or an endpoint it did not set."""
+def clean_environment(tmp_path: Path) -> Iterator[None]:
+    """Hide the settings of whoever runs the tests: no test reads a key or an endpoint it did not set, nor
+    what another test left behind."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(_CLEANED) and name not in TEST_VARIABLES:
                 patch.delenv(name)
+        patch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         yield
 
 

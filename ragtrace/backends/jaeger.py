@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Final, Protocol
@@ -16,7 +17,7 @@ from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["JaegerReader", "normalized_trace_id", "traces_by_id"]
+__all__ = ["JaegerReader", "normalized_trace_id", "search_each_service", "traces_by_id"]
 
 _TRACE_ID_DIGITS: Final = 32
 _TRACES_AT_ONCE: Final = 100
@@ -55,13 +56,14 @@ class JaegerReader:
         return traces_by_id(self._decoded(version, body)).get(trace_id) if body is not None else None
 
     async def search(self, query: TraceQuery) -> Page:
-        """Search once, for whole traces.
+        """Search once, for whole traces; without a service, in all of them.
 
         Raises:
             ReadError: Jaeger could not be asked, or does not understand the query.
         """
-        if query.traceql is not None:
-            raise ReadError("Jaeger has no TraceQL: give a service, an operation or tags")
+        return await search_each_service(query, self._search, self.services)
+
+    async def _search(self, query: TraceQuery) -> Page:
         spoken = await self._spoken()
         version = (
             V2 if query.tags else spoken
@@ -70,7 +72,7 @@ class JaegerReader:
         found = traces_by_id(self._decoded(version, body)) if body is not None else {}
         if version is not spoken:
             found = dict.fromkeys(found)  # to be read by v3, which keeps the types of values
-        return Page(found=found, limit=self._traces_at_once)
+        return Page.of(found, limit=self._traces_at_once)
 
     async def services(self) -> tuple[str, ...]:
         """Return the names of the services that sent spans.
@@ -126,6 +128,26 @@ class JaegerReader:
             return version.spans(body)
         except (CodecError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
             raise ReadError(f"{self._api.where} answered no traces: {type(exc).__name__}") from exc
+
+
+async def search_each_service(
+    query: TraceQuery,
+    search: Callable[[TraceQuery], Awaitable[Page]],
+    services: Callable[[], Awaitable[Iterable[str]]],
+) -> Page:
+    """Search for the query's service, or for one after the other: Jaeger's stores look inside one only.
+
+    Raises:
+        ReadError: the query is written in TraceQL.
+    """
+    if query.traceql is not None:
+        raise ReadError("Jaeger has no TraceQL: give a service, an operation or tags")
+    if query.service is not None:
+        return await search(query)
+    pages = [await search(replace(query, service=service)) for service in await services()]
+    found = {trace_id: trace for page in pages for trace_id, trace in page.found.items()}
+    limit = sum(page.limit for page in pages)
+    return Page(found=found, limit=limit, is_cut=any(page.is_cut for page in pages))
 
 
 class _Version(Protocol):

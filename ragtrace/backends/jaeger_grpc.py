@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ragtrace.backends.jaeger import normalized_trace_id, traces_by_id
+from ragtrace.backends.jaeger import normalized_trace_id, search_each_service, traces_by_id
 from ragtrace.backends.web import Access
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.ports import Page, TraceQuery
@@ -59,13 +59,14 @@ class JaegerGrpcReader:
         return traces_by_id([span async for span in self._spans("GetTrace", request)]).get(trace_id)
 
     async def search(self, query: TraceQuery) -> Page:
-        """Search once, for whole traces.
+        """Search once, for whole traces; without a service, in all of them.
 
         Raises:
             ReadError: Jaeger could not be asked, or does not understand the query.
         """
-        if query.traceql is not None:
-            raise ReadError("Jaeger has no TraceQL: give a service, an operation or tags")
+        return await search_each_service(query, self._search, self.services)
+
+    async def _search(self, query: TraceQuery) -> Page:
         request = _message("FindTracesRequest")
         request.query.MergeFrom(
             _message(
@@ -80,7 +81,7 @@ class JaegerGrpcReader:
             )
         )
         found = traces_by_id([span async for span in self._spans("FindTraces", request)])
-        return Page(found=found, limit=self._traces_at_once)
+        return Page.of(found, limit=self._traces_at_once)
 
     async def services(self) -> tuple[str, ...]:
         """Return the names of the services that sent spans.

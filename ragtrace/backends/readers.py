@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
 from ragtrace.backends.jaeger import JaegerReader
@@ -9,7 +10,7 @@ from ragtrace.backends.jaeger_grpc import JaegerGrpcReader
 from ragtrace.backends.otlp_file_reader import OtlpFileReader
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.backends.web import Access
-from ragtrace.errors import ConfigError
+from ragtrace.errors import ConfigError, InputError
 from ragtrace.ports import TraceReader
 
 __all__ = ["open_reader"]
@@ -20,17 +21,20 @@ _ACCEPTED = (
 )
 
 
-def open_reader(source: str, *, access: Access | None = None) -> TraceReader:
+def open_reader(
+    source: str, *, access: Access | None = None, on_fault: Callable[[InputError], None] | None = None
+) -> TraceReader:
     """Choose the reader for ``jaeger:URL``, ``tempo:URL``, a plain URL (Jaeger's), or ``otlp-file:PATH``.
 
-    A URL of Jaeger's may begin with ``http``, ``https``, ``grpc`` or ``grpcs``.
+    A URL of Jaeger's may begin with ``http``, ``https``, ``grpc`` or ``grpcs``. ``on_fault`` is told of what
+    cannot be read in files, which is then left out; without it, it is raised.
 
     Raises:
         ConfigError: the address is none of these.
     """
     scheme, _, rest = source.partition(":")
     if scheme == "otlp-file" and rest:
-        return OtlpFileReader(rest)
+        return OtlpFileReader(rest, on_fault=on_fault)
     address = rest if scheme in ("jaeger", "tempo") else source
     url = _split(address)
     if scheme != "tempo" and url is not None and url.scheme in ("grpc", "grpcs"):

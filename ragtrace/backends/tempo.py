@@ -84,7 +84,7 @@ class TempoReader:
             ids = [normalized_trace_id(each["traceID"]) for each in tree.get("traces") or ()]
         except (KeyError, TypeError, AttributeError) as exc:
             raise ReadError(f"{self._api.where} answered no list of traces") from exc
-        return Page(found=dict.fromkeys(ids), limit=self._traces_at_once)
+        return Page.of(dict.fromkeys(ids), limit=self._traces_at_once)
 
     async def traces(self) -> AsyncIterator[Trace]:
         """Refuse: Tempo has no way to list every trace.

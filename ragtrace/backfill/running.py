@@ -1,91 +1,48 @@
-"""Back-fill: judge the RAG answers of traces that are stored already, and send the verdicts after them.
-
-Read, extract, sample, judge, attach, send: the same steps and the same span ids as in the collector, so that
-a second run, or a run beside a collector, makes no second opinion of the same evaluator.
-"""
+"""The run: from stored traces to carriers at their destination."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
+from ragtrace import semconv
+from ragtrace.backfill.finding import SearchedUpTo, find
+from ragtrace.backfill.progress import Progress
+from ragtrace.backfill.report import BackfillReport, Ledger
+from ragtrace.backfill.selection import Selection, SpanId
 from ragtrace.clock import SystemClock
 from ragtrace.errors import SendRejected, SendRetryable
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.in_order import map_in_order
 from ragtrace.judge import ScriptedJudge
-from ragtrace.model import Evaluation, RagRecord, Usage
+from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Clock, Judge, Metric, SpanSink, TraceReader
-from ragtrace.sampling import SamplingPlan, keeps
+from ragtrace.sampling import keeps
 from ragtrace.traces.attach import AttachOptions, Sample, carrier, carrier_span_id, deserves_carrier
 from ragtrace.traces.extract import AttributeMapping, extract_records
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Trace
 
-__all__ = ["BackfillReport", "Selection", "SpanId", "backfill", "rehearse", "span_ids"]
+__all__ = ["Run", "backfill", "rehearse", "span_ids"]
 
 _SEND_ATTEMPTS: Final = 6
 _LONGEST_PAUSE_S: Final = 30.0
 
-
-class SpanId(NamedTuple):
-    """Names a span among all."""
-
-    trace_id: str
-    span_id: str
+Sleep = Callable[[float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which records of a source are judged."""
+class Run:
+    """What makes a run one that can be stopped and gone on with."""
 
-    trace_ids: tuple[str, ...] = ()
-    """Empty: every trace of the source."""
-    sampling: SamplingPlan = field(default_factory=SamplingPlan)
-    """The share of answers, and rules that raise it; chosen as the collector chooses."""
-    limit: int | None = None
-    """Stop after so many records that were not judged before."""
-    done: Collection[SpanId] = frozenset()
-    """Spans that the destination has already, as `span_ids` finds them."""
-    mapping: AttributeMapping | None = None
-    """Attributes of the application's own that hold the parts of a RAG call."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackfillReport:
-    """What became of every trace and every record: ``records`` is the sum of ``sampled_out``,
-    ``already_evaluated``, ``judged``, ``skipped`` and ``failed``."""
-
-    traces: int
-    not_found: tuple[str, ...]
-    """Trace ids that were asked for and that the source does not have."""
-    unreadable: Mapping[str, int]
-    """Traces whose spans broke the extraction, by the type of the error."""
-    without_record: int
-    """Traces that hold no RAG call."""
-    records: int
-    sampled_out: int
-    already_evaluated: int
-    """By the same evaluator version: their carrier stands in the source or the destination."""
-    judged: int
-    skipped: Mapping[str, int]
-    """Records without a score because there was nothing to judge, by reason."""
-    failed: Mapping[str, int]
-    """Records the judge failed on, by type. Nothing was sent about them: a second run tries them again."""
-    labels: Mapping[str, int]
-    """``pass`` and ``fail`` of the metrics that scored."""
-    sent: int
-    rejected: Mapping[str, int]
-    """Carriers that the destination will never take, by what it said."""
-    usage: Usage
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing failed, was rejected or was not there."""
-        return not (self.not_found or self.unreadable or self.failed or self.rejected)
+    progress: Progress
+    name: str = ""
+    """Of a search: whose reached time is noted, and gone on from."""
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    """Once it is set, what is under way is finished and nothing new begun."""
 
 
 async def backfill(
@@ -99,41 +56,59 @@ async def backfill(
     attach: AttachOptions | None = None,
     concurrency: int = 8,
     on_evaluated: Callable[[RagRecord, Evaluation], None] | None = None,
+    run: Run | None = None,
     clock: Clock | None = None,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    sleep: Sleep = asyncio.sleep,
 ) -> BackfillReport:
     """Judge the selected records and send a carrier for each that has an outcome.
 
     ``on_evaluated`` is called in the order of the source. A record that the judge failed on gets no carrier,
-    so that a second run tries it again; neither does a plain chat answer that never had a context.
+    so that a second run tries it again; neither does a plain chat answer that never had a context. With
+    ``run``, a carrier is on disk as soon as it is made, and what an earlier run left there is sent first.
 
     Raises:
         ReadError: the source could not be read.
         SendRetryable: the destination took nothing in several attempts; what was sent before stays sent.
     """
     selection, attach, clock = selection or Selection(), attach or AttachOptions(), clock or SystemClock()
-    ledger = _Ledger()
+    ledger = Ledger()
+    delivery = _Delivery(sink=sink, ledger=ledger, run=run, sleep=sleep)
 
-    async def work(candidate: _Candidate) -> tuple[_Candidate, Evaluation]:
+    async def work(item: _Item) -> _Judged | SearchedUpTo | None:
+        if isinstance(item, SearchedUpTo):
+            return item
+        if run is not None and run.stop.is_set():
+            return None
+        record, sample = item
         evaluation = await evaluate(
-            candidate.record, metrics=metrics, judge=judge, second_judge=second_judge, clock=clock
+            record, metrics=metrics, judge=judge, second_judge=second_judge, clock=clock
         )
-        return candidate, evaluation
+        if not (evaluation.results and deserves_carrier(evaluation)):
+            return _Judged(record, evaluation, None)
+        span = carrier(
+            evaluation, record, sample=sample, options=attach, now_ns=clock.now_ns(), mode="backfill"
+        )
+        parcel = _Parcel(span.trace_id, span.span_id, encode([span]))
+        await delivery.keep(parcel)
+        return _Judged(record, evaluation, parcel)
 
-    async def deliver(pair: tuple[_Candidate, Evaluation]) -> None:
-        (record, sample), evaluation = pair
-        ledger.count(evaluation)
+    async def deliver(done: _Judged | SearchedUpTo | None) -> None:
+        if done is None:
+            ledger.left += 1
+            return
+        if isinstance(done, SearchedUpTo):
+            await delivery.reached(done)
+            return
+        ledger.count(done.evaluation)
         if on_evaluated is not None:
-            on_evaluated(record, evaluation)
-        if evaluation.results and deserves_carrier(evaluation):
-            span = carrier(
-                evaluation, record, sample=sample, options=attach, now_ns=clock.now_ns(), mode="backfill"
-            )
-            await _send(sink, encode([span]), ledger, sleep=sleep)
+            on_evaluated(done.record, done.evaluation)
+        if done.parcel is not None:
+            await delivery.send(done.parcel)
 
-    evaluator = _evaluator(metrics, judge, second_judge)
-    candidates = _candidates(reader, selection, ledger, evaluator)
-    await map_in_order(candidates, work, deliver, concurrency=concurrency)
+    await delivery.send_what_waits()
+    chosen = _chosen(reader, selection, ledger, _evaluator(metrics, judge, second_judge), run)
+    await map_in_order(chosen, work, deliver, concurrency=concurrency)
+    ledger.is_stopped = run is not None and run.stop.is_set()
     return ledger.report()
 
 
@@ -145,6 +120,7 @@ async def rehearse(
     second_judge: Judge | None = None,
     selection: Selection | None = None,
     concurrency: int = 8,
+    run: Run | None = None,
 ) -> BackfillReport:
     """Say what a back-fill would do; the judge is not asked, and nothing is sent.
 
@@ -154,18 +130,21 @@ async def rehearse(
     Raises:
         ReadError: the source could not be read.
     """
-    ledger, stand_in = _Ledger(), ScriptedJudge()
+    ledger, stand_in = Ledger(), ScriptedJudge()
 
-    async def work(candidate: _Candidate) -> Evaluation:
-        return await evaluate(candidate.record, metrics=metrics, judge=stand_in)
+    async def work(item: _Item) -> Evaluation | None:
+        if isinstance(item, SearchedUpTo):
+            return None
+        return await evaluate(item.record, metrics=metrics, judge=stand_in)
 
-    async def count(evaluation: Evaluation) -> None:
+    async def count(evaluation: Evaluation | None) -> None:
         stand_in.requests.clear()
-        ledger.count(evaluation)
+        if evaluation is not None:
+            ledger.count(evaluation)
 
     evaluator = _evaluator(metrics, judge, second_judge)
-    candidates = _candidates(reader, selection or Selection(), ledger, evaluator)
-    await map_in_order(candidates, work, count, concurrency=concurrency)
+    chosen = _chosen(reader, selection or Selection(), ledger, evaluator, run)
+    await map_in_order(chosen, work, count, concurrency=concurrency)
     ledger.labels.clear()  # those of the stand-in
     return ledger.report()
 
@@ -181,11 +160,6 @@ async def span_ids(reader: TraceReader) -> frozenset[SpanId]:
     )
 
 
-def _evaluator(metrics: Sequence[Metric], judge: Judge, second_judge: Judge | None) -> Mapping[str, str]:
-    version = evaluator_version(metrics, judge, second_judge=second_judge)
-    return {"evaluator_set": evaluator_set(metrics), "evaluator_version": version}
-
-
 class _Candidate(NamedTuple):
     """A record to judge, and how it was chosen."""
 
@@ -193,45 +167,94 @@ class _Candidate(NamedTuple):
     sample: Sample
 
 
-async def _candidates(
-    reader: TraceReader, selection: Selection, ledger: _Ledger, evaluator: Mapping[str, str]
-) -> AsyncIterator[_Candidate]:
-    """Yield the records to judge; the others are only counted."""
+_Item = _Candidate | SearchedUpTo
+
+
+class _Parcel(NamedTuple):
+    """A carrier on its way."""
+
+    trace_id: str
+    span_id: str
+    payload: bytes
+
+
+class _Judged(NamedTuple):
+    """What became of a candidate."""
+
+    record: RagRecord
+    evaluation: Evaluation
+    parcel: _Parcel | None
+
+
+def _evaluator(metrics: Sequence[Metric], judge: Judge, second_judge: Judge | None) -> Mapping[str, str]:
+    version = evaluator_version(metrics, judge, second_judge=second_judge)
+    return {"evaluator_set": evaluator_set(metrics), "evaluator_version": version}
+
+
+async def _chosen(
+    reader: TraceReader,
+    selection: Selection,
+    ledger: Ledger,
+    evaluator: Mapping[str, str],
+    run: Run | None,
+) -> AsyncIterator[_Item]:
+    """Yield the records to judge, and how far they were searched for; the others are only counted."""
     taken = 0
-    async for trace in _traces(reader, selection.trace_ids, ledger):
-        present, plan = {span.span_id for span in trace.spans}, selection.sampling.of_trace(trace)
-        for record in _records(trace, selection.mapping, ledger):
-            assert record.target is not None
-            carrier_id = carrier_span_id(trace_id=trace.trace_id, span_id=record.target.span_id, **evaluator)
-            ledger.records += 1
-            choice = plan.choose(record)
-            if not keeps(trace.trace_id, choice.rate):
-                ledger.sampled_out += 1
-            elif carrier_id in present or SpanId(trace.trace_id, carrier_id) in selection.done:
-                ledger.already_evaluated += 1
-            else:
-                sample = Sample(rule=choice.rule, rate=choice.rate, probability=choice.rate)
-                yield _Candidate(record, sample)
-                taken += 1
-                if taken == selection.limit:
-                    return
+    choose = partial(_of, selection=selection, ledger=ledger, evaluator=evaluator, run=run)
+    async for found in find(reader, selection, ledger):
+        items: Iterable[_Item] = (found,) if isinstance(found, SearchedUpTo) else choose(found)
+        for item in items:
+            if run is not None and run.stop.is_set():
+                return
+            yield item
+            taken += isinstance(item, _Candidate)
+            if taken == selection.limit:
+                return
 
 
-async def _traces(reader: TraceReader, trace_ids: Sequence[str], ledger: _Ledger) -> AsyncIterator[Trace]:
-    if not trace_ids:
-        async for trace in reader.traces():
-            ledger.traces += 1
-            yield trace
-    for trace_id in dict.fromkeys(trace_ids):
-        found = await reader.get(trace_id)
-        if found is None:
-            ledger.not_found.append(trace_id)
+def _of(
+    trace: Trace, *, selection: Selection, ledger: Ledger, evaluator: Mapping[str, str], run: Run | None
+) -> Iterator[_Candidate]:
+    """Choose among the records of a trace."""
+    present, plan = _present(trace), selection.sampling.of_trace(trace)
+    for record in _records(trace, selection.mapping, ledger):
+        assert record.target is not None
+        span_id = carrier_span_id(trace_id=trace.trace_id, span_id=record.target.span_id, **evaluator)
+        carrier_id = SpanId(trace.trace_id, span_id)
+        ledger.records += 1
+        choice = plan.choose(record)
+        if not keeps(trace.trace_id, choice.rate):
+            ledger.sampled_out += 1
+        elif (
+            span_id in present.carriers
+            or (selection.only_unscored and record.target.span_id in present.scored)
+            or carrier_id in selection.done
+            or (run is not None and run.progress.has(*carrier_id))
+        ):
+            ledger.already_evaluated += 1
         else:
-            ledger.traces += 1
-            yield found
+            sample = Sample(rule=choice.rule, rate=choice.rate, probability=choice.rate)
+            yield _Candidate(record, sample)
 
 
-def _records(trace: Trace, mapping: AttributeMapping | None, ledger: _Ledger) -> tuple[RagRecord, ...]:
+class _Present(NamedTuple):
+    """What ragtrace wrote into a trace before."""
+
+    carriers: frozenset[str]
+    """Span ids of carriers."""
+    scored: frozenset[str | None]
+    """Span ids of the answers that they are about."""
+
+
+def _present(trace: Trace) -> _Present:
+    carriers = [span for span in trace.spans if span.scope.name == semconv.SCOPE_EVALUATION]
+    return _Present(
+        carriers=frozenset(span.span_id for span in carriers),
+        scored=frozenset(span.parent_span_id for span in carriers),
+    )
+
+
+def _records(trace: Trace, mapping: AttributeMapping | None, ledger: Ledger) -> tuple[RagRecord, ...]:
     try:
         records = extract_records(trace, mapping).records
     except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
@@ -241,78 +264,57 @@ def _records(trace: Trace, mapping: AttributeMapping | None, ledger: _Ledger) ->
     return records
 
 
-async def _send(
-    sink: SpanSink, payload: bytes, ledger: _Ledger, *, sleep: Callable[[float], Awaitable[None]]
-) -> None:
-    for attempt in range(_SEND_ATTEMPTS):
-        try:
-            await sink.send(payload)
-        except SendRejected as exc:
-            ledger.rejected[str(exc)] += 1
-            return
-        except SendRetryable as exc:
-            if attempt == _SEND_ATTEMPTS - 1:
-                raise _given_up(exc, ledger) from exc
-            asked_for = exc.retry_after_s
-            await sleep(min(0.5 * 2**attempt if asked_for is None else asked_for, _LONGEST_PAUSE_S))
-        else:
-            ledger.sent += 1
-            return
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Delivery:
+    """Keeps carriers until the destination has them."""
+
+    sink: SpanSink
+    ledger: Ledger
+    run: Run | None
+    sleep: Sleep
+
+    async def keep(self, parcel: _Parcel) -> None:
+        """Make sure that what was paid for is not lost."""
+        if self.run is not None:
+            await self.run.progress.keep(*parcel)
+
+    async def send_what_waits(self) -> None:
+        """Send what an earlier run left."""
+        if self.run is not None:
+            for waiting in self.run.progress.waiting():
+                await self.send(_Parcel(*waiting))
+
+    async def send(self, parcel: _Parcel) -> None:
+        """Send a carrier, again where that may help.
+
+        Raises:
+            SendRetryable: the destination took nothing in several attempts.
+        """
+        for attempt in range(_SEND_ATTEMPTS):
+            try:
+                await self.sink.send(parcel.payload)
+            except SendRejected as exc:
+                self.ledger.rejected[str(exc)] += 1
+                break
+            except SendRetryable as exc:
+                if attempt == _SEND_ATTEMPTS - 1:
+                    raise _given_up(exc, self.ledger) from exc
+                asked_for = exc.retry_after_s
+                await self.sleep(min(0.5 * 2**attempt if asked_for is None else asked_for, _LONGEST_PAUSE_S))
+            else:
+                self.ledger.sent += 1
+                break
+        if self.run is not None:
+            await self.run.progress.sent(parcel.trace_id, parcel.span_id)
+
+    async def reached(self, mark: SearchedUpTo) -> None:
+        """Note that all before is judged and sent."""
+        if self.run is not None and not self.ledger.left:
+            await self.run.progress.reached(self.run.name, mark.time_ns)
 
 
-def _given_up(exc: SendRetryable, ledger: _Ledger) -> SendRetryable:
+def _given_up(exc: SendRetryable, ledger: Ledger) -> SendRetryable:
     return SendRetryable(
         f"{exc} (tried {_SEND_ATTEMPTS} times; carriers sent before: {ledger.sent}). "
         "Run it again when the destination answers: the span ids will be the same"
     )
-
-
-@dataclass(slots=True, kw_only=True)
-class _Ledger:
-    """The counts of a run under way."""
-
-    traces: int = 0
-    not_found: list[str] = field(default_factory=list)
-    unreadable: Counter[str] = field(default_factory=Counter)
-    without_record: int = 0
-    records: int = 0
-    sampled_out: int = 0
-    already_evaluated: int = 0
-    judged: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
-    failed: Counter[str] = field(default_factory=Counter)
-    labels: Counter[str] = field(default_factory=Counter)
-    sent: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    usage: Usage = field(default_factory=Usage)
-
-    def count(self, evaluation: Evaluation) -> None:
-        """Count what became of a record: judged where one metric scored, else failed, else skipped."""
-        self.usage += evaluation.usage
-        scored = [result for result in evaluation.results if result.score is not None]
-        self.labels.update(str(result.label) for result in scored)
-        if scored:
-            self.judged += 1
-        elif evaluation.failures:
-            self.failed[evaluation.failures[0].error_type] += 1
-        else:
-            self.skipped[str(evaluation.results[0].skip_reason)] += 1
-
-    def report(self) -> BackfillReport:
-        """Return the counts as they stand."""
-        return BackfillReport(
-            traces=self.traces,
-            not_found=tuple(self.not_found),
-            unreadable=dict(self.unreadable),
-            without_record=self.without_record,
-            records=self.records,
-            sampled_out=self.sampled_out,
-            already_evaluated=self.already_evaluated,
-            judged=self.judged,
-            skipped=dict(self.skipped),
-            failed=dict(self.failed),
-            labels=dict(self.labels),
-            sent=self.sent,
-            rejected=dict(self.rejected),
-            usage=self.usage,
-        )

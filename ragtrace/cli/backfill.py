@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, TypeAlias, get_args
 
 import click
 
 from ragtrace import backfill as library
 from ragtrace.backends import OtlpFileReader, open_reader, open_sink
-from ragtrace.backfill import BackfillReport, Selection, SpanId
+from ragtrace.backends.web import Access
+from ragtrace.backfill import BackfillReport, Progress, Run, Selection, SpanId
 from ragtrace.cli.checks import EMPTY_EXPORT
 from ragtrace.cli.options import (
     JudgeChoice,
@@ -27,9 +33,11 @@ from ragtrace.cli.options import (
     second_judge_option,
 )
 from ragtrace.cli.outcomes import OutcomeTable
-from ragtrace.cli.terminal import by_kind, open_console, print_json
+from ragtrace.cli.script import INTERRUPTED
+from ragtrace.cli.sources import SearchChoice, access_options, search_options
+from ragtrace.cli.terminal import by_kind, open_console, print_json, talk
 from ragtrace.model import Evaluation, RagRecord
-from ragtrace.ports import Judge, Metric, TraceReader
+from ragtrace.ports import Judge, Metric, TraceQuery, TraceReader
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions, CarrierTime
 from ragtrace.traces.extract import AttributeMapping
@@ -37,6 +45,7 @@ from ragtrace.traces.extract import AttributeMapping
 __all__ = ["backfill"]
 
 _FILE: Final = "otlp-file:"
+_MOST_SHOWN: Final = 20
 
 OnEvaluated: TypeAlias = Callable[[RagRecord, Evaluation], None]
 
@@ -47,20 +56,35 @@ OnEvaluated: TypeAlias = Callable[[RagRecord, Evaluation], None]
     "source",
     required=True,
     metavar="SOURCE",
-    help="otlp-file:PATH; jaeger:URL with --trace-id.",
+    help="jaeger:http://HOST:16686, jaeger:grpc://HOST:16685, tempo:http://HOST:3200, or otlp-file:PATH:"
+    " a file, a folder, or - for standard input.",
 )
 @click.option("--to", "destination", metavar="ENDPOINT", help="OTLP endpoint, or otlp-file:PATH.")
+@access_options
+@search_options
 @click.option(
     "--trace-id", "trace_ids", multiple=True, metavar="ID", help="Only this trace; may be repeated."
 )
 @click.option(
+    "--rate",
     "--ratio",
+    "ratio",
     type=click.FloatRange(0, 1),
     metavar="R",
     help="Share of traces, chosen by trace id as the collector chooses.  [default: 1.0]",
 )
 @sampling_option
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Judge no more than N answers.")
+@click.option("--only-unscored", is_flag=True, help="Leave out what any evaluator of ragtrace has judged.")
+@click.option("--resume", is_flag=True, help="Go on where the last run of the same search was stopped.")
+@click.option(
+    "--progress",
+    "progress_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where it is kept what was judged and sent.  [default: under XDG_STATE_HOME, by source and"
+    " destination]",
+)
 @mapping_option
 @metric_options
 @judge_options
@@ -79,10 +103,15 @@ OnEvaluated: TypeAlias = Callable[[RagRecord, Evaluation], None]
 def backfill(
     source: str,
     destination: str | None,
+    access: Access,
+    search: SearchChoice,
     trace_ids: tuple[str, ...],
     ratio: float | None,
     sampling: SamplingPlan | None,
     limit: int | None,
+    only_unscored: bool,
+    resume: bool,
+    progress_path: Path | None,
     mapping: AttributeMapping | None,
     metrics: tuple[Metric, ...],
     judge: JudgeChoice,
@@ -96,9 +125,10 @@ def backfill(
 
     Each verdict is a span of the answer's own trace, with the id the collector would give it. Left out are
     answers that the same evaluator has judged: their verdict stands in the source, or in a destination that
-    is a file. Answers the judge failed on get no span: run it again to try them again.
+    is a file, or an earlier run sent it there. Answers the judge failed on get no span: run it again to try
+    them again. Ctrl-C finishes what is under way; --resume goes on.
 
-    Exit code 0 if nothing failed, else 1.
+    Exit code 0 if nothing failed, else 1; 130 if it was stopped.
 
     \b
     Examples:
@@ -106,25 +136,35 @@ def backfill(
       ragtrace backfill --from otlp-file:traces.jsonl \\
           --to http://localhost:4317 --judge openai:gpt-4o-mini
       ragtrace backfill --from jaeger:http://localhost:16686 \\
-          --trace-id 5b8efff798038103d269b633813fc60c \\
-          --to http://localhost:4317
+          --service shop --since 2d --to http://localhost:4317
+      ragtrace backfill --from tempo:http://localhost:3200 \\
+          --traceql '{ .gen_ai.operation.name = "chat" }' \\
+          --since 7d --rate 0.1 --to http://localhost:4317
     """
     if destination is None and not dry_run:
         raise click.UsageError("--to ENDPOINT is missing: where do the verdicts go? Or give --dry-run.")
-    if not trace_ids and not source.startswith(_FILE):
-        raise click.UsageError("a Jaeger cannot list its traces: name each with --trace-id")
+    if trace_ids and search.is_made:
+        raise click.UsageError("--trace-id names the traces: leave out what searches for them")
     opened = judge.open(max_concurrency=concurrency)
     introduce(opened)
     run = _Run(
         source=source,
         destination=destination,
+        access=access,
+        search=None if trace_ids or (_is_file(source) and not search.is_made) else search,
         selection=Selection(
-            trace_ids=trace_ids, sampling=_with_ratio(sampling, ratio), limit=limit, mapping=mapping
+            trace_ids=trace_ids,
+            sampling=_with_ratio(sampling, ratio),
+            limit=limit,
+            only_unscored=only_unscored,
+            mapping=mapping,
         ),
         metrics=metrics,
         judge=opened,
         second_judge=judge.open_second(second_judge, max_concurrency=concurrency),
         concurrency=concurrency,
+        progress_path=progress_path or Progress.default_path(source=source, destination=destination or ""),
+        resume=resume,
     )
     if dry_run:
         report = asyncio.run(run.rehearse())
@@ -132,7 +172,9 @@ def backfill(
         attach = AttachOptions(carrier_time=_carrier_time(carrier_time, source))
         report = asyncio.run(run.carry_out(attach, _printer(metrics, as_json=as_json)))
     _print_report(report, opened, dry_run=dry_run, as_json=as_json)
-    click.get_current_context().exit(0 if report.is_clean else 1)
+    if report.is_stopped:
+        talk("stopped; the same command with --resume goes on from here")
+    click.get_current_context().exit(INTERRUPTED if report.is_stopped else not report.is_clean)
 
 
 def _with_ratio(plan: SamplingPlan | None, ratio: float | None) -> SamplingPlan:
@@ -146,15 +188,19 @@ class _Run:
 
     source: str
     destination: str | None
+    access: Access
+    search: SearchChoice | None
     selection: Selection
     metrics: tuple[Metric, ...]
     judge: Judge
     second_judge: Judge | None
     concurrency: int
+    progress_path: Path
+    resume: bool
 
     async def rehearse(self) -> BackfillReport:
         """Say what would be done."""
-        async with self._opened() as (reader, selection):
+        async with self._opened() as (reader, selection, run):
             return await library.rehearse(
                 reader,
                 metrics=self.metrics,
@@ -162,34 +208,95 @@ class _Run:
                 second_judge=self.second_judge,
                 selection=selection,
                 concurrency=self.concurrency,
+                run=run,
             )
 
     async def carry_out(self, attach: AttachOptions, on_evaluated: OnEvaluated | None) -> BackfillReport:
-        """Judge and send."""
+        """Judge and send, until it is done or Ctrl-C stops it."""
         assert self.destination is not None
-        async with self._opened() as (reader, selection), aclosing(open_sink(self.destination)) as sink:
-            if not self.destination.startswith(_FILE):
+        async with self._opened() as (reader, selection, run), aclosing(open_sink(self.destination)) as sink:
+            if not _is_file(self.destination):
                 await sink.send(EMPTY_EXPORT)  # before money is spent: an address that is wrong fails here
-            return await library.backfill(
-                reader,
-                sink,
-                metrics=self.metrics,
-                judge=self.judge,
-                second_judge=self.second_judge,
-                selection=selection,
-                attach=attach,
-                concurrency=self.concurrency,
-                on_evaluated=on_evaluated,
-            )
+            if selection.query is not None and not self.resume:
+                query = selection.query
+                run.progress.begin(run.name, since_ns=query.since_ns, until_ns=query.until_ns)
+            with _stopped_by_ctrl_c(run.stop):
+                return await library.backfill(
+                    reader,
+                    sink,
+                    metrics=self.metrics,
+                    judge=self.judge,
+                    second_judge=self.second_judge,
+                    selection=selection,
+                    attach=attach,
+                    concurrency=self.concurrency,
+                    on_evaluated=on_evaluated,
+                    run=run,
+                )
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[tuple[TraceReader, Selection]]:
+    async def _opened(self) -> AsyncIterator[tuple[TraceReader, Selection, Run]]:
         async with AsyncExitStack() as opened:
             for judge in (self.judge, self.second_judge):
                 if judge is not None:
                     await opened.enter_async_context(aclosing(judge))
-            reader = await opened.enter_async_context(aclosing(open_reader(self.source)))
-            yield reader, replace(self.selection, done=await _done(self.destination))
+            run = Run(progress=opened.enter_context(Progress(self.progress_path)), name=self._name())
+            reader = await opened.enter_async_context(aclosing(self._reader()))
+            done = await _done(self.destination)
+            yield reader, replace(self.selection, done=done, query=self._query(run)), run
+
+    def _reader(self) -> TraceReader:
+        return open_reader(self.source, access=self.access, on_fault=lambda fault: talk(f"left out: {fault}"))
+
+    def _query(self, run: Run) -> TraceQuery | None:
+        if self.search is None:
+            if self.resume:
+                raise click.UsageError(
+                    "--resume goes on with a search: what was judged before is left out anyway"
+                )
+            return None
+        query = self.search.query(time.time_ns())
+        unfinished = run.progress.unfinished(run.name)
+        if self.resume and unfinished is None:
+            raise click.UsageError("no run of this search was stopped before its end: leave --resume out")
+        if unfinished is None:
+            return query
+        _, until_ns, reached_ns = unfinished
+        if self.resume:
+            return replace(query, since_ns=reached_ns, until_ns=until_ns)
+        talk(f"a run of this search was stopped at {_date(reached_ns)}: --resume goes on there")
+        return query
+
+    def _name(self) -> str:
+        """Name the run: the same search by the same evaluator goes on with it."""
+        metrics = sorted((metric.name, metric.profile) for metric in self.metrics)
+        told = repr((self._searched(), self.selection.sampling, metrics, self.judge.identity))
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def _searched(self) -> tuple[object, ...]:
+        search = self.search
+        if search is None:
+            return ()
+        typed = (str(search.since), str(search.until), str(search.min_age))
+        return (search.service, search.operation, search.tags, search.traceql, *typed)
+
+
+@contextmanager
+def _stopped_by_ctrl_c(stop: asyncio.Event) -> Iterator[None]:
+    """Finish what is under way on the first Ctrl-C, and leave at once on the second."""
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        stop.set()
+        loop.remove_signal_handler(signal.SIGINT)
+        talk("finishing what is under way; Ctrl-C again leaves at once")
+
+    with suppress(RuntimeError, ValueError):  # outside the main thread no signal comes
+        loop.add_signal_handler(signal.SIGINT, on_signal)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
 
 
 async def _done(destination: str | None) -> frozenset[SpanId]:
@@ -202,7 +309,16 @@ async def _done(destination: str | None) -> frozenset[SpanId]:
 
 def _carrier_time(choice: CarrierTime, source: str) -> CarrierTime:
     # who reads from a Jaeger most likely writes to it: it draws a warning on a carrier later than its target
-    return "target" if choice == "auto" and not source.startswith(_FILE) else choice
+    is_jaeger = not _is_file(source) and not source.startswith("tempo:")
+    return "target" if choice == "auto" and is_jaeger else choice
+
+
+def _is_file(address: str) -> bool:
+    return address.startswith(_FILE)
+
+
+def _date(time_ns: int) -> str:
+    return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _printer(metrics: tuple[Metric, ...], *, as_json: bool) -> OnEvaluated | None:
@@ -228,13 +344,17 @@ def _lines(report: BackfillReport, judge: Judge, *, dry_run: bool) -> Iterator[s
     if report.unreadable:
         yield f"         {by_kind(report.unreadable)} could not be read"
     if report.not_found:
-        yield f"         not found: {', '.join(report.not_found)}"
+        yield f"         not found: {', '.join(report.not_found[:_MOST_SHOWN])}{_and_more(report.not_found)}"
+    if report.cut_windows:
+        yield f"         {report.cut_windows} moments had more traces than the source gives: some are missing"
     yield f"records  {report.records}, of these:"
     yield f"  judged             {report.judged}{labels if report.labels else ''}"
     yield f"  skipped            {by_kind(report.skipped)}"
     yield f"  failed             {by_kind(report.failed)}"
     yield f"  sampled out        {report.sampled_out}"
     yield f"  already evaluated  {report.already_evaluated}"
+    if report.is_stopped:
+        yield f"  not begun          {report.left}"
     usage = report.usage
     if not dry_run:
         yield f"sent     {report.sent}, rejected {by_kind(report.rejected)}"
@@ -246,3 +366,7 @@ def _lines(report: BackfillReport, judge: Judge, *, dry_run: bool) -> Iterator[s
         return
     yield f"calls    about {usage.calls}, tokens about {usage.input_tokens} in, {usage.output_tokens} out:"
     yield "         if each sentence is one claim, a token is four characters, and no call fails"
+
+
+def _and_more(listed: Sequence[object]) -> str:
+    return f" and {len(listed) - _MOST_SHOWN} more" if len(listed) > _MOST_SHOWN else ""

@@ -15,6 +15,7 @@ from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.acceptance.judge_server import JudgeServer, running_judge
+from tests.acceptance.replies import ANSWER, REPLIES
 from tests.backends.process import eventually
 from tests.rag_spans import rag_trace
 
@@ -22,28 +23,6 @@ pytestmark = pytest.mark.slow
 
 ANSWERS = 24
 CONCURRENCY = 4
-ANSWER = "Refunds take 14 days. Refunds take 30 days."
-REPLIES = {
-    "extract": {
-        "claims": [
-            {"id": number, "sentence_ids": [number], "text": text, "kind": "factual", "relevance": "direct"}
-            for number, text in enumerate(("Refunds take 14 days.", "Refunds take 30 days."), start=1)
-        ],
-        "refusal": False,
-    },
-    "verify": {
-        "verdicts": [
-            {
-                "id": number,
-                "chunks": [1],
-                "quote": "Refunds take 14 days.",
-                "label": label,
-                "reason": "Stated.",
-            }
-            for number, label in enumerate(("supported", "contradicted"), start=1)
-        ]
-    },
-}
 VOLATILE = {semconv.EVAL_RUN_ID, semconv.EVAL_STARTED_AT, semconv.EVAL_DURATION_MS}
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ragtrace.backfill import Progress
 from ragtrace.sampling import keeps
-from ragtrace.traces.otlp import decode_json
+from ragtrace.traces.otlp import decode_json, encode
 from tests.backends.otlp_receiver import OtlpReceiver
 from tests.backends.process import free_ports
 from tests.integration.cli.program import json_lines, run
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, plain_trace, rag_trace, trace_id, write_traces
+from tests.unit.traces.builders import a_span
 
 
 @pytest.fixture
@@ -118,10 +121,10 @@ def test_a_trace_id_that_the_source_does_not_have_is_exit_code_1(source: str) ->
     assert trace_id(9) in result.stdout
 
 
-def test_a_jaeger_needs_trace_ids() -> None:
-    result = run("backfill", "--from", "jaeger:http://127.0.0.1:16686", "--dry-run")
-    assert result.exit_code == 2
-    assert "--trace-id" in result.stderr
+def test_a_jaeger_that_is_not_there_is_told() -> None:
+    result = run("backfill", "--from", "jaeger:http://127.0.0.1:9", "--dry-run")
+    assert result.exit_code == 1
+    assert "Jaeger at http://127.0.0.1:9 cannot be reached" in result.stderr
 
 
 def test_an_empty_file_is_nothing_to_do(tmp_path: Path) -> None:
@@ -146,3 +149,58 @@ def test_rules_of_a_collector_choose_the_same_answers(source: str, scripted: str
     }
     assert report["records"] == 3
     assert "has no section `sample`" in run(*args, "--sampling", str(tmp_path / "other.yaml")).stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("--since", "yesterday"), "write how long ago (2h, 7d) or a date"),
+        (("--since", "1h", "--until", "2h"), "nothing lies between --since 1h and --until 2h"),
+        (("--min-age", "soon"), "write a duration with its unit"),
+        (("--tag", "error"), "write KEY=VALUE"),
+        (("--traceql", "{}", "--service", "shop"), "--traceql takes the place of"),
+        (("--trace-id", "ab", "--since", "1h"), "leave out what searches for them"),
+        (("--resume",), "--resume goes on with a search"),
+        (("--since", "1h", "--resume"), "no run of this search was stopped before its end"),
+        (("--source-token-env", "NOWHERE"), "the environment variable NOWHERE is not set"),
+    ],
+)
+def test_wrong_options_are_told_with_what_to_write(source: str, args: tuple[str, ...], told: str) -> None:
+    result = run("backfill", "--from", source, "--dry-run", *args)
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+
+
+def test_files_are_selected_by_service_time_and_tag(tmp_path: Path, scripted: str) -> None:
+    source = f"otlp-file:{write_traces(tmp_path / 'traces.jsonl', [rag_trace(0), rag_trace(1)])}"
+    args = ("backfill", "--from", source, "--dry-run", "--judge", scripted, "--json", "--min-age", "0s")
+    for chosen, number in (
+        (("--since", "2026-01-01"), 2),
+        (("--since", "2026-01-01", "--until", "2026-01-02"), 0),
+        (("--since", "2026-01-01", "--service", "nobody"), 0),
+        (("--since", "2026-01-01", "--tag", "ragtrace.kind=retrieval"), 2),
+        (("--since", "2026-01-01", "--tag", "ragtrace.kind=nothing"), 0),
+    ):
+        (plan,) = json_lines(run(*args, *chosen).stdout)
+        assert plan["traces"] == number, chosen
+
+
+def test_what_was_sent_to_a_back_end_is_not_paid_for_again(
+    source: str, scripted: str, otlp_receiver: Callable[[], OtlpReceiver]
+) -> None:
+    args = ("backfill", "--from", source, "--to", otlp_receiver().endpoint, "--judge", scripted, "--json")
+    (first,), (second,) = json_lines(run(*args).stdout), json_lines(run(*args).stdout)
+    assert (first["sent"], second["sent"], second["already_evaluated"]) == (3, 0, 3)
+
+
+def test_a_judged_answer_that_could_not_be_sent_is_sent_by_the_next_run(
+    source: str, scripted: str, otlp_receiver: Callable[[], OtlpReceiver]
+) -> None:
+    receiver = otlp_receiver()
+    with Progress(Progress.default_path(source=source, destination=receiver.endpoint)) as progress:
+        asyncio.run(progress.keep("ab" * 16, "cd" * 8, encode([a_span(1)])))
+    (report,) = json_lines(
+        run("backfill", "--from", source, "--to", receiver.endpoint, "--judge", scripted, "--json").stdout
+    )
+    assert report["sent"] == 4
+    assert a_span(1).span_id in {span.span_id.hex() for span in receiver.wait_for_spans(4)}

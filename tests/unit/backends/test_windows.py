@@ -29,7 +29,7 @@ class Stored:
             number for number, time in enumerate(self._times) if query.since_ns <= time < query.until_ns
         ]
         newest = sorted(within, key=lambda number: self._times[number], reverse=True)
-        return Page(found={str(number): None for number in newest[: self._limit]}, limit=self._limit)
+        return Page.of({str(number): None for number in newest[: self._limit]}, limit=self._limit)
 
     async def get(self, trace_id: str) -> Trace | None:
         raise NotImplementedError

@@ -1,0 +1,25 @@
+"""Back-fill: judge the RAG answers of traces that are stored already, and send the verdicts after them.
+
+Find, read, extract, sample, judge, attach, send: the same steps and the same span ids as in the collector, so
+that a second run, or a run beside a collector, makes no second opinion of the same evaluator.
+"""
+
+from __future__ import annotations
+
+from ragtrace.backfill.finding import matches
+from ragtrace.backfill.progress import Progress
+from ragtrace.backfill.report import BackfillReport
+from ragtrace.backfill.running import Run, backfill, rehearse, span_ids
+from ragtrace.backfill.selection import Selection, SpanId
+
+__all__ = [
+    "BackfillReport",
+    "Progress",
+    "Run",
+    "Selection",
+    "SpanId",
+    "backfill",
+    "matches",
+    "rehearse",
+    "span_ids",
+]

@@ -1,0 +1,105 @@
+"""What back-fills have done, on disk: a run that was stopped goes on, and none pays twice."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self
+
+from ragtrace.errors import ConfigError
+
+__all__ = ["Progress"]
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS carrier (
+    trace_id TEXT NOT NULL, span_id TEXT NOT NULL, payload BLOB,
+    PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS carrier_waiting ON carrier (trace_id) WHERE payload IS NOT NULL;
+CREATE TABLE IF NOT EXISTS run (
+    name TEXT PRIMARY KEY, since_ns INTEGER NOT NULL, until_ns INTEGER NOT NULL, reached_ns INTEGER NOT NULL)
+    WITHOUT ROWID;
+"""
+
+
+class Progress:
+    """The carriers that were made, those of them that are not sent yet, and how far each run came.
+
+    A carrier is kept until the destination has it: what was judged is paid for once, wherever a run ends.
+    Use it within ``with``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> Self:
+        """Open the file, which only its owner may read.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.executescript(_SCHEMA)
+        except (OSError, sqlite3.Error) as exc:
+            raise ConfigError(f"the progress file {str(self._path)!r} cannot be used: {exc}") from exc
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()
+
+    @staticmethod
+    def default_path(*, source: str, destination: str) -> Path:
+        """Return where the progress of back-fills between two places is kept."""
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        name = hashlib.sha256(f"{source}|{destination}".encode()).hexdigest()[:16]
+        return Path(state) / "ragtrace" / "backfill" / f"{name}.db"
+
+    def has(self, trace_id: str, span_id: str) -> bool:
+        """Say whether this carrier was made before."""
+        row = self._db.execute(
+            "SELECT 1 FROM carrier WHERE trace_id = ? AND span_id = ?", (trace_id, span_id)
+        ).fetchone()
+        return row is not None
+
+    async def keep(self, trace_id: str, span_id: str, payload: bytes) -> None:
+        """Keep a carrier until it is sent."""
+        await self._write("INSERT OR REPLACE INTO carrier VALUES (?, ?, ?)", trace_id, span_id, payload)
+
+    async def sent(self, trace_id: str, span_id: str) -> None:
+        """Remember of a carrier only that it was sent."""
+        await self._write(
+            "UPDATE carrier SET payload = NULL WHERE trace_id = ? AND span_id = ?", trace_id, span_id
+        )
+
+    def waiting(self) -> Iterator[tuple[str, str, bytes]]:
+        """Yield trace id, span id and payload of what an earlier run judged and did not send."""
+        yield from self._db.execute(
+            "SELECT trace_id, span_id, payload FROM carrier WHERE payload IS NOT NULL"
+        ).fetchall()
+
+    def begin(self, run: str, *, since_ns: int, until_ns: int) -> None:
+        """Note the time that a run searches, in place of an earlier one of this name."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", (run, since_ns, until_ns, since_ns)
+        )
+
+    def unfinished(self, run: str) -> tuple[int, int, int] | None:
+        """Return since, until and how far a run of this name came, if it did not come to its end."""
+        row: tuple[int, int, int] | None = self._db.execute(
+            "SELECT since_ns, until_ns, reached_ns FROM run WHERE name = ? AND reached_ns < until_ns", (run,)
+        ).fetchone()
+        return row
+
+    async def reached(self, run: str, time_ns: int) -> None:
+        """Note that all before this moment is done."""
+        await self._write("UPDATE run SET reached_ns = ? WHERE name = ?", time_ns, run)
+
+    async def _write(self, statement: str, *values: object) -> None:
+        await asyncio.to_thread(self._db.execute, statement, values)

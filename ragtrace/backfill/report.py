@@ -1,0 +1,92 @@
+"""What became of every trace and every record of a back-fill."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from ragtrace.model import Evaluation, Usage
+
+__all__ = ["BackfillReport", "Ledger"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillReport:
+    """What became of every trace and every record: ``records`` is the sum of ``sampled_out``,
+    ``already_evaluated``, ``judged``, ``skipped``, ``failed`` and ``left``."""
+
+    traces: int
+    not_found: tuple[str, ...]
+    """Trace ids that were asked for, or found by a search, and that the source does not have."""
+    unreadable: Mapping[str, int]
+    """Traces whose spans broke the extraction, by the type of the error."""
+    without_record: int
+    """Traces that hold no RAG call."""
+    cut_windows: int
+    """Stretches of time with more traces than the source gives: some of theirs are missing."""
+    records: int
+    sampled_out: int
+    already_evaluated: int
+    """Their carrier stands in the source or the destination, or was sent by an earlier run."""
+    judged: int
+    skipped: Mapping[str, int]
+    """Records without a score because there was nothing to judge, by reason."""
+    failed: Mapping[str, int]
+    """Records the judge failed on, by type. Nothing was sent about them: a second run tries them again."""
+    left: int
+    """Records that were chosen and not begun when the run was stopped."""
+    labels: Mapping[str, int]
+    """``pass`` and ``fail`` of the metrics that scored."""
+    sent: int
+    rejected: Mapping[str, int]
+    """Carriers that the destination will never take, by what it said."""
+    usage: Usage
+    is_stopped: bool
+    """The run was asked to stop before its end."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing failed, was rejected, was cut or was not there."""
+        return not (self.not_found or self.unreadable or self.failed or self.rejected or self.cut_windows)
+
+
+@dataclass(slots=True, kw_only=True)
+class Ledger:
+    """The counts of a run under way."""
+
+    traces: int = 0
+    not_found: list[str] = field(default_factory=list)
+    unreadable: Counter[str] = field(default_factory=Counter)
+    without_record: int = 0
+    cut_windows: int = 0
+    records: int = 0
+    sampled_out: int = 0
+    already_evaluated: int = 0
+    judged: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    left: int = 0
+    labels: Counter[str] = field(default_factory=Counter)
+    sent: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    usage: Usage = field(default_factory=Usage)
+    is_stopped: bool = False
+
+    def count(self, evaluation: Evaluation) -> None:
+        """Count what became of a record: judged where one metric scored, else failed, else skipped."""
+        self.usage += evaluation.usage
+        scored = [result for result in evaluation.results if result.score is not None]
+        self.labels.update(str(result.label) for result in scored)
+        if scored:
+            self.judged += 1
+        elif evaluation.failures:
+            self.failed[evaluation.failures[0].error_type] += 1
+        else:
+            self.skipped[str(evaluation.results[0].skip_reason)] += 1
+
+    def report(self) -> BackfillReport:
+        """Return the counts as they stand."""
+        counts = {each.name: getattr(self, each.name) for each in fields(self)}
+        frozen = {name: dict(count) for name, count in counts.items() if isinstance(count, Counter)}
+        return BackfillReport(**{**counts, **frozen, "not_found": tuple(self.not_found)})

@@ -1,0 +1,163 @@
+"""Back-fill on the real back ends: stored answers get their verdicts in the same traces, once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ragtrace.traces.otlp import encode
+from tests.acceptance.judge_server import JudgeServer, running_judge
+from tests.acceptance.replies import ANSWER, REPLIES
+from tests.backends.binary import required_binary
+from tests.backends.jaeger_server import Jaeger
+from tests.backends.process import eventually
+from tests.backends.tempo_server import Tempo, running_tempo
+from tests.integration.cli.program import json_lines, start
+from tests.rag_spans import rag_trace
+
+pytestmark = pytest.mark.timeout(180)
+
+ANSWERS = 12
+CALLS = 2 * ANSWERS
+CONCURRENCY = 2
+_numbers = count(0xBACF_0000, ANSWERS)
+
+
+@pytest.fixture
+def judge() -> Iterator[JudgeServer]:
+    with running_judge(REPLIES) as server:
+        yield server
+
+
+def store(url: str, *, service: str, age_s: float) -> set[str]:
+    """Send answers a second apart to a back end, and return their trace ids."""
+    start_ns, first = time.time_ns() - int(age_s * 1e9), next(_numbers)
+    traces = [
+        rag_trace(first + number, answer=ANSWER, service=service, start_ns=start_ns + number * 10**9)
+        for number in range(ANSWERS)
+    ]
+    body = encode([span for spans in traces for span in spans])
+    headers = {"content-type": "application/x-protobuf"}
+    httpx.post(f"{url}/v1/traces", content=body, headers=headers).raise_for_status()
+    return {spans[0].trace_id for spans in traces}
+
+
+def begin(judge: JudgeServer, *args: str) -> subprocess.Popen[bytes]:
+    asked = ("--judge", "openai:rule", "--base-url", judge.base_url, "--concurrency", str(CONCURRENCY))
+    return start("backfill", *args, *asked, "--threshold", "0.7", "--json")
+
+
+def finish(run: subprocess.Popen[bytes]) -> dict[str, Any]:
+    output, errors = run.communicate(timeout=50)
+    assert run.returncode == 0, errors.decode()
+    (report,) = json_lines(output.decode())
+    return report
+
+
+def carriers_in_jaeger(jaeger: Jaeger, service: str) -> list[tuple[str, str]]:
+    """Find the failing answers as a person does, and return trace and span ids of their carriers."""
+    return [
+        (trace["traceID"].zfill(32), span["spanID"])  # Jaeger's older API leaves zeros out
+        for trace in jaeger.search(service, {"ragtrace.label.faithfulness": "fail"})
+        for span in trace["spans"]
+        if span["operationName"].startswith("evaluation")
+    ]
+
+
+def test_answers_in_jaeger_get_their_verdicts_in_the_same_traces_once(
+    jaeger: Jaeger, judge: JudgeServer
+) -> None:
+    service = "backfilled"
+    stored = store(jaeger.otlp_http, service=service, age_s=1_200)
+    eventually(lambda: len(jaeger.search(service)) == ANSWERS, what="the traces in Jaeger")
+    args = ("--from", f"jaeger:{jaeger.query_url}", "--to", jaeger.otlp_http, "--service", service)
+
+    first = finish(begin(judge, *args))
+    assert (first["traces"], first["judged"], first["sent"]) == (ANSWERS, ANSWERS, ANSWERS)
+    eventually(lambda: len(carriers_in_jaeger(jaeger, service)) == ANSWERS, what="the carriers in Jaeger")
+    assert {trace_id for trace_id, _ in carriers_in_jaeger(jaeger, service)} == stored
+
+    second = finish(begin(judge, *args))
+    assert (second["already_evaluated"], second["sent"], judge.calls) == (ANSWERS, 0, CALLS)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_run_that_is_stopped_goes_on_without_a_second_bill(
+    how: signal.Signals, jaeger: Jaeger, judge: JudgeServer
+) -> None:
+    service = f"stopped-{how.name.lower()}"
+    stored = store(jaeger.otlp_http, service=service, age_s=1_200)
+    eventually(lambda: len(jaeger.search(service)) == ANSWERS, what="the traces in Jaeger")
+    args = ("--from", f"jaeger:{jaeger.query_url}", "--to", jaeger.otlp_http, "--service", service)
+
+    run = begin(judge, *args)
+    judge.wait_for_calls(CALLS // 2)
+    run.send_signal(how)
+    run.communicate(timeout=30)
+    assert run.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL)
+
+    finish(begin(judge, *args, "--resume"))
+    eventually(
+        lambda: {trace_id for trace_id, _ in carriers_in_jaeger(jaeger, service)} == stored,
+        what="the carriers in Jaeger",
+    )
+    carriers = carriers_in_jaeger(jaeger, service)
+    assert len(set(carriers)) == ANSWERS
+    under_way = 0 if how is signal.SIGINT else 2 * CONCURRENCY
+    assert judge.calls <= CALLS + under_way
+
+
+def carriers_in_tempo(tempo: Tempo, service: str, *, hours: float) -> list[dict[str, Any]]:
+    """Find the failing answers as a person does."""
+    now_s = int(time.time())
+    query = f'{{ resource.service.name = "{service}" && .ragtrace.label.faithfulness = "fail" }}'
+    return tempo.search(query, start_s=now_s - int(hours * 3_600), end_s=now_s + 10, limit=100)
+
+
+def test_answers_in_tempo_get_their_verdicts_in_the_same_traces_once(
+    tempo: Tempo, judge: JudgeServer
+) -> None:
+    service = "backfilled"
+    stored = store(tempo.otlp_http, service=service, age_s=30)
+    query = f'{{ resource.service.name = "{service}" }}'
+    window = {"start_s": int(time.time()) - 60, "end_s": int(time.time()) + 10, "limit": 100}
+    eventually(lambda: len(tempo.search(query, **window)) == ANSWERS, what="the traces in Tempo")
+    args = ("--from", f"tempo:{tempo.url}", "--to", tempo.otlp_http, "--service", service, "--min-age", "0s")
+
+    first = finish(begin(judge, *args))
+    assert (first["judged"], first["sent"]) == (ANSWERS, ANSWERS)
+    eventually(lambda: len(carriers_in_tempo(tempo, service, hours=1)) == ANSWERS, what="carriers in Tempo")
+    found = carriers_in_tempo(tempo, service, hours=1)
+    assert {trace["traceID"].zfill(32) for trace in found} == stored
+
+    second = finish(begin(judge, *args))
+    assert (second["already_evaluated"], second["sent"], judge.calls) == (ANSWERS, 0, CALLS)
+
+
+def test_answers_two_days_old_are_found_in_tempo_and_so_are_their_verdicts(
+    tmp_path: Path, judge: JudgeServer
+) -> None:
+    service = "two-days-old"
+    # blocks then have the time range that they would have, had the spans come two days ago
+    with running_tempo(required_binary("tempo"), tmp_path, slack="240h", block="2s") as tempo:
+        stored = store(tempo.otlp_http, service=service, age_s=2 * 86_400)
+        args = ("--from", f"tempo:{tempo.url}", "--to", tempo.otlp_http, "--service", service)
+        query = f'{{ resource.service.name = "{service}" }}'
+        then_s = int(time.time()) - 2 * 86_400
+        window = {"start_s": then_s - 60, "end_s": then_s + 60, "limit": 100}
+        # between the ingester and the list of blocks they are out of sight for a moment
+        seen = (len(tempo.search(query, **window)) == ANSWERS for _ in count())
+        eventually(lambda: all(islice(seen, 40)), what="the traces in Tempo for good", deadline_s=60)
+
+        report = finish(begin(judge, *args, "--since", "3d"))
+        assert (report["judged"], report["sent"]) == (ANSWERS, ANSWERS)
+        eventually(lambda: len(carriers_in_tempo(tempo, service, hours=1)) == ANSWERS, what="carriers")
+        assert {each["traceID"].zfill(32) for each in carriers_in_tempo(tempo, service, hours=1)} == stored
