@@ -191,6 +191,8 @@ def addition_of(carrier: Span) -> Addition:
     The status of the span stays the application's, whatever ``mark_failed_as_error`` says.
     """
     attributes = {key: value for key, value in carrier.attributes.items() if key not in _OF_CARRIERS}
+    if attributes.get(semconv.EVAL_SUPERSEDES) == carrier.parent_span_id:
+        del attributes[semconv.EVAL_SUPERSEDES]  # judged again while held: the first scores never went on
     return Addition(
         span_id=carrier.parent_span_id or "",
         attributes={**attributes, semconv.EVAL_MODE: "hold"},

@@ -1,0 +1,177 @@
+"""What every work store promises of held traces, run on each adapter."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ragtrace.traces.additions import Addition, add_to_spans, encode_addition
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
+from ragtrace.traces.trace import Span
+from ragtrace_collector.store.port import Holding, Job, Released, WorkStore
+from ragtrace_collector.store.sqlite import SqliteStore
+from tests.rag_spans import rag_trace
+
+ROOT, RETRIEVAL, GENERATION = rag_trace(0)
+JOB = Job(
+    trace_id=ROOT.trace_id, span_id=ROOT.span_id, sample=Sample(rule="ratio", rate=1.0, probability=1.0)
+)
+ADDITION = encode_addition(Addition(span_id=ROOT.span_id, attributes={"ragtrace.pass": True}))
+CARRIERS = {"back end": b"carrier", "other": b"carrier"}
+PLENTY = 1 << 40
+
+
+def part(*spans: Span) -> TraceSlice:
+    refs = tuple(SpanRef(span_id=span.span_id, parent_span_id=span.parent_span_id) for span in spans)
+    return TraceSlice(trace_id=spans[0].trace_id, payload=encode(spans), spans=refs)
+
+
+async def open_store(folder: Path, *, max_bytes: int = 10 << 20) -> WorkStore:
+    return await SqliteStore.open(folder / "store.db", max_bytes=max_bytes, forward_to=["back end"])
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[WorkStore]:
+    opened = await open_store(tmp_path)
+    yield opened
+    await opened.aclose()
+
+
+async def hold(store: WorkStore, *spans: Span, holding: Holding = Holding.NEW, now_ns: int = 10) -> None:
+    await store.append([part(*spans)], forward={}, now_ns=now_ns, holding=holding)
+
+
+async def settle(store: WorkStore, *jobs: Job) -> None:
+    await store.settle(ROOT.trace_id, jobs=jobs, outcomes=[], keep_spans=bool(jobs), now_ns=20)
+
+
+async def finish(store: WorkStore, job: Job = JOB, addition: bytes = ADDITION) -> bool:
+    parcels = CARRIERS if addition else {}
+    return await store.finish(job, "judged", parcels=parcels, now_ns=30, addition=addition)
+
+
+async def sent_to(store: WorkStore, sink: str = "back end") -> list[bytes]:
+    return [parcel.payload for parcel in await store.parcels(sink, 100)]
+
+
+async def test_spans_of_a_new_trace_wait_and_go_on_in_order_when_there_is_nothing_to_judge(
+    store: WorkStore,
+) -> None:
+    await hold(store, GENERATION)
+    await hold(store, ROOT, RETRIEVAL)
+    assert await sent_to(store) == []
+    await settle(store)
+    assert await sent_to(store) == [encode([GENERATION]), encode([ROOT, RETRIEVAL])]
+
+
+async def test_only_traces_that_are_held_already_wait_when_no_more_are_to_be_held(store: WorkStore) -> None:
+    await hold(store, GENERATION)
+    await hold(store, ROOT, holding=Holding.KNOWN)
+    other = rag_trace(1)
+    await hold(store, *other, holding=Holding.KNOWN)
+    assert await sent_to(store) == [encode(other)]
+
+
+async def test_the_last_answer_to_end_releases_its_trace_with_what_was_added(store: WorkStore) -> None:
+    second = replace(JOB, span_id=GENERATION.span_id)
+    await hold(store, ROOT, GENERATION)
+    await settle(store, JOB, second)
+    assert await finish(store)
+    assert await sent_to(store) == []
+    await finish(store, second, b"")
+    added = {ROOT.span_id: ADDITION}
+    assert await sent_to(store) == [add_to_spans(encode([ROOT, GENERATION]), added)]
+
+
+async def test_sinks_without_originals_get_a_carrier_in_any_case(store: WorkStore) -> None:
+    await hold(store, ROOT)
+    await settle(store, JOB)
+    await finish(store)
+    assert await sent_to(store, "other") == [b"carrier"]
+
+
+async def test_scores_that_come_after_the_release_are_a_carrier(store: WorkStore) -> None:
+    await hold(store, ROOT)
+    await settle(store, JOB)
+    await store.release(before_ns=10, now_ns=20, most_bytes=PLENTY)
+    assert not await finish(store)
+    assert await sent_to(store) == [encode([ROOT]), b"carrier"]
+
+
+async def test_an_answer_that_is_postponed_is_not_waited_for(store: WorkStore) -> None:
+    await hold(store, ROOT)
+    await settle(store, JOB)
+    await store.postpone(JOB, due_ns=10_000, reason="judge_timeout")
+    assert await sent_to(store) == [encode([ROOT])]
+
+
+async def test_spans_that_were_not_settled_yet_are_waited_for(store: WorkStore) -> None:
+    await hold(store, ROOT)
+    await settle(store, JOB)
+    await hold(store, GENERATION, now_ns=25)
+    await finish(store)
+    assert await sent_to(store) == []
+    await settle(store, JOB)
+    assert len(await sent_to(store)) == 2
+
+
+async def test_spans_of_a_released_trace_pass(store: WorkStore) -> None:
+    await hold(store, ROOT)
+    await settle(store, JOB)
+    await finish(store)
+    await hold(store, RETRIEVAL, now_ns=40)
+    assert (await sent_to(store))[1:] == [encode([RETRIEVAL])]
+
+
+async def test_the_traces_that_waited_longest_go_on_where_too_much_is_held(store: WorkStore) -> None:
+    traces = [rag_trace(number) for number in range(4)]
+    for number, spans in enumerate(traces):
+        await hold(store, *spans, now_ns=10 + number)
+    size = len(encode(traces[0]))
+    released = await store.release(before_ns=0, now_ns=20, most_bytes=2 * size)
+    assert released == Released(overdue=0, surplus=2)
+    assert await sent_to(store) == [encode(traces[0]), encode(traces[1])]
+
+
+async def test_what_waits_since_a_time_to_come_goes_on_because_the_clock_was_set_back(
+    store: WorkStore,
+) -> None:
+    await hold(store, ROOT, now_ns=1_000)
+    assert await store.release(before_ns=0, now_ns=1_000, most_bytes=PLENTY) == Released(0, 0)
+    assert await store.release(before_ns=0, now_ns=999, most_bytes=PLENTY) == Released(1, 0)
+
+
+async def test_held_traces_are_there_after_a_restart_and_released_once(tmp_path: Path) -> None:
+    first = await open_store(tmp_path)
+    await hold(first, ROOT)
+    await settle(first, JOB)
+    await finish(first, addition=b"")  # released
+    await hold(first, *rag_trace(1))
+    await first.aclose()
+    second = await open_store(tmp_path)
+    for _ in range(2):
+        await second.release(before_ns=10, now_ns=20, most_bytes=PLENTY)
+    sent = await sent_to(second)
+    await second.aclose()
+    assert sent == [encode([ROOT]), encode(rag_trace(1))]
+
+
+async def test_a_store_that_is_nearly_full_holds_no_more(tmp_path: Path) -> None:
+    store = await open_store(tmp_path, max_bytes=1 << 20)
+    await store.append([], forward={"other": bytes(900_000)}, now_ns=1)
+    await hold(store, ROOT)
+    sent = await sent_to(store)
+    await store.aclose()
+    assert sent == [encode([ROOT])]
+
+
+async def test_a_held_trace_is_not_forgotten(store: WorkStore) -> None:
+    await hold(store, ROOT)
+    await settle(store, JOB)
+    await store.expire(settled_before_ns=1_000, ended_before_ns=1_000)
+    await store.release(before_ns=10, now_ns=2_000, most_bytes=PLENTY)
+    assert await sent_to(store) == [encode([ROOT])]
