@@ -7,7 +7,7 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -75,7 +75,8 @@ class Target:
                 ("127.0.0.1", self.collector.http_port), timeout=_PATIENCE_S
             ) as raw:
                 raw.sendall(said)
-                raw.shutdown(socket.SHUT_WR)
+                with suppress(OSError):  # it hung up before
+                    raw.shutdown(socket.SHUT_WR)
                 heard = b"".join(iter(lambda: raw.recv(1 << 16), b""))
         except (BrokenPipeError, ConnectionResetError):
             heard = b""

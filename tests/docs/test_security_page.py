@@ -1,0 +1,33 @@
+"""The page about security: its snippets are taken by the collector, and the tests that it names are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ragtrace_collector.config import parse_config
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "security.md").read_text("utf-8")
+SNIPPETS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+EXPORT = "\nexport: [{endpoint: 'http://localhost:4317'}]\n"
+ENVIRON = {"RAGTRACE_STORE_KEY": "A" * 43 + "=", "TEMPO_TOKEN": "t"}
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=[" ".join(yaml.safe_load(each)) for each in SNIPPETS])
+def test_a_snippet_is_a_configuration(snippet: str, tmp_path: Path) -> None:
+    (tmp_path / "judge").write_text("key")
+    (tmp_path / "judge").chmod(0o600)
+    text = snippet.replace("/run/secrets/judge", "judge") + ("" if "export:" in snippet else EXPORT)
+    parse_config(text, where="docs/security.md", environ=ENVIRON, folder=tmp_path)
+
+
+def test_the_tests_that_it_names_are_there() -> None:
+    named = set(re.findall(r"`(test_\w+)`", PAGE))
+    files = (ROOT / "tests").rglob("test_*.py")
+    there = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))}
+    assert len(named) > 15
+    assert named - there == set()
