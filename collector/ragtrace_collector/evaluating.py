@@ -94,7 +94,6 @@ class Evaluator:
             1,
             now_ns=self.clock.now_ns(),
             seen_before_ns=self.ladder.hopeless_before_ns(closed.until_ns) if closed else None,
-            alone_from=self.ladder.max_crashes - 1,
         )
         for job in jobs:
             await self._attempt(job, judging, closed.outcome if closed else None)

@@ -94,42 +94,60 @@ async def test_a_postponed_job_is_due_at_its_time(store: WorkStore) -> None:
     assert (again.attempts, again.reason) == (1, "judge_timeout")
 
 
-async def crashed(path: Path, times: int) -> SqliteStore:
-    """Open the store after so many processes ended with all jobs leased."""
-    for _ in range(times):
-        store = await SqliteStore.open(path, max_bytes=10 << 20)
-        await store.take_jobs(10, now_ns=9, alone_from=99)
-        await store.aclose()
+async def crashed(path: Path) -> SqliteStore:
+    """Open the store after a process ended with all jobs leased."""
+    store = await SqliteStore.open(path, max_bytes=10 << 20)
+    await store.take_jobs(10, now_ns=9)
+    await store.aclose()
     return await SqliteStore.open(path, max_bytes=10 << 20)
 
 
-async def test_a_job_that_processes_ended_with_is_leased_alone(store: WorkStore, path: Path) -> None:
+async def test_a_job_that_was_leased_when_a_process_ended_is_leased_alone(
+    store: WorkStore, path: Path
+) -> None:
     for number in range(3):
         await queue_one(store, f"t{number}")
     await store.aclose()
-    reopened = await crashed(path, 2)
-    (suspect,) = await reopened.take_jobs(10, now_ns=9)
-    assert suspect.crashes == 2
-    assert await reopened.take_jobs(10, now_ns=9) == ()
-    await reopened.finish(suspect, "judged", parcels={}, now_ns=9)
-    assert len(await reopened.take_jobs(10, now_ns=9)) == 1
+    reopened = await crashed(path)
+    await queue_one(reopened, "t3")
+    leased = []
+    while jobs := await reopened.take_jobs(10, now_ns=9):
+        assert await reopened.take_jobs(10, now_ns=9) == ()
+        leased.append([job.crashes for job in jobs])
+        await reopened.finish(jobs[0], "judged", parcels={}, now_ns=9)
     await reopened.aclose()
+    assert leased == [[1], [1], [1], [0]]
+
+
+async def test_only_the_job_that_was_leased_alone_is_blamed_for_the_next_crash(
+    store: WorkStore, path: Path
+) -> None:
+    for number in range(3):
+        await queue_one(store, f"t{number}")
+    await store.aclose()
+    await (await crashed(path)).aclose()
+    reopened = await crashed(path)
+    crashes = []
+    while jobs := await reopened.take_jobs(10, now_ns=9):
+        crashes += [job.crashes for job in jobs]
+        await reopened.finish(jobs[0], "judged", parcels={}, now_ns=9)
+    await reopened.aclose()
+    assert sorted(crashes) == [1, 1, 2]
 
 
 async def test_a_suspect_waits_until_the_jobs_beside_it_have_ended(store: WorkStore, path: Path) -> None:
     await queue_one(store, "t1")
     await store.aclose()
-    reopened = await crashed(path, 2)
-    await queue_one(reopened, "t2")
-    suspect, other = sorted(
-        await reopened.take_jobs(10, now_ns=9, alone_from=99), key=lambda job: job.trace_id
-    )
+    reopened = await crashed(path)
+    (suspect,) = await reopened.take_jobs(10, now_ns=9)
     await reopened.give_back(suspect)
+    await queue_one(reopened, "t2", now_ns=0)
+    (other,) = await reopened.take_jobs(10, now_ns=0)
     assert await reopened.take_jobs(10, now_ns=9) == ()
     await reopened.finish(other, "judged", parcels={}, now_ns=9)
     (alone,) = await reopened.take_jobs(10, now_ns=9)
     await reopened.aclose()
-    assert (alone.trace_id, alone.crashes) == ("t1", 2)
+    assert (other.trace_id, alone.trace_id, alone.crashes) == ("t2", "t1", 1)
 
 
 async def test_who_gives_a_job_back_has_not_crashed(store: WorkStore, path: Path) -> None:

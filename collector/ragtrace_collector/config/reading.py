@@ -19,7 +19,13 @@ from ragtrace.traces.extract import AttributeMapping
 from ragtrace_collector.config.problems import problems
 from ragtrace_collector.config.references import References
 from ragtrace_collector.config.sampling import SampleConfig
-from ragtrace_collector.config.sections import CollectorConfig, ExtractConfig, MetricConfig, ReceiveConfig
+from ragtrace_collector.config.sections import (
+    CollectorConfig,
+    ExtractConfig,
+    MetricConfig,
+    ReceiveConfig,
+    SecondJudgeConfig,
+)
 
 __all__ = ["default_config_text", "load_config", "load_mapping", "load_sampling", "parse_config"]
 
@@ -130,10 +136,11 @@ def _checked(model: type[_Model], filled: Any, *, where: str) -> _Model:
 
 def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
     """Find what the file names beside the file, wherever the collector is started."""
-    judge, second = config.judge, config.judge.second
+    judge = config.judge
     found = {
         "use": named_beside(judge.use, folder),
-        "second": second and second.model_copy(update={"use": named_beside(second.use, folder)}),
+        "second": judge.second and _judge_beside(folder, judge.second),
+        "cheaper": judge.cheaper and _judge_beside(folder, judge.cheaper),
         "embedder": judge.embedder and named_beside(judge.embedder, folder),
         "calibration": judge.calibration and folder / judge.calibration,
         "prices": judge.prices and folder / judge.prices,
@@ -160,6 +167,10 @@ def _receive_beside(folder: Path, receive: ReceiveConfig) -> ReceiveConfig:
 def _paths_beside(folder: Path, tls: _Model | None) -> _Model | None:
     """Find the files that a section of nothing but paths names."""
     return tls and tls.model_copy(update={name: path and folder / path for name, path in tls})
+
+
+def _judge_beside(folder: Path, judge: SecondJudgeConfig) -> SecondJudgeConfig:
+    return judge.model_copy(update={"use": named_beside(judge.use, folder)})
 
 
 def _metric_beside(folder: Path, metric: MetricConfig) -> MetricConfig:

@@ -1,7 +1,7 @@
 """Leases of jobs. A lease ends with the process, and one that ended so counts against its job.
 
 A record that takes its process down (out of memory, a crash in a library) takes its neighbours' leases with
-it. So a job that had its lease often enough when a process ended is leased alone: if the next one ends too,
+it. So each job that was leased when a process ended is from then on leased alone: if the next one ends too,
 there is no doubt about which job it was, and its neighbours are never set aside for it.
 """
 
@@ -27,23 +27,19 @@ _OLD: Final = (
     "job INDEXED BY job_pending WHERE state != 'ended' AND state = 'queued' AND seen_ns < ? ORDER BY seen_ns"
 )
 _SUSPECTS: Final = (
-    "job INDEXED BY job_crashed WHERE state = 'queued' AND crashes > 0 AND crashes >= ? AND due_ns <= ?"
-    " ORDER BY due_ns"
+    "job INDEXED BY job_crashed WHERE state = 'queued' AND crashes > 0 AND due_ns <= ? ORDER BY due_ns"
 )
-_LEASED: Final = "job INDEXED BY job_due WHERE state = 'leased' AND crashes >= ?"
+_LEASED: Final = "job INDEXED BY job_due WHERE state = 'leased'"
 
 
-def take(
-    db: sqlite3.Connection, limit: int, *, now_ns: int, seen_before_ns: int | None, alone_from: int
-) -> tuple[Job, ...]:
+def take(db: sqlite3.Connection, limit: int, *, now_ns: int, seen_before_ns: int | None) -> tuple[Job, ...]:
     """Lease jobs that are due, or those that were queued before a time; suspects alone."""
     if seen_before_ns is not None:
         return _lease(db, _OLD, seen_before_ns, limit)
-    if _any(db, _LEASED, alone_from):
+    if _any(db, f"{_LEASED} AND crashes > 0"):
         return ()
-    if _any(db, _SUSPECTS, alone_from, now_ns):
-        is_alone = not _any(db, _LEASED, 0)
-        return _lease(db, _SUSPECTS, alone_from, now_ns, 1) if is_alone else ()
+    if _any(db, _SUSPECTS, now_ns):
+        return () if _any(db, _LEASED) else _lease(db, _SUSPECTS, now_ns, 1)
     return _lease(db, _DUE, now_ns, limit)
 
 

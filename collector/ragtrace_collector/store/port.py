@@ -210,15 +210,12 @@ class WorkStore(Protocol):
         ...
 
     async def take_jobs(
-        self, limit: int, *, now_ns: int, seen_before_ns: int | None = None, alone_from: int = 2
+        self, limit: int, *, now_ns: int, seen_before_ns: int | None = None
     ) -> tuple[Job, ...]:
-        """Lease up to ``limit`` jobs that are due. A lease ends with the process.
+        """Lease up to ``limit`` jobs that are due, or that were queued before ``seen_before_ns``.
 
-        Args:
-            limit: How many.
-            now_ns: The time.
-            seen_before_ns: Instead of those that are due, the jobs that were queued before.
-            alone_from: A job in whose hands so many processes ended is leased alone, and nothing beside it.
+        A lease ends with the process. A job that was leased when a process ended, and not in order, is leased
+        alone, and nothing beside it.
         """
         ...
 
