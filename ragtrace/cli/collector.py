@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -45,6 +46,8 @@ def collector(config_path: Path | None, check: bool, print_config: bool, as_json
       ragtrace collector --config collector.yaml --check
       ragtrace collector --config collector.yaml
     """
+    # gRPC's core reads it when it is loaded, and else writes lines in a form of its own between ours.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     with needs_extra("collector"):
         from ragtrace_collector import config as configuration
         from ragtrace_collector import service

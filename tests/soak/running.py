@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,9 @@ __all__ = ["Report", "soak"]
 
 _KEY = "RAGTRACE_SOAK_KEY"
 _WARM_UP = 1 / 3
+_EXPECTED_EVENTS = frozenset(
+    {"listening", "judge_failed", "judge_stopped", "judge_back", "sink_away", "stopping", "stopped"}
+)
 _MOST_LOST = 0.01
 """An idle connection may be closed just when it is used again; a sender then tries again."""
 _LONG_S = 300.0
@@ -144,6 +148,8 @@ def _faults(
         faults.append(f"{traffic.sent['answers']} answers were sent, and {ledger.seen} are accounted for")
     if code != 0:
         faults.append(f"the collector ended with exit code {code}")
-    if "stage_error" in log or "Traceback" in log:
-        faults.append("an unexpected error stands in the log")
+    events = [
+        json.loads(line).get("event_name") if line.startswith("{") else line for line in log.splitlines()
+    ]
+    faults += sorted({f"the log says {name}" for name in events if name not in _EXPECTED_EVENTS})
     return faults
