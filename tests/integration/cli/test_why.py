@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.outcomes import State
 from ragtrace_collector.store.port import Job, Outcome
+from ragtrace_collector.store.sealing import open_sealing
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector
@@ -105,6 +107,22 @@ async def test_a_complete_trace_that_is_open_waits_for_quiet_alone(store: Sqlite
     await receive(store, request_of(*rag_trace(0)))
     told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
     assert "3 spans came; it is complete, and only a quiet period is waited for" in told
+
+
+async def test_of_an_encrypted_store_the_key_is_needed_for_open_traces_alone(path: Path) -> None:
+    key = base64.b64encode(bytes(32)).decode()
+    store = await SqliteStore.open(path, max_bytes=10 << 20, sealing=open_sealing([key]))
+    await receive(store, request_of(*rag_trace(0)[1:]))
+    config = path.with_name("collector.yaml")
+    section = {"path": str(path), "encryption_keys": [key]}
+    config.write_text(json.dumps({"export": [{"endpoint": "http://localhost:4317"}], "store": section}))
+    without, with_key = (
+        " ".join(run("why", TRACE, *where).output.split())
+        for where in (("--store", str(path)), ("--config", str(config)))
+    )
+    await store.aclose()
+    assert "its spans are encrypted: --config names the file that has the key" in without
+    assert "2 spans came; waited for: its root" in with_key
 
 
 async def test_an_answer_that_was_left_out_tells_by_which_rule(store: SqliteStore, path: Path) -> None:

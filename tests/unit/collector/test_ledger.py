@@ -25,6 +25,7 @@ from ragtrace_collector.store.ledger_tables import OTHERS
 from ragtrace_collector.store.port import Job, Outcome
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.store.upkeep import send_again
+from tests.faults.version_1 import VERSION_1
 
 TRACES = st.sampled_from(["t1", "t2", "t3"])
 SPANS = st.lists(st.sampled_from(["s1", "s2", "s3"]), unique=True, max_size=3)
@@ -220,3 +221,35 @@ async def test_tenants_beyond_a_thousand_have_one_account_and_it_adds_up(tmp_pat
     assert (len(by_tenant), by_tenant[OTHERS], by_tenant["user 0"]) == (1_001, 5, 1)
     assert ledger.adds_up
     assert (ledger.seen, ledger.pending, min(each.number for each in ledger.accounts)) == (1_005, 1_001, 0)
+
+
+async def test_a_store_of_the_first_version_is_taken_into_account(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "store.db")) as db:
+        db.executescript(VERSION_1)
+        db.executemany(
+            "INSERT INTO job (trace_id, span_id, state, due_ns, outcome, reason)"
+            " VALUES ('t1', ?, ?, 5, ?, ?)",
+            [
+                ("s1", "queued", "", ""),
+                ("s2", "queued", "", "judge_timeout"),
+                ("s3", "leased", "", ""),
+                ("s4", "ended", "judged", ""),
+                ("s5", "ended", "failed:judge_refused", "judge_timeout"),
+                ("s6", "ended", "superseded", ""),
+            ],
+        )
+        db.execute("INSERT INTO parcel (sink, payload) VALUES ('sink', x'00')")
+        db.execute("INSERT INTO parcel (sink, payload, rejected_ns) VALUES ('sink', x'00', 5)")
+        db.commit()
+    store = await SqliteStore.open(tmp_path / "store.db", max_bytes=10 << 20)
+    ledger = await store.ledger()
+    await store.aclose()
+    assert ledger.adds_up
+    assert (ledger.seen, ledger.superseded, ledger.oldest_pending_ns) == (5, 1, 5)
+    assert ledger.by(lambda account: account.outcome) == {
+        "queued": 2,  # one lease ended with its process
+        "postponed:judge_timeout": 1,
+        "judged": 1,
+        "failed:judge_refused": 1,
+    }
+    assert ledger.parcels == {"sink": {"put": 2, "waiting": 1, "rejected": 1}}
