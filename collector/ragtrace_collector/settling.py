@@ -52,7 +52,7 @@ class Settler:
 
     async def step(self, *, everything: bool = False) -> bool:
         """Settle what is ready now; say whether there was anything to do."""
-        recalled = await self._recall()
+        recalled = await self._recall_spans()
         ready = tuple(self.assembly.take_ready(everything=everything))
         for first in range(0, len(ready), self.most_at_once):
             rest = first + self.most_at_once
