@@ -97,7 +97,7 @@ async def run_collector(
         async with Collector.open(config) as collector:
             reloads = Reloads(asked=signals.reload, read=reread) if reread else None
             await collector.serve(signals.stop, on_ready=on_ready, reloads=reloads)
-            return await collector.store.counts()
+            return (await collector.store.ledger()).by_name()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -56,7 +56,8 @@ async def judge(store: WorkStore, *, carrier: str = "c1", slices: int = 1) -> Jo
 
 async def counted(store: WorkStore) -> dict[str, int]:
     names = ("queued", "leased", "judged", "sampled_out")
-    return {name: number for name, number in (await store.counts()).items() if name in names and number}
+    found = (await store.ledger()).by_name()
+    return {name: number for name, number in found.items() if name in names and number}
 
 
 async def test_a_changed_record_is_judged_again_and_replaces_its_carrier(store: WorkStore) -> None:

@@ -190,7 +190,7 @@ async def test_finishing_a_job_hands_its_carrier_over_in_the_same_step(store: Wo
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
     await store.finish(job, "judged", parcels={"a": b"carrier", "b": b"carrier"}, now_ns=3)
-    assert (await store.counts())["judged"] == 1
+    assert (await store.ledger()).by_name()["judged"] == 1
     assert [parcel.payload for parcel in await store.parcels("b", 10)] == [b"carrier"]
 
 
@@ -212,7 +212,7 @@ async def test_an_answer_that_was_sampled_out_can_be_brought_back_once(store: Wo
         assert settled == Settled(queued=brought_back, ended=0, brought_back=brought_back)
     (job,) = await store.take_jobs(10, now_ns=3)
     assert (job.span_id, job.sample) == (JOB.span_id, SAMPLE)
-    assert "sampled_out" not in await store.counts()
+    assert "sampled_out" not in (await store.ledger()).by_name()
 
 
 async def test_parcels_are_read_in_bounded_portions(store: WorkStore) -> None:
@@ -232,7 +232,7 @@ async def test_delivered_and_rejected_parcels_leave_the_queue(store: WorkStore) 
     await store.delivered([first])
     await store.reject([second], reason="no", now_ns=2)
     assert await store.parcels("sink", 10) == (third,)
-    assert (await store.counts())["rejected"] == 1
+    assert (await store.ledger()).by_name()["rejected"] == 1
 
 
 async def test_an_outcome_is_recorded_once(store: WorkStore) -> None:
@@ -242,7 +242,7 @@ async def test_an_outcome_is_recorded_once(store: WorkStore) -> None:
         assert await store.settle("t1", jobs=[], outcomes=left_out, keep_spans=False, now_ns=2) == Settled(
             queued=0, ended=new
         )
-    assert (await store.counts())["sampled_out"] == 1
+    assert (await store.ledger()).by_name()["sampled_out"] == 1
     assert (await store.spans("t1")).payloads == ()
 
 

@@ -279,10 +279,6 @@ class WorkStore(Protocol):
         """Return the whole account, read at once."""
         ...
 
-    async def counts(self) -> Mapping[str, int]:
-        """Return the account by name: outcomes, ``queued``, ``open_traces``, ``undelivered``, …"""
-        ...
-
     async def expire(self, *, settled_before_ns: int, ended_before_ns: int) -> int:
         """Forget the spans of traces that were settled, and jobs and rejected parcels that ended, before.
 

@@ -280,9 +280,6 @@ class SqliteStore:
     async def ledger(self) -> Ledger:
         return await asyncio.to_thread(_read_ledger, self._commits.path)
 
-    async def counts(self) -> Mapping[str, int]:
-        return (await self.ledger()).by_name()
-
     async def expire(self, *, settled_before_ns: int, ended_before_ns: int) -> int:
         number = await self._all_of(lambda db: forget_traces(db, before_ns=settled_before_ns))
         await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))

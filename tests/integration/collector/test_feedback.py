@@ -52,7 +52,7 @@ def _said(feedback: Mapping[str, Any]) -> dict[str, Any]:
 async def stored(collector: Collector, **outcomes: int) -> None:
     """Wait until the store counts so many answers of each outcome."""
     async with asyncio.timeout(20):
-        while not outcomes.items() <= (await collector.store.counts()).items():  # noqa: ASYNC110 -- a store's
+        while not outcomes.items() <= (await collector.store.ledger()).by_name().items():  # noqa: ASYNC110 -- a store's
             await asyncio.sleep(0.02)
 
 
@@ -100,7 +100,7 @@ async def test_an_answer_that_was_judged_is_not_judged_again_for_feedback(tmp_pa
         settled = collector.counters.snapshot()["traces_settled"]
         await tell(collector, {"trace_id": trace_id_of(0), "span_id": ANSWER_SPAN, "thumbs": "down"})
         await until(lambda: collector.counters.snapshot()["traces_settled"] > settled)
-        assert (await collector.store.counts())["judged"] == 1
+        assert (await collector.store.ledger()).by_name()["judged"] == 1
     assert len(carriers_in(tmp_path / "out.jsonl")) == 1
 
 

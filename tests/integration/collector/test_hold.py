@@ -105,7 +105,7 @@ async def test_spans_that_cannot_be_judged_pass_at_once_beside_held_ones(
         await post(collector, request_of(*spans))
         passed = await arrived(downstream, 3 * kept.count(False))
         assert {span.trace_id for span in passed} == {trace_id_of(n) for n in range(20) if not kept[n]}
-        assert (await collector.store.counts())["held_traces"] == kept.count(True) > 0
+        assert (await collector.store.ledger()).by_name()["held_traces"] == kept.count(True) > 0
     assert sorted(map(_key, await arrived(downstream, 60))) == sorted(map(_key, spans))
 
 
@@ -167,7 +167,7 @@ async def test_spans_that_come_after_the_release_pass_straight_through(
         await post(collector, request_of(*rag_trace(0)))
         await arrived(downstream, 3)
         await post(collector, request_of(late))
-        assert (await collector.store.counts())["held_traces"] == 0
+        assert (await collector.store.ledger()).by_name()["held_traces"] == 0
         assert (await arrived(downstream, 4))[-1] == late
 
 
@@ -190,7 +190,7 @@ async def test_nothing_is_held_while_the_judge_refuses(tmp_path: Path, downstrea
         await post(collector, request_of(*rag_trace(0), *rag_trace(1)))
         await arrived(downstream, 6)
         await post(collector, request_of(*rag_trace(2)))
-        assert (await collector.store.counts())["held_traces"] == 0
+        assert (await collector.store.ledger()).by_name()["held_traces"] == 0
         assert tuple(await arrived(downstream, 9))[6:] == rag_trace(2)
 
 
@@ -202,7 +202,7 @@ async def test_beyond_the_bytes_the_oldest_traces_go_on(tmp_path: Path, downstre
             await post(collector, request_of(*rag_trace(number)))
         passed = await arrived(downstream, 9)
         assert [span.trace_id for span in passed[::3]] == [trace_id_of(number) for number in range(3)]
-        assert (await collector.store.counts())["held_traces"] == 2
+        assert (await collector.store.ledger()).by_name()["held_traces"] == 2
         assert counted(collector, "holds_over_bytes") == 3
 
 

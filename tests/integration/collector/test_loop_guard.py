@@ -94,7 +94,7 @@ async def test_carriers_do_not_multiply_however_often_they_come_back(
             await relay.send_all_again(change)
             await settled(relay.collector)
         counted = relay.collector.counters.snapshot()
-        assert (await relay.collector.store.counts())["judged"] == ANSWERS
+        assert (await relay.collector.store.ledger()).by_name()["judged"] == ANSWERS
     assert len(relay.carriers) == ANSWERS
     assert counted["spans_own"] == ANSWERS * ROUNDS
     assert counted["answers_judged"] == ANSWERS

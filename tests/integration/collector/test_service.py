@@ -55,7 +55,7 @@ def _at_least(file: Path, number: int) -> Sequence[Span] | None:
 
 async def outcomes(collector: Collector) -> dict[str, int]:
     """Return how the answers that were seen ended, or where they wait."""
-    counts = await collector.store.counts()
+    counts = (await collector.store.ledger()).by_name()
     others = {"open_traces", "undelivered", "rejected"}
     return {name: number for name, number in counts.items() if number and name not in others}
 
