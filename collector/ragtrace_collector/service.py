@@ -32,7 +32,7 @@ from ragtrace_collector.config import (
     SampleConfig,
 )
 from ragtrace_collector.delivering import Deliverer
-from ragtrace_collector.evaluating import Evaluator
+from ragtrace_collector.evaluating import Evaluator, PartialEvaluations
 from ragtrace_collector.gate import Gate, open_gate
 from ragtrace_collector.guarding import guards_of
 from ragtrace_collector.holding import Holder, HoldLimits
@@ -565,6 +565,7 @@ def _judging_by(evaluator: Evaluator, in_force: InForce) -> Evaluator:
         evaluator,
         reader=replace(evaluator.reader, mapping=config.extract.mapping.opened()),
         judging=in_force.tenure.judging,
+        partial=PartialEvaluations(),  # what another evaluator found is not this one's finding
         watch=replace(evaluator.watch, sampler=in_force.sampler),
         attach=_attach_options(config),
         ladder=_ladder(config),
