@@ -93,6 +93,21 @@ def test_a_rate_limit_is_kept_in_every_window_and_nearly_used(a_minute: int) -> 
     assert shed <= 10  # the factor does the work: chance alone leads past the limit
 
 
+@pytest.mark.parametrize(("ratio", "throttle"), [(0.2, 1.0), (1.0, 0.2)], ids=["door", "throttle"])
+def test_a_limit_is_nearly_used_whatever_else_lowers_rates(ratio: float, throttle: float) -> None:
+    sampler, kept, shed = limited(60, ratio=ratio), Counter[int](), 0
+    sampler.throttle(throttle)
+    for minute in range(4):
+        for number in range(1_000):
+            each = asked(minute * 1_000 + number, at_s=minute * 60 + number * 0.06)
+            if sampler.may_keep(each.trace.trace_id):
+                decision = decide(sampler, each)
+                kept[minute] += decision.left_out is None
+                shed += decision.left_out == "shed:rate_limit" and minute > 0
+    assert all(25 < kept[minute] <= 60 for minute in range(4))
+    assert shed <= 5
+
+
 @settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.integers(0, 200), st.sampled_from(["a", "b"])), min_size=1, max_size=400),
