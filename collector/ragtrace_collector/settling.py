@@ -65,7 +65,7 @@ class Settler:
                 raise next(iter(failed.values()))
         return bool(ready) or recalled
 
-    async def _recall(self) -> bool:
+    async def _recall_spans(self) -> bool:
         """Look at what the store holds of traces that were opened again, or by an earlier process."""
         reopened = self.assembly.reopened(self.most_at_once)
         for trace_id in reopened:
