@@ -18,6 +18,7 @@ from ragtrace.traces.otlp import encode
 from ragtrace_collector.store.upkeep import back_up, send_again
 from tests.acceptance.judge_server import JudgeServer
 from tests.faults.disk import Blow, Kind, Weather
+from tests.faults.held import HeldScene
 from tests.faults.scene import Scene, Tally
 from tests.faults.servers import BackEnd, Mood, MoodyJudge, MoodyServer, closing_all
 from tests.faults.table import Fault
@@ -72,6 +73,10 @@ def catalogue(*, kills: int, every: int, times: int) -> tuple[Fault, ...]:
             name="killed at a random moment (back end, slow judge)",
             tries=[partial(_killed_twice_while_judging, seed) for seed in range(kills // 4)],
         ),
+        Fault(
+            name="killed at a random moment (hold mode)",
+            tries=[partial(_killed_twice_while_holding, seed) for seed in range(kills // 4)],
+        ),
         *_at_statements(every),
         Fault(name="no file may grow any more, for a while", tries=[_files_cannot_grow] * times),
         Fault(name="disk full for a while", tries=[partial(_weather, Weather.FULL)] * times),
@@ -117,6 +122,10 @@ def _killed_twice_while_judging(seed: int, folder: Path) -> Tally:
         return _kill_twice(Scene(folder, back_end=back_end, changes=_asking(judge)), Random(seed))
 
 
+def _killed_twice_while_holding(seed: int, folder: Path) -> Tally:
+    return _kill_twice(HeldScene(folder), Random(seed))
+
+
 def _kill_twice(scene: Scene, random: Random) -> Tally:
     with scene.traffic():
         for _ in range(2):
@@ -140,6 +149,14 @@ def _at_statements(every: int) -> Iterator[Fault]:
             name=f"{name}, n = 1, {1 + every} … {number}",
             tries=[partial(_struck, Blow(kind=kind, at=at)) for at in range(1, number + 1, every)],
         )
+    number = _statements(HeldScene)
+    yield Fault(
+        name=f"killed before statement n in hold mode, to {number}",
+        tries=[
+            partial(_struck, Blow(kind="killed", at=at), scene_of=HeldScene)
+            for at in range(1, number + 1, every)
+        ],
+    )
     number = _statements(_old_scene)
     yield Fault(
         name=f"killed before statement n of a migration and its work, to {number}",

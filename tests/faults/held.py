@@ -1,0 +1,55 @@
+"""A scene in hold mode: the back end must get every span in one version, and every score once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ragtrace import semconv
+from tests.faults.scene import Scene, Tally
+from tests.faults.servers import BackEnd
+from tests.rag_spans import rag_trace
+
+__all__ = ["HeldScene"]
+
+_SCORE: Final = f"{semconv.SCORE_PREFIX}faithfulness"
+
+
+class HeldScene(Scene):
+    """A collector between the application and its back end."""
+
+    def __init__(self, folder: Path) -> None:
+        self._receiver = BackEnd()
+        super().__init__(folder, back_end=self._receiver)
+        (export,) = self.config["export"]
+        self.config = {
+            **self.config,
+            "attach": {"mode": "hold", "hold_timeout": "1s"},
+            "export": [{**export, "forward": True}],
+        }
+
+    def stop(self) -> None:
+        """Let the collector shut down in order, and its back end after it."""
+        super().stop()
+        self._receiver.close()
+
+    def account(self) -> Tally:
+        """Count original spans, too: each must come, and never in two versions."""
+        tally = super().account()
+        versions = [
+            len(self._receiver.spans.get((span.trace_id, span.span_id), ()))
+            for number in self._acknowledged
+            for span in rag_trace(number)
+        ]
+        lost = versions.count(0)
+        doubled = sum(number - 1 for number in versions if number)
+        return tally + Tally(lost=lost, doubled=doubled, unaccounted=0)
+
+    def _found(self) -> Mapping[tuple[str, str], set[str]]:
+        """Return what tells a score: a carrier, or the answer span itself."""
+        told = {
+            ids: {content for content in contents if _SCORE in content}
+            for ids, contents in list(self._receiver.spans.items())
+        }
+        return {ids: contents for ids, contents in told.items() if contents}
