@@ -53,6 +53,8 @@ class Breaker:
     clock: Clock
     probe_delays_ns: tuple[int, ...]
     """How long to wait before each probe; the last one for all that follow."""
+    key_place: str = ""
+    """Where its key is read from: whoever is to mend a refusal wants to know."""
     cause: JudgeError | None = None
     """What opened it; ``None`` while it is closed."""
     probe_ns: int = 0
@@ -73,7 +75,8 @@ class Breaker:
     @property
     def reason(self) -> str:
         """Why it is open, for people; empty while it is closed."""
-        return str(self.cause) if self.cause else ""
+        where = f" (its key is read from {self.key_place})" if self.key_place else ""
+        return f"{self.cause}{where}" if self.cause else ""
 
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
@@ -133,7 +136,7 @@ class Breaker:
                 "%s: answers wait, and it is asked again in %.0f s: %s",
                 self.who,
                 wait_s,
-                cause,
+                self.reason,
                 extra=event("judge_stopped", who=self.who),
             )
 

@@ -15,7 +15,18 @@ from typing import Final, NamedTuple
 from ragtrace.errors import JudgeError
 from ragtrace.model import Usage
 
-__all__ = ["Left", "Limit", "OverBudget", "Period", "Purse", "Refusal", "Spend", "Standing", "Window"]
+__all__ = [
+    "Left",
+    "Limit",
+    "OverBudget",
+    "Period",
+    "Purse",
+    "Refusal",
+    "Spend",
+    "Standing",
+    "Uncounted",
+    "Window",
+]
 
 _NANO: Final = 1_000_000_000
 _AHEAD: Final = 0.1
@@ -135,6 +146,12 @@ class OverBudget(JudgeError):
     def __init__(self, purse: str, refusal: Refusal) -> None:
         super().__init__(f"the budget `{purse}` has nothing left ({refusal.limit})", usage=Usage())
         self.refusal = refusal
+
+
+class Uncounted(JudgeError):
+    """The store takes no note of a request to the judge, which was not made therefore."""
+
+    error_type = "store_unavailable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

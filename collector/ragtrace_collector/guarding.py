@@ -121,16 +121,22 @@ class Guards:
     by_name: dict[str, Guard] = field(default_factory=dict)
     """``judge``, ``second``, ``cheaper`` and ``embedder``, as far as there are any."""
 
-    def judge(self, name: str, *, share: float = 1.0) -> Callable[[Judge], Judge]:
+    def judge(self, name: str, *, share: float = 1.0, key_place: str = "") -> Callable[[Judge], Judge]:
         """Return what puts a judge behind a guard of this name, which lets it use up a share of each limit.
 
         It raises ConfigError where money is limited, and what the judge costs is not known.
         """
-        return lambda judge: _GuardedJudge(judge, self._before(name, judge.identity, share, pace_of(judge)))
 
-    def embedder(self, name: str) -> Callable[[Embedder], Embedder]:
+        def around(judge: Judge) -> Judge:
+            guard = self._before(name, judge.identity, key_place)
+            guard.share, guard.pace = share, pace_of(judge)
+            return _GuardedJudge(judge, guard)
+
+        return around
+
+    def embedder(self, name: str, *, key_place: str = "") -> Callable[[Embedder], Embedder]:
         """Return what puts an embedder behind a guard of this name."""
-        return lambda embedder: _GuardedEmbedder(embedder, self._before(name, embedder.identity, 1.0))
+        return lambda embedder: _GuardedEmbedder(embedder, self._before(name, embedder.identity, key_place))
 
     async def left(self) -> tuple[Left, ...]:
         """Return what is spent and left of the purse.
@@ -140,7 +146,7 @@ class Guards:
         """
         return (await self.wall.standing()).left() if self.wall else ()
 
-    def _before(self, name: str, who: JudgeIdentity, share: float, pace: Pace | None = None) -> Guard:
+    def _before(self, name: str, who: JudgeIdentity, key_place: str) -> Guard:
         price = self.prices.price_of(who)
         if price is None and self.purse.limits_money and not who.computes:
             raise ConfigError(
@@ -149,11 +155,11 @@ class Guards:
             )
         self.by_name[name] = Guard(
             name=name,
-            breaker=Breaker(who=name, clock=self.clock, probe_delays_ns=self.probe_delays_ns),
+            breaker=Breaker(
+                who=name, clock=self.clock, probe_delays_ns=self.probe_delays_ns, key_place=key_place
+            ),
             wall=None if who.computes else self.wall,
             tariff=Tariff(price=price),
-            share=share,
-            pace=pace,
         )
         return self.by_name[name]
 

@@ -18,6 +18,7 @@ from ragtrace.compat.running import PeerPrompted
 from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.judge import CacheSettings, Prices, open_embedder, open_judge
+from ragtrace.judge.opening import OPENAI_KEY
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.metrics.prompt import content_sha256
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
@@ -123,7 +124,7 @@ async def open_judging(config: CollectorConfig, guards: Guards | None = None) ->
     """
     settings, guards = config.judge, guards or guards_of(config, clock=SystemClock(), book=None)
     async with AsyncExitStack() as opened:
-        embedder = embedder_of(settings, around=guards.embedder("embedder"))
+        embedder = embedder_of(settings, around=guards.embedder("embedder", key_place=_key_place(settings)))
         if embedder is not None:
             await opened.enter_async_context(aclosing(embedder))
         judging = await _open_one("judge", settings, config, guards, embedder, opened)
@@ -143,12 +144,14 @@ async def _open_one(
     opened: AsyncExitStack,
 ) -> Judging:
     share = config.budget.cheaper_from if settings.cheaper else 1.0
-    judge = judge_of(settings, around=guards.judge(name, share=share))
+    around = guards.judge(name, share=share, key_place=_key_place(settings))
+    judge = judge_of(settings, around=around)
     await opened.enter_async_context(aclosing(judge))
     second = None
     if settings.second is not None:
         beside = _judge_beside(settings, settings.second)
-        second = judge_of(beside, around=guards.judge("second", share=share))
+        around = guards.judge("second", share=share, key_place=_key_place(beside))
+        second = judge_of(beside, around=around)
         await opened.enter_async_context(aclosing(second))
     metrics = metrics_of(config.evaluate.metrics, pass_at=_pass_at(settings))
     _check_embedder(metrics, embedder)
@@ -198,6 +201,14 @@ def judge_of(config: JudgeConfig, *, around: Callable[[Judge], Judge] | None = N
         environ=_environ(config),
         tls=config.tls.opened() if config.tls else None,
     )
+
+
+def _key_place(config: JudgeConfig) -> str:
+    """Return where a judge's key is read from, for people; empty for one that is not asked with a key."""
+    if _kind(config.use) not in ("openai", "anthropic"):
+        return ""
+    is_other = _kind(config.use) == "anthropic" and config.api_key_env == OPENAI_KEY
+    return "`judge.api_key`" if config.api_key else "ANTHROPIC_API_KEY" if is_other else config.api_key_env
 
 
 def _environ(config: JudgeConfig) -> Mapping[str, str]:

@@ -12,6 +12,7 @@ endpoint takes none just now. What outlives it comes here, by its class:
 | ``judge_refused`` again, others are not | a gateway forbids its text | tried again after the next delay |
 | any of these, and the breaker is open | the endpoint asked for a long pause | waits for the breaker |
 | ``over_budget`` | a limit would be exceeded | waits for the next window; no attempt is used up |
+| ``store_unavailable`` | the disk is full: nothing can be counted | waits; no attempt is used up |
 | all others | asking again would give the same | ends at once |
 """
 
@@ -24,7 +25,7 @@ from typing import Final
 
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.model import MetricFailure
-from ragtrace_collector.budget import OverBudget
+from ragtrace_collector.budget import OverBudget, Uncounted
 from ragtrace_collector.outcomes import State
 from ragtrace_collector.store.port import Job
 
@@ -50,6 +51,7 @@ _MENDS: Final = {
     TIMED_OUT: Mend.AGAIN,
     JudgeRefused.error_type: Mend.WAIT,
     OverBudget.error_type: Mend.WAIT,
+    Uncounted.error_type: Mend.WAIT,
 }
 
 
@@ -130,4 +132,5 @@ class Ladder:
 
 def _waits(fault: Fault, job: Job, *, is_closed: bool) -> bool:
     """Say whether an answer waits; not where it alone is refused, again, and the others are not."""
-    return fault.mend is Mend.WAIT and (is_closed or fault.error_type != job.reason)
+    is_its_own = fault.error_type == JudgeRefused.error_type == job.reason and not is_closed
+    return fault.mend is Mend.WAIT and not is_its_own

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from ragtrace.errors import JudgeError, JudgeTimeout, JudgeUnavailable
+from ragtrace.errors import JudgeError, JudgeTimeout
 from ragtrace.judge import Price
 from ragtrace.judge.replies import reply_schema
 from ragtrace.model import Usage
 from ragtrace.ports import Clock, JudgeRequest
-from ragtrace_collector.budget import OverBudget, Purse, Refusal, Spend, Standing
+from ragtrace_collector.budget import OverBudget, Purse, Refusal, Spend, Standing, Uncounted
 from ragtrace_collector.operations.logs import event
 from ragtrace_collector.store.budget import BudgetBook, Reservation
 from ragtrace_collector.store.port import StoreUnavailable
@@ -28,6 +28,8 @@ __all__ = ["Bill", "Tariff", "Wall", "largest_usage"]
 log = logging.getLogger("ragtrace.collector")
 
 _BYTES_A_TOKEN: Final = 2
+_MOST_EXCESS: Final = 64.0
+"""More than a model that thinks needs: an endpoint that counts wrongly must not close the purse."""
 _STANDING_NS: Final = 1_000_000_000
 """How old what is told of the spending may be."""
 
@@ -74,7 +76,8 @@ class Tariff:
             return Spend(calls=usage.calls, tokens=estimate.tokens, usd_nano=estimate.usd_nano)
         spend = self._spend(usage)
         if estimate.tokens:
-            self.excess = max(self.excess, self.excess * spend.tokens / estimate.tokens)
+            excess = self.excess * spend.tokens / estimate.tokens
+            self.excess = min(_MOST_EXCESS, max(self.excess, excess))
         return spend
 
     def _spend(self, usage: Usage) -> Spend:
@@ -117,7 +120,7 @@ class Wall:
 
         Raises:
             OverBudget: a limit would be exceeded, even if all that is under way cost nothing.
-            JudgeUnavailable: it cannot be counted, so it is not made.
+            Uncounted: it cannot be counted, so it is not made.
         """
         reservation = await self._reserve(tariff.estimate(largest), share)
         bill = Bill()
@@ -168,7 +171,7 @@ class Wall:
         try:
             return await self.book.reserve(self.purse, estimate, now_ns=self.clock.now_ns(), share=share)
         except StoreUnavailable as exc:
-            raise JudgeUnavailable(f"the judge is not asked: {exc}", usage=Usage()) from exc
+            raise Uncounted(f"the judge is not asked: {exc}", usage=Usage()) from exc
 
     async def _settle(self, reservation: Reservation, tariff: Tariff, bill: Bill) -> None:
         try:

@@ -21,6 +21,7 @@ from tests.integration.collector.paid_judge import PAID, Paid, paid, prices
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
 from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
 from tests.rag_spans import rag_trace
+from tests.unit.backends.servers import HttpAnswer, http_server
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -89,6 +90,21 @@ async def test_status_says_why_the_judge_is_not_asked(tmp_path: Path, name: str,
         status: Any = await spans.collector.vitals.status()
     assert status["judges"]["judge"]["state"] == "open"
     assert "does not accept the key (HTTP 401)" in status["judges"]["judge"]["reason"]
+
+
+async def test_the_reason_names_the_status_and_where_the_key_is_read_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "sk-wrong")
+    with http_server(lambda _: HttpAnswer(status=401)) as server:
+        judge = {"use": "openai:m", "base_url": f"{server.url}/v1", "api_key_env": "JUDGE_KEY"}
+        async with stepped_collector(config_of(tmp_path, judge=judge)) as spans:
+            await settled(spans, 0, 1)
+            status: Any = await spans.collector.vitals.status()
+    reason = status["judges"]["judge"]["reason"]
+    assert "HTTP 401" in reason
+    assert "its key is read from JUDGE_KEY" in reason
+    assert "sk-wrong" not in reason
 
 
 async def test_a_judge_that_goes_on_refusing_is_asked_once_a_delay(
