@@ -9,12 +9,14 @@ ARGS ?=
 
 # The second environment: too much for every developer, and nothing of it may reach the first one's lock.
 second := .venv-frameworks
-environments := $(VENV) $(second)
+# The third: what looks at dependencies, and must not be among them.
+third := .venv-audit
+environments := $(VENV) $(second) $(third)
 bin := $(VENV)/bin
 paths := ragtrace collector tests examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check format venv lock backends frameworks recordings soak
+.PHONY: help demo test test-fast check format venv lock backends frameworks recordings soak fuzz sbom audit
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +43,17 @@ format: venv ## rewrite the code in the project's format
 soak: venv ## load a real collector with everything at once: flat, and all accounted for (ARGS="--minutes 60")
 	$(bin)/python -m tests.soak $(ARGS)
 
+fuzz: venv ## fire odd requests at a real collector's receivers for ten minutes (ARGS="--minutes 1")
+	$(bin)/python -m tests.fuzz $(ARGS)
+
+image_lock := collector/requirements.lock
+
+sbom: $(third)/.made-from-lock ## write what the container image holds to sbom.json (CycloneDX)
+	$(third)/bin/cyclonedx-py requirements $(image_lock) --pyproject pyproject.toml --output-reproducible --output-file sbom.json
+
+audit: $(third)/.made-from-lock ## ask PyPI whether any of that has a known hole; fails where it cannot be asked
+	$(third)/bin/pip-audit --strict --disable-pip --require-hashes --requirement $(image_lock)
+
 backends: venv ## get the real Jaeger, Tempo and language model that tests run, into a cache (Go, 20 minutes, once)
 	@PATH="$(abspath $(bin)):$$PATH" tests/backends/build.sh smollm2
 	@tests/backends/build.sh jaeger
@@ -53,12 +66,17 @@ recordings: venv frameworks ## record the traces that the extractor is tested on
 
 lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
-	$(call resolve,requirements.lock,core with its extras and development tools,--all-extras --group dev)
-	$(call resolve,requirements-frameworks.lock,core and the group 'frameworks',--group frameworks)
+	$(call resolve,requirements.lock,core with its extras and development tools,pyproject.toml --all-extras --group dev)
+	$(call resolve,requirements-frameworks.lock,core and the group 'frameworks',pyproject.toml --group frameworks)
+	$(call resolve,$(image_lock),what the container image holds,pyproject.toml $(of_image) --constraint requirements.lock)
+	echo hatchling | $(call resolve,collector/build.lock,what builds the image's wheel,- --constraint requirements.lock)
+	printf 'cyclonedx-bom\npip-audit\n' | $(call resolve,requirements-audit.lock,what looks at dependencies,-)
+
+of_image := --extra collector --extra encryption --extra anthropic
 
 define resolve # lock, what is in it, how uv is told
 	{ echo "# Made by 'make lock' from pyproject.toml: $(2), for Python 3.11 and later."; \
-	  uv pip compile pyproject.toml $(3) --universal --python-version 3.11 --upgrade --quiet \
+	  uv pip compile $(3) --universal --python-version 3.11 --upgrade --quiet \
 	    --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links; } > $(1).new
 	mv $(1).new $(1)
 endef
@@ -67,6 +85,7 @@ venv: $(VENV)/.project-installed ## make the virtual environment, again if the l
 
 $(VENV)/.made-from-lock: requirements.lock
 $(second)/.made-from-lock: requirements-frameworks.lock
+$(third)/.made-from-lock: requirements-audit.lock
 
 $(environments:=/.made-from-lock): %/.made-from-lock:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
