@@ -87,6 +87,7 @@ class Neighbours:
         self._by_key: dict[str, list[LowAnswer]] = {}
 
     def __contains__(self, answer: tuple[str, str]) -> bool:
+        # also of those whose neighbours are all kept: judged again, they must not begin anew
         return answer in self._low
 
     def add(self, low: LowAnswer) -> None:
@@ -103,12 +104,15 @@ class Neighbours:
         for low in found:
             if now_ns < low.until_ns and low.remaining:
                 return low
-            self.forget(low)
+            self._look_no_more(low)
         return None
 
     def forget(self, low: LowAnswer) -> None:
-        """Look for its neighbours no more."""
+        """Take an answer as one that was never low."""
         self._low.pop((low.trace_id, low.span_id), None)
+        self._look_no_more(low)
+
+    def _look_no_more(self, low: LowAnswer) -> None:
         for key in low.keys:
             left = [each for each in self._by_key.get(key, ()) if each is not low]
             if left:

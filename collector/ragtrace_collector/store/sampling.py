@@ -55,7 +55,7 @@ class SamplingBook:
         self._commits = commits
 
     async def load(self, *, now_ns: int) -> tuple[tuple[WindowRow, ...], tuple[LowAnswer, ...]]:
-        """Return the counts of the last windows, and the low answers whose neighbours are still looked for.
+        """Return the counts of the last windows, and the low answers whose time is not over.
 
         Raises:
             StoreUnavailable: it cannot be read.
@@ -65,7 +65,7 @@ class SamplingBook:
             windows = tuple(WindowRow(*row) for row in db.execute("SELECT * FROM sample_window"))
             low = db.execute(
                 "SELECT trace_id, span_id, keys, remaining, until_ns FROM low_answer"
-                " WHERE until_ns > ? AND remaining > 0 ORDER BY until_ns",
+                " WHERE until_ns > ? ORDER BY until_ns",
                 (now_ns,),
             )
             return windows, tuple(map(_low_answer, low))

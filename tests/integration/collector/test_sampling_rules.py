@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
+from ragtrace.evaluation import evaluate
+from ragtrace.judge import ScriptedJudge
+from ragtrace.metrics import metric_named
 from ragtrace.model import AttributeValue
 from ragtrace.traces.trace import Resource, Span, StatusCode
 from ragtrace_collector.service import Collector
@@ -228,6 +231,29 @@ async def test_a_neighbour_that_is_low_sets_off_nothing(tmp_path: Path, clock: S
         await judge(collector, tmp_path)
         assert collector.settler.sampler.neighbours is not None
         assert (trace_id_of(0), "00000000000000a1") not in collector.settler.sampler.neighbours
+
+
+async def test_a_crash_before_a_low_answer_is_ended_brings_nobody_back_twice(
+    tmp_path: Path, clock: SetClock
+) -> None:
+    this, metric = {"session.id": "s1"}, metric_named("faithfulness")
+
+    async def crash_after_the_note(collector: Collector) -> None:
+        (job,) = await collector.store.take_jobs(1, now_ns=clock.now_ns())
+        record = (await collector.evaluator.reader.read(job.trace_id)).of(job.span_id)
+        assert record is not None
+        evaluation = await evaluate(record, metrics=[metric], judge=ScriptedJudge())
+        await collector.evaluator.watch.note(job, record, evaluation, now_ns=clock.now_ns())
+
+    async with at(clock, tmp_path, **WATCHED) as collector:
+        await take(collector, *(trace_of(number, **this) for number in range(3)))
+        await take(collector, trace_of(3, answer=WRONG, vip=True, **this))
+        await crash_after_the_note(collector)
+    async with at(clock, tmp_path, **WATCHED) as collector:
+        found = await judge(collector, tmp_path)
+        counted = await accounts(collector)
+    assert len(found) == 3
+    assert counted == {("judged", "neighbour"): 2, ("judged", "vip"): 1, ("sampled_out", "ratio"): 1}
 
 
 async def test_after_its_window_a_low_answer_has_no_neighbours(tmp_path: Path, clock: SetClock) -> None:
