@@ -22,6 +22,7 @@ from tests.integration.collector.running import (
     running_collector,
     until,
 )
+from tests.integration.collector.test_many_metrics import answered, judge_that_fails
 from tests.integration.collector.test_operations import get, scrape, total
 from tests.rag_spans import rag_trace, trace_id_of
 
@@ -128,3 +129,20 @@ async def test_tokens_change_at_once(tmp_path: Path) -> None:
         file.write_text("[]")
         await collector.reload(config)
         assert (await post(collector, b"")).status_code == 200
+
+
+async def test_what_another_evaluator_found_a_part_of_is_judged_anew(tmp_path: Path) -> None:
+    def evaluated_at(threshold: float) -> dict[str, object]:
+        metrics = [{"name": "faithfulness", "threshold": threshold}, {"name": "context_recall"}]
+        return {"metrics": metrics, "retry_delays": ["500ms"] * 5}
+
+    judge = judge_that_fails(tmp_path, times=1)
+    config = config_of(tmp_path, judge=judge, evaluate=evaluated_at(0.4))
+    async with running_collector(config) as collector:
+        await post(collector, request_of(*answered()))
+        await until(lambda: collector.counters.snapshot()["answers_postponed"])
+        await collector.reload(config_of(tmp_path, judge=judge, evaluate=evaluated_at(0.6)))
+        await until(lambda: told(tmp_path))
+    assert told(tmp_path) == {trace_id_of(0): 0.6}
+    (carrier,) = carriers_in(tmp_path / "out.jsonl")
+    assert carrier.attributes[f"{semconv.LABEL_PREFIX}faithfulness"] == "fail"
