@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import httpx
+import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
@@ -183,3 +184,23 @@ async def test_own_work_is_traced_and_what_comes_back_of_it_is_dropped(tmp_path:
     ]
     assert evaluated.attributes["ragtrace.outcome"] == "judged"
     assert counted["spans_own"] == len(spans) == counted["spans_received"]
+
+
+async def test_a_judge_that_refuses_is_noted_and_spans_are_taken_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "test")
+    with http_server(lambda _: HttpAnswer(status=401, body=b"{}")) as server:
+        judge = {"use": "openai:m", "base_url": f"{server.url}/v1", "api_key_env": "JUDGE_KEY"}
+        async with running_collector(config_of(tmp_path, judge=judge, drain_timeout="0s")) as collector:
+            await post(collector, request_of(*(span for number in range(9) for span in rag_trace(number))))
+            await until(lambda: collector.vitals.judge_stopped())
+            ready, samples = await get(collector, "/readyz"), await scrape(collector)
+            assert (await post(collector, request_of(*rag_trace(9)))).status_code == 200
+    assert ready.json() == {
+        "ready": True,
+        "reasons": [],
+        "notes": ["the judge is not asked: failed:judge_refused"],
+    }
+    assert total(samples, "ragtrace_judge_stopped", why="failed") == 1
+    assert total(samples, "ragtrace_judge_stopped", why="over_budget") == 0
