@@ -43,7 +43,7 @@ class Certificate:
         """Return what the gRPC receiver listens with."""
         return grpc.dynamic_ssl_server_credentials(
             self._configuration(),
-            self._newer,  # type: ignore[arg-type] -- None is "no change", says grpc; not so its types
+            self._newer,  # type: ignore[arg-type]  # None is "no change", say grpc's documents, not its types
             require_client_authentication=self._authority is not None,
         )
 
