@@ -42,7 +42,7 @@ from ragtrace_collector.judging import open_judging
 from ragtrace_collector.ladder import Ladder
 from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.health import Phase
-from ragtrace_collector.operations.logs import event
+from ragtrace_collector.operations.logs import event, place_of
 from ragtrace_collector.operations.outgoing import WatchedSink
 from ragtrace_collector.operations.reloading import Reloads, digest_of, refuse_what_needs_a_restart
 from ragtrace_collector.operations.running import Operations
@@ -207,7 +207,7 @@ class Collector:
         try:
             await settler.recall()
             self.gate.reload(config.receive)
-        except (RagtraceError, asyncio.CancelledError):
+        except BaseException:
             await tenure.retire()
             raise
         retired = self.in_force.tenure
@@ -226,9 +226,10 @@ class Collector:
             notify_reloading()
             try:
                 await self.reload(reloads.read())
-            except (ConfigError, StoreUnavailable) as exc:
+            except Exception as exc:  # noqa: BLE001 -- the wall of one reload: plug-ins are loaded by it
                 self.vitals.reloads["refused"] += 1
-                log.error("the configuration stays as it was: %s", exc, extra=event("reload_refused"))  # noqa: TRY400
+                why = exc if isinstance(exc, RagtraceError) else place_of(exc)
+                log.error("the configuration stays as it was: %s", why, extra=event("reload_refused"))  # noqa: TRY400
             else:
                 self.vitals.reloads["applied"] += 1
                 digest = digest_of(self.config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import dataclass, field
@@ -11,9 +12,11 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from ragtrace.errors import RagtraceError
 from ragtrace_collector.config import TelemetryConfig
 from ragtrace_collector.gate import Gate
 from ragtrace_collector.operations.exporters import open_metric_exporter
+from ragtrace_collector.operations.logs import event
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.operations.pages import pages_app
 from ragtrace_collector.operations.systemd import notify_watchdog, watchdog_pause_s
@@ -21,6 +24,8 @@ from ragtrace_collector.operations.vitals import Vitals
 from ragtrace_collector.receivers.listening import HttpServer, open_socket
 
 __all__ = ["Operations"]
+
+log = logging.getLogger("ragtrace.collector")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +61,7 @@ class Operations:
                     self.port = listening.getsockname()[1]
                     self._server = HttpServer(self._pages(), listening, certificate=self.gate.certificate)
                     yield
-            await self._metrics.push()  # with what the stop itself changed
+            await self._push()  # with what the stop itself changed
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Serve the pages, push the metrics and answer the watchdog, as tasks of this group."""
@@ -74,9 +79,15 @@ class Operations:
     def _beating(self) -> Iterator[Coroutine[Any, Any, None]]:
         yield self.vitals.lag.watch()
         if self.config.otlp_endpoint:
-            yield _every(self.config.otlp_interval.total_seconds(), self._metrics.push)
+            yield _every(self.config.otlp_interval.total_seconds(), self._push)
         if pause_s := watchdog_pause_s():
             yield _every(pause_s, _tell_watchdog)
+
+    async def _push(self) -> None:
+        try:
+            await self._metrics.push()
+        except RagtraceError as exc:  # the store cannot be read: what it keeps is told the next time
+            log.warning("own metrics were not sent: %s", exc, extra=event("metrics_unread"))
 
     def _pages(self) -> Starlette:
         return pages_app(
