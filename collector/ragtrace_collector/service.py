@@ -19,7 +19,7 @@ from opentelemetry.trace import Tracer
 
 from ragtrace.backends import open_sink
 from ragtrace.clock import SystemClock
-from ragtrace.errors import ConfigError, RagtraceError
+from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock, SpanSink
 from ragtrace.traces.attach import AttachOptions
 from ragtrace_collector.answers import AnswerReader
@@ -204,12 +204,11 @@ class Collector:
         guards = guards_of(config, clock=self.clock, book=self.budget)
         tenure, sampler = await Tenure.begin(open_judging(config, guards)), sampler_of(config.sample)
         settler = _following(self.settler, config, sampler)
-        try:
+        async with AsyncExitStack() as undone:
+            undone.push_async_callback(tenure.retire)
             await settler.recall()
             self.gate.reload(config.receive)
-        except BaseException:
-            await tenure.retire()
-            raise
+            undone.pop_all()
         retired = self.in_force.tenure
         self.in_force.config, self.in_force.tenure, self.in_force.sampler = config, tenure, sampler
         self.settler, self.evaluator = settler, _judging_by(self.evaluator, self.in_force)
