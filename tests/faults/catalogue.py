@@ -29,6 +29,7 @@ __all__ = ["catalogue"]
 
 _LASTS_S: Final = 1.5
 _HOUR_S: Final = 3600
+_SHARE_AT_START: Final = 0.25
 _REPLIES: Final[Mapping[str, Any]] = {
     "extract": {
         "claims": [
@@ -129,10 +130,13 @@ def _killed_twice_while_holding(seed: int, folder: Path) -> Tally:
 def _kill_twice(scene: Scene, random: Random) -> Tally:
     with scene.traffic():
         for _ in range(2):
-            moment_s = random.uniform(0, 1)
-            begin = time.monotonic()
-            scene.start(kill_after_s=moment_s)
-            time.sleep(max(0, begin + moment_s - time.monotonic()))
+            if random.random() < _SHARE_AT_START:
+                scene.start(kill_after_s=random.uniform(0, 1))
+            else:
+                scene.start()
+                scene.await_traffic(answers=random.randrange(1, 30))
+                # at once: what was just acknowledged must be on disk; or later, in the middle of work
+                time.sleep(random.choice((0, random.uniform(0, 0.3))))
             scene.kill()
     return scene.account()
 

@@ -76,6 +76,7 @@ class Scene:
         self._victim: Victim | None = None
         self._sent = 0
         self._acknowledged: set[int] = set()
+        self._acknowledging = threading.Condition()
 
     @property
     def store(self) -> Path:
@@ -158,6 +159,13 @@ class Scene:
                 sending.join(_PAUSE_S)
                 self.revive()
 
+    def await_traffic(self, *, answers: int) -> None:
+        """Return right when so many more answers are acknowledged."""
+        with self._acknowledging:
+            wanted = self.acknowledged + answers
+            if not self._acknowledging.wait_for(lambda: self.acknowledged >= wanted, timeout=_DEADLINE_S):
+                raise TimeoutError("the collector takes nothing any more")
+
     def revive(self) -> None:
         """Start a collector where none runs."""
         if self._victim is None or not self._victim.is_alive():
@@ -229,7 +237,9 @@ class Scene:
                     raise TimeoutError("the collector takes nothing any more")
                 after_refusal()
                 time.sleep(_PAUSE_S)
-        self._acknowledged.add(number)
+        with self._acknowledging:
+            self._acknowledged.add(number)
+            self._acknowledging.notify_all()
 
     def _is_taken(self, body: bytes) -> bool:
         victim = self._victim
