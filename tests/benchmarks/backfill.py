@@ -4,8 +4,8 @@
 
 Traces have three spans and five chunks; a hundred of them are interleaved, a span a line. *reading* yields
 every trace and drops it; *back-fill* also extracts, samples at the rate, judges (the lexical judge,
-faithfulness) and makes carriers, which nobody takes. Each runs in a process of its own, on files of each size:
-memory that does not grow with the file is the same on all.
+faithfulness) and makes carriers, which nobody takes. Each runs in a process of its own, on files of each
+size: memory that does not grow with the file is the same on all.
 """
 
 from __future__ import annotations
