@@ -191,7 +191,7 @@ class Evaluator:
         note = partial(self.watch.note, job, record, evaluation, now_ns=self.clock.now_ns())
         await self._write(note)
         outcome = _outcome(evaluation, judging)
-        if not deserves_carrier(evaluation) or State.OVER_BUDGET in outcome:
+        if not deserves_carrier(evaluation) or Ended.of(outcome).state is State.OVER_BUDGET:
             await self._end(job, outcome, judged=judged)
             return
         span = carrier(

@@ -152,9 +152,9 @@ class SamplingBook:
 def bring_back(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
     """Queue an answer that was sampled out; return 1, or 0 where it was not."""
     cursor = db.execute(
-        "UPDATE job SET rule = ?, rate = ?, probability = ?, state = 'queued', due_ns = ?, ended_ns = NULL,"
-        f" outcome = '' WHERE {_THIS} AND outcome = 'sampled_out'",
-        (*chosen(job.sample), now_ns, job.trace_id, job.span_id),
+        "UPDATE job SET rule = ?, rate = ?, probability = ?, state = 'queued', seen_ns = ?, due_ns = ?,"
+        f" ended_ns = NULL, outcome = '' WHERE {_THIS} AND outcome = 'sampled_out'",
+        (*chosen(job.sample), now_ns, now_ns, job.trace_id, job.span_id),
     )
     return cursor.rowcount
 
