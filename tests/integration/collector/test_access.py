@@ -50,9 +50,11 @@ async def refused_over_grpc(collector: Collector, metadata: tuple[tuple[str, str
     return caught.value
 
 
-async def stored(collector: Collector) -> list[Any]:
+async def stored(collector: Collector, number: int = 0) -> list[Any]:
     return [
-        span for payload in (await collector.store.spans(trace_id_of(0))).payloads for span in decode(payload)
+        span
+        for payload in (await collector.store.spans(trace_id_of(number))).payloads
+        for span in decode(payload)
     ]
 
 
@@ -77,8 +79,8 @@ async def test_the_bearer_of_a_token_sends_over_both(tmp_path: Path) -> None:
         assert (
             await post(collector, GOOD, {**PROTOBUF, "Authorization": f"bearer {TOKEN}"})
         ).status_code == 200
-        await send(collector, GOOD, metadata=tuple(BEARER.items()))
-        assert len(await stored(collector)) == 2 * len(rag_trace(0))
+        await send(collector, request_of(*rag_trace(1)), metadata=tuple(BEARER.items()))
+        assert [len(await stored(collector, number)) for number in (0, 1)] == [len(rag_trace(0))] * 2
 
 
 async def test_a_token_may_do_what_it_was_made_for_alone(tmp_path: Path) -> None:
