@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ragtrace.ports import Clock
+from ragtrace_collector.operations.logs import event
 from ragtrace_collector.store.port import Holding, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 
@@ -31,7 +32,7 @@ class HoldLimits:
     """Of all held traces together: beyond it, those held longest go on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Holder:
     """Decides whether traces are held, and ends what has lasted long enough."""
 
@@ -43,10 +44,12 @@ class Holder:
     clock: Clock
     released: asyncio.Event
     """Set when there is something new to forward."""
+    _is_behind: bool = False
+    """Whether answers are queued for longer than spans may be held: more would be held for nothing."""
 
     def holding(self) -> Holding:
         """Say what becomes of spans that come now."""
-        return Holding.KNOWN if self.is_judge_away() else Holding.NEW
+        return Holding.KNOWN if self._is_behind or self.is_judge_away() else Holding.NEW
 
     async def step(self) -> bool:
         """Release what waited too long, or for a judge that is away; say whether there was anything."""
@@ -64,8 +67,20 @@ class Holder:
         released = await self.store.release(
             before_ns=now_ns - patience_ns, now_ns=now_ns, most_bytes=self.limits.most_bytes
         )
+        self._note_queue(released.queue_ns)
         self.counters.add(reason, released.overdue)
         self.counters.add(Counts.HOLDS_OVER_BYTES, released.surplus)
-        if any(released):
+        number = released.overdue + released.surplus
+        if number:
             self.released.set()
-        return sum(released)
+        return number
+
+    def _note_queue(self, waited_ns: int) -> None:
+        is_behind = waited_ns > self.limits.timeout_ns
+        if is_behind and not self._is_behind:
+            log.warning(
+                "answers wait longer for the judge than spans may wait for them (`attach.hold_timeout`): "
+                "none are held until it has caught up",
+                extra=event("hold_behind"),
+            )
+        self._is_behind = is_behind

@@ -103,7 +103,9 @@ class Holds:
             (most_bytes, limit),
         ).fetchall()
         self._release_each(db, surplus)
-        return Released(overdue=len(overdue), surplus=len(surplus))
+        return Released(
+            overdue=len(overdue), surplus=len(surplus), queue_ns=now_ns - _next_due_ns(db, now_ns)
+        )
 
     def _release_each(self, db: sqlite3.Connection, rows: Iterable[tuple[str]]) -> None:
         for (trace_id,) in rows:
@@ -114,6 +116,11 @@ class Holds:
             "INSERT INTO parcel (sink, payload) VALUES (?1, sealed(?2, ?1))",
             [(sink, payload) for sink in self.sinks],
         )
+
+
+def _next_due_ns(db: sqlite3.Connection, now_ns: int) -> int:
+    (due_ns,) = db.execute("SELECT min(due_ns) FROM job WHERE state = 'queued'").fetchone()
+    return now_ns if due_ns is None else min(due_ns, now_ns)
 
 
 def _exists(db: sqlite3.Connection, query: str, trace_id: str) -> bool:

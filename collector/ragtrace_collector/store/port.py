@@ -93,11 +93,13 @@ class Holding(StrEnum):
 
 
 class Released(NamedTuple):
-    """How many held traces went on without waiting any longer."""
+    """How many held traces went on without waiting any longer, and what the others wait for."""
 
     overdue: int
     surplus: int
     """Because more was held than may be."""
+    queue_ns: int = 0
+    """How long the next answer to be judged has been due."""
 
 
 class StoredSpans(NamedTuple):
