@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import signal
 import threading
 import time
 from collections import Counter, defaultdict
@@ -22,17 +21,13 @@ from ragtrace_collector.store.ledger import read_ledger, reading
 from tests.backends.process import eventually
 from tests.faults.disk import Blow, Weather
 from tests.faults.servers import BackEnd
-from tests.faults.victim import Died, Victim
+from tests.faults.victim import Died, Refused, Victim
 from tests.rag_spans import rag_trace, trace_id_of
 
 __all__ = ["Scene", "Tally"]
 
 _DEADLINE_S: Final = 90.0
 _PAUSE_S: Final = 0.05
-_REFUSED: Final = 2
-"""The exit code of a collector that cannot start, and says why."""
-_KILLED_UNSEEN: Final = 255
-"""What multiprocessing tells of a process that was killed before it was waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,22 +91,19 @@ class Scene:
 
     def start(self, blow: Blow | None = None, *, kill_after_s: float | None = None) -> None:
         """Start a collector, or another one where one has died. One that is struck as it starts is none."""
-        struck = blow is not None or kill_after_s is not None
+        self._victim = None
         try:
             self._victim = Victim.start(self.folder, self.config, blow=blow, kill_after_s=kill_after_s)
-        except Died as exc:
-            self._victim = None
-            if not (struck and exc.code in (-signal.SIGKILL, _KILLED_UNSEEN, _REFUSED)):
+        except (Died, Refused) as exc:
+            if (blow is None and kill_after_s is None) or "Traceback" in str(exc):
                 raise
 
     def refusal(self) -> str:
         """Start a collector that is to refuse to start, and return what it says."""
         try:
             victim = Victim.start(self.folder, self.config)
-        except Died as exc:
-            if exc.code != _REFUSED:
-                raise
-            return exc.said.strip().splitlines()[-1]
+        except Refused as exc:
+            return str(exc)
         victim.stop()
         return ""
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from tests.faults.disk import Blow, fail_where_told
 
-__all__ = ["Died", "Victim"]
+__all__ = ["Died", "Refused", "Victim"]
 
 _START_TIMEOUT_S: Final = 60
 _STOP_TIMEOUT_S: Final = 60
@@ -33,12 +33,11 @@ _processes.set_forkserver_preload(
 
 
 class Died(Exception):
-    """The process ended before it listened. Its exit code, and what it said."""
+    """The process ended before it listened."""
 
-    def __init__(self, code: int | None, said: str) -> None:
-        super().__init__(f"exit code {code}: {said[-2_000:]}")
-        self.code = code
-        self.said = said
+
+class Refused(Exception):
+    """It said why it cannot start, and ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +61,7 @@ class Victim:
 
         Raises:
             Died: it did not come to that.
+            Refused: nor did it, for a reason that it told.
         """
         ours, theirs = _processes.Pipe(duplex=False)
         process = _processes.Process(
@@ -72,13 +72,16 @@ class Victim:
         try:
             if not ours.poll(_START_TIMEOUT_S if kill_after_s is None else kill_after_s):
                 process.kill()
-            port: int = ours.recv()
+            told: int | str = ours.recv()
         except EOFError:
             process.join()
-            raise Died(process.exitcode, (folder / "collector.log").read_text()) from None
+            raise Died((folder / "collector.log").read_text()[-2_000:]) from None
         finally:
             ours.close()
-        return cls(process=process, port=port)
+        if isinstance(told, str):
+            process.join()
+            raise Refused(told)
+        return cls(process=process, port=told)
 
     def kill(self) -> None:
         """Send SIGKILL."""
@@ -119,8 +122,7 @@ def _run(folder: str, config: str, blow: Blow, ready: Connection) -> None:
             )
         )
     except RagtraceError as exc:
-        sys.stderr.write(f"Error: {exc}\n")
-        sys.exit(2)
+        ready.send(str(exc))
 
 
 def _end_with_the_suite() -> None:
