@@ -114,8 +114,14 @@ class Target:
     def check_sentinels(self) -> None:
         """Assert that every good answer was judged, and nothing went wrong inside."""
         wanted = {trace_id_of(10_000 + number) for number in range(1, self.sentinels + 1)}
-        eventually(lambda: wanted <= self._judged(), what="every good answer judged", deadline_s=_PATIENCE_S)
         log = self.collector.log.read_text()
+        try:
+            eventually(lambda: wanted <= self._judged(), what="every good answer", deadline_s=_PATIENCE_S)
+        except TimeoutError:
+            missing = sorted(wanted - self._judged())
+            raise AssertionError(
+                f"{len(missing)} not judged, the first {missing[0]}\n{log[-5_000:]}"
+            ) from None
         assert "Traceback" not in log, log[-5_000:]
 
     def _judged(self) -> set[str]:
