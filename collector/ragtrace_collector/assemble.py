@@ -53,6 +53,8 @@ class Assembly:
         self._looks: dict[str, int] = {}
         """When to look for whole calls next, in the traces that may have some."""
         self._reopened: dict[str, None] = {}
+        self._closed: dict[str, frozenset[int]] = {}
+        """Hashes of what came of the traces taken last: whoever sends it again opens none of them."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -71,7 +73,8 @@ class Assembly:
     def has_all(self, trace_id: str, refs: Iterable[SpanRef]) -> bool:
         """Say whether all these spans came before, and just as they are."""
         trace = self._open.get(trace_id)
-        return trace is not None and all(trace.has_copy(ref) for ref in refs)
+        closed = self._closed.get(trace_id, frozenset())
+        return all(ref.content_hash in closed or (trace is not None and trace.has_copy(ref)) for ref in refs)
 
     def add(self, trace_id: str, refs: Iterable[SpanRef], *, reopened: bool = False) -> None:
         """Take note of spans that are committed to the store.
@@ -122,9 +125,15 @@ class Assembly:
                 return  # the traces are in order of last arrival: nothing behind this one is ready
             due = trace.is_ready(now_ns, self._policy) or (everything and trace.is_complete)
             if due or position < overflow:
-                for of_trace in (self._open, self._looks, self._reopened):
-                    of_trace.pop(trace_id, None)
+                self._close(trace_id, trace)
                 yield Ready(trace_id=trace_id, is_complete=trace.is_complete)
+
+    def _close(self, trace_id: str, trace: OpenTrace) -> None:
+        for of_trace in (self._open, self._looks, self._reopened, self._closed):
+            of_trace.pop(trace_id, None)
+        self._closed[trace_id] = trace.copies
+        while len(self._closed) > self._policy.max_open_traces:
+            del self._closed[next(iter(self._closed))]
 
     def _take_calls(self, now_ns: int) -> Iterator[Ready]:
         due = [trace_id for trace_id, look_ns in self._looks.items() if look_ns <= now_ns]
@@ -191,6 +200,11 @@ class OpenTrace:
     def number_of_spans(self) -> int:
         """Spans that came, each counted once, or once a copy where copies differ."""
         return max(len(self._parents) + len(self._feedback), len(self._copies))
+
+    @property
+    def copies(self) -> frozenset[int]:
+        """Hashes of all that came."""
+        return frozenset(self._copies)
 
     @property
     def has_calls_to_take(self) -> bool:

@@ -248,3 +248,13 @@ def test_copies_of_a_span_that_differ_take_room_and_equal_ones_none() -> None:
     assert spans.assembly.has_all("t", copies[:5])
     assert spans.assembly.has_room("t", copies[:5])
     assert not spans.assembly.has_room("t", copies[5:])
+
+
+def test_what_came_of_the_last_traces_is_known_after_they_were_taken() -> None:
+    spans = Assembled(replace(POLICY, max_open_traces=2))
+    copy = replace(ROOT, content_hash=1)
+    for name in ("a", "b", "c"):
+        spans.add(name, copy, at_s=0)
+        assert spans.ready_at(2) == [name]
+    assert [spans.assembly.has_all(name, [copy]) for name in "abcd"] == [False, True, True, False]
+    assert not spans.assembly.has_all("c", [copy, replace(CHILD, content_hash=2)])
