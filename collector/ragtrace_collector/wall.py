@@ -133,7 +133,6 @@ class Wall:
             bill.usage = failed.usage
             raise
         finally:
-            self._under_way -= 1
             await self._settle(reservation, tariff, bill)
 
     async def standing(self) -> Standing:
@@ -163,9 +162,11 @@ class Wall:
             answer = await self._ask(estimate, share)
             if isinstance(answer, Reservation):
                 return answer
-            if not self._under_way:
+            if not self._under_way and not settled.is_set():
                 raise OverBudget(self.purse.name, answer)
-            await settled.wait()  # what is under way is counted by its estimate: it may leave room
+            # What is under way is counted by its estimate and may leave room, or has left some since we asked.
+            # Whoever was let through is under way by now: the store answers in the order in which it decides.
+            await settled.wait()
 
     async def _ask(self, estimate: Spend, share: float) -> Reservation | Refusal:
         try:
@@ -181,5 +182,6 @@ class Wall:
         except StoreUnavailable as exc:
             log.error("the estimate of a request stays counted: %s", exc, extra=event("estimate_kept"))  # noqa: TRY400
         finally:
+            self._under_way -= 1
             settled, self._settled = self._settled, asyncio.Event()
             settled.set()

@@ -16,6 +16,7 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service import check_config
 from ragtrace_collector.store.budget import BudgetBook, Reservation
 from ragtrace_collector.store.sqlite import open_budget
+from ragtrace_collector.wall import Tariff, Wall
 from tests.integration.collector.broken_metric import BROKEN
 from tests.integration.collector.paid_judge import PAID, Paid, paid, prices
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
@@ -351,3 +352,37 @@ async def test_processes_that_share_a_file_spend_no_more_than_one_would(tmp_path
         for book in (one, other) * 20:
             tasks.create_task(spend(book))
     assert granted == 15
+
+
+async def test_requests_wait_where_only_the_estimates_of_others_stand_in_their_way(tmp_path: Path) -> None:
+    live = Purse(name="live", limits={Period.MONTH: Limit(tokens=250)})
+    largest, actual = Usage(calls=1, input_tokens=100), Usage(calls=1, input_tokens=10)
+    most_at_once = at_once = 0
+
+    async def request(wall: Wall) -> None:
+        nonlocal most_at_once, at_once
+        async with wall.spending(Tariff(price=None), largest) as bill:
+            at_once += 1
+            most_at_once = max(most_at_once, at_once)
+            await asyncio.sleep(0)
+            at_once -= 1
+            bill.usage = actual
+
+    async with open_budget(tmp_path / "store.db") as book:
+        wall = Wall(purse=live, book=book, clock=StandingClock())
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(10):
+                tasks.create_task(request(wall))
+        (left,) = (await wall.standing()).left()
+    assert (most_at_once, left.spent) == (2, 100)
+
+
+async def test_a_request_that_timed_out_stays_counted_as_it_was_estimated(tmp_path: Path) -> None:
+    live = Purse(name="live", limits={Period.MONTH: Limit(tokens=1000)})
+    async with open_budget(tmp_path / "store.db") as book:
+        wall = Wall(purse=live, book=book, clock=StandingClock())
+        with pytest.raises(JudgeTimeout):
+            async with wall.spending(Tariff(price=None), Usage(calls=1, input_tokens=100)):
+                raise LATE
+        (left,) = (await wall.standing()).left()
+    assert left.spent == 100
