@@ -14,7 +14,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from ragtrace_collector.config import load_config
+from ragtrace_collector.config import CollectorConfig, load_config, parse_config
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.operations.readings import METRICS, Reading, Readings
 from ragtrace_collector.service import check_config
@@ -111,17 +111,45 @@ def test_systemd_takes_the_unit_and_finds_it_hardened(tmp_path: Path) -> None:
     )  # of 100: the lower, the safer
 
 
-def test_systemd_waits_longer_than_a_stop_may_take() -> None:
-    config = load_config(COMPOSE / "collector.yaml", environ={})
-    longest_s = (config.drain_timeout + config.cancel_timeout).total_seconds()
+@pytest.fixture(params=["compose", "kubernetes"])
+def collector_config(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> CollectorConfig:
+    """The collector's own configuration in a deployment."""
+    monkeypatch.setenv("OPENAI_API_KEY", "test")
+    if request.param == "compose":
+        return load_config(COMPOSE / "collector.yaml", environ={})
+    return parse_config(manifests()["ConfigMap"]["data"]["collector.yaml"], where="ConfigMap", environ={})
+
+
+def manifests() -> dict[str, Any]:
+    """Return what Kubernetes is given, by kind."""
+    return {
+        each["kind"]: each for each in yaml.safe_load_all((DEPLOY / "kubernetes/collector.yaml").read_text())
+    }
+
+
+def test_a_deployed_configuration_is_fine(collector_config: CollectorConfig) -> None:
+    check_config(collector_config)
+
+
+def test_a_stop_is_waited_for_as_long_as_it_may_take(collector_config: CollectorConfig) -> None:
+    pod = manifests()["StatefulSet"]["spec"]["template"]["spec"]
     waits = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)
     waits += re.findall(r"stop_grace_period: (\d+)s", (COMPOSE / "compose.yaml").read_text())
-    assert len(waits) == 2
+    waits.append(pod["terminationGracePeriodSeconds"])
+    longest_s = (collector_config.drain_timeout + collector_config.cancel_timeout).total_seconds()
+    assert len(waits) == 3
     assert all(int(wait) > longest_s for wait in waits)
 
 
-def test_the_collectors_own_file_is_fine() -> None:
-    check_config(load_config(COMPOSE / "collector.yaml", environ={}))
+def test_kubernetes_looks_where_the_collector_listens() -> None:
+    config = yaml.safe_load(manifests()["ConfigMap"]["data"]["collector.yaml"])
+    (container,) = manifests()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    listening = [config["receive"]["grpc"], config["telemetry"]["listen"]]
+    probes = [probe["httpGet"] for key, probe in container.items() if key.endswith("Probe")]
+    assert [f"0.0.0.0:{port}" for port in ports.values()] == listening
+    assert {probe["path"] for probe in probes} == {"/livez", "/readyz"}
+    assert all(probe["port"] in ports for probe in probes)
 
 
 def test_every_file_that_a_container_is_given_is_there() -> None:
