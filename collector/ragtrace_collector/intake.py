@@ -60,6 +60,8 @@ class Sender(Protocol):
 
 _LARGE_BYTES: Final = 4 << 20
 """A larger body, or one of JSON, takes seconds at worst: it is read in a thread, and nobody waits for it."""
+_LARGE_AT_ONCE: Final = 2
+"""So many of them are read at once: the threads are those that answers are read in, too."""
 
 
 class Room:
@@ -116,6 +118,7 @@ class Intake:
         """Set when there is something new to forward."""
         self._holding = holding
         self._span_limits = span_limits
+        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
 
     def follow(self, sampler: Sampler) -> None:
         """Decide by another sampler from now on which spans are worth keeping."""
@@ -129,7 +132,7 @@ class Intake:
             StoreUnavailable: try again later; nothing was kept.
         """
         try:
-            request = await _parse(body, encoding)
+            request = await self._parse(body, encoding)
             own = drop_own_spans(request, body)
             unchanged = body if encoding == "protobuf" and not own else None
             if sender is not None and stamp_tenant(request, sender.tenant, body=unchanged):
@@ -159,6 +162,12 @@ class Intake:
         left_out[Counts.SPANS_REPEATED] += sum(len(part.spans) for part in again)
         self._counters.add_request(spans=split.spans + split.rejected + own, left_out=left_out)
         return Receipt(rejected_spans=split.rejected, reason=split.reject_reason)
+
+    async def _parse(self, body: bytes, encoding: Encoding) -> ExportTraceServiceRequest:
+        if encoding == "protobuf" and len(body) <= _LARGE_BYTES:
+            return parse_request(body, encoding=encoding)
+        async with self._large:
+            return await asyncio.to_thread(parse_request, body, encoding=encoding)
 
     def _is_wanted(self, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:
         """Say whether a trace is let in; where not, count its spans, for when the request is acknowledged."""
@@ -229,9 +238,3 @@ def _without(split: SplitRequest, slices: Sequence[TraceSlice]) -> SplitRequest:
         return split
     trace_ids = {part.trace_id for part in slices}
     return replace(split, slices=tuple(part for part in split.slices if part.trace_id not in trace_ids))
-
-
-async def _parse(body: bytes, encoding: Encoding) -> ExportTraceServiceRequest:
-    if encoding == "json" or len(body) > _LARGE_BYTES:
-        return await asyncio.to_thread(parse_request, body, encoding=encoding)
-    return parse_request(body, encoding=encoding)
