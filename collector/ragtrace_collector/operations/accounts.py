@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ragtrace.errors import InputError, ReadError
+from ragtrace.errors import InputError
 from ragtrace.ports import Clock
 from ragtrace_collector.in_force import InForce
 from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.receivers.access import Access
-from ragtrace_collector.receivers.http import Page, guarded
+from ragtrace_collector.receivers.http import guarded
 from ragtrace_collector.store.ledger import take_stock
 from ragtrace_collector.why import Standing, look_up, trace_id_in
 
@@ -53,18 +53,6 @@ def account_routes(in_force: InForce, *, clock: Clock, access: Access) -> tuple[
         return JSONResponse(ledger_form.dump_python(ledger, mode="json"))
 
     return (
-        Route(f"{WHY_PATH}{{trace}}", guarded(_told(show_why), access), methods=["GET"]),
-        Route(LEDGER_PATH, guarded(_told(show_ledger), access), methods=["GET"]),
+        Route(f"{WHY_PATH}{{trace}}", guarded(show_why, access), methods=["GET"]),
+        Route(LEDGER_PATH, guarded(show_ledger, access), methods=["GET"]),
     )
-
-
-def _told(page: Page) -> Page:
-    async def shown(request: Request) -> Response:
-        try:
-            return await page(request)
-        except InputError as exc:
-            return JSONResponse({"error": str(exc)}, status_code=400)
-        except ReadError as exc:
-            return JSONResponse({"error": str(exc)}, status_code=503)
-
-    return shown

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from ragtrace.errors import InputError, RagtraceError
 from ragtrace_collector.operations.health import Readiness
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.receivers.access import Access
@@ -52,5 +53,15 @@ def pages_app(
             Route("/metrics", guarded(show_metrics, access), methods=["GET"]),
             Route("/status", guarded(show_status, access), methods=["GET"]),
             *accounts,
-        ]
+        ],
+        exception_handlers={InputError: _wrong_question, RagtraceError: _no_answer},
     )
+
+
+async def _wrong_question(_: Request, exc: Exception) -> Response:
+    return JSONResponse({"error": str(exc)}, status_code=400)
+
+
+async def _no_answer(_: Request, exc: Exception) -> Response:
+    """Say why there is nothing to show: the store cannot be read, say."""
+    return JSONResponse({"error": str(exc)}, status_code=503)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -204,3 +205,21 @@ async def test_a_judge_that_refuses_is_noted_and_spans_are_taken_all_the_same(
     }
     assert total(samples, "ragtrace_judge_stopped", why="failed") == 1
     assert total(samples, "ragtrace_judge_stopped", why="over_budget") == 0
+
+
+async def test_a_store_that_cannot_be_read_is_said_on_every_page_and_ends_nothing(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        with store_moved_away(tmp_path):
+            codes = {path: (await get(collector, path)).status_code for path in PAGES}
+        assert (await get(collector, "/readyz")).status_code == 200
+    assert codes == {"/livez": 200, "/readyz": 503, "/metrics": 503, "/status": 503}
+
+
+@contextmanager
+def store_moved_away(folder: Path) -> Iterator[None]:
+    files = [file for file in folder.glob("store.db*") if file.suffix != ".lock"]
+    for file in files:
+        file.rename(file.with_name(f"moved-{file.name}"))
+    yield
+    for file in files:
+        file.with_name(f"moved-{file.name}").rename(file)
