@@ -51,10 +51,12 @@ def main() -> None:
         servers = _servers(stack, options.phoenix_python, options.only)
         found: dict[int, list[Measured]] = defaultdict(list)
         for number in range(options.rounds + 1):
+            # the first round warms up, by a tenth of the load
+            most = options.requests if number else options.requests // 10
             for position in random.sample(range(len(servers)), len(servers)):
-                requests = load.requests(max(1, int(options.requests * servers[position].share)))
+                requests = load.requests(max(1, int(most * servers[position].share)))
                 measured = asyncio.run(load.drive(servers[position], requests))
-                if number:  # the first round warms up
+                if number:
                     found[position].append(measured)
         print(_result(servers, found))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -240,6 +241,19 @@ async def test_a_sink_that_gets_no_originals_gets_the_carrier(
     assert (carrier.name, len(downstream.spans)) == ("evaluation pass", 3)
 
 
+async def test_held_spans_are_encrypted_where_the_store_is(tmp_path: Path, downstream: OtlpReceiver) -> None:
+    key = base64.b64encode(bytes(range(32))).decode()
+    config = holding(
+        tmp_path, downstream, assemble={"quiet_period": "400ms"}, store={"encryption_keys": [key]}
+    )
+    async with running_collector(config) as collector:
+        await post(collector, request_of(*rag_trace(0, answer=HALF_WRONG)))
+        on_disk = _on_disk(tmp_path)
+        answer, *_ = await arrived(downstream, 3)
+    assert HALF_WRONG.encode() not in on_disk
+    assert answer.attributes[SCORE] == 0.5
+
+
 async def test_stopping_lets_go_of_what_is_held(tmp_path: Path, downstream: OtlpReceiver) -> None:
     spans = (*rag_trace(0), rag_trace(1)[1])
     config = holding(tmp_path, downstream, judge=gated(tmp_path), drain_timeout="1s")
@@ -279,6 +293,10 @@ def test_a_hold_that_cannot_work_is_refused(
     export = [{"endpoint": "http://localhost:4317", "forward": forward}]
     with pytest.raises(ConfigError, match=complaint):
         config_of(tmp_path, export=export, **changes)
+
+
+def _on_disk(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.glob("store.db*"))
 
 
 def _key(span: Span) -> tuple[str, str]:
