@@ -164,7 +164,7 @@ class Wall:
                 return answer
             if not self._under_way and not settled.is_set():
                 raise OverBudget(self.purse.name, answer)
-            # What is under way is counted by its estimate and may leave room, or has left some since we asked.
+            # What is under way is counted by its estimate and may leave room, or left some since we asked.
             # Whoever was let through is under way by now: the store answers in the order in which it decides.
             await settled.wait()
 

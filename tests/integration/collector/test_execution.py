@@ -374,7 +374,8 @@ async def test_requests_wait_where_only_the_estimates_of_others_stand_in_their_w
             for _ in range(10):
                 tasks.create_task(request(wall))
         (left,) = (await wall.standing()).left()
-    assert (most_at_once, left.spent) == (2, 100)
+    assert most_at_once <= 2
+    assert left.spent == 100
 
 
 async def test_a_request_that_timed_out_stays_counted_as_it_was_estimated(tmp_path: Path) -> None:
