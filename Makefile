@@ -16,10 +16,11 @@ bin := $(VENV)/bin
 paths := ragtrace collector tests examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check format venv lock backends frameworks recordings soak fuzz sbom audit
+.PHONY: help demo test test-fast check format venv lock backends frameworks recordings soak fuzz sbom audit \
+  test-faults bench
 
 help: ## say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: venv ## replay labelled RAG traffic through capture, collector and judge (ARGS="--limit 5")
 	@$(bin)/ragtrace demo $(ARGS)
@@ -42,6 +43,15 @@ format: venv ## rewrite the code in the project's format
 
 soak: venv ## load a real collector with everything at once: flat, and all accounted for (ARGS="--minutes 60")
 	$(bin)/python -m tests.soak $(ARGS)
+
+test-faults: venv ## kill, fill, break and lock what a collector stands on: a table of what was lost and doubled
+	$(bin)/python -m tests.faults $(ARGS)
+
+bench: venv ## measure taking in, judging and back-fill beside named alternatives (quiet machine, 15 minutes)
+	$(bin)/python -m tests.benchmarks.ingest $(ARGS)
+	$(bin)/python -m tests.benchmarks.pipeline
+	$(bin)/python -m tests.benchmarks.judge_client
+	$(bin)/python -m tests.benchmarks.backfill
 
 fuzz: venv ## fire odd requests at a real collector's receivers for ten minutes (ARGS="--minutes 1")
 	$(bin)/python -m tests.fuzz $(ARGS)
