@@ -53,7 +53,10 @@ class Answers:
         return Judged(record_sha256=record_sha256(record) if record else "", slices=self.stored.slices)
 
     def moved(self) -> Mapping[str, str | None]:
-        """Map spans that held answers before, and do not now, to the spans above or below them that do."""
+        """Map spans that held answers before, and do not now, to the spans that do, as far as that is known.
+
+        These are above or below them, or their records were read from them, too.
+        """
         found = {each.target.span_id for each in self.records if each.target}
         # an answer that came back with its scores on it looks like an evaluation, and is where it was
         gone = [each for each in self.stored.answers if each not in found and not self.is_evaluation(each)]
@@ -71,7 +74,8 @@ class Answers:
     def _successor(self, span_id: str, lines: Mapping[str, Collection[str]]) -> str | None:
         above = (each for each in self._line(span_id) if each in lines)
         below = (target for target in sorted(lines) if span_id in lines[target])
-        return next(above, None) or next(below, None)
+        beside = (each.target.span_id for each in self.records if each.target and span_id in _read_by(each))
+        return next(above, None) or next(below, None) or next(beside, None)
 
     def _line(self, span_id: str) -> Iterator[str]:
         """Yield the span and the spans above it, as far as they were seen."""
@@ -130,6 +134,10 @@ def _answers(trace_id: str, stored: StoredSpans, mapping: AttributeMapping | Non
         stored=stored,
         parents={span.span_id: span.parent_span_id for span in trace.spans},
     )
+
+
+def _read_by(record: RagRecord) -> set[str]:
+    return {each.span_id for each in (*record.provenance, *record.passed_over)}
 
 
 def _refs(stored: StoredSpans) -> tuple[SpanRef, ...]:

@@ -191,7 +191,9 @@ class Evaluator:
         note = partial(self.watch.note, job, record, evaluation, now_ns=self.clock.now_ns())
         await self._write(note)
         outcome = _outcome(evaluation, judging)
-        if not deserves_carrier(evaluation) or Ended.of(outcome).state is State.OVER_BUDGET:
+        # without a carrier, an earlier verdict would stay in force
+        is_told = deserves_carrier(evaluation) or bool(job.replaces)
+        if not is_told or Ended.of(outcome).state is State.OVER_BUDGET:
             await self._end(job, outcome, judged=judged)
             return
         span = carrier(

@@ -178,3 +178,15 @@ async def test_a_trace_that_lost_spans_is_marked(store: WorkStore) -> None:
     assert (await store.spans("t1")).is_cut
     assert (await store.spans("t2")).is_cut
     assert await store.unsettled() == ("t1",)
+
+
+async def test_a_carrier_that_nothing_supersedes_yet_waits_for_what_does(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB, slices=1)
+    await judge(store)
+    assert (await settle(store, slices=2, moved={"s1": None})).moved == 1
+    assert (await store.spans("t1")).answers == ("s1",)
+    assert (await settle(store, replace(OTHER, span_id="s2"), slices=3, moved={"s1": "s2"})).moved == 0
+    (job,) = await store.take_jobs(9, now_ns=4)
+    assert (job.span_id, job.replaces) == ("s2", "c1")
+    assert (await store.spans("t1")).answers == ("s2",)

@@ -112,7 +112,7 @@ class StoredSpans(NamedTuple):
     is_cut: bool = False
     """Whether spans were not kept, because there were too many."""
     answers: tuple[str, ...] = ()
-    """Spans that hold the answers known so far."""
+    """Spans that hold the answers known so far, or held one whose carrier nothing supersedes yet."""
 
 
 class Judged(NamedTuple):

@@ -107,15 +107,23 @@ def move(db: sqlite3.Connection, trace_id: str, moved: Mapping[str, str | None],
         )
         ended += db.execute(
             "UPDATE job SET state = 'ended', outcome = 'superseded', reason = '', ended_ns = ?"
-            f" WHERE {_THIS} AND state != 'leased' AND NOT is_past",
+            f" WHERE {_THIS} AND state != 'leased' AND outcome != 'superseded' AND NOT is_past",
             (now_ns, trace_id, span_id),
         ).rowcount
-        db.execute(
-            "UPDATE job SET replaces = coalesce((SELECT replaces FROM job AS old WHERE old.trace_id = ?1"
-            " AND old.span_id = ?2), '') WHERE trace_id = ?1 AND span_id = ?3 AND replaces = ''",
-            (trace_id, span_id, successor),
-        )
+        if successor is not None:
+            _hand_over(db, trace_id, span_id, successor)
     return ended
+
+
+def _hand_over(db: sqlite3.Connection, trace_id: str, span_id: str, successor: str) -> None:
+    """Let the next carrier of the successor supersede the last one here, unless it supersedes another."""
+    handed = db.execute(
+        "UPDATE job SET replaces = old.replaces FROM job AS old WHERE job.trace_id = ?1 AND job.span_id = ?3"
+        " AND job.replaces = '' AND old.trace_id = ?1 AND old.span_id = ?2 AND old.replaces != ''",
+        (trace_id, span_id, successor),
+    ).rowcount
+    if handed:
+        db.execute(f"UPDATE job SET replaces = '' WHERE {_THIS}", (trace_id, span_id))
 
 
 def has_moved(db: sqlite3.Connection, job: Job) -> bool:

@@ -382,7 +382,8 @@ def _stored_spans(db: sqlite3.Connection, trace_id: str) -> StoredSpans:
         is_cut=bool(is_cut),
         answers=_column(
             db,
-            "SELECT span_id FROM job WHERE trace_id = ? AND NOT is_past AND outcome != 'superseded'",
+            "SELECT span_id FROM job WHERE trace_id = ? AND NOT is_past"
+            " AND (outcome != 'superseded' OR replaces != '')",
             trace_id,
         ),
     )

@@ -273,3 +273,21 @@ async def test_a_revision_of_scores_on_the_answer_span_supersedes_that_span(tmp_
     assert (root.span_id, root.attributes[SCORE], late.name) == (ROOT.span_id, 0.5, RETRIEVAL.name)
     assert (revision.attributes[SCORE], revision.parent_span_id) == (1.0, ROOT.span_id)
     assert revision.attributes[semconv.EVAL_SUPERSEDES] == ROOT.span_id
+
+
+async def test_a_verdict_on_a_fragment_is_superseded_when_its_call_comes_at_last(tmp_path: Path) -> None:
+    first = [replace(span, parent_span_id="00000000000000c1") for span in (RETRIEVAL, GENERATION)]
+    later = replace(
+        GENERATION, span_id="00000000000000b3", parent_span_id="00000000000000c2", end_ns=ROOT.end_ns
+    )
+    calls = [
+        replace(ROOT, span_id=parent, parent_span_id=None)
+        for parent in ("00000000000000c1", later.parent_span_id)
+    ]
+    async with stepped_collector(config(tmp_path)) as spans:
+        for part in (first, [later], [calls[0]], [calls[1]]):
+            await spans.send(*part)  # type: ignore[arg-type]
+            await spans.pass_time(DEADLINE_S)
+        final = final_carriers(spans.carriers())
+    said = {span.parent_span_id: span.name for span in final}
+    assert said == {calls[0].span_id: "evaluation pass", calls[1].span_id: "evaluation skipped"}
