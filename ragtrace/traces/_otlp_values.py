@@ -22,6 +22,8 @@ __all__ = ["has_valid_ids", "parent_id", "to_request", "to_spans"]
 
 _TRACE_ID_BYTES = 16
 _SPAN_ID_BYTES = 8
+_NO_TRACE_ID = bytes(_TRACE_ID_BYTES)
+_NO_SPAN_ID = bytes(_SPAN_ID_BYTES)
 _MAX_VALUE_DEPTH = 92
 """Nested messages of an attribute's value. Parsers stop at 100 in all: a deeper value could be written, but
 never read."""
@@ -121,16 +123,19 @@ def _value(message: common_pb2.AnyValue) -> AttributeValue:
 
 def has_valid_ids(span: trace_pb2.Span | trace_pb2.Span.Link) -> bool:
     """Tell whether both ids have OTLP's length and are not all zero."""
-    return _is_id(span.trace_id, _TRACE_ID_BYTES) and _is_id(span.span_id, _SPAN_ID_BYTES)
+    trace_id, span_id = span.trace_id, span.span_id
+    return (
+        len(trace_id) == _TRACE_ID_BYTES
+        and len(span_id) == _SPAN_ID_BYTES
+        and trace_id != _NO_TRACE_ID
+        and span_id != _NO_SPAN_ID
+    )
 
 
 def parent_id(span: trace_pb2.Span) -> str | None:
     """Return the parent's id in hex; some exporters write a root's missing parent as eight zero bytes."""
-    return span.parent_span_id.hex() if _is_id(span.parent_span_id, _SPAN_ID_BYTES) else None
-
-
-def _is_id(value: bytes, length: int) -> bool:
-    return len(value) == length and any(value)
+    value = span.parent_span_id
+    return value.hex() if len(value) == _SPAN_ID_BYTES and value != _NO_SPAN_ID else None
 
 
 def to_request(spans: Iterable[Span]) -> ExportTraceServiceRequest:

@@ -7,7 +7,7 @@ deviations (ids in hex, keys in lowerCamelCase only, unknown fields ignored). Wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
@@ -126,19 +126,14 @@ def split_by_trace(
     Raises:
         CodecError: the slices, each with a copy of its resources, would take far more room than the request.
     """
-    members: dict[bytes, list[_Placed]] = {}
-    spans = rejected = 0
-    for placed in _walk(request):
-        spans += 1
-        if has_valid_ids(placed.span):
-            members.setdefault(placed.span.trace_id, []).append(placed)
-        else:
-            rejected += 1
-    whole = body if len(members) == 1 and not rejected else None
-    chosen = [placed for trace_id, placed in members.items() if wanted(trace_id.hex(), len(placed))]
+    numbers = _spans_by_trace(request)
+    rejected = numbers.pop(_NO_TRACE, 0)
+    whole = body if len(numbers) == 1 and not rejected else None
+    chosen = {trace_id for trace_id, number in numbers.items() if wanted(trace_id.hex(), number)}
+    members = _members(request, chosen) if chosen else ()
     return SplitRequest(
-        slices=tuple(_within_bounds(_slice(request, placed, whole=whole) for placed in chosen)),
-        spans=spans - rejected,
+        slices=tuple(_within_bounds(_slice(request, placed, whole=whole) for placed in members)),
+        spans=sum(numbers.values()),
         rejected=rejected,
         reject_reason=f"{rejected} spans without a valid trace id and span id" if rejected else "",
     )
@@ -171,8 +166,7 @@ def spans_in(request: ExportTraceServiceRequest) -> tuple[Span, ...]:
 
 def trace_ids_in(request: ExportTraceServiceRequest) -> tuple[str, ...]:
     """Return the ids of the traces that a parsed request has spans of, each once."""
-    ids = (placed.span.trace_id.hex() for placed in _walk(request) if has_valid_ids(placed.span))
-    return tuple(dict.fromkeys(ids))
+    return tuple(trace_id.hex() for trace_id in _spans_by_trace(request) if trace_id != _NO_TRACE)
 
 
 def encode(spans: Iterable[Span]) -> bytes:
@@ -194,6 +188,32 @@ def encode_json(spans: Iterable[Span]) -> str:
 def request_to_json(request: ExportTraceServiceRequest) -> str:
     """Write a parsed request as one line of OTLP JSON."""
     return to_json(request)
+
+
+_NO_TRACE: Final = b""
+
+
+def _spans_by_trace(request: ExportTraceServiceRequest) -> dict[bytes, int]:
+    """Count spans by trace id, in order of appearance; ``_NO_TRACE`` has those that are to be rejected.
+
+    It looks at every span that comes in, wanted or not: hence the plain loops.
+    """
+    numbers: dict[bytes, int] = {}
+    for resource_spans in request.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                trace_id = span.trace_id if has_valid_ids(span) else _NO_TRACE
+                numbers[trace_id] = numbers.get(trace_id, 0) + 1
+    return numbers
+
+
+def _members(request: ExportTraceServiceRequest, trace_ids: Collection[bytes]) -> Iterable[list[_Placed]]:
+    members: dict[bytes, list[_Placed]] = {}
+    for placed in _walk(request):
+        trace_id = placed.span.trace_id
+        if trace_id in trace_ids and has_valid_ids(placed.span):
+            members.setdefault(trace_id, []).append(placed)
+    return members.values()
 
 
 class _Placed(NamedTuple):
