@@ -13,7 +13,7 @@ __all__ = ["Rest", "Server", "table"]
 
 _CPU_OF_PROCESS = 2
 """With the complement of a process id before it, Linux' clock of what all its threads ran, in nanoseconds."""
-_REST_S = 0.002
+_REST_S = 0.015
 """Processor time between two looks that still counts as rest."""
 _POLL_S = 0.1
 _IDLE_POLLS = 6
