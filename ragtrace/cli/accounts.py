@@ -46,7 +46,7 @@ class Accounts:
             ConfigError: the configuration is wrong.
         """
         from ragtrace_collector.operations.accounts import WHY_PATH, standing_form
-        from ragtrace_collector.service import sampler_of
+        from ragtrace_collector.policies import sampler_of
         from ragtrace_collector.why import look_up, trace_id_in
 
         trace_id = trace_id_in(wanted)

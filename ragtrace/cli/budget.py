@@ -40,7 +40,8 @@ def budget(file: Path, as_json: bool) -> None:
     \b
     Examples:
       ragtrace budget --config collector.yaml
-      ragtrace budget --config collector.yaml --json | jq '.limits[] | select(.left == 0)'
+      ragtrace budget --config collector.yaml --json \\
+          | jq '.limits[] | select(.left == 0)'
     """
     with needs_extra("collector"):
         found = list(_standings(file))

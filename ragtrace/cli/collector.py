@@ -15,8 +15,8 @@ import click
 from ragtrace.cli.extras import needs_extra
 
 if TYPE_CHECKING:
+    from ragtrace_collector.collector import Collector
     from ragtrace_collector.config import CollectorConfig
-    from ragtrace_collector.service import Collector
 
 __all__ = ["collector"]
 

@@ -63,8 +63,8 @@ class Sample:
     probability: float | None
     """The probability with which a record like this is judged: averages are weighted by its inverse.
 
-    ``None`` where nobody can know it, because what was found out about another answer chose this one, or it was
-    left out first and brought back. Such a record is left out of averages."""
+    ``None`` where nobody can know it, because what was found out about another answer chose this one, or it
+    was left out first and brought back. Such a record is left out of averages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
     python -m tests.benchmarks.capture_cost.off [--rounds 300] [--calls 20]
 
 The application posts the prompt to a server on loopback that answers at once with nothing: less than any
-model call costs. It runs *alone*, *with helpers* around it that are off, and *alone* a second time, in short turns
-of shuffled order in one process. The second ratio is the noise: two measurements of the same function.
+model call costs. It runs *alone*, *with helpers* around it that are off, and *alone* a second time, in short
+turns of shuffled order in one process. The second ratio is the noise: two measurements of the same function.
 """
 
 from __future__ import annotations

@@ -122,12 +122,11 @@ def test_a_note_on_many_spans_is_said_once(tmp_path: Path) -> None:
     assert "of 'ask', 'retrieval faq', each is a placeholder that Logfire writes" in output
 
 
-def test_a_document_of_several_lines_is_told_from_lines(tmp_path: Path) -> None:
+def test_a_document_of_several_lines_is_read(tmp_path: Path) -> None:
+    lines = write_traces(tmp_path / "traces.jsonl", [rag_trace(0)])
     document = tmp_path / "trace.json"
-    document.write_text('{\n "resourceSpans": []\n}\n')
-    result = run("explain", str(document))
-    assert result.exit_code == 2
-    assert f"write it on one line with `jq -c . {document}`" in result.stderr
+    document.write_text(json.dumps(json.loads(lines.read_text()), indent=2))
+    assert run("explain", str(document)).stdout == run("explain", str(lines)).stdout
 
 
 def test_a_line_that_is_no_otlp_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A judge that answers when the test lets it: name it as ``judge.use``, with ``GATED`` and a name of its gate."""
+"""A judge that answers when the test lets it: name it as ``judge.use``, with ``GATED`` and a gate's name."""
 
 from __future__ import annotations
 

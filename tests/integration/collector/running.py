@@ -16,8 +16,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
+from ragtrace_collector.collector import Collector
 from ragtrace_collector.config import CollectorConfig, parse_config
-from ragtrace_collector.service import Collector
+from ragtrace_collector.wiring import open_collector
 
 __all__ = ["carriers_in", "config_of", "post", "running_collector", "send_grpc", "until"]
 
@@ -49,7 +50,7 @@ async def running_collector(
 ) -> AsyncIterator[Collector]:
     """Serve until the block ends, then shut down in order."""
     ready, stop = asyncio.Event(), asyncio.Event()
-    async with Collector.open(config, clock=clock) as collector:
+    async with open_collector(config, clock=clock) as collector:
         serving = asyncio.create_task(collector.serve(stop, on_ready=lambda _: ready.set()))
         waiting = asyncio.create_task(ready.wait())
         await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)

@@ -10,8 +10,9 @@ from pathlib import Path
 from ragtrace import semconv
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
+from ragtrace_collector.collector import Collector
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.service import Collector
+from ragtrace_collector.wiring import open_collector
 from tests.integration.collector.running import carriers_in
 from tests.rag_spans import START_NS
 
@@ -79,7 +80,7 @@ async def stepped_collector(
 ) -> AsyncIterator[Stepped]:
     """Open a collector, and close it as a process that is killed does: nothing is drained."""
     clock = clock or StandingClock()
-    async with Collector.open(config, clock=clock, steady_ns=clock.steady_ns) as collector:
+    async with open_collector(config, clock=clock, steady_ns=clock.steady_ns) as collector:
         out = Path(config.export[0].endpoint.removeprefix("otlp-file:"))
         yield Stepped(collector=collector, clock=clock, out=out)
 

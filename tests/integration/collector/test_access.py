@@ -17,9 +17,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode, encode_json
+from ragtrace_collector.collector import Collector
 from ragtrace_collector.receivers.access import Access, Grant, digest_of
 from ragtrace_collector.receivers.refusal import Refusal
-from ragtrace_collector.service import Collector
 from tests.integration.cli.program import run
 from tests.integration.collector.running import PROTOBUF, config_of, post, request_of, running_collector
 from tests.integration.collector.running import send_grpc as send

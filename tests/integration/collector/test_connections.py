@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ragtrace_collector.collector import Collector
 from ragtrace_collector.receivers import listening
-from ragtrace_collector.service import Collector
 from tests.integration.collector.running import config_of, post, request_of, running_collector
 from tests.rag_spans import rag_trace
 

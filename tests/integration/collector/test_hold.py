@@ -16,9 +16,10 @@ from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
+from ragtrace_collector.collector import Collector
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.service import Collector
 from ragtrace_collector.store.port import Holding
+from ragtrace_collector.wiring import open_collector
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.integration.collector.gated_judge import GATED, gate_of
 from tests.integration.collector.running import (
@@ -267,7 +268,7 @@ async def test_what_a_crash_left_held_goes_on_after_the_restart(
     tmp_path: Path, downstream: OtlpReceiver, mode: str
 ) -> None:
     config = holding(tmp_path, downstream, assemble={"quiet_period": "10s"})
-    async with Collector.open(config) as crashed:  # closed without being stopped in order
+    async with open_collector(config) as crashed:  # closed without being stopped in order
         await crashed.intake.accept(request_of(*rag_trace(0)), encoding="protobuf")
     assert downstream.spans == []
     async with running_collector(holding(tmp_path, downstream, {"mode": mode})):

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
+from ragtrace_collector.collector import Collector
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.service import Collector
+from ragtrace_collector.wiring import open_collector
 from tests.integration.collector.running import config_of, request_of
 from tests.rag_spans import chat_span, rag_trace
 
@@ -69,10 +70,10 @@ class Schedule:
         left = list(steps)
         sizes = iter(portions)
         while left:
-            async with Collector.open(self.config, clock=self.clock) as collector:
+            async with open_collector(self.config, clock=self.clock) as collector:
                 while left and (step := left.pop(0)) != "restart":
                     await self._do(step, collector, next(sizes, 1))
-        async with Collector.open(self.config, clock=self.clock) as collector:
+        async with open_collector(self.config, clock=self.clock) as collector:
             await self._do("send", collector, len(self.waiting))
             for step in ("settle", *["judge"] * 4, "wait"):
                 await self._do(step, collector, 1)

@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from ragtrace.traces.otlp import decode
-from ragtrace_collector.service import Collector
+from ragtrace_collector.collector import Collector
+from ragtrace_collector.wiring import open_collector
 from tests.integration.collector.running import (
     carriers_in,
     config_of,
@@ -72,7 +73,7 @@ async def test_while_it_drains_its_pages_say_that_it_stops(tmp_path: Path) -> No
     stop, ready = asyncio.Event(), asyncio.Event()
     export = [{"endpoint": "http://127.0.0.1:9"}]  # nobody listens there: there is something to wait for
     config = config_of(tmp_path, export=export, drain_timeout="1h")
-    async with Collector.open(config) as collector:
+    async with open_collector(config) as collector:
         serving = asyncio.create_task(collector.serve(stop, on_ready=lambda _: ready.set()))
         await ready.wait()
         await post(collector, request_of(*rag_trace(0)))

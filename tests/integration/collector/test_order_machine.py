@@ -34,7 +34,7 @@ _NOT_JUDGED: Final = frozenset(
         *(semconv.SESSION_ID, semconv.TARGET_ROOT_NAME, semconv.TARGET_MODEL),
     }
 )
-"""When, and after what, a carrier was written, and what it copies for filtering: of spans that came by then."""
+"""When, and after what, a carrier was written, and what it copies for filtering, of spans that were there."""
 
 
 def a_session() -> list[Span]:

@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode, encode_json
-from ragtrace_collector.service import Collector
+from ragtrace_collector.collector import Collector
 from tests.integration.collector.running import (
     PROTOBUF,
     config_of,

@@ -16,7 +16,8 @@ from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.model import AttributeValue
 from ragtrace.traces.trace import Resource, Span, StatusCode
-from ragtrace_collector.service import Collector
+from ragtrace_collector.collector import Collector
+from ragtrace_collector.wiring import open_collector
 from tests.integration.collector.running import carriers_in, config_of, request_of
 from tests.rag_spans import START_NS, rag_trace, trace_id_of
 
@@ -38,7 +39,7 @@ class SetClock:
 async def at(clock: SetClock, folder: Path, **sample: Any) -> AsyncIterator[Collector]:
     """Open a collector that works when it is told to, at the time that is set."""
     config = config_of(folder, sample=sample, judge={"use": "lexical"})
-    async with Collector.open(config, clock=clock) as collector:
+    async with open_collector(config, clock=clock) as collector:
         yield collector
 
 

@@ -17,9 +17,10 @@ from ragtrace.errors import ConfigError, JudgeUnavailable, SendRetryable
 from ragtrace.judge import open_judge
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace.tls import ClientTls
+from ragtrace_collector.collector import Collector
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.gate import open_gate
-from ragtrace_collector.service import Collector, check_config
+from ragtrace_collector.service import check_config
 from tests.integration.collector.certificates import Authority, Files
 from tests.integration.collector.running import config_of, request_of, running_collector
 from tests.rag_spans import rag_trace
