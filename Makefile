@@ -15,6 +15,11 @@ environments := $(VENV) $(second) $(third)
 bin := $(VENV)/bin
 paths := ragtrace collector tests examples
 
+# Two for each core: tests of a collector wait for it half of their time.
+workers = $(shell $(bin)/python -c 'import os; print(2 * os.cpu_count())')
+# pytest rewrites every test module; without bytecode, again in each run.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast check format venv lock backends frameworks recordings soak fuzz sbom audit \
   test-faults bench
@@ -29,7 +34,7 @@ test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks) ## run all tes
 	$(bin)/python -m pytest $(ARGS)
 
 test-fast: venv ## run the tests that start no process (under two minutes)
-	$(bin)/python -m pytest -m "not slow" -n auto $(ARGS)
+	$(bin)/python -m pytest -m "not slow" -n $(workers) --dist worksteal $(ARGS)
 
 check: venv ## formatting, lint, types, import direction
 	$(bin)/ruff format --check $(paths)
