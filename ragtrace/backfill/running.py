@@ -24,7 +24,7 @@ from ragtrace.sampling import keeps
 from ragtrace.traces.attach import AttachOptions, Sample, carrier, carrier_span_id, deserves_carrier
 from ragtrace.traces.extract import AttributeMapping, extract_records
 from ragtrace.traces.otlp import encode
-from ragtrace.traces.trace import Trace
+from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["Run", "backfill", "rehearse", "span_ids"]
 
@@ -79,15 +79,18 @@ async def backfill(
             return item
         if run is not None and run.stop.is_set():
             return None
-        record, sample = item
+        record, sample, earlier = item
         evaluation = await evaluate(
             record, metrics=metrics, judge=judge, second_judge=second_judge, clock=clock
         )
         if not (evaluation.results and deserves_carrier(evaluation)):
             return _Judged(record, evaluation, None)
-        span = carrier(
-            evaluation, record, sample=sample, options=attach, now_ns=clock.now_ns(), mode="backfill"
+        make = partial(
+            carrier, evaluation, record, sample=sample, options=attach, now_ns=clock.now_ns(), mode="backfill"
         )
+        span = make()
+        if replaced := _superseded(span, earlier):
+            span = make(supersedes=replaced)
         parcel = _Parcel(span.trace_id, span.span_id, encode([span]))
         await delivery.keep(parcel)
         return _Judged(record, evaluation, parcel)
@@ -165,6 +168,8 @@ class _Candidate(NamedTuple):
 
     record: RagRecord
     sample: Sample
+    earlier: tuple[Span, ...]
+    """The carriers of other evaluators about it."""
 
 
 _Item = _Candidate | SearchedUpTo
@@ -227,14 +232,14 @@ def _of(
             ledger.sampled_out += 1
         elif (
             span_id in present.carriers
-            or (selection.only_unscored and record.target.span_id in present.scored)
+            or (selection.only_unscored and record.target.span_id in present.about)
             or carrier_id in selection.done
             or (run is not None and run.progress.has(*carrier_id))
         ):
             ledger.already_evaluated += 1
         else:
             sample = Sample(rule=choice.rule, rate=choice.rate, probability=choice.rate)
-            yield _Candidate(record, sample)
+            yield _Candidate(record, sample, present.about.get(record.target.span_id, ()))
 
 
 class _Present(NamedTuple):
@@ -242,16 +247,29 @@ class _Present(NamedTuple):
 
     carriers: frozenset[str]
     """Span ids of carriers."""
-    scored: frozenset[str | None]
-    """Span ids of the answers that they are about."""
+    about: Mapping[str | None, tuple[Span, ...]]
+    """Carriers by the span of the answer they are about."""
 
 
 def _present(trace: Trace) -> _Present:
     carriers = [span for span in trace.spans if span.scope.name == semconv.SCOPE_EVALUATION]
-    return _Present(
-        carriers=frozenset(span.span_id for span in carriers),
-        scored=frozenset(span.parent_span_id for span in carriers),
-    )
+    about: dict[str | None, tuple[Span, ...]] = {}
+    for span in carriers:
+        about[span.parent_span_id] = (*about.get(span.parent_span_id, ()), span)
+    return _Present(carriers=frozenset(span.span_id for span in carriers), about=about)
+
+
+def _superseded(span: Span, earlier: Iterable[Span]) -> str | None:
+    """Return the id of the carrier that this one takes the place of: the last that tells the same metrics."""
+    rivals = [each for each in earlier if _metrics_told(each) == _metrics_told(span)]
+    replaced = {each.attributes.get(semconv.EVAL_SUPERSEDES) for each in rivals}
+    in_force = [each for each in rivals if each.span_id not in replaced]
+    last = max(in_force, key=lambda each: str(each.attributes.get(semconv.EVAL_STARTED_AT)), default=None)
+    return last.span_id if last else None
+
+
+def _metrics_told(span: Span) -> frozenset[str]:
+    return frozenset(key for key in span.attributes if key.startswith(semconv.LABEL_PREFIX))
 
 
 def _records(trace: Trace, mapping: AttributeMapping | None, ledger: Ledger) -> tuple[RagRecord, ...]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragtrace import semconv
 from ragtrace.backends import MemorySink
 from ragtrace.backfill import Selection, SpanId, backfill, rehearse, span_ids
 from ragtrace.errors import SendRejected, SendRetryable
@@ -100,6 +101,28 @@ async def test_another_evaluator_is_a_second_opinion() -> None:
     stricter = (metric_named("faithfulness", threshold=0.9),)
     report = await backfill(judged, sink, metrics=stricter, judge=ScriptedJudge())
     assert (report.already_evaluated, report.sent) == (0, 1)
+    first, second = sink.spans
+    assert semconv.EVAL_SUPERSEDES not in first.attributes
+    assert second.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
+
+
+async def test_a_third_opinion_takes_the_place_of_the_second() -> None:
+    sink = MemorySink()
+    for threshold in (0.9, 0.8, 0.7):
+        judged = StoredTraces(with_verdicts(rag_trace(), sink))
+        metrics = (metric_named("faithfulness", threshold=threshold),)
+        await backfill(judged, sink, metrics=metrics, judge=ScriptedJudge())
+    _, second, third = sink.spans
+    assert third.attributes[semconv.EVAL_SUPERSEDES] == second.span_id
+
+
+async def test_an_opinion_about_another_metric_takes_no_place() -> None:
+    sink = MemorySink()
+    await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=ScriptedJudge())
+    other = (metric_named("context_relevance"),)
+    judged = StoredTraces(with_verdicts(rag_trace(), sink))
+    await backfill(judged, sink, metrics=other, judge=ScriptedJudge())
+    assert semconv.EVAL_SUPERSEDES not in sink.spans[1].attributes
 
 
 async def test_answers_with_a_verdict_in_the_destination_are_left_out() -> None:
