@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import click
 
+from ragtrace.durations import UNITS_S, duration_of
+
 __all__ = ["DURATION", "MOMENT", "Moment"]
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
-_UNIT_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
+_UNITS_S: Final = {**UNITS_S, "w": 7 * 86_400.0}
 
 
 class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic in newer clicks only
@@ -20,10 +20,13 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         if isinstance(value, timedelta):
             return value
-        found = _DURATION.fullmatch(str(value).strip())
+        try:
+            found = duration_of(str(value), _UNITS_S)
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
         if found is None:
             self.fail("write a duration with its unit, such as 90s, 15m, 2h, 7d or 4w", param, ctx)
-        return timedelta(seconds=float(found[1]) * _UNIT_S[found[2]])
+        return found
 
 
 class Moment:
@@ -31,9 +34,8 @@ class Moment:
 
     def __init__(self, text: str) -> None:
         self._text = text.strip()
-        found = _DURATION.fullmatch(self._text)
-        self._ago = float(found[1]) * _UNIT_S[found[2]] if found else None
-        date = None if found else datetime.fromisoformat(self._text)
+        self._ago = duration_of(self._text, _UNITS_S)
+        date = None if self._ago is not None else datetime.fromisoformat(self._text)
         self._date = date.replace(tzinfo=UTC) if date and date.tzinfo is None else date
 
     def __str__(self) -> str:
@@ -42,7 +44,7 @@ class Moment:
     def at(self, now_ns: int) -> int:
         """Return nanoseconds since 1970."""
         if self._ago is not None:
-            return now_ns - int(self._ago * 1e9)
+            return now_ns - int(self._ago.total_seconds() * 1e9)
         assert self._date is not None
         return int(self._date.timestamp() * 1e6) * 1_000
 

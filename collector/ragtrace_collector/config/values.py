@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
+from ragtrace.durations import duration_of
 from ragtrace.traces.extract import AttributePath
 
 __all__ = [
@@ -25,20 +26,14 @@ __all__ = [
     "named",
 ]
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LONGEST_S: Final = 3650 * 86400.0
 
 
 def _duration(value: object) -> object:
-    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
+    duration = duration_of(value) if isinstance(value, str) else None
+    if duration is None:
         raise ValueError("write a duration with its unit, such as 500ms, 5s, 2m or 1h")
-    seconds = float(match[1]) * _UNIT_S[match[2]]
-    if seconds > _LONGEST_S:
-        raise ValueError("write a duration of at most 3650d")
-    return timedelta(seconds=seconds)
+    return duration
 
 
 def _longer_than_zero(value: timedelta) -> timedelta:

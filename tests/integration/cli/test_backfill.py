@@ -157,6 +157,8 @@ def test_rules_of_a_collector_choose_the_same_answers(source: str, scripted: str
         (("--since", "yesterday"), "write how long ago (2h, 7d) or a date"),
         (("--since", "1h", "--until", "2h"), "nothing lies between --since 1h and --until 2h"),
         (("--min-age", "soon"), "write a duration with its unit"),
+        (("--min-age", "99999999999d"), "write a duration of at most 3650d"),
+        (("--since", "99999999999d"), "write how long ago (2h, 7d) or a date"),
         (("--tag", "error"), "write KEY=VALUE"),
         (("--traceql", "{}", "--service", "shop"), "--traceql takes the place of"),
         (("--trace-id", "ab", "--since", "1h"), "leave out what searches for them"),

@@ -1,0 +1,29 @@
+"""Durations as people write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+__all__ = ["UNITS_S", "duration_of"]
+
+UNITS_S: Final[Mapping[str, float]] = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_WRITTEN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_LONGEST_S: Final = 3650 * 86400.0
+
+
+def duration_of(text: str, units_s: Mapping[str, float] = UNITS_S) -> timedelta | None:
+    """Read a number and its unit; ``None`` where the text is something else.
+
+    Raises:
+        ValueError: it is longer than anybody means.
+    """
+    match = _WRITTEN.fullmatch(text.strip())
+    if match is None or match[2] not in units_s:
+        return None
+    seconds = float(match[1]) * units_s[match[2]]
+    if seconds > _LONGEST_S:
+        raise ValueError("write a duration of at most 3650d")
+    return timedelta(seconds=seconds)
