@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
-from ragtrace.backends.jaeger_v2 import spans_of_v2
+from ragtrace.backends.jaeger_v2 import spans_of_v2, trace_ids_of_v2
+from ragtrace.backends.unlisted import Unlisted
 from ragtrace.backends.web import Access, Sleep, WebApi
 from ragtrace.errors import CodecError, InputError, ReadError
 from ragtrace.ports import Page, TraceQuery
@@ -19,15 +20,18 @@ from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["JaegerReader", "normalized_trace_id", "search_each_service", "traces_by_id"]
 
+T = TypeVar("T")
+
 _TRACE_ID_DIGITS: Final = 32
 _TRACES_AT_ONCE: Final = 100
 """Of a search, which gives whole traces: some megabytes at most."""
 _MICROSECOND_NS: Final = 1_000
 
 
-class JaegerReader:
+class JaegerReader(Unlisted):
     """Read traces by id and by search from Jaeger's query service (port 16686)."""
 
+    back_end = "Jaeger"
     shortest_ns = _MICROSECOND_NS
     longest_ns = 30 * 86_400 * 10**9
 
@@ -53,7 +57,7 @@ class JaegerReader:
         trace_id = normalized_trace_id(trace_id)
         version = await self._spoken()
         body = await self._asked(f"{version.traces}/{trace_id}", {version.raw: "true"})
-        return traces_by_id(self._decoded(version, body)).get(trace_id) if body is not None else None
+        return traces_by_id(self._understood(version.spans, body)).get(trace_id) if body is not None else None
 
     async def search(self, query: TraceQuery) -> Page:
         """Search once, for whole traces; without a service, in all of them.
@@ -64,15 +68,19 @@ class JaegerReader:
         return await search_each_service(query, self._search, self.services)
 
     async def _search(self, query: TraceQuery) -> Page:
-        spoken = await self._spoken()
-        version = (
-            V2 if query.tags else spoken
-        )  # v3 has no parameter for tags over HTTP, and ignores what it does not know
+        version = await self._spoken()
+        if version is V3 and query.tags:
+            return await self._search_by_tags(query)
         body = await self._asked(version.traces, version.parameters(query, self._traces_at_once))
-        found = traces_by_id(self._decoded(version, body)) if body is not None else {}
-        if version is not spoken:
-            found = dict.fromkeys(found)  # to be read by v3, which keeps the types of values
+        found = traces_by_id(self._understood(version.spans, body)) if body is not None else {}
         return Page.of(found, limit=self._traces_at_once)
+
+    async def _search_by_tags(self, query: TraceQuery) -> Page:
+        """Search by v2: over HTTP, v3 has no parameter for tags. The traces are left to v3, which keeps the
+        types of values."""
+        body = await self._asked(V2.traces, V2.parameters(query, self._traces_at_once))
+        ids = self._understood(V2.trace_ids, body) if body is not None else ()
+        return Page.of(dict.fromkeys(ids), limit=self._traces_at_once)
 
     async def services(self) -> tuple[str, ...]:
         """Return the names of the services that sent spans.
@@ -82,15 +90,6 @@ class JaegerReader:
         """
         version = await self._spoken()
         return tuple(version.services_in(await self._json(version.services)))
-
-    async def traces(self) -> AsyncIterator[Trace]:
-        """Refuse: Jaeger has no way to list every trace.
-
-        Raises:
-            ReadError: always.
-        """
-        raise ReadError("Jaeger cannot list every trace: search a stretch of time, or name the trace ids")
-        yield  # makes this an async generator, as the port wants
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -123,9 +122,9 @@ class JaegerReader:
             raise ReadError(f"{self._api.where} answered no JSON to {path}") from exc
         return tree if isinstance(tree, dict) else None
 
-    def _decoded(self, version: _Version, body: str) -> tuple[Span, ...]:
+    def _understood(self, read: Callable[[str], T], body: str) -> T:
         try:
-            return version.spans(body)
+            return read(body)
         except (CodecError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
             raise ReadError(f"{self._api.where} answered no traces: {type(exc).__name__}") from exc
 
@@ -213,6 +212,9 @@ class _V2:
 
     def spans(self, body: str) -> tuple[Span, ...]:
         return spans_of_v2(json.loads(body))
+
+    def trace_ids(self, body: str) -> tuple[str, ...]:
+        return trace_ids_of_v2(json.loads(body))
 
     def services_in(self, tree: Mapping[str, object] | None) -> Iterable[str]:
         return _texts((tree or {}).get("data"))

@@ -10,6 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace.backends.jaeger import normalized_trace_id, search_each_service, traces_by_id
+from ragtrace.backends.unlisted import Unlisted
 from ragtrace.backends.web import Access
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.ports import Page, TraceQuery
@@ -26,9 +27,10 @@ _TRACES_AT_ONCE: Final = 500
 _MESSAGE_BYTES: Final = 256 << 20
 
 
-class JaegerGrpcReader:
+class JaegerGrpcReader(Unlisted):
     """Read traces by id and by search from Jaeger's query service at ``host:port``."""
 
+    back_end = "Jaeger"
     shortest_ns = 1_000
     longest_ns = 30 * 86_400 * 10**9
 
@@ -102,15 +104,6 @@ class JaegerGrpcReader:
         except grpc.aio.AioRpcError as exc:
             raise self._error(exc) from exc
         return tuple(answer.services)
-
-    async def traces(self) -> AsyncIterator[Trace]:
-        """Refuse: Jaeger has no way to list every trace.
-
-        Raises:
-            ReadError: always.
-        """
-        raise ReadError("Jaeger cannot list every trace: search a stretch of time, or name the trace ids")
-        yield  # makes this an async generator, as the port wants
 
     async def aclose(self) -> None:
         """Close the channel."""

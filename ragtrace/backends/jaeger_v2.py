@@ -12,7 +12,7 @@ from typing import Any, Final
 from ragtrace.model import AttributeValue
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink, StatusCode
 
-__all__ = ["spans_of_v2"]
+__all__ = ["spans_of_v2", "trace_ids_of_v2"]
 
 _KINDS: Final = {kind.name.lower(): kind for kind in SpanKind}
 _CODES: Final = {code.name: code for code in StatusCode}
@@ -23,6 +23,15 @@ _OWN: Final = frozenset(
 )
 
 Json = Mapping[str, Any]
+
+
+def trace_ids_of_v2(body: Json) -> tuple[str, ...]:
+    """Return the ids of all traces in an answer, without a look at their spans.
+
+    Raises:
+        KeyError, TypeError, AttributeError: it is no such answer.
+    """
+    return tuple(trace["traceID"].zfill(32) for trace in body["data"])
 
 
 def spans_of_v2(body: Json) -> tuple[Span, ...]:

@@ -6,13 +6,13 @@ import asyncio
 import gzip
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Literal
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from ragtrace.backends._otlp_answer import raise_for_rejected_spans
+from ragtrace.backends.retry_after import retry_after_s
 from ragtrace.errors import SendRefused, SendRejected, SendRetryable
 from ragtrace.tls import ClientTls
 
@@ -95,7 +95,7 @@ class OtlpHttpSink:
             return
         message = f"{self.name} answered {response.status_code} {response.reason_phrase}"
         if response.status_code in _RETRYABLE:
-            wait_s = _retry_after_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
+            wait_s = retry_after_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
             raise SendRetryable(message, retry_after_s=wait_s)
         raise SendRefused(message) if response.status_code in _REFUSING else SendRejected(message)
 
@@ -106,14 +106,3 @@ def _answer(body: bytes) -> ExportTraceServiceResponse:
     except DecodeError:
         # a proxy that answers 200 with a page of its own: the status says the spans were taken
         return ExportTraceServiceResponse()
-
-
-def _retry_after_s(header: str, *, now: datetime) -> float | None:
-    """Read seconds or an HTTP date (RFC 9110, 10.2.3)."""
-    if header.isascii() and header.isdigit():
-        return float(header)
-    try:
-        moment = parsedate_to_datetime(header)
-    except ValueError:
-        return None
-    return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds())

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace.backends.jaeger import normalized_trace_id
+from ragtrace.backends.unlisted import Unlisted
 from ragtrace.backends.web import Access, Sleep, WebApi
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.ports import Page, TraceQuery
@@ -26,9 +26,10 @@ _SECOND_NS: Final = 10**9
 _TRACES_AT_ONCE: Final = 500
 
 
-class TempoReader:
+class TempoReader(Unlisted):
     """Read traces by id and by search from Tempo's query API (port 3200)."""
 
+    back_end = "Tempo"
     shortest_ns = _SECOND_NS
     longest_ns = 24 * 3_600 * _SECOND_NS
     """Tempo's own limit is 168 h by default; a search over a day is spread over its queriers already."""
@@ -85,15 +86,6 @@ class TempoReader:
         except (KeyError, TypeError, AttributeError) as exc:
             raise ReadError(f"{self._api.where} answered no list of traces") from exc
         return Page.of(dict.fromkeys(ids), limit=self._traces_at_once)
-
-    async def traces(self) -> AsyncIterator[Trace]:
-        """Refuse: Tempo has no way to list every trace.
-
-        Raises:
-            ReadError: always.
-        """
-        raise ReadError("Tempo cannot list every trace: search a stretch of time, or name the trace ids")
-        yield  # makes this an async generator, as the port wants
 
     async def aclose(self) -> None:
         """Close the connections."""

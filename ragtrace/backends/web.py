@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from ragtrace.backends.retry_after import retry_after_s
 from ragtrace.errors import ReadError
 from ragtrace.tls import ClientTls
 
@@ -127,9 +129,9 @@ class WebApi:
 
 
 def _pause_s(response: httpx.Response | None, attempt: int) -> float:
-    asked_for = response.headers.get("retry-after", "") if response is not None else ""
-    pause_s = float(asked_for) if asked_for.isdecimal() else 0.5 * 2**attempt
-    return min(pause_s, _LONGEST_PAUSE_S)
+    header = response.headers.get("retry-after", "") if response is not None else ""
+    asked_for = retry_after_s(header, now=datetime.now(UTC))
+    return min(0.5 * 2**attempt if asked_for is None else asked_for, _LONGEST_PAUSE_S)
 
 
 def _said(response: httpx.Response) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
 from ragtrace import semconv
+from ragtrace.backends.web import Sleep
 from ragtrace.backfill.finding import SearchedUpTo, find
 from ragtrace.backfill.progress import Progress
 from ragtrace.backfill.report import BackfillReport, Ledger
@@ -30,8 +31,6 @@ __all__ = ["Run", "backfill", "rehearse", "span_ids"]
 
 _SEND_ATTEMPTS: Final = 6
 _LONGEST_PAUSE_S: Final = 30.0
-
-Sleep = Callable[[float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
