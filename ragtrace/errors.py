@@ -7,6 +7,7 @@ RagtraceError
 ├── JudgeError             a judge could not answer; ``error_type`` is what stands in ``error.type``
 │   ├── JudgeUnavailable   not reachable, or a 5xx / 429 that outlived its retries; may work later
 │   ├── JudgeTimeout       no answer in time; may work later
+│   ├── JudgeOverBudget    a limit to spending has no room for the request, which was not made
 │   ├── JudgeRefused       401, 402, 403, 404, quota: will not work until a person acts
 │   ├── JudgeUnable        it lacks what the request needs, such as log-probabilities: ask in another form
 │   ├── JudgeCompromised   it got a planted claim wrong: nothing it says of this record counts
@@ -33,6 +34,7 @@ __all__ = [
     "JudgeCutOff",
     "JudgeError",
     "JudgeNonsense",
+    "JudgeOverBudget",
     "JudgeRefused",
     "JudgeTimeout",
     "JudgeUnable",
@@ -93,6 +95,15 @@ class JudgeTimeout(JudgeError):
 
     error_type = "judge_timeout"
     retryable = True
+
+
+class JudgeOverBudget(JudgeError):
+    """A limit to spending has no room for the request, which was not made."""
+
+    error_type = "over_budget"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, usage=Usage())
 
 
 class JudgeRefused(JudgeError):

@@ -12,17 +12,15 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from ragtrace.errors import JudgeError
-from ragtrace.model import Usage
+from ragtrace.errors import JudgeError, JudgeOverBudget
+from ragtrace.judge.spending import Limit, Spend
 
 __all__ = [
     "Left",
-    "Limit",
     "OverBudget",
     "Period",
     "Purse",
     "Refusal",
-    "Spend",
     "Standing",
     "Uncounted",
     "Window",
@@ -31,36 +29,6 @@ __all__ = [
 _NANO: Final = 1_000_000_000
 _AHEAD: Final = 0.1
 """How far spending may run ahead of the clock before nothing more is sampled, as a share of the limit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spend:
-    """An amount, in whole numbers: sums stay exact."""
-
-    calls: int = 0
-    tokens: int = 0
-    """Of prompts and replies together."""
-    usd_nano: int = 0
-    """Billionths of a US dollar: less than the cheapest token costs."""
-
-    def __add__(self, other: Spend) -> Spend:
-        return Spend(
-            calls=self.calls + other.calls,
-            tokens=self.tokens + other.tokens,
-            usd_nano=self.usd_nano + other.usd_nano,
-        )
-
-    def __sub__(self, other: Spend) -> Spend:
-        return Spend(
-            calls=self.calls - other.calls,
-            tokens=self.tokens - other.tokens,
-            usd_nano=self.usd_nano - other.usd_nano,
-        )
-
-    @property
-    def usd(self) -> float:
-        """US dollars."""
-        return self.usd_nano / _NANO
 
 
 class Period(StrEnum):
@@ -99,36 +67,6 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """What may be spent in each window of a period; ``None`` is without limit."""
-
-    calls: int | None = None
-    tokens: int | None = None
-    usd_nano: int | None = None
-
-    def exceeded_by(self, spend: Spend, *, share: float = 1.0) -> str | None:
-        """Return which of the limits an amount exceeds (``calls``, ``tokens`` or ``usd``), if any."""
-        for name, most, amount in self.pairs(spend):
-            if amount > most * share:
-                return name
-        return None
-
-    def used(self, spend: Spend) -> float:
-        """Return the largest share of a limit that an amount takes, 0 if nothing is limited."""
-        shares = (amount / most if most else 1.0 for _, most, amount in self.pairs(spend))
-        return max(shares, default=0.0)
-
-    def pairs(self, spend: Spend) -> list[tuple[str, int, int]]:
-        """Return the limits that are set: their names, what may be spent, and what of an amount counts."""
-        every = (
-            ("calls", self.calls, spend.calls),
-            ("tokens", self.tokens, spend.tokens),
-            ("usd", self.usd_nano, spend.usd_nano),
-        )
-        return [(name, most, amount) for name, most, amount in every if most is not None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """A limit would be exceeded."""
 
@@ -138,13 +76,11 @@ class Refusal:
     """When its window ends."""
 
 
-class OverBudget(JudgeError):
-    """The budget has no room for a request to the judge, which was not made."""
-
-    error_type = "over_budget"
+class OverBudget(JudgeOverBudget):
+    """A window of the budget has no room for a request to the judge, which was not made."""
 
     def __init__(self, purse: str, refusal: Refusal) -> None:
-        super().__init__(f"the budget `{purse}` has nothing left ({refusal.limit})", usage=Usage())
+        super().__init__(f"the budget `{purse}` has nothing left ({refusal.limit})")
         self.refusal = refusal
 
 

@@ -13,16 +13,17 @@ from pydantic import BaseModel
 from ragtrace.errors import ConfigError
 from ragtrace.judge import Pace, Prices, load_prices, pace_of
 from ragtrace.judge.layers import Layer
+from ragtrace.judge.spending import Bill, Limit, Tariff, largest_usage
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock, Embedder, Embeddings, Judge, JudgeReply, JudgeRequest
 from ragtrace_collector.breaker import Breaker, BreakerState
-from ragtrace_collector.budget import Left, Limit, OverBudget, Period, Purse, Refusal
+from ragtrace_collector.budget import Left, OverBudget, Period, Purse, Refusal
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.budget import LimitConfig, PurseConfig
 from ragtrace_collector.operations.logs import event
 from ragtrace_collector.outcomes import State
 from ragtrace_collector.store.budget import BudgetBook
-from ragtrace_collector.wall import Bill, Tariff, Wall, largest_usage
+from ragtrace_collector.wall import Wall
 
 __all__ = ["Closed", "Guard", "Guards", "guards_of", "purse_of"]
 

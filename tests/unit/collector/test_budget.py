@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ragtrace.judge import Price
+from ragtrace.judge.spending import Limit, Spend, Tariff
 from ragtrace.model import Usage
-from ragtrace_collector.budget import Limit, Period, Purse, Refusal, Spend, Standing
+from ragtrace_collector.budget import Period, Purse, Refusal, Standing
 from ragtrace_collector.store.budget import BUDGET, Reservation, reserve, settle, standing
-from ragtrace_collector.wall import Tariff
 
 MINUTE: Final = 60 * 1_000_000_000
 HOUR: Final = 60 * MINUTE

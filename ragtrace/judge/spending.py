@@ -1,0 +1,266 @@
+"""What asking costs: every attempt to ask a judge is counted before it is made, or is not made.
+
+An attempt is counted by an estimate, and corrected when it is known what it took. So a crash between the two
+leaves the estimate counted, never nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeError, JudgeOverBudget, JudgeTimeout
+from ragtrace.judge.layers import Layer
+from ragtrace.judge.prices import Price
+from ragtrace.judge.replies import reply_schema
+from ragtrace.model import Usage
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+
+__all__ = ["Bill", "Book", "Limit", "Spend", "Spender", "Tariff", "Turnstile", "budgeted", "largest_usage"]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+ReservationT = TypeVar("ReservationT")
+
+_NANO: Final = 1_000_000_000
+_BYTES_A_TOKEN: Final = 2
+_MOST_EXCESS: Final = 64.0
+"""More than a model that thinks needs: an endpoint that counts wrongly must not close the purse."""
+
+
+def budgeted(judge: Judge, spenders: Sequence[Spender], price: Price | None) -> Judge:
+    """Let a request reach the judge only where every spender has counted it.
+
+    ``spenders`` is looked at for each request: it may be filled later. A judge that computes costs nothing
+    and comes back as it is.
+    """
+    return judge if judge.identity.computes else _Budgeted(judge, spenders, Tariff(price=price))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    """An amount, in whole numbers: sums stay exact."""
+
+    calls: int = 0
+    tokens: int = 0
+    """Of prompts and replies together."""
+    usd_nano: int = 0
+    """Billionths of a US dollar: less than the cheapest token costs."""
+
+    def __add__(self, other: Spend) -> Spend:
+        return Spend(
+            calls=self.calls + other.calls,
+            tokens=self.tokens + other.tokens,
+            usd_nano=self.usd_nano + other.usd_nano,
+        )
+
+    def __sub__(self, other: Spend) -> Spend:
+        return Spend(
+            calls=self.calls - other.calls,
+            tokens=self.tokens - other.tokens,
+            usd_nano=self.usd_nano - other.usd_nano,
+        )
+
+    @property
+    def usd(self) -> float:
+        """US dollars."""
+        return self.usd_nano / _NANO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What may be spent; ``None`` is without limit."""
+
+    calls: int | None = None
+    tokens: int | None = None
+    usd_nano: int | None = None
+
+    def exceeded_by(self, spend: Spend, *, share: float = 1.0) -> str | None:
+        """Return which of the limits an amount exceeds (``calls``, ``tokens`` or ``usd``), if any."""
+        for name, most, amount in self.pairs(spend):
+            if amount > most * share:
+                return name
+        return None
+
+    def used(self, spend: Spend) -> float:
+        """Return the largest share of a limit that an amount takes, 0 if nothing is limited."""
+        shares = (amount / most if most else 1.0 for _, most, amount in self.pairs(spend))
+        return max(shares, default=0.0)
+
+    def pairs(self, spend: Spend) -> list[tuple[str, int, int]]:
+        """Return the limits that are set: their names, what may be spent, and what of an amount counts."""
+        every = (
+            ("calls", self.calls, spend.calls),
+            ("tokens", self.tokens, spend.tokens),
+            ("usd", self.usd_nano, spend.usd_nano),
+        )
+        return [(name, most, amount) for name, most, amount in every if most is not None]
+
+
+def largest_usage(request: JudgeRequest[Any]) -> Usage:
+    """Return what a request takes at most, if the judge neither thinks nor has to correct itself."""
+    form: type[BaseModel] = request.reply_type
+    size = len(request.system.encode("utf-8", "replace")) + len(request.user.encode("utf-8", "replace"))
+    return Usage(
+        calls=1,
+        input_tokens=(size + _schema_bytes(form)) // _BYTES_A_TOKEN + 1,
+        output_tokens=request.max_output_tokens,
+    )
+
+
+@lru_cache(maxsize=256)
+def _schema_bytes(reply_type: type[BaseModel]) -> int:
+    return len(str(reply_schema(reply_type)))
+
+
+@dataclass(slots=True, kw_only=True)
+class Tariff:
+    """What usage of one judge is worth."""
+
+    price: Price | None
+    """``None`` where it is not known: then nothing may be limited in money."""
+    excess: float = 1.0
+    """How many times as much as estimated a request took at most, so far: judges that think take more."""
+
+    def estimate(self, largest: Usage) -> Spend:
+        """Return what a request costs at most."""
+        spend = self._spend(largest)
+        return Spend(
+            calls=spend.calls,
+            tokens=math.ceil(spend.tokens * self.excess),
+            usd_nano=math.ceil(spend.usd_nano * self.excess),
+        )
+
+    def actual(self, usage: Usage, estimate: Spend) -> Spend:
+        """Return what a request did cost: as estimated, where the endpoint does not say."""
+        if not usage.calls:
+            return Spend()
+        if not usage.input_tokens:
+            return Spend(calls=usage.calls, tokens=estimate.tokens, usd_nano=estimate.usd_nano)
+        spend = self._spend(usage)
+        if estimate.tokens:
+            excess = self.excess * spend.tokens / estimate.tokens
+            self.excess = min(_MOST_EXCESS, max(self.excess, excess))
+        return spend
+
+    def _spend(self, usage: Usage) -> Spend:
+        usd = self.price.cost_usd(usage) if self.price else 0.0
+        return Spend(
+            calls=usage.calls,
+            tokens=usage.input_tokens + usage.output_tokens,
+            usd_nano=math.ceil(usd * 1e9),
+        )
+
+
+@dataclass(slots=True)
+class Bill:
+    """What one request cost, as it becomes known."""
+
+    usage: Usage | None = None
+    """``None``: nobody knows, and the estimate stays counted."""
+
+
+class Spender(Protocol):
+    """Counts requests, and lets them pass as long as there is room."""
+
+    def spending(self, tariff: Tariff, largest: Usage) -> AbstractAsyncContextManager[Bill]:
+        """Count a request before it is made; its bill says afterwards what it did cost.
+
+        Raises:
+            JudgeOverBudget: there is no room for it.
+        """
+        ...
+
+
+class Book(Protocol[ReservationT]):
+    """Where it is kept what was spent."""
+
+    async def reserve(self, estimate: Spend, *, share: float) -> ReservationT:
+        """Count a request that is about to be made, within a share of the limits.
+
+        Raises:
+            JudgeOverBudget: a limit forbids it.
+            JudgeError: it cannot be counted, so it must not be made.
+        """
+        ...
+
+    async def settle(self, reservation: ReservationT, actual: Spend) -> None:
+        """Count what was spent instead of the estimate."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Turnstile(Generic[ReservationT]):
+    """Lets requests pass as their estimates fit: a `Spender` over a `Book`."""
+
+    book: Book[ReservationT]
+    _under_way: int = 0
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Replaced at each settlement."""
+
+    @asynccontextmanager
+    async def spending(self, tariff: Tariff, largest: Usage, *, share: float = 1.0) -> AsyncIterator[Bill]:
+        """Count a request before it is made; its bill says afterwards what it did cost.
+
+        What nobody knows (it timed out, or was interrupted) stays counted as it was estimated.
+
+        Raises:
+            JudgeOverBudget: a limit would be exceeded, even if all that is under way cost nothing.
+            JudgeError: it cannot be counted, so it is not made.
+        """
+        estimate = tariff.estimate(largest)
+        reservation = await self._reserve(estimate, share)
+        bill = Bill()
+        self._under_way += 1
+        try:
+            yield bill
+        except JudgeTimeout:
+            raise
+        except JudgeError as failed:
+            bill.usage = failed.usage
+            raise
+        finally:
+            try:
+                if bill.usage is not None:
+                    await self.book.settle(reservation, tariff.actual(bill.usage, estimate))
+            finally:
+                self._under_way -= 1
+                settled, self._settled = self._settled, asyncio.Event()
+                settled.set()
+
+    async def _reserve(self, estimate: Spend, share: float) -> ReservationT:
+        while True:
+            settled = self._settled
+            try:
+                return await self.book.reserve(estimate, share=share)
+            except JudgeOverBudget:
+                if not self._under_way and not settled.is_set():
+                    raise
+            # What is under way is counted by its estimate and may leave room, or left some since we asked.
+            # Whoever was let through is under way by now: the book answers in the order in which it decides.
+            await settled.wait()
+
+
+class _Budgeted(Layer):
+    def __init__(self, judge: Judge, spenders: Sequence[Spender], tariff: Tariff) -> None:
+        super().__init__(judge)
+        self._spenders = spenders
+        self._tariff = tariff
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        largest = largest_usage(request)
+        async with AsyncExitStack() as counted:
+            bills = [
+                await counted.enter_async_context(each.spending(self._tariff, largest))
+                for each in self._spenders
+            ]
+            reply = await self.inner.ask(request)
+            for bill in bills:
+                bill.usage = reply.usage
+            return reply
