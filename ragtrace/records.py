@@ -24,7 +24,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypedDict
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, FiniteFloat, ValidationError
 
@@ -40,10 +40,20 @@ from ragtrace.model import (
     MetricOutcome,
     MetricResult,
     RagRecord,
+    Usage,
     Verdict,
 )
 
-__all__ = ["read_records", "to_json_line"]
+__all__ = [
+    "ChunkVerdictObject",
+    "TokenCounts",
+    "VerdictObject",
+    "chunk_verdict_object",
+    "read_records",
+    "to_json_line",
+    "token_counts",
+    "verdict_object",
+]
 
 
 def read_records(path: str | Path) -> Iterator[RagRecord]:
@@ -89,17 +99,83 @@ def to_json_line(
     line |= {
         "calls": outcome.usage.calls,
         "tokens": outcome.usage.input_tokens + outcome.usage.output_tokens,
-        "usage": {
-            "input_tokens": outcome.usage.input_tokens,
-            "output_tokens": outcome.usage.output_tokens,
-            "cached_tokens": outcome.usage.cached_tokens,
-            "reasoning_tokens": outcome.usage.reasoning_tokens,
-        },
+        "usage": token_counts(outcome.usage),
         "cost_usd": cost_usd,
         "judge": f"{judge.provider}:{judge.model}",
         "evaluator_version": outcome.evaluator_version,
     }
     return json.dumps(line, ensure_ascii=False).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+class TokenCounts(TypedDict):
+    """The tokens that judging took, as files have them."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+
+
+class VerdictObject(TypedDict):
+    """A verdict, as files have it."""
+
+    claim: str
+    label: str
+    reason: str | None
+    chunk_ids: list[str]
+    quote: str | None
+    quote_verified: bool
+    start: int | None
+    end: int | None
+    kind: str
+    confidence: float | None
+
+
+class ChunkVerdictObject(TypedDict):
+    """A verdict about a chunk, as files have it."""
+
+    chunk_id: str
+    rank: int
+    label: str
+    reason: str | None
+    confidence: float | None
+
+
+def token_counts(usage: Usage) -> TokenCounts:
+    """Write the tokens of a usage as files have them."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+    }
+
+
+def verdict_object(verdict: Verdict) -> VerdictObject:
+    """Write a verdict as files have it."""
+    return {
+        "claim": verdict.claim.text,
+        "label": verdict.label.value,
+        "reason": verdict.reason,
+        "chunk_ids": list(verdict.chunk_ids),
+        "quote": verdict.quote,
+        "quote_verified": verdict.quote_verified,
+        "start": verdict.claim.start,
+        "end": verdict.claim.end,
+        "kind": verdict.claim.kind,
+        "confidence": verdict.confidence,
+    }
+
+
+def chunk_verdict_object(verdict: ChunkVerdict) -> ChunkVerdictObject:
+    """Write a verdict about a chunk as files have it."""
+    return {
+        "chunk_id": verdict.chunk_id,
+        "rank": verdict.rank,
+        "label": verdict.label.value,
+        "reason": verdict.reason,
+        "confidence": verdict.confidence,
+    }
 
 
 def _failed(failure: MetricFailure) -> dict[str, Any]:
@@ -119,8 +195,8 @@ def _found(result: MetricResult) -> dict[str, Any]:
         "score": result.score,
         "status": "skipped" if result.skip_reason else "ok",
         "label": result.label.value,
-        "verdicts": [_verdict(verdict) for verdict in result.verdicts],
-        "chunk_verdicts": [_chunk_verdict(verdict) for verdict in result.chunk_verdicts],
+        "verdicts": [verdict_object(verdict) for verdict in result.verdicts],
+        "chunk_verdicts": [chunk_verdict_object(verdict) for verdict in result.chunk_verdicts],
         "skip_reason": result.skip_reason.value if result.skip_reason else None,
         "explanation": result.explanation,
         "threshold": result.threshold,
@@ -135,31 +211,6 @@ def _compat(outcome: MetricOutcome) -> dict[str, Any]:
         return {}
     compat = outcome.compat or Compat(status=CompatStatus.ERROR)
     return {"compat_status": compat.status.value, "compat_score": compat.score}
-
-
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "claim": verdict.claim.text,
-        "label": verdict.label.value,
-        "reason": verdict.reason,
-        "chunk_ids": list(verdict.chunk_ids),
-        "quote": verdict.quote,
-        "quote_verified": verdict.quote_verified,
-        "start": verdict.claim.start,
-        "end": verdict.claim.end,
-        "kind": verdict.claim.kind,
-        "confidence": verdict.confidence,
-    }
-
-
-def _chunk_verdict(verdict: ChunkVerdict) -> dict[str, Any]:
-    return {
-        "chunk_id": verdict.chunk_id,
-        "rank": verdict.rank,
-        "label": verdict.label.value,
-        "reason": verdict.reason,
-        "confidence": verdict.confidence,
-    }
 
 
 _OWN_PROFILE = "ragtrace"

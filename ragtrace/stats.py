@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 from typing import Final, NamedTuple
 
-__all__ = ["Weighed", "WeightedMean", "weighted_mean", "wilson_interval"]
+__all__ = ["RunningMean", "Weighed", "WeightedMean", "weighted_mean", "wilson_interval"]
 
 _Z_95: Final = 1.959963984540054
 
@@ -68,41 +67,82 @@ def weighted_mean(found: Iterable[Weighed]) -> WeightedMean | None:
     Raises:
         ValueError: a value or probability is out of range.
     """
-    records = tuple(found)
-    counted = [each for each in records if each.probability is not None]
-    if not counted:
-        return None
-    _check(counted)
-    weights = [1 / (each.probability or 1.0) for each in counted]
-    total = sum(weights)
-    mean = sum(weight * each.value for weight, each in zip(weights, counted, strict=True)) / total
-    mean = min(1.0, max(0.0, mean))
-    effective = _effective(counted, weights, mean)
-    low, high = _wilson(mean, effective)
-    return WeightedMean(
-        mean=mean,
-        low=low,
-        high=high,
-        records=len(counted),
-        left_out=len(records) - len(counted),
-        effective=effective,
-    )
+    running = RunningMean()
+    for each in sorted(found, key=lambda each: each.cluster):
+        running.add(each)
+    return running.estimate()
 
 
-def _check(records: Sequence[Weighed]) -> None:
-    for each in records:
-        if not (0 <= each.value <= 1 and 0 < (each.probability or 0) <= 1):
+class RunningMean:
+    """The `weighted_mean` of records that come one by one, in constant memory.
+
+    The records of a cluster have to follow one another: one that comes later counts as a cluster of its own.
+    """
+
+    def __init__(self) -> None:
+        self._records = self._left_out = 0
+        self._whole = _Moments()
+        self._cluster: str | None = None
+        self._weight = self._sum = 0.0
+
+    def add(self, each: Weighed) -> None:
+        """Count a record in.
+
+        Raises:
+            ValueError: its value or probability is out of range.
+        """
+        if each.probability is None:
+            self._left_out += 1
+            return
+        if not (0 <= each.value <= 1 and 0 < each.probability <= 1):
             raise ValueError(f"{each.value} with probability {each.probability}: both are at most 1")
+        if each.cluster != self._cluster:
+            self._whole = self._whole.plus(self._weight, self._sum)
+            self._cluster, self._weight, self._sum = each.cluster, 0.0, 0.0
+        self._records += 1
+        self._weight += 1 / each.probability
+        self._sum += each.value / each.probability
+
+    def estimate(self) -> WeightedMean | None:
+        """Return what the records so far say; ``None`` if there are none."""
+        if not self._records:
+            return None
+        whole = self._whole.plus(self._weight, self._sum)
+        mean = min(1.0, max(0.0, whole.sum / whole.weight))
+        effective = whole.effective(mean)
+        low, high = _wilson(mean, effective)
+        return WeightedMean(
+            mean=mean,
+            low=low,
+            high=high,
+            records=self._records,
+            left_out=self._left_out,
+            effective=effective,
+        )
 
 
-def _effective(records: Sequence[Weighed], weights: Sequence[float], mean: float) -> float:
-    of_clusters: dict[str, float] = defaultdict(float)
-    residuals: dict[str, float] = defaultdict(float)
-    for each, weight in zip(records, weights, strict=True):
-        of_clusters[each.cluster] += weight
-        residuals[each.cluster] += weight * (each.value - mean)
-    total = sum(weights)
-    kish = total**2 / sum(weight**2 for weight in of_clusters.values())
-    variance = sum(residual**2 for residual in residuals.values()) / total**2
-    even = mean * (1 - mean)
-    return min(kish, even / variance) if even and variance else kish
+class _Moments(NamedTuple):
+    """Sums over clusters of their weights and weighted values, and of the products of these."""
+
+    weight: float = 0.0
+    sum: float = 0.0
+    weight_weight: float = 0.0
+    weight_sum: float = 0.0
+    sum_sum: float = 0.0
+
+    def plus(self, weight: float, total: float) -> _Moments:
+        return _Moments(
+            self.weight + weight,
+            self.sum + total,
+            self.weight_weight + weight**2,
+            self.weight_sum + weight * total,
+            self.sum_sum + total**2,
+        )
+
+    def effective(self, mean: float) -> float:
+        kish = self.weight**2 / self.weight_weight
+        # the squares of the clusters' residuals, each its weighted values less its weight times the mean
+        squares = self.sum_sum - 2 * mean * self.weight_sum + mean**2 * self.weight_weight
+        variance = max(0.0, squares) / self.weight**2
+        even = mean * (1 - mean)
+        return min(kish, even / variance) if even and variance else kish
