@@ -8,11 +8,10 @@ not known are asked about. Errors are not kept; abstentions are.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar, cast, get_args, get_origin
 
@@ -20,6 +19,7 @@ from pydantic import BaseModel
 
 from ragtrace.errors import JudgeCompromised
 from ragtrace.judge.cache_file import CacheFile
+from ragtrace.judge.content import as_json, asked, digest, read_reply, write_reply
 from ragtrace.judge.layers import Layer
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, YesProbability
@@ -69,13 +69,13 @@ class _Cached(Layer):
         await self._file.aclose()
 
     async def _ask_whole(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        key = _digest([*_asked(request, self._who), _material(request), request.max_output_tokens])
+        key = digest([*asked(request, self._who), _material(request), request.max_output_tokens])
         found = await self._file.get([key])
-        if key in found and (known := _read_reply(found[key], request.reply_type)):
+        if key in found and (known := read_reply(found[key], request.reply_type)):
             return known
         reply = await self.inner.ask(request)
         if not (isinstance(reply.value, FreeText) and reply.value.cut_off) and _is_believed(reply, request):
-            await self._file.put({key: _write_reply(reply)})
+            await self._file.put({key: write_reply(reply)})
         return reply
 
     async def _ask_by_item(self, asking: _ByItem[ReplyT]) -> JudgeReply[ReplyT]:
@@ -120,8 +120,8 @@ class _ByItem(Generic[ReplyT]):
         self.about = about
         self._entries = entries
         # of the prompt as it is, numbers and fences belong to the record; what it is made of does not
-        shared = _digest([*_asked(request, who), about(()).inputs.model_dump()])
-        self.keys = {number: _digest([shared.hex(), text]) for number, text in request.items.items()}
+        shared = digest([*asked(request, who), about(()).inputs.model_dump()])
+        self.keys = {number: digest([shared.hex(), text]) for number, text in request.items.items()}
 
     def known(self, found: Mapping[bytes, bytes]) -> dict[int, _Item]:
         """Read the items that were found."""
@@ -177,17 +177,6 @@ def _material(request: JudgeRequest[Any]) -> Any:
     return request.user
 
 
-def _asked(request: JudgeRequest[Any], who: list[Any]) -> list[Any]:
-    sampling = asdict(request.sampling) if request.sampling else None
-    form: type[BaseModel] = request.reply_type
-    return [*who, request.step, request.system, _form(form), sampling]
-
-
-@lru_cache(maxsize=256)
-def _form(reply_type: type[BaseModel]) -> str:
-    return json.dumps([reply_type.__qualname__, reply_type.model_json_schema()], sort_keys=True)
-
-
 @lru_cache(maxsize=256)
 def _entries_of(reply_type: type[BaseModel]) -> _Entries | None:
     """Return the list of entries with an ``id`` that a form consists of, if it is no more than that."""
@@ -217,30 +206,4 @@ def _read_item(kept: bytes, number: int, entry: type[BaseModel]) -> _Item | None
 def _write_item(item: _Item) -> bytes:
     # without its number: the next record counts its items in another way
     entry = item.entry.model_dump(by_alias=True, exclude={"id"}) if item.entry else None
-    return _json({"entry": entry, "note": item.note})
-
-
-def _read_reply(kept: bytes, reply_type: type[ReplyT]) -> JudgeReply[ReplyT] | None:
-    try:
-        told = json.loads(kept)
-        return JudgeReply(
-            value=reply_type.model_validate(told["value"]),
-            usage=Usage(),
-            abstained=frozenset(told["abstained"]),
-            notes={int(number): note for number, note in told["notes"].items()},
-        )
-    except (ValueError, TypeError, KeyError, AttributeError):  # not of this form: as good as not there
-        return None
-
-
-def _write_reply(reply: JudgeReply[Any]) -> bytes:
-    value = reply.value.model_dump(by_alias=True)
-    return _json({"value": value, "abstained": sorted(reply.abstained), "notes": dict(reply.notes)})
-
-
-def _digest(parts: list[Any]) -> bytes:
-    return hashlib.sha256(_json(parts)).digest()
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, default=str).encode()  # ASCII: lone surrogates pass
+    return as_json({"entry": entry, "note": item.note})

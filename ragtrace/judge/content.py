@@ -1,0 +1,62 @@
+"""Requests and replies by their content: what is asked twice has the same digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.model import Usage
+from ragtrace.ports import JudgeReply, JudgeRequest
+
+__all__ = ["as_json", "asked", "digest", "read_reply", "write_reply"]
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+
+def asked(request: JudgeRequest[Any], who: list[Any]) -> list[Any]:
+    """List what a request is, but for its material: who is asked, what for, and for which form of reply."""
+    sampling = asdict(request.sampling) if request.sampling else None
+    form: type[BaseModel] = request.reply_type
+    return [*who, request.step, request.system, _form(form), sampling]
+
+
+def digest(parts: list[Any]) -> bytes:
+    """Return the SHA-256 of values that JSON can tell."""
+    return hashlib.sha256(as_json(parts)).digest()
+
+
+def as_json(value: Any) -> bytes:
+    """Write the same values always in the same way."""
+    return json.dumps(value, sort_keys=True, default=str).encode()  # ASCII: lone surrogates pass
+
+
+def write_reply(reply: JudgeReply[Any]) -> bytes:
+    """Write what the judge said, without what it cost."""
+    value = reply.value.model_dump(by_alias=True)
+    return as_json({"value": value, "abstained": sorted(reply.abstained), "notes": dict(reply.notes)})
+
+
+def read_reply(
+    kept: bytes, reply_type: type[ReplyT], *, usage: Usage | None = None
+) -> JudgeReply[ReplyT] | None:
+    """Read what `write_reply` wrote; ``None`` if it is not of this form, which is as good as not there."""
+    try:
+        told = json.loads(kept)
+        return JudgeReply(
+            value=reply_type.model_validate(told["value"]),
+            usage=usage or Usage(),
+            abstained=frozenset(told["abstained"]),
+            notes={int(number): note for number, note in told["notes"].items()},
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+@lru_cache(maxsize=256)
+def _form(reply_type: type[BaseModel]) -> str:
+    return json.dumps([reply_type.__qualname__, reply_type.model_json_schema()], sort_keys=True)
