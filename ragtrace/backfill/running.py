@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ from ragtrace.backfill.progress import Progress
 from ragtrace.backfill.report import BackfillReport, Ledger
 from ragtrace.backfill.selection import Selection, SpanId
 from ragtrace.clock import SystemClock
-from ragtrace.errors import SendRejected, SendRetryable
+from ragtrace.errors import JudgeOverBudget, SendRejected, SendRetryable
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.in_order import map_in_order
 from ragtrace.judge import ScriptedJudge
@@ -33,6 +33,10 @@ _SEND_ATTEMPTS: Final = 6
 _LONGEST_PAUSE_S: Final = 30.0
 
 
+async def _at_once() -> None:
+    """Wait for nobody."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What makes a run one that can be stopped and gone on with."""
@@ -42,6 +46,8 @@ class Run:
     """Of a search: whose reached time is noted, and gone on from."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Once it is set, what is under way is finished and nothing new begun."""
+    turn: Callable[[], Awaitable[None]] = _at_once
+    """Waited for before each answer is begun, so that others can go first. It ends when ``stop`` is set."""
 
 
 async def backfill(
@@ -62,11 +68,12 @@ async def backfill(
     """Judge the selected records and send a carrier for each that has an outcome.
 
     ``on_evaluated`` is called in the order of the source. A record that the judge failed on gets no carrier,
-    so that a second run tries it again; neither does a plain chat answer that never had a context. With
+    so that a second run tries it again; neither does a plain chat answer that never had a context. Once a
+    judge raises ``JudgeOverBudget``, nothing new is begun, and what remains is only counted. With
     ``run``, a carrier is on disk as soon as it is made, and what an earlier run left there is sent first.
 
     Raises:
-        ReadError: the source could not be read.
+        ReadError: no trace of the source could be read. One that breaks off later is told in the report.
         SendRetryable: the destination took nothing in several attempts; what was sent before stays sent.
     """
     selection, attach, clock = selection or Selection(), attach or AttachOptions(), clock or SystemClock()
@@ -76,12 +83,15 @@ async def backfill(
     async def work(item: _Item) -> _Judged | SearchedUpTo | None:
         if isinstance(item, SearchedUpTo):
             return item
-        if run is not None and run.stop.is_set():
+        if not await _may_begin(run, ledger):
             return None
         record, sample, earlier = item
         evaluation = await evaluate(
             record, metrics=metrics, judge=judge, second_judge=second_judge, clock=clock
         )
+        if refusal := _refusal(evaluation):
+            ledger.over_budget = ledger.over_budget or refusal
+            return _Judged(record, evaluation, None)
         if not (evaluation.results and deserves_carrier(evaluation)):
             return _Judged(record, evaluation, None)
         make = partial(
@@ -100,6 +110,9 @@ async def backfill(
             return
         if isinstance(done, SearchedUpTo):
             await delivery.reached(done)
+            return
+        if _refusal(done.evaluation):
+            ledger.leave(done.evaluation)
             return
         ledger.count(done.evaluation)
         if on_evaluated is not None:
@@ -241,6 +254,21 @@ def _of(
             yield _Candidate(record, sample, present.about.get(record.target.span_id, ()))
 
 
+async def _may_begin(run: Run | None, ledger: Ledger) -> bool:
+    """Wait for the turn of an answer; say whether it may be judged then."""
+    if run is None:
+        return not ledger.over_budget
+    if not (run.stop.is_set() or ledger.over_budget):
+        await run.turn()
+    return not (run.stop.is_set() or ledger.over_budget)
+
+
+def _refusal(evaluation: Evaluation) -> str:
+    """Say which limit to spending kept a record from being judged, if one did."""
+    kind = JudgeOverBudget.error_type
+    return next((each.message for each in evaluation.failures if each.error_type == kind), "")
+
+
 class _Present(NamedTuple):
     """What ragtrace wrote into a trace before."""
 
@@ -326,7 +354,7 @@ class _Delivery:
 
     async def reached(self, mark: SearchedUpTo) -> None:
         """Note that all before is judged and sent."""
-        if self.run is not None and not self.ledger.left:
+        if self.run is not None and not self.ledger.is_behind:
             await self.run.progress.reached(self.run.name, mark.time_ns)
 
 

@@ -345,11 +345,13 @@ def _lines(report: BackfillReport, judge: Judge, *, dry_run: bool) -> Iterator[s
         yield f"         {by_kind(report.unreadable)} could not be read"
     if report.not_found:
         yield f"         not found: {', '.join(report.not_found[:_MOST_SHOWN])}{_and_more(report.not_found)}"
+    if report.unread:
+        yield f"         not readable: {', '.join(report.unread[:_MOST_SHOWN])}{_and_more(report.unread)}"
     if report.cut_windows:
         yield f"         {report.cut_windows} moments had more traces than the source gives: some are missing"
     yield f"records  {report.records}, of these:"
     yield f"  judged             {report.judged}{labels if report.labels else ''}"
-    yield f"  skipped            {by_kind(report.skipped)}"
+    yield f"  ineligible         {by_kind(report.ineligible)}"
     yield f"  failed             {by_kind(report.failed)}"
     yield f"  sampled out        {report.sampled_out}"
     yield f"  already evaluated  {report.already_evaluated}"

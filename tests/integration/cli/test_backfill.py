@@ -38,7 +38,7 @@ def test_verdicts_go_to_a_file_and_a_second_run_adds_nothing(
     (first,) = json_lines(run(*args).stdout)
     written = verdicts.read_bytes()
     (second,) = json_lines(run(*args).stdout)
-    assert (first["judged"], first["skipped"], first["sent"]) == (2, {"no_content": 1}, 3)
+    assert (first["judged"], first["ineligible"], first["sent"]) == (2, {"no_content": 1}, 3)
     assert (second["already_evaluated"], second["sent"], second["usage"]["calls"]) == (3, 0, 0)
     assert verdicts.read_bytes() == written
     names = [span.name for line in written.splitlines() for span in decode_json(line.decode())]
@@ -82,7 +82,7 @@ def test_dry_run_asks_no_judge_sends_nothing_and_estimates(source: str, tmp_path
     result = run("backfill", "--from", source, "--to", f"otlp-file:{out}", *judge, "--dry-run", "--json")
     (plan,) = json_lines(result.stdout)
     assert (plan["dry_run"], plan["judged"], plan["sent"]) == (True, 2, 0)
-    assert (plan["skipped"], plan["usage"]["calls"]) == ({"no_content": 1}, 4)
+    assert (plan["ineligible"], plan["usage"]["calls"]) == ({"no_content": 1}, 4)
     assert not out.exists()
     people = run("backfill", "--from", source, *judge, "--dry-run").stdout
     assert "calls    about 4, tokens about" in people

@@ -156,7 +156,7 @@ async def test_answers_that_cannot_be_judged_are_skipped_with_the_reason(
 ) -> None:
     sink = MemorySink()
     report = await backfill(StoredTraces(trace), sink, metrics=METRICS, judge=ScriptedJudge())
-    assert (report.skipped, report.judged, len(sink.spans)) == ({reason: 1}, 0, carriers)
+    assert (report.ineligible, report.judged, len(sink.spans)) == ({reason: 1}, 0, carriers)
     assert report.is_clean
 
 
@@ -197,7 +197,7 @@ async def test_every_record_ends_in_one_count_and_a_higher_ratio_keeps_what_a_lo
             judge=ScriptedJudge(),
             selection=Selection(sampling=SamplingPlan(ratio=each)),
         )
-        skipped, failed = sum(report.skipped.values()), sum(report.failed.values())
+        skipped, failed = sum(report.ineligible.values()), sum(report.failed.values())
         accounted = report.sampled_out + report.already_evaluated + report.judged + skipped + failed
         assert report.records == accounted == 4
         kept.append({span.trace_id for span in sink.spans})
@@ -265,7 +265,7 @@ async def test_rehearsal_asks_no_judge_and_counts_what_the_run_then_does() -> No
     plan = await rehearse(stored, metrics=METRICS, judge=judge)
     assert judge.requests == []
     done = await backfill(stored, MemorySink(), metrics=METRICS, judge=judge)
-    assert (plan.judged, plan.skipped, plan.records) == (done.judged, done.skipped, done.records)
+    assert (plan.judged, plan.ineligible, plan.records) == (done.judged, done.ineligible, done.records)
     assert plan.usage.calls == done.usage.calls == len(judge.requests)
     assert (plan.sent, plan.labels) == (0, {})
 
