@@ -162,8 +162,8 @@ def test_rules_of_a_collector_choose_the_same_answers(source: str, scripted: str
         (("--tag", "error"), "write KEY=VALUE"),
         (("--traceql", "{}", "--service", "shop"), "--traceql takes the place of"),
         (("--trace-id", "ab", "--since", "1h"), "leave out what searches for them"),
-        (("--resume",), "--resume goes on with a search"),
-        (("--since", "1h", "--resume"), "no run of this search was stopped before its end"),
+        (("--resume",), "no such run was stopped before its end"),
+        (("--since", "1h", "--resume"), "no such run was stopped before its end"),
         (("--source-token-env", "NOWHERE"), "the environment variable NOWHERE is not set"),
     ],
 )

@@ -7,7 +7,6 @@ import json
 import signal
 import sqlite3
 import time
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,24 +27,17 @@ DROP = Sample(rule="health-checks", rate=0.0, probability=None)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
+async def store(store: SqliteStore) -> SqliteStore:
     """Four answers: an old one judged; of today one that failed, one left out by a rule, and one pending."""
-    opened = await SqliteStore.open(path, max_bytes=10 << 20)
     now_ns = time.time_ns()
-    await settle(opened, "a", service="shop", tenant="acme", now_ns=now_ns - 2 * HOUR_NS)
-    await end(opened, State.JUDGED, now_ns=now_ns - 2 * HOUR_NS)
-    await settle(opened, "b", service="search", now_ns=now_ns)
-    await end(opened, State.FAILED.because("judge_timeout"), now_ns=now_ns)
+    await settle(store, "a", service="shop", tenant="acme", now_ns=now_ns - 2 * HOUR_NS)
+    await end(store, State.JUDGED, now_ns=now_ns - 2 * HOUR_NS)
+    await settle(store, "b", service="search", now_ns=now_ns)
+    await end(store, State.FAILED.because("judge_timeout"), now_ns=now_ns)
     left_out = Outcome(span_id="s", outcome=State.FILTERED, sample=DROP, service="shop")
-    await opened.settle("c", jobs=[], outcomes=[left_out], keep_spans=False, now_ns=now_ns)
-    await settle(opened, "d", service="shop", now_ns=now_ns)
-    yield opened
-    await opened.aclose()
+    await store.settle("c", jobs=[], outcomes=[left_out], keep_spans=False, now_ns=now_ns)
+    await settle(store, "d", service="shop", now_ns=now_ns)
+    return store
 
 
 async def settle(store: SqliteStore, trace: str, *, service: str, tenant: str = "", now_ns: int) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from ragtrace.cli.app import cli
@@ -24,18 +22,6 @@ def part(trace_id: str, payload: bytes) -> TraceSlice:
 
 
 PART = part("t1", b"spans")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    opened = await SqliteStore.open(path, max_bytes=10 << 20)
-    yield opened
-    await opened.aclose()
 
 
 def run(*arguments: str | Path) -> Result:

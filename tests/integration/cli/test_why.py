@@ -9,7 +9,6 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
@@ -29,18 +28,6 @@ TRACE = trace_id_of(0)
 ANSWER = rag_trace(0)[0].span_id
 SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.25)
 SECOND_NS = 10**9
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    opened = await SqliteStore.open(path, max_bytes=10 << 20)
-    yield opened
-    await opened.aclose()
 
 
 async def receive(store: SqliteStore, body: bytes) -> None:
