@@ -10,6 +10,7 @@ RagtraceError
 │   ├── JudgeOverBudget    a limit to spending has no room for the request, which was not made
 │   ├── JudgeRefused       401, 402, 403, 404, quota: will not work until a person acts
 │   ├── JudgeUnable        it lacks what the request needs, such as log-probabilities: ask in another form
+│   ├── NotInTranscript    no judge is asked here, and what it said to this is not known
 │   ├── JudgeCompromised   it got a planted claim wrong: nothing it says of this record counts
 │   └── JudgeNonsense      it answered, but not what was asked for
 │       └── JudgeCutOff    its reply ended at the token limit (``finish_reason=length``): ask for less at once
@@ -39,6 +40,7 @@ __all__ = [
     "JudgeTimeout",
     "JudgeUnable",
     "JudgeUnavailable",
+    "NotInTranscript",
     "RagtraceError",
     "ReadError",
     "SendError",
@@ -116,6 +118,12 @@ class JudgeUnable(JudgeError):
     """The judge lacks what the request needs, such as log-probabilities."""
 
     error_type = "judge_unable"
+
+
+class NotInTranscript(JudgeError):
+    """No judge is asked, and the transcript does not hold what it said to this."""
+
+    error_type = "not_in_transcript"
 
 
 class JudgeCompromised(JudgeError):
