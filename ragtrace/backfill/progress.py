@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from ragtrace.errors import ConfigError
+from ragtrace.judge.spending import Spend
 
 __all__ = ["Progress"]
 
@@ -21,6 +22,9 @@ CREATE TABLE IF NOT EXISTS carrier (
 CREATE INDEX IF NOT EXISTS carrier_waiting ON carrier (trace_id) WHERE payload IS NOT NULL;
 CREATE TABLE IF NOT EXISTS run (
     name TEXT PRIMARY KEY, since_ns INTEGER NOT NULL, until_ns INTEGER NOT NULL, reached_ns INTEGER NOT NULL)
+    WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS spent (
+    run TEXT PRIMARY KEY, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd_nano INTEGER NOT NULL)
     WITHOUT ROWID;
 """
 
@@ -85,10 +89,12 @@ class Progress:
         ).fetchall()
 
     def begin(self, run: str, *, since_ns: int, until_ns: int) -> None:
-        """Note the time that a run searches, in place of an earlier one of this name."""
+        """Note the time that a run searches, in place of an earlier one of this name, and forget what that
+        one spent."""
         self._db.execute(
             "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", (run, since_ns, until_ns, since_ns)
         )
+        self._db.execute("DELETE FROM spent WHERE run = ?", (run,))
 
     def unfinished(self, run: str) -> tuple[int, int, int] | None:
         """Return since, until and how far a run of this name came, if it did not come to its end."""
@@ -100,6 +106,19 @@ class Progress:
     async def reached(self, run: str, time_ns: int) -> None:
         """Note that all before this moment is done."""
         await self._write("UPDATE run SET reached_ns = ? WHERE name = ?", time_ns, run)
+
+    def spent(self, run: str) -> Spend:
+        """Return what a run has spent, requests under way by their estimates."""
+        row = self._db.execute("SELECT calls, tokens, usd_nano FROM spent WHERE run = ?", (run,)).fetchone()
+        return Spend(calls=row[0], tokens=row[1], usd_nano=row[2]) if row else Spend()
+
+    async def spend(self, run: str, amount: Spend) -> None:
+        """Add to what a run has spent; a negative amount corrects an estimate."""
+        await self._write(
+            "INSERT INTO spent VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET calls = calls + excluded.calls,"
+            " tokens = tokens + excluded.tokens, usd_nano = usd_nano + excluded.usd_nano",
+            *(run, amount.calls, amount.tokens, amount.usd_nano),
+        )
 
     async def _write(self, statement: str, *values: object) -> None:
         await asyncio.to_thread(self._db.execute, statement, values)

@@ -52,6 +52,11 @@ class BackfillReport:
     """Why the source was read no further; empty if it was read to its end."""
 
     @property
+    def is_behind(self) -> bool:
+        """Whether something remains for a later run."""
+        return bool(self.left or self.unread or self.is_stopped or self.broken_off)
+
+    @property
     def is_clean(self) -> bool:
         """Whether nothing failed, was rejected, was cut or was not there."""
         gaps = (self.not_found, self.unread, self.unreadable, self.failed, self.rejected, self.cut_windows)

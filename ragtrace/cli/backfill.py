@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextman
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias, get_args
+from typing import Final, NoReturn, TypeAlias, get_args
 
 import click
 
@@ -35,7 +35,8 @@ from ragtrace.cli.options import (
 from ragtrace.cli.outcomes import OutcomeTable
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.sources import SearchChoice, access_options, search_options
-from ragtrace.cli.terminal import by_kind, open_console, print_json, talk
+from ragtrace.cli.spending import OVER_BUDGET, Spending, spending_options
+from ragtrace.cli.terminal import by_kind, many, open_console, print_json, talk
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Judge, Metric, TraceQuery, TraceReader
 from ragtrace.sampling import SamplingPlan
@@ -90,6 +91,7 @@ OnEvaluated: TypeAlias = Callable[[RagRecord, Evaluation], None]
 @judge_options
 @second_judge_option
 @concurrency_option
+@spending_options
 @click.option(
     "--carrier-time",
     type=click.Choice(get_args(CarrierTime)),
@@ -117,6 +119,7 @@ def backfill(
     judge: JudgeChoice,
     second_judge: str | None,
     concurrency: int,
+    spending: Spending,
     carrier_time: CarrierTime,
     dry_run: bool,
     as_json: bool,
@@ -128,7 +131,7 @@ def backfill(
     is a file, or an earlier run sent it there. Answers the judge failed on get no span: run it again to try
     them again. Ctrl-C finishes what is under way; --resume goes on.
 
-    Exit code 0 if nothing failed, else 1; 130 if it was stopped.
+    Exit code 0 if nothing failed, else 1; 3 if what may be spent is spent; 130 if it was stopped.
 
     \b
     Examples:
@@ -145,7 +148,8 @@ def backfill(
         raise click.UsageError("--to ENDPOINT is missing: where do the verdicts go? Or give --dry-run.")
     if trace_ids and search.is_made:
         raise click.UsageError("--trace-id names the traces: leave out what searches for them")
-    opened = judge.open(max_concurrency=concurrency)
+    around = spending.around(judge.prices)
+    opened = judge.open(max_concurrency=concurrency, around=around)
     introduce(opened)
     run = _Run(
         source=source,
@@ -161,8 +165,9 @@ def backfill(
         ),
         metrics=metrics,
         judge=opened,
-        second_judge=judge.open_second(second_judge, max_concurrency=concurrency),
+        second_judge=judge.open_second(second_judge, max_concurrency=concurrency, around=around),
         concurrency=concurrency,
+        spending=spending,
         progress_path=progress_path or Progress.default_path(source=source, destination=destination or ""),
         resume=resume,
     )
@@ -172,9 +177,24 @@ def backfill(
         attach = AttachOptions(carrier_time=_carrier_time(carrier_time, source))
         report = asyncio.run(run.carry_out(attach, _printer(metrics, as_json=as_json)))
     _print_report(report, opened, dry_run=dry_run, as_json=as_json)
+    _end(report)
+
+
+def _end(report: BackfillReport) -> NoReturn:
+    """Say how to go on where something is left, and leave with the exit code."""
+    context = click.get_current_context()
+    if report.broken_off:
+        talk(f"{report.broken_off}\nbroken off; the same command with --resume goes on from here")
     if report.is_stopped:
         talk("stopped; the same command with --resume goes on from here")
-    click.get_current_context().exit(INTERRUPTED if report.is_stopped else not report.is_clean)
+        context.exit(INTERRUPTED)
+    if report.over_budget:
+        talk(
+            f"nothing more was judged: {report.over_budget}. {many(report.left, 'answer')} left:"
+            " allow more, and give the same command with --resume"
+        )
+        context.exit(OVER_BUDGET)
+    context.exit(not report.is_clean)
 
 
 def _with_ratio(plan: SamplingPlan | None, ratio: float | None) -> SamplingPlan:
@@ -195,6 +215,7 @@ class _Run:
     judge: Judge
     second_judge: Judge | None
     concurrency: int
+    spending: Spending
     progress_path: Path
     resume: bool
 
@@ -217,11 +238,11 @@ class _Run:
         async with self._opened() as (reader, selection, run), aclosing(open_sink(self.destination)) as sink:
             if not _is_file(self.destination):
                 await sink.send(EMPTY_EXPORT)  # before money is spent: an address that is wrong fails here
-            if selection.query is not None and not self.resume:
-                query = selection.query
-                run.progress.begin(run.name, since_ns=query.since_ns, until_ns=query.until_ns)
+            if not self.resume:
+                since_ns, until_ns = _stretch(selection.query)
+                run.progress.begin(run.name, since_ns=since_ns, until_ns=until_ns)
             with _stopped_by_ctrl_c(run.stop):
-                return await library.backfill(
+                report = await library.backfill(
                     reader,
                     sink,
                     metrics=self.metrics,
@@ -233,6 +254,9 @@ class _Run:
                     on_evaluated=on_evaluated,
                     run=run,
                 )
+            if selection.query is None and not report.is_behind:
+                await run.progress.reached(run.name, _stretch(None)[1])
+            return report
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[TraceReader, Selection, Run]]:
@@ -240,7 +264,9 @@ class _Run:
             for judge in (self.judge, self.second_judge):
                 if judge is not None:
                     await opened.enter_async_context(aclosing(judge))
-            run = Run(progress=opened.enter_context(Progress(self.progress_path)), name=self._name())
+            progress = opened.enter_context(Progress(self.progress_path))
+            run = Run(progress=progress, name=self._name())
+            run = await opened.enter_async_context(self.spending.opened(run))
             reader = await opened.enter_async_context(aclosing(self._reader()))
             done = await _done(self.destination)
             yield reader, replace(self.selection, done=done, query=self._query(run)), run
@@ -249,16 +275,12 @@ class _Run:
         return open_reader(self.source, access=self.access, on_fault=lambda fault: talk(f"left out: {fault}"))
 
     def _query(self, run: Run) -> TraceQuery | None:
-        if self.search is None:
-            if self.resume:
-                raise click.UsageError(
-                    "--resume goes on with a search: what was judged before is left out anyway"
-                )
-            return None
-        query = self.search.query(time.time_ns())
         unfinished = run.progress.unfinished(run.name)
         if self.resume and unfinished is None:
-            raise click.UsageError("no run of this search was stopped before its end: leave --resume out")
+            raise click.UsageError("no such run was stopped before its end: leave --resume out")
+        if self.search is None:
+            return None
+        query = self.search.query(time.time_ns())
         if unfinished is None:
             return query
         _, until_ns, reached_ns = unfinished
@@ -270,7 +292,8 @@ class _Run:
     def _name(self) -> str:
         """Name the run: the same search by the same evaluator goes on with it."""
         metrics = sorted((metric.name, metric.profile) for metric in self.metrics)
-        told = repr((self._searched(), self.selection.sampling, metrics, self.judge.identity))
+        chosen = self._searched() or self.selection.trace_ids
+        told = repr((chosen, self.selection.sampling, metrics, self.judge.identity))
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def _searched(self) -> tuple[object, ...]:
@@ -279,6 +302,11 @@ class _Run:
             return ()
         typed = (str(search.since), str(search.until), str(search.min_age))
         return (search.service, search.operation, search.tags, search.traceql, *typed)
+
+
+def _stretch(query: TraceQuery | None) -> tuple[int, int]:
+    """Return the time that is searched; what is not searched has only a beginning and an end."""
+    return (query.since_ns, query.until_ns) if query is not None else (0, 1)
 
 
 @contextmanager
@@ -355,8 +383,8 @@ def _lines(report: BackfillReport, judge: Judge, *, dry_run: bool) -> Iterator[s
     yield f"  failed             {by_kind(report.failed)}"
     yield f"  sampled out        {report.sampled_out}"
     yield f"  already evaluated  {report.already_evaluated}"
-    if report.is_stopped:
-        yield f"  not begun          {report.left}"
+    if report.left or report.is_stopped:
+        yield f"  left               {report.left}"
     usage = report.usage
     if not dry_run:
         yield f"sent     {report.sent}, rejected {by_kind(report.rejected)}"

@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 Callback: TypeAlias = Callable[..., Any]
+Around: TypeAlias = Callable[[Judge], Judge]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable lines on stdout.")
 
@@ -109,8 +110,8 @@ class JudgeChoice:
     cache: CacheSettings | None = None
     prices: Prices = field(default_factory=load_prices)
 
-    def open(self, *, max_concurrency: int) -> Judge:
-        """Open the judge.
+    def open(self, *, max_concurrency: int, around: Around | None = None) -> Judge:
+        """Open the judge; ``around`` puts one more layer around every attempt to ask it.
 
         Raises:
             ConfigError: there is no such judge, or it lacks a setting.
@@ -125,9 +126,12 @@ class JudgeChoice:
             timeout_s=self.timeout_s,
             max_concurrency=max_concurrency,
             cache=self.cache,
+            around=around,
         )
 
-    def open_second(self, spec: str | None, *, max_concurrency: int) -> Judge | None:
+    def open_second(
+        self, spec: str | None, *, max_concurrency: int, around: Around | None = None
+    ) -> Judge | None:
         """Open a second judge, if one is named: one of the same kind is at the same endpoint.
 
         Raises:
@@ -137,7 +141,8 @@ class JudgeChoice:
             return None
         alike = self.spec is not None and self.spec.partition(":")[0] == spec.partition(":")[0]
         other = JudgeChoice(spec=spec, timeout_s=self.timeout_s, cache=self.cache, prices=self.prices)
-        return (replace(self, spec=spec) if alike else other).open(max_concurrency=max_concurrency)
+        chosen = replace(self, spec=spec) if alike else other
+        return chosen.open(max_concurrency=max_concurrency, around=around)
 
 
 calibration_option = click.option(

@@ -13,7 +13,7 @@ from ragtrace_collector.ledger import Account, Answer, Delivery, Ledger
 from ragtrace_collector.outcomes import State
 from ragtrace_collector.store.revisions import UNSETTLED
 
-__all__ = ["read_answers", "read_ledger", "read_rows", "reading", "take_stock"]
+__all__ = ["count_due", "read_answers", "read_ledger", "read_rows", "reading", "take_stock"]
 
 
 @contextmanager
@@ -60,6 +60,23 @@ def take_stock(path: Path, *, since_ns: int | None = None) -> Ledger:
     """
     with reading(path) as db:
         return read_ledger(db) if since_ns is None else read_rows(db, since_ns=since_ns)
+
+
+def count_due(path: Path, *, now_ns: int) -> int:
+    """Count the answers that wait for the judge now, and those that are with it.
+
+    Raises:
+        ReadError: the store cannot be read.
+    """
+    with reading(path) as db:
+        return (
+            _one(
+                db,
+                "SELECT (SELECT count(*) FROM job WHERE state = 'leased')"
+                f" + (SELECT count(*) FROM job WHERE state = 'queued' AND due_ns <= {now_ns:d})",
+            )
+            or 0
+        )
 
 
 def read_ledger(db: sqlite3.Connection) -> Ledger:

@@ -1,0 +1,158 @@
+"""Beside a collector: a back-fill spends from the collector's purse, and lets live answers go first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ragtrace.clock import SystemClock
+from ragtrace.errors import ConfigError
+from ragtrace.judge import Prices
+from ragtrace.judge.spending import Bill, Spender, Tariff
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.ports import Clock
+
+if TYPE_CHECKING:
+    from ragtrace_collector.budget import Purse
+    from ragtrace_collector.wall import Wall
+
+__all__ = ["Beside", "Neighbour", "read_neighbour"]
+
+_POLL_S: Final = 1.0
+_LONGEST_TURN_S: Final = 60.0
+"""A queue that never empties must not stop a back-fill for good: then an answer a minute is judged."""
+_LONGEST_WINDOW_S: Final = 61.0
+"""The end of a minute is waited for, the end of a day is not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """A collector beside which a back-fill runs."""
+
+    store: Path
+    purse: Purse
+
+    def check(self, who: JudgeIdentity, prices: Prices) -> None:
+        """Make sure that the purse can be kept for a judge.
+
+        Raises:
+            ConfigError: it limits money, and what the judge costs is not known.
+        """
+        if self.purse.limits_money and not who.computes and prices.price_of(who) is None:
+            raise ConfigError(
+                f"the collector's `budget.backfill` limits US dollars, and there is no price for"
+                f" {who.provider}:{who.model}: name it in a file for --prices"
+            )
+
+    @asynccontextmanager
+    async def opened(self, stop: asyncio.Event, clock: Clock | None = None) -> AsyncIterator[Beside]:
+        """Open the purse, and watch the queue.
+
+        Raises:
+            ConfigError: the store cannot be used.
+            ReadError: there is none.
+        """
+        from ragtrace_collector.store.sqlite import open_budget
+        from ragtrace_collector.wall import Wall
+
+        clock = clock or SystemClock()
+        beside = Beside(store=self.store, stop=stop, clock=clock)
+        await beside.count()
+        async with AsyncExitStack() as opened:
+            if self.purse.limits:
+                book = await opened.enter_async_context(open_budget(self.store))
+                wall = Wall(purse=self.purse, book=book, clock=clock)
+                beside.spender = _NextMinute(wall=wall, stop=stop, clock=clock)
+            yield beside
+
+
+def read_neighbour(config: Path) -> Neighbour:
+    """Read which store and which purse a collector's configuration names.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    from ragtrace_collector.config import load_config
+    from ragtrace_collector.guarding import purse_of
+
+    read = load_config(config)
+    return Neighbour(store=read.store.path, purse=purse_of("backfill", read.budget.backfill))
+
+
+@dataclass(slots=True, kw_only=True)
+class Beside:
+    """Looks at the collector's queue, and waits while answers are in it."""
+
+    store: Path
+    stop: asyncio.Event
+    clock: Clock
+    spender: Spender | None = None
+    """The collector's purse for back-fill; ``None`` where it has no limits."""
+    waiting_for: int = 0
+    """Live answers that go first at this moment."""
+    _one_by_one: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Where the longest turn is over, one answer passes, and not as many as are judged at once."""
+    _looked_ns: int = 0
+
+    async def turn(self) -> None:
+        """Wait until no live answer is due, a minute is over, or the run is stopped."""
+        async with self._one_by_one:
+            if self.clock.now_ns() - self._looked_ns < _POLL_S * 1e9:
+                return
+            waited_s = 0.0
+            while await self.count() and waited_s < _LONGEST_TURN_S and not self.stop.is_set():
+                await _pause(_POLL_S, self.stop)
+                waited_s += _POLL_S
+            self._looked_ns = 0 if self.waiting_for else self.clock.now_ns()
+            self.waiting_for = 0
+
+    async def count(self) -> int:
+        """Count the live answers that are due or being judged.
+
+        Raises:
+            ReadError: the store cannot be read.
+        """
+        from ragtrace_collector.store.ledger import count_due
+
+        now_ns = self.clock.now_ns()
+        self.waiting_for = await asyncio.to_thread(count_due, self.store, now_ns=now_ns)
+        return self.waiting_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NextMinute:
+    """A purse whose next minute is waited for."""
+
+    wall: Wall
+    stop: asyncio.Event
+    clock: Clock
+
+    @asynccontextmanager
+    async def spending(self, tariff: Tariff, largest: Usage) -> AsyncIterator[Bill]:
+        async with AsyncExitStack() as counted:
+            yield await self._counted(counted, tariff, largest)
+
+    async def _counted(self, counted: AsyncExitStack, tariff: Tariff, largest: Usage) -> Bill:
+        from ragtrace_collector.budget import OverBudget
+
+        while True:
+            try:
+                return await counted.enter_async_context(self.wall.spending(tariff, largest))
+            except OverBudget as full:
+                wait_s = (full.refusal.until_ns - self.clock.now_ns()) / 1e9
+                if wait_s > _LONGEST_WINDOW_S or self.stop.is_set():
+                    raise
+                await _pause(max(0.0, wait_s), self.stop)
+
+
+async def _pause(seconds: float, stop: asyncio.Event) -> None:
+    """Wait, and no longer than until the run is stopped."""
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return
