@@ -6,7 +6,7 @@ import asyncio
 import re
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 
 from ragtrace.backends.otlp_framing import Piece, pieces
 from ragtrace.errors import CodecError, InputError, ReadError
-from ragtrace.traces.otlp import parse_request, spans_in, trace_ids_in
+from ragtrace.traces.otlp import decode_body, parse_request, trace_ids_in
 from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["OtlpFileReader"]
@@ -70,10 +70,11 @@ class OtlpFileReader:
             started: dict[str, list[Span]] = {}
             number = 0
             async for batch in self._batches(up_to=length):
+                ending = last.ending_in(number, len(batch))
                 for spans in await asyncio.to_thread(self._decoded, batch):
                     for span in spans:
                         started.setdefault(span.trace_id, []).append(span)
-                    for trace_id in last.ending_at(number):
+                    for trace_id in ending.get(number, ()):
                         if trace_id in started:
                             yield Trace.of(trace_id, started.pop(trace_id))
                     number += 1
@@ -129,7 +130,7 @@ class OtlpFileReader:
 
     def _spans(self, piece: Piece) -> tuple[Span, ...]:
         try:
-            return spans_in(parse_request(piece.body, encoding=piece.encoding))
+            return decode_body(piece.body, encoding=piece.encoding)
         except CodecError as exc:
             self._tell(InputError(f"{piece.where}: {exc}"))
             return ()
@@ -159,14 +160,17 @@ class _LastPieces:
         )
         self._db.executemany("INSERT OR REPLACE INTO last VALUES (?, ?)", rows)
 
-    def ending_at(self, piece: int) -> list[str]:
-        """Return the traces whose last piece this is."""
+    def ending_in(self, first: int, pieces: int) -> Mapping[int, Sequence[str]]:
+        """Return the traces whose last piece is one of these, by its number."""
         if not self._is_indexed:
             self._db.execute("CREATE INDEX by_piece ON last (piece)")
             self._is_indexed = True
-        return [
-            row[0].hex() for row in self._db.execute("SELECT trace_id FROM last WHERE piece = ?", (piece,))
-        ]
+        ending: dict[int, list[str]] = {}
+        for trace_id, piece in self._db.execute(
+            "SELECT trace_id, piece FROM last WHERE piece >= ? AND piece < ?", (first, first + pieces)
+        ):
+            ending.setdefault(piece, []).append(trace_id.hex())
+        return ending
 
     def close(self) -> None:
         """Forget everything."""

@@ -21,6 +21,7 @@ from ragtrace import semconv
 from ragtrace.errors import CodecError
 from ragtrace.traces._otlp_flood import MAX_PARTS, is_flood, is_flood_of_json, is_flood_on_the_wire
 from ragtrace.traces._otlp_json import from_json, to_json
+from ragtrace.traces._otlp_usual_json import usual_spans
 from ragtrace.traces._otlp_values import has_valid_ids, parent_id, to_request, to_spans
 from ragtrace.traces.trace import Span
 
@@ -33,6 +34,7 @@ __all__ = [
     "SplitRequest",
     "TraceSlice",
     "decode",
+    "decode_body",
     "decode_json",
     "drop_spans",
     "drop_spans_without_ids",
@@ -156,7 +158,18 @@ def decode_json(text: str) -> tuple[Span, ...]:
     Raises:
         CodecError: the text is not OTLP JSON, or an id has the wrong length.
     """
-    return to_spans(from_json(text))
+    spans = usual_spans(text)
+    return to_spans(from_json(text)) if spans is None else spans
+
+
+def decode_body(body: bytes, *, encoding: Encoding) -> tuple[Span, ...]:
+    """Decode an export request in either encoding, like ``decode``.
+
+    Raises:
+        CodecError: the bytes are not what the encoding says, hold too many parts, or an id is none.
+    """
+    spans = usual_spans(body) if encoding == "json" and not is_flood_of_json(body) else None
+    return to_spans(parse_request(body, encoding=encoding)) if spans is None else spans
 
 
 def spans_in(request: ExportTraceServiceRequest) -> tuple[Span, ...]:
