@@ -49,6 +49,7 @@ __all__ = [
     "TokenCounts",
     "VerdictObject",
     "chunk_verdict_object",
+    "one_json_line",
     "read_records",
     "to_json_line",
     "token_counts",
@@ -104,7 +105,15 @@ def to_json_line(
         "judge": f"{judge.provider}:{judge.model}",
         "evaluator_version": outcome.evaluator_version,
     }
-    return json.dumps(line, ensure_ascii=False).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return one_json_line(line)
+
+
+def one_json_line(value: Mapping[str, Any]) -> str:
+    """Write an object as JSON that no reader takes for several lines; without the line break."""
+    line = json.dumps(value, ensure_ascii=False)
+    for mark in _LINE_ENDS:
+        line = line.replace(mark, f"\\u{ord(mark):04x}")
+    return line
 
 
 class TokenCounts(TypedDict):
@@ -214,6 +223,7 @@ def _compat(outcome: MetricOutcome) -> dict[str, Any]:
 
 
 _OWN_PROFILE = "ragtrace"
+_LINE_ENDS = "\x85\u2028\u2029"
 _TRACES_HINT = "; for OTLP traces there are `ragtrace explain` and `ragtrace backfill`"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

@@ -24,7 +24,7 @@ from ragtrace.cli.options import (
     judge_options,
     second_judge_option,
 )
-from ragtrace.cli.outcomes import OutcomeTable, Tally
+from ragtrace.cli.outcomes import OutcomeTable, tally_lines
 from ragtrace.cli.profiles import EmbedderChoice, embedder_option, profile_options
 from ragtrace.cli.reading import in_background
 from ragtrace.cli.terminal import many, open_console, print_line, talk
@@ -36,6 +36,7 @@ from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
 from ragtrace.ports import Embedder, Judge, Metric
 from ragtrace.records import read_records, to_json_line
+from ragtrace.reports.tally import Tally
 
 __all__ = ["evaluate"]
 
@@ -190,7 +191,7 @@ def _print_summary(tallies: Collection[Tally], calls: int) -> None:
     console = open_console()
     for tally in tallies:
         console.print()
-        for line in tally.lines():
+        for line in tally_lines(tally):
             console.print(line)
     if len(tallies) > 1:
         console.print(f"\n{many(calls, 'call')} to the judge in all: metrics share steps")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.cli.failing import print_failing
@@ -21,12 +20,13 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.ports import Metric
+from ragtrace.reports.tally import Tally
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["OutcomeTable", "Tally"]
+__all__ = ["OutcomeTable", "tally_lines"]
 
 _LABEL_STYLE = {Label.PASS: "green", Label.FAIL: "bold red", Label.ERROR: "bold yellow", Label.SKIPPED: "dim"}
 _SCORE_WIDTH, _LABEL_WIDTH = 5, 7
@@ -99,69 +99,20 @@ _SUPPORT = (
 _RELEVANCE = (VerdictLabel.RELEVANT, VerdictLabel.PARTLY_RELEVANT, VerdictLabel.IRRELEVANT)
 
 
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """What became of the records under one metric. Its numbers add up to the records seen."""
-
-    metric: str
-    records: int = 0
-    score_sum: float = 0.0
-    labels: Counter[Label] = field(default_factory=Counter)
-    skipped: Counter[str] = field(default_factory=Counter)
-    errors: Counter[str] = field(default_factory=Counter)
-    claims: Counter[VerdictLabel] = field(default_factory=Counter)
-    chunks: Counter[VerdictLabel] = field(default_factory=Counter)
-    calls: int = 0
-    """Of the steps this metric rests on: metrics share steps."""
-    direction: Direction = Direction.HIGHER_IS_BETTER
-
-    @property
-    def scored(self) -> int:
-        """The denominator of the mean."""
-        return self.labels[Label.PASS] + self.labels[Label.FAIL]
-
-    @property
-    def mean(self) -> float | None:
-        """The mean of the scores there are; ``None`` where there are none."""
-        return self.score_sum / self.scored if self.scored else None
-
-    def reaches(self, score: float) -> bool:
-        """Say whether the mean is at least this good: where lower is better, at most 1 - score."""
-        if self.mean is None:
-            return False
-        is_higher_better = self.direction is Direction.HIGHER_IS_BETTER
-        return (self.mean if is_higher_better else 1 - self.mean) >= score
-
-    def add(self, outcome: MetricOutcome) -> None:
-        """Count one outcome."""
-        self.records += 1
-        self.labels[outcome.label] += 1
-        self.calls += outcome.usage.calls
-        if isinstance(outcome, MetricFailure):
-            self.errors[outcome.error_type] += 1
-            return
-        self.direction = outcome.direction
-        self.claims.update(verdict.label for verdict in outcome.verdicts)
-        self.chunks.update(verdict.label for verdict in outcome.chunk_verdicts)
-        if outcome.score is None:
-            self.skipped[str(outcome.skip_reason)] += 1
-        else:
-            self.score_sum += outcome.score
-
-    def lines(self) -> Iterator[str]:
-        """Say it in words, every number with what it is a part of."""
-        yield f"{self.metric}: {many(self.records, 'record')}"
-        better = ", lower is better" if self.direction is Direction.LOWER_IS_BETTER else ""
-        yield (
-            f"  scored   {self.scored} (pass {self.labels[Label.PASS]}, fail {self.labels[Label.FAIL]})"
-            + (f", mean score {self.mean:.2f} over these {self.scored}" if self.mean is not None else "")
-            + better
-        )
-        yield f"  skipped  {by_kind(self.skipped)}"
-        yield f"  errors   {by_kind(self.errors)}"
-        yield from _counted("claims", "claim", self.claims)
-        yield from _counted("chunks", "chunk", self.chunks)
-        yield f"  calls    {self.calls} to the judge"
+def tally_lines(tally: Tally) -> Iterator[str]:
+    """Say it in words, every number with what it is a part of."""
+    yield f"{tally.metric}: {many(tally.records, 'record')}"
+    better = ", lower is better" if tally.direction is Direction.LOWER_IS_BETTER else ""
+    yield (
+        f"  scored   {tally.scored} (pass {tally.labels[Label.PASS]}, fail {tally.labels[Label.FAIL]})"
+        + (f", mean score {tally.mean:.2f} over these {tally.scored}" if tally.mean is not None else "")
+        + better
+    )
+    yield f"  skipped  {by_kind(tally.skipped)}"
+    yield f"  errors   {by_kind(tally.errors)}"
+    yield from _counted("claims", "claim", tally.claims)
+    yield from _counted("chunks", "chunk", tally.chunks)
+    yield f"  calls    {tally.calls} to the judge"
 
 
 def _counted(title: str, unit: str, verdicts: Mapping[VerdictLabel, int]) -> Iterator[str]:

@@ -1,0 +1,24 @@
+"""Reports: files that tell what was judged, for people and for programs."""
+
+from __future__ import annotations
+
+from ragtrace.reports.answers import JudgedAnswer, Standing, Status, standing_of
+from ragtrace.reports.opening import SUFFIXES, open_report
+from ragtrace.reports.report import About, Ending, LeftOut, Report
+from ragtrace.reports.rows import SCHEMA_VERSION, AnswerRow, answer_row
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "SUFFIXES",
+    "About",
+    "AnswerRow",
+    "Ending",
+    "JudgedAnswer",
+    "LeftOut",
+    "Report",
+    "Standing",
+    "Status",
+    "answer_row",
+    "open_report",
+    "standing_of",
+]

@@ -1,0 +1,135 @@
+"""Files of reports. They hold questions and answers: only their owner may read them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from ragtrace.errors import ConfigError
+
+__all__ = ["AppendedFile", "ReplacedFile"]
+
+_OWNER_ONLY: Final = 0o600
+
+
+class AppendedFile:
+    """A file that grows by whole rows: what was written stays, wherever a run ends.
+
+    Rows of earlier runs stay before those of this one; a row that a crash cut is taken back.
+    """
+
+    def __init__(self, path: Path, *, head: bytes, starts_with: bytes, is_quoted: bool) -> None:
+        """Open it.
+
+        ``head`` is written into an empty file, and ``starts_with`` is what any file of this form starts with;
+        ``is_quoted`` says that a row goes on over line breaks between quotation marks.
+
+        Raises:
+            ConfigError: it cannot be written, or holds something else.
+        """
+        self.path = path
+        self._head = head
+        self._descriptor = _opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        with open(self._descriptor, "rb", closefd=False) as file:
+            whole = _whole_until(file, is_quoted=is_quoted)
+            self._is_empty = whole == 0
+            file.seek(0)
+            if whole and file.read(len(starts_with)) != starts_with:
+                self._close()
+                raise ConfigError(f"{str(path)!r} exists and holds something else: name another file")
+        os.ftruncate(self._descriptor, whole)
+
+    def append(self, row: bytes) -> None:
+        """Write a whole row, or nothing.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        before = os.fstat(self._descriptor).st_size
+        rest = memoryview(self._head + row if self._is_empty else row)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError:
+            os.ftruncate(self._descriptor, before)
+            raise
+        self._is_empty = False
+
+    def commit(self) -> None:
+        """Make sure that all of it is on disk.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        try:
+            if self._is_empty:
+                self.append(b"")
+            os.fsync(self._descriptor)
+        finally:
+            self._close()
+
+    def abandon(self) -> None:
+        """Take the file away again if nothing was ever written into it."""
+        if not os.fstat(self._descriptor).st_size:
+            self.path.unlink(missing_ok=True)
+        self._close()
+
+    def _close(self) -> None:
+        os.close(self._descriptor)
+
+
+class ReplacedFile:
+    """A file that is written beside its place, and takes it once it is whole."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it.
+
+        Raises:
+            ConfigError: it cannot be written.
+        """
+        if path.is_dir():
+            raise _unwritable(path, "it is a folder")
+        self.path = path
+        self._partial = path.with_name(f"{path.name}.partial")
+        descriptor = _opened(self._partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        os.fchmod(descriptor, _OWNER_ONLY)
+        self.file: BinaryIO = open(descriptor, "wb")  # noqa: SIM115  open as long as the report is
+
+    def commit(self) -> None:
+        """Put it into its place.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self.file:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        self._partial.replace(self.path)
+
+    def abandon(self) -> None:
+        """Leave what stands in its place."""
+        self.file.close()
+        self._partial.unlink(missing_ok=True)
+
+
+def _opened(path: Path, flags: int) -> int:
+    try:
+        return os.open(path, flags | os.O_CLOEXEC, _OWNER_ONLY)
+    except OSError as exc:
+        raise _unwritable(path, exc.strerror or str(exc)) from exc
+
+
+def _unwritable(path: Path, why: str) -> ConfigError:
+    return ConfigError(f"the report {str(path)!r} cannot be written: {why}")
+
+
+def _whole_until(file: BinaryIO, *, is_quoted: bool) -> int:
+    """Return where the last whole row ends."""
+    whole = position = marks = 0
+    for line in file:
+        position += len(line)
+        marks += line.count(b'"') if is_quoted else 0
+        if line.endswith(b"\n") and marks % 2 == 0:
+            whole = position
+    return whole

@@ -1,0 +1,73 @@
+"""Texts with marked passages, in pieces: what a page shows of an answer or a chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from ragtrace.model import VerdictLabel
+
+__all__ = ["WORST_FIRST", "Mark", "Piece", "pieces"]
+
+WORST_FIRST: Final = (
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.IRRELEVANT,
+    VerdictLabel.UNJUDGED,
+    VerdictLabel.PARTLY_RELEVANT,
+    VerdictLabel.SUPPORTED,
+    VerdictLabel.RELEVANT,
+)
+_MOST_UNMARKED: Final = 2_000
+"""Characters of a passage without a mark that are shown: one answer of a megabyte must not make the page."""
+
+
+class Mark(NamedTuple):
+    """A passage that a claim is about, or rests on."""
+
+    start: int
+    end: int
+    number: int
+    """Of the claim."""
+    label: VerdictLabel
+
+
+class Piece(NamedTuple):
+    """A part of a text."""
+
+    text: str
+    label: VerdictLabel | None = None
+    """The worst of the marks that cover it."""
+    ends: tuple[int, ...] = ()
+    """Numbers of the claims whose marks end here."""
+    left_out: int = 0
+    """Characters that are not shown before the text."""
+
+
+def pieces(text: str, marks: Sequence[Mark]) -> tuple[Piece, ...]:
+    """Part a text where marks begin and end; marks may overlap."""
+    within = [each for each in marks if 0 <= each.start < each.end <= len(text)]
+    cuts = sorted({0, len(text), *(each.start for each in within), *(each.end for each in within)})
+    parted: list[Piece] = []
+    for start, end in pairwise(cuts):
+        covering = [each for each in within if each.start <= start and end <= each.end]
+        if covering:
+            ends = tuple(sorted({each.number for each in covering if each.end == end}))
+            parted.append(Piece(text[start:end], _worst(each.label for each in covering), ends))
+        else:
+            parted.extend(_shortened(text[start:end]))
+    return tuple(parted)
+
+
+def _worst(labels: Iterable[VerdictLabel]) -> VerdictLabel:
+    return min(labels, key=WORST_FIRST.index)
+
+
+def _shortened(text: str) -> Iterator[Piece]:
+    half = _MOST_UNMARKED // 2
+    if len(text) <= _MOST_UNMARKED:
+        yield Piece(text)
+        return
+    yield Piece(text[:half])
+    yield Piece(text[-half:], left_out=len(text) - 2 * half)

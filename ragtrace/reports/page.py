@@ -1,0 +1,166 @@
+"""Reports as a page: one HTML file that needs nothing else, for people."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from ragtrace import __version__
+from ragtrace.errors import ConfigError
+from ragtrace.model import Direction, SkipReason
+from ragtrace.reports.answers import JudgedAnswer, Status
+from ragtrace.reports.files import ReplacedFile
+from ragtrace.reports.histogram import Histogram, draw
+from ragtrace.reports.report import About, Ending
+from ragtrace.reports.rows import SCHEMA_VERSION
+from ragtrace.reports.tally import Tally
+from ragtrace.reports.totals import Bin, MetricTotals, Totals
+from ragtrace.reports.worst import Worst, shown_answer
+from ragtrace.stats import WeightedMean
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+__all__ = ["WORST", "PageReport"]
+
+WORST: Final = 50
+
+
+class PageReport:
+    """Counts, keeps the worst answers, and writes the page at the end."""
+
+    def __init__(self, path: Path, about: About, *, worst: int = WORST) -> None:
+        self.path = path
+        self._template = _template(path)
+        self._about = about
+        self._totals = Totals()
+        self._worst = Worst(worst)
+        self._file = ReplacedFile(path)
+
+    def add(self, answer: JudgedAnswer) -> None:
+        """Count an answer."""
+        self._totals.add(answer)
+        self._worst.add(answer)
+
+    def close(self, ending: Ending) -> None:
+        """Write the page."""
+        style = files("ragtrace.reports").joinpath("page.css").read_text("utf-8")
+        page = self._template.render(
+            about=self._about,
+            ending=ending,
+            totals=self._totals,
+            metrics=[_shown_metric(each) for each in self._totals.metrics.values()],
+            worst=[
+                shown_answer(rank, each, trace_url=_trace_url(self._about.trace_url, each))
+                for rank, each in enumerate(self._worst, start=1)
+            ],
+            style=style,
+            style_sha256=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+            ragtrace_version=__version__,
+            schema_version=SCHEMA_VERSION,
+            meanings=_MEANINGS,
+            Status=Status,
+        )
+        self._file.file.write(page.encode("utf-8", "replace"))
+        self._file.commit()
+
+    def abandon(self) -> None:
+        """Leave what stands in its place."""
+        self._file.abandon()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ShownMetric:
+    """A metric's figures and picture."""
+
+    tally: Tally
+    threshold: float | None
+    mean: WeightedMean | None
+    passing: WeightedMean | None
+    bins: tuple[Bin, ...]
+    picture: Histogram
+    lower_is_better: bool
+
+
+def _shown_metric(metric: MetricTotals) -> _ShownMetric:
+    mean, direction = metric.mean.estimate(), metric.tally.direction
+    return _ShownMetric(
+        tally=metric.tally,
+        threshold=metric.threshold,
+        mean=mean,
+        passing=metric.passing.estimate(),
+        bins=metric.bins,
+        picture=draw(metric.bins, mean, threshold=metric.threshold, direction=direction),
+        lower_is_better=direction is Direction.LOWER_IS_BETTER,
+    )
+
+
+def _trace_url(template: str | None, answer: JudgedAnswer) -> str | None:
+    target = answer.record.target
+    if template is None or target is None:
+        return None
+    url = template.replace("{trace_id}", quote(target.trace_id, safe=""))
+    return url.replace("{span_id}", quote(target.span_id, safe=""))
+
+
+def _template(path: Path) -> Template:
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ModuleNotFoundError as exc:
+        raise ConfigError(
+            f"a report like {str(path)!r} needs jinja2, which is not installed: "
+            "pip install 'ragtrace-otel[cli]', or write .jsonl"
+        ) from exc
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "count": "{:,}".format,
+        "money": _money,
+        "moment": _moment,
+        "percent": _percent,
+        "score": "{:.2f}".format,
+        "words": _words,
+    }
+    return environment.from_string(files("ragtrace.reports").joinpath("page.html").read_text("utf-8"))
+
+
+def _money(dollars: float) -> str:
+    return f"${dollars:.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
+
+
+def _moment(time_ns: int) -> str:
+    return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+_MEANINGS: Final[Mapping[str, str]] = {
+    SkipReason.NO_CONTENT: "the instrumentation did not record the text",
+    SkipReason.NO_RETRIEVAL: "nothing was retrieved for the answer, or no span says so",
+    SkipReason.EMPTY_RETRIEVAL: "the retrieval found nothing",
+    SkipReason.REDACTED: "the text was replaced by a redaction mark",
+    SkipReason.TRUNCATED: "the text was cut on its way",
+    SkipReason.INCOMPLETE: "attributes or spans were dropped before they were read",
+    SkipReason.FAILED_CALL: "the call ended in an error and has no answer",
+    SkipReason.REFUSAL: "the answer declines to answer",
+    SkipReason.NO_CLAIMS: "the answer states nothing that can be checked",
+    SkipReason.ALL_UNJUDGED: "the judge decided nothing of what it was asked",
+    SkipReason.NO_REFERENCE: "the metric needs a reference answer and there is none",
+    SkipReason.MISSING_PART: "a metric that this one is made of has no score",
+    SkipReason.OUT_OF_RANGE: "the rule that was asked for gives a number outside 0 to 1",
+    SkipReason.PEER_NAN: "the rule of the tool that was asked for gives no number",
+}
