@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from ragtrace.backfill.finding import matches
 from ragtrace.backfill.progress import Progress
+from ragtrace.backfill.rehearsal import rehearse
 from ragtrace.backfill.report import BackfillReport
-from ragtrace.backfill.running import Run, backfill, rehearse, span_ids
+from ragtrace.backfill.run import Run
+from ragtrace.backfill.running import backfill, span_ids
 from ragtrace.backfill.selection import Selection, SpanId
 
 __all__ = [

@@ -1,0 +1,98 @@
+"""Judging an answer, and keeping what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from ragtrace import semconv
+from ragtrace.backfill.choosing import Candidate
+from ragtrace.backfill.run import Run
+from ragtrace.errors import JudgeOverBudget
+from ragtrace.evaluation import evaluate
+from ragtrace.model import Evaluation, RagRecord
+from ragtrace.ports import Clock, Judge, Metric
+from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
+from ragtrace.traces.otlp import encode
+from ragtrace.traces.trace import Span
+
+__all__ = ["Judged", "Judging", "Parcel"]
+
+
+class Parcel(NamedTuple):
+    """A carrier on its way."""
+
+    trace_id: str
+    span_id: str
+    payload: bytes
+
+
+class Judged(NamedTuple):
+    """What became of a candidate."""
+
+    record: RagRecord
+    evaluation: Evaluation
+    parcel: Parcel | None
+
+    @property
+    def refusal(self) -> str:
+        """Which limit to spending kept the record from being judged; empty if none did."""
+        kind = JudgeOverBudget.error_type
+        return next((each.message for each in self.evaluation.failures if each.error_type == kind), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """Judges answers, and makes their carriers."""
+
+    metrics: Sequence[Metric]
+    judge: Judge
+    second_judge: Judge | None
+    attach: AttachOptions
+    run: Run | None
+    clock: Clock
+
+    async def judge_one(self, candidate: Candidate) -> Judged:
+        """Judge an answer; with a run, its carrier is on disk when this returns."""
+        record, sample, earlier = candidate
+        evaluation = await evaluate(
+            record,
+            metrics=self.metrics,
+            judge=self.judge,
+            second_judge=self.second_judge,
+            clock=self.clock,
+        )
+        judged = Judged(record, evaluation, None)
+        if judged.refusal or not (evaluation.results and deserves_carrier(evaluation)):
+            return judged
+        make = partial(
+            carrier,
+            evaluation,
+            record,
+            sample=sample,
+            options=self.attach,
+            now_ns=self.clock.now_ns(),
+            mode="backfill",
+        )
+        span = make()
+        if replaced := _superseded(span, earlier):
+            span = make(supersedes=replaced)
+        parcel = Parcel(span.trace_id, span.span_id, encode([span]))
+        if self.run is not None:
+            await self.run.progress.keep(*parcel)
+        return judged._replace(parcel=parcel)
+
+
+def _superseded(span: Span, earlier: Iterable[Span]) -> str | None:
+    """Return the id of the carrier that this one takes the place of: the last that tells the same metrics."""
+    rivals = [each for each in earlier if _metrics_told(each) == _metrics_told(span)]
+    replaced = {each.attributes.get(semconv.EVAL_SUPERSEDES) for each in rivals}
+    in_force = [each for each in rivals if each.span_id not in replaced]
+    last = max(in_force, key=lambda each: str(each.attributes.get(semconv.EVAL_STARTED_AT)), default=None)
+    return last.span_id if last else None
+
+
+def _metrics_told(span: Span) -> frozenset[str]:
+    return frozenset(key for key in span.attributes if key.startswith(semconv.LABEL_PREFIX))

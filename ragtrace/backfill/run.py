@@ -1,0 +1,28 @@
+"""What makes a run one that can be stopped and gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from ragtrace.backfill.progress import Progress
+
+__all__ = ["Run"]
+
+
+async def _at_once() -> None:
+    """Wait for nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What makes a run one that can be stopped and gone on with."""
+
+    progress: Progress
+    name: str = ""
+    """Of a search: whose reached time is noted, and gone on from."""
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    """Once it is set, what is under way is finished and nothing new begun."""
+    turn: Callable[[], Awaitable[None]] = _at_once
+    """Waited for before each answer is begun, so that others can go first. It ends when ``stop`` is set."""
