@@ -9,20 +9,21 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ragtrace import __version__
-from ragtrace.errors import ConfigError, JudgeNonsense, JudgeTimeout, JudgeUnavailable
+from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge.http import described, status_failure
 from ragtrace.model import Usage
 from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
     import aiohttp
+    from aiohttp.payload import Payload
 
-__all__ = ["Endpoint", "JsonObject", "Rejected"]
+__all__ = ["Endpoint", "JsonObject", "Posting", "Rejected", "document_of"]
 
 _MAX_COMPLAINT_BYTES: Final = 65_536
 _ADAPTABLE: Final = (400, 422)
@@ -36,10 +37,11 @@ class JsonObject(dict[str, Any]):
 
 
 class Rejected(Exception):
-    """The endpoint turned the request down by 400 or 422; what it says may tell how to ask instead."""
+    """The endpoint turned the request down; what it says may tell how to ask instead."""
 
-    def __init__(self, status: int, body: Any) -> None:
+    def __init__(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status)
+        self.status = status
         error = body.get("error", body) if isinstance(body, Mapping) else body
         fields = error if isinstance(error, Mapping) else {}
         names = [str(name) for name in (fields.get("code"), fields.get("type")) if name]
@@ -48,6 +50,33 @@ class Rejected(Exception):
         """May quote the prompt: to be searched, never to be shown."""
         self.what = described(status, self.code)
         """The status and the short code."""
+        self._headers = headers or {}
+
+    @property
+    def is_adaptable(self) -> bool:
+        """Whether the request could be put in another way: 400 or 422."""
+        return self.status in _ADAPTABLE
+
+    def failure(self, *, who: str, spent: Usage) -> JudgeError:
+        """Return the error that it stands for, if nothing is tried instead."""
+        return status_failure(self.status, self.code, self._headers, who=who, usage=spent)
+
+
+class Posting(Protocol):
+    """Where requests go: an endpoint, or what stands in its place."""
+
+    async def post(self, path: str, body: Mapping[str, Any], *, spent: Usage) -> Any:
+        """Post a JSON document; return the JSON of the reply, as `Endpoint.post` does."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release sockets."""
+        ...
+
+
+def document_of(body: Mapping[str, Any]) -> bytes:
+    """Write a body as it is posted: lone surrogates, which have no UTF-8, as question marks."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 class Endpoint:
@@ -88,17 +117,42 @@ class Endpoint:
             Rejected: the status is 400 or 422.
             JudgeError: there is no reply, or it is no JSON.
         """
+        try:
+            reply = await self.fetch("POST", path, data=document_of(body), spent=spent)
+        except Rejected as rejected:
+            if rejected.is_adaptable:
+                raise
+            raise rejected.failure(who=self._who, spent=spent) from None
+        try:
+            return json.loads(reply, object_hook=JsonObject)
+        except (ValueError, RecursionError):
+            message = "the reply is no JSON document"
+            raise JudgeNonsense(f"{self._who}: {message}", usage=spent + Usage(calls=1)) from None
+
+    async def fetch(
+        self,
+        method: str,
+        path: str,
+        *,
+        data: bytes | Payload | None = None,
+        headers: Mapping[str, str] | None = None,
+        spent: Usage,
+    ) -> bytes:
+        """Send a request; return the body of the reply.
+
+        Raises:
+            Rejected: the status is 400 or more.
+            JudgeTimeout, JudgeUnavailable: there is no reply.
+        """
         import aiohttp
 
-        # lone surrogates have no UTF-8
-        document = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         try:
-            async with self._session().post(
-                f"{self._base_url}{path}", data=document, proxy=self._proxy
+            async with self._session().request(
+                method, f"{self._base_url}{path}", data=data, headers=headers, proxy=self._proxy
             ) as response:
                 if response.status >= 400:
-                    await self._raise_for(response, spent)
-                reply = await response.read()
+                    await _raise_for(response)
+                return await response.read()
         # no cause is chained: it may quote the key
         except TimeoutError:
             message = f"no answer within {self._timeout_s:g} s: is the model busy, or too slow?"
@@ -106,27 +160,11 @@ class Endpoint:
         except aiohttp.ClientError:
             message = "no connection: is the endpoint up, and the base URL right?"
             raise JudgeUnavailable(f"{self._who}: {message}", usage=spent) from None
-        try:
-            return json.loads(reply, object_hook=JsonObject)
-        except (ValueError, RecursionError):
-            message = "the reply is no JSON document"
-            raise JudgeNonsense(f"{self._who}: {message}", usage=spent + Usage(calls=1)) from None
 
     async def aclose(self) -> None:
         """Close the connections."""
         if self._opened is not None:
             await self._opened.close()
-
-    async def _raise_for(self, response: aiohttp.ClientResponse, spent: Usage) -> None:
-        said = await response.content.read(_MAX_COMPLAINT_BYTES)
-        try:
-            body = json.loads(said)
-        except (ValueError, RecursionError):
-            body = said.decode(errors="replace")
-        rejected = Rejected(response.status, body)
-        if response.status in _ADAPTABLE:
-            raise rejected
-        raise status_failure(response.status, rejected.code, response.headers, who=self._who, usage=spent)
 
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:
@@ -147,6 +185,15 @@ class Endpoint:
         if not self._base_url.startswith("https:"):
             return True
         return self._tls or ClientTls().context()
+
+
+async def _raise_for(response: aiohttp.ClientResponse) -> NoReturn:
+    said = await response.content.read(_MAX_COMPLAINT_BYTES)
+    try:
+        body = json.loads(said)
+    except (ValueError, RecursionError):
+        body = said.decode(errors="replace")
+    raise Rejected(response.status, body, response.headers)
 
 
 def _proxy_for(base_url: str) -> str | None:

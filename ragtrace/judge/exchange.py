@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeRefused, JudgeUnable
 from ragtrace.judge.completion import Answer, yes_probability
 from ragtrace.judge.dialect import Dialect, Rung
-from ragtrace.judge.endpoint import Endpoint, Rejected
+from ragtrace.judge.endpoint import Posting, Rejected
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest, YesProbability
@@ -54,7 +54,7 @@ class Kind(StrEnum):
 class Exchange(Generic[ReplyT]):
     """One request, and what was learned about the endpoint while it was answered."""
 
-    endpoint: Endpoint
+    endpoint: Posting
     model: str
     where: str
     too_long_advice: str

@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnable
+from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.dialect import Dialect, Likelihoods, Rung
-from ragtrace.judge.endpoint import Endpoint
+from ragtrace.judge.endpoint import Endpoint, Posting
 from ragtrace.judge.exchange import Exchange, Kind
 from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
 from ragtrace.judge.opening import JudgeSettings
@@ -46,10 +47,12 @@ class OpenAICompatibleJudge:
         too_long_advice: str = "serve the model with a larger context",
         headers: Mapping[str, str] | None = None,
         tls: ClientTls | None = None,
+        instead: Posting | None = None,
     ) -> None:
+        """Take an endpoint, or ``instead`` of one what requests go through on their way to it."""
         self._identity = JudgeIdentity(provider=provider, model=model)
         self._where = f"{model} at {urlsplit(base_url).hostname}"
-        self._endpoint = Endpoint(
+        self._endpoint = instead or Endpoint(
             base_url=base_url,
             api_key=api_key,
             timeout_s=timeout_s,
@@ -121,6 +124,8 @@ def open_openai(settings: JudgeSettings) -> Judge:
             "the judge `openai` needs a model: write `openai:MODEL`, such as `openai:gpt-4o-mini`"
         )
     base_url = checked_url(settings, "OPENAI_BASE_URL", OPENAI_URL)
+    if settings.batches is not None:
+        return _in_batches(settings, settings.batches, base_url)
     return OpenAICompatibleJudge(
         model=settings.argument,
         api_key=openai_key(settings, base_url),
@@ -129,3 +134,21 @@ def open_openai(settings: JudgeSettings) -> Judge:
         headers=openai_headers(settings),
         tls=settings.tls,
     )
+
+
+def _in_batches(settings: JudgeSettings, batches: BatchSettings, base_url: str) -> Judge:
+    from ragtrace.judge.batch import TRANSFER_TIMEOUT_S, BatchJudge, open_lane
+
+    key, model = openai_key(settings, base_url), settings.argument
+    who = f"judge {model} at {urlsplit(base_url).hostname}"
+    endpoint = Endpoint(
+        base_url=base_url,
+        api_key=key,
+        timeout_s=TRANSFER_TIMEOUT_S,
+        who=who,
+        headers=openai_headers(settings),
+        tls=settings.tls,
+    )
+    lane = open_lane(endpoint, batches, who=who, name=f"{base_url}|{model}")
+    judge = OpenAICompatibleJudge(model=model, api_key=key, base_url=base_url, instead=lane)
+    return BatchJudge(judge, lane)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
+from ragtrace.errors import ConfigError
+from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.cache import cached
 from ragtrace.judge.cache_file import CacheFile, CacheSettings
 from ragtrace.judge.layers import limited, timed
@@ -27,6 +29,7 @@ _WHOLE_ASK = 5
 DEFAULT_MODEL = "gpt-4o-mini"
 OPENAI_KEY = "OPENAI_API_KEY"
 """Where the key is unless one says otherwise; a judge of another provider takes its own variable instead."""
+_TAKES_BATCHES = "openai"
 _JUDGES = Openable(
     what="judge",
     group=GROUP,
@@ -57,6 +60,8 @@ class JudgeSettings:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     tls: ClientTls | None = None
     """Instead of the system's certificates."""
+    batches: BatchSettings | None = None
+    """Requests are sent in batches, if this is set."""
 
 
 @runtime_checkable
@@ -84,6 +89,7 @@ def open_judge(
     around: Callable[[Judge], Judge] | None = None,
     environ: Mapping[str, str] | None = None,
     tls: ClientTls | None = None,
+    batches: BatchSettings | None = None,
 ) -> Judge:
     """Open the judge that ``lexical``, ``openai:MODEL``, ``anthropic:MODEL``, ``llama:PATH.gguf``,
     ``scripted:PATH`` or ``PLUGIN:ARGUMENT`` names.
@@ -99,11 +105,18 @@ def open_judge(
         around: Puts one more layer around the judge, which every single attempt passes.
         environ: Instead of the process's own environment.
         tls: Instead of the system's certificates.
+        batches: Send its requests in batches, for half the price: `openai:MODEL` alone can. Its answers take
+            hours.
 
     Raises:
         ConfigError: no such judge, or it lacks a setting; the message names what to set.
     """
     make, argument = _JUDGES.factory(spec)
+    if batches is not None and spec.partition(":")[0] != _TAKES_BATCHES:
+        raise ConfigError(
+            f"the judge {spec!r} cannot be asked in batches: only `openai:MODEL` can, at OpenAI or at an"
+            " endpoint that has its Batch API"
+        )
     settings = JudgeSettings(
         argument=argument,
         base_url=base_url,
@@ -111,6 +124,7 @@ def open_judge(
         timeout_s=timeout_s,
         environ=os.environ if environ is None else environ,
         tls=tls,
+        batches=batches,
     )
     layers = JudgeLayers(
         timeout_s=timeout_s,
@@ -119,6 +133,7 @@ def open_judge(
         cache=cache,
         place=f"{spec} {_endpoint(spec, settings)}",
         around=around,
+        keeps_pace=batches is None,
     )
     return layered(_JUDGES.open(make, settings, spec), layers)
 
@@ -138,6 +153,8 @@ class JudgeLayers:
     """Where the judge is, for the cache: the same model name means another model elsewhere."""
     around: Callable[[Judge], Judge] | None = None
     """One more layer, which every attempt passes."""
+    keeps_pace: bool = True
+    """Fewer requests at once while the endpoint is overloaded; a batch has a queue of its own there."""
 
 
 def layered(judge: Judge, layers: JudgeLayers) -> Judge:
@@ -147,7 +164,8 @@ def layered(judge: Judge, layers: JudgeLayers) -> Judge:
         timeout_s = max(timeout_s, judge.least_timeout_s)
         max_concurrency = min(max_concurrency, judge.most_at_once)
     judge = timed(judge, _WHOLE_ASK * timeout_s)
-    judge = paced(judge, max_concurrency)
+    if layers.keeps_pace:
+        judge = paced(judge, max_concurrency)
     if layers.around:
         judge = layers.around(judge)
     judge = retrying(judge, layers.backoff)

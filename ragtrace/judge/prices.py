@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -31,6 +31,11 @@ class Price(BaseModel):
     cached_input: float | None = Field(default=None, ge=0)
     """Of tokens that the provider had in its cache; absent: as the others."""
 
+    def times(self, share: float) -> Price:
+        """Return this share of the price."""
+        cached = None if self.cached_input is None else self.cached_input * share
+        return Price(input=self.input * share, output=self.output * share, cached_input=cached)
+
     def cost_usd(self, usage: Usage) -> float:
         """Return what the tokens cost, in US dollars."""
         cached = min(usage.cached_tokens, usage.input_tokens)
@@ -46,6 +51,18 @@ class Prices:
     as_of: str
     """When they were looked up."""
     models: Mapping[str, Mapping[str, Price]]
+    batch: Mapping[str, float] = field(default_factory=dict)
+    """By provider: the share of these prices that requests in batches cost."""
+
+    def in_batches(self) -> Prices:
+        """Return the prices of requests that are sent in batches; who has none takes the full price."""
+        return Prices(
+            as_of=self.as_of,
+            models={
+                provider: {name: price.times(self.batch.get(provider, 1.0)) for name, price in known.items()}
+                for provider, known in self.models.items()
+            },
+        )
 
     def price_of(self, identity: JudgeIdentity) -> Price | None:
         """Return the price of a model, whatever date its name ends with; ``None`` if it is not known."""
@@ -78,17 +95,18 @@ def load_prices(path: str | Path | None = None) -> Prices:
         raise ConfigError(f"the prices {str(path)!r} cannot be read: {exc}") from exc
     providers = {**ours.models, **theirs.models}
     merged = {name: {**ours.models.get(name, {}), **theirs.models.get(name, {})} for name in providers}
-    return Prices(as_of=theirs.as_of or ours.as_of, models=merged)
+    return Prices(as_of=theirs.as_of or ours.as_of, models=merged, batch={**ours.batch, **theirs.batch})
 
 
 class _Table(BaseModel):
-    """A file of prices: besides these two, its sections are providers."""
+    """A file of prices: besides these, its sections are providers."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, dict[str, Price]]
 
     as_of: str = ""
     source: str = ""
+    batch: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
 
 
 def _parse(text: str, name: str) -> Prices:
@@ -103,4 +121,4 @@ def _parse(text: str, name: str) -> Prices:
             f"the prices {name!r} are wrong at {where}: {fault['msg']}"
             ' (write [openai] "MODEL" = {input = 0.15, output = 0.60}, in USD per million tokens)'
         ) from exc
-    return Prices(as_of=table.as_of, models=table.__pydantic_extra__ or {})
+    return Prices(as_of=table.as_of, models=table.__pydantic_extra__ or {}, batch=table.batch)

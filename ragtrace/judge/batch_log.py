@@ -1,0 +1,164 @@
+"""Which request is in which batch, on disk: a request that was paid for is found again after a crash.
+
+It holds digests and ids, no content: replies are kept by the provider until they are asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from ragtrace.clock import SystemClock
+from ragtrace.errors import ConfigError
+from ragtrace.ports import Clock
+
+__all__ = ["BatchLog", "PlannedBatch"]
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS batch (
+    key TEXT PRIMARY KEY, planned_at_s INTEGER NOT NULL, file_id TEXT, batch_id TEXT,
+    has_ended INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS request (
+    id TEXT PRIMARY KEY, batch TEXT NOT NULL REFERENCES batch ON DELETE CASCADE, taken_by TEXT) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS request_batch ON request (batch);
+"""
+_KEPT_S: Final = 30 * 86_400
+"""Files of batches expire by then (https://platform.openai.com/docs/api-reference/files/create)."""
+_TAKEN_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBatch:
+    """A batch, from before it is sent."""
+
+    key: str
+    """Ours: stands in the batch's metadata, too."""
+    planned_at_s: int
+    file_id: str | None = None
+    """The provider's, once its requests are uploaded."""
+    batch_id: str | None = None
+    """The provider's, once it is known to be created."""
+
+
+class BatchLog:
+    """The batches of one judge that were planned, and their requests. One process at a time uses it."""
+
+    def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
+        """Open the file, which only its owner may read.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
+        self._clock = clock or SystemClock()
+        self._me = uuid4().hex
+        self._taken: list[str] = []
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._db = _opened(path)
+        except (OSError, sqlite3.Error) as exc:
+            hint = "another back-fill is using it" if "locked" in str(exc) else exc
+            raise ConfigError(f"the list of batches {str(path)!r} cannot be used: {hint}") from exc
+        with self._db:
+            self._db.execute("DELETE FROM batch WHERE planned_at_s < ?", (self._now_s() - _KEPT_S,))
+
+    def batch_of(self, request: str) -> PlannedBatch | None:
+        """Return the batch that a request is in."""
+        row = self._db.execute(
+            "SELECT key, planned_at_s, file_id, batch_id FROM batch"
+            " WHERE key = (SELECT batch FROM request WHERE id = ?)",
+            (request,),
+        ).fetchone()
+        return row and PlannedBatch(key=row[0], planned_at_s=row[1], file_id=row[2], batch_id=row[3])
+
+    def plan(self, requests: Sequence[str]) -> PlannedBatch:
+        """Note that these requests are about to be sent."""
+        planned = PlannedBatch(key=uuid4().hex, planned_at_s=self._now_s())
+        with self._db:
+            self._db.execute(
+                "INSERT INTO batch (key, planned_at_s) VALUES (?, ?)", (planned.key, planned.planned_at_s)
+            )
+            self._db.executemany(
+                "INSERT INTO request (id, batch) VALUES (?, ?)", [(each, planned.key) for each in requests]
+            )
+        return planned
+
+    def uploaded(self, planned: PlannedBatch, file_id: str) -> PlannedBatch:
+        """Note the file that holds the requests."""
+        self._update(planned, "file_id", file_id)
+        return replace(planned, file_id=file_id)
+
+    def created(self, planned: PlannedBatch, batch_id: str) -> PlannedBatch:
+        """Note the provider's batch."""
+        self._update(planned, "batch_id", batch_id)
+        return replace(planned, batch_id=batch_id)
+
+    def ended(self, planned: PlannedBatch) -> None:
+        """Note that the provider is through with it."""
+        self._update(planned, "has_ended", 1)
+
+    def drop(self, planned: PlannedBatch) -> int:
+        """Forget a batch that the provider did not take, or has no more, and return how many requests it had:
+        they are asked anew."""
+        with self._db:
+            dropped = self._db.execute("DELETE FROM request WHERE batch = ?", (planned.key,)).rowcount
+            self._db.execute("DELETE FROM batch WHERE key = ?", (planned.key,))
+        return dropped
+
+    def take(self, request: str) -> None:
+        """Note, soon, that the reply to a request was handed on."""
+        self._taken.append(request)
+        if len(self._taken) >= _TAKEN_AT_ONCE:
+            self._write_taken()
+
+    def forget_taken(self) -> None:
+        """Forget the requests whose replies were handed on by this process, and batches without any other."""
+        self._write_taken()
+        with self._db:
+            self._db.execute("DELETE FROM request WHERE taken_by = ?", (self._me,))
+            self._db.execute("DELETE FROM batch WHERE key NOT IN (SELECT batch FROM request)")
+
+    def unfinished(self) -> tuple[int, int]:
+        """Count the batches that were sent and whose end was not seen, and their requests."""
+        row: tuple[int, int] = self._db.execute(
+            "SELECT count(DISTINCT key), count(*) FROM batch JOIN request ON request.batch = key"
+            " WHERE file_id IS NOT NULL AND NOT has_ended"
+        ).fetchone()
+        return row
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def _update(self, planned: PlannedBatch, column: str, value: str | int) -> None:
+        with self._db:
+            self._db.execute(f"UPDATE batch SET {column} = ? WHERE key = ?", (value, planned.key))
+
+    def _write_taken(self) -> None:
+        with self._db:
+            self._db.executemany(
+                "UPDATE request SET taken_by = ? WHERE id = ?", [(self._me, each) for each in self._taken]
+            )
+        self._taken.clear()
+
+    def _now_s(self) -> int:
+        return self._clock.now_ns() // 1_000_000_000
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=1)
+    try:
+        # two processes that planned the same requests would both pay for them
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA foreign_keys = ON")
+        db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+    except BaseException:
+        db.close()
+        raise
+    return db
