@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import exp, sqrt
 from typing import Final, NamedTuple
 
-__all__ = ["RunningMean", "Weighed", "WeightedMean", "weighted_mean", "wilson_interval"]
+__all__ = [
+    "RatioTotal",
+    "RunningMean",
+    "Weighed",
+    "WeightedMean",
+    "ratio_total",
+    "weighted_mean",
+    "wilson_interval",
+]
 
 _Z_95: Final = 1.959963984540054
 
@@ -146,3 +154,53 @@ class _Moments(NamedTuple):
         variance = max(0.0, squares) / self.weight**2
         even = mean * (1 - mean)
         return min(kish, even / variance) if even and variance else kish
+
+
+class RatioTotal(NamedTuple):
+    """What a sample says about a sum over everything that it was drawn from."""
+
+    low: float
+    """The ends of the 95 % confidence interval."""
+    likely: float
+    high: float
+
+
+def ratio_total(pairs: Sequence[tuple[float, float]], *, population: int, size: float) -> RatioTotal:
+    """Estimate a sum of amounts from some of them, where a size that goes with the amount is known of all.
+
+    The ratio estimator with the finite population correction (Cochran 1977, *Sampling Techniques*, 2.6 and
+    chapter 6), with Student's t. What was sampled is known, so that the lower end is no less than that. Two
+    observations are added, as Agresti and Coull (1998) do for proportions: one that is nothing, and one that
+    is twice what its size says. A small sample that happens to be even does not say that everything is. The
+    upper end is that of the logarithm's interval, which leans to the side to which such sums are skewed.
+
+    Args:
+        pairs: Size and amount of each in the sample, which was drawn by chance without replacement.
+        population: How many there are.
+        size: The sum of all sizes.
+
+    Raises:
+        ValueError: there is no sample, it is larger than the population, or all its sizes are 0.
+    """
+    number, sampled = len(pairs), sum(each for each, _ in pairs)
+    if not 0 < number <= population or sampled <= 0:
+        raise ValueError(f"{number} of {population}, of size {sampled}, say nothing about the sum")
+    known = sum(amount for _, amount in pairs)
+    if number == population or not known:
+        return RatioTotal(known, known, known)
+    ratio = known / sampled
+    likely = known + ratio * max(0.0, size - sampled)
+    residuals = sum((amount - ratio * each) ** 2 for each, amount in pairs) + 2 * (known / number) ** 2
+    variance = residuals / (number + 1) / (number + 2) * (1 - number / population)
+    share = _student_t_95(number + 1) * sqrt(variance) / (known / number)
+    return RatioTotal(max(known, likely * (1 - share)), likely, likely * exp(share))
+
+
+def _student_t_95(freedom: int) -> float:
+    """Return the 97.5 % point of Student's t (Abramowitz and Stegun 26.7.5: to 0.1 % from 3 on)."""
+    z, n = _Z_95, freedom
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    fourth = (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160
+    return z + first / n + second / n**2 + third / n**3 + fourth / n**4
