@@ -252,6 +252,13 @@ class Page:
         """Make a page, which is cut where it is full."""
         return cls(found=found, limit=limit, is_cut=len(found) >= limit)
 
+    @classmethod
+    def joined(cls, pages: Sequence[Page]) -> Page:
+        """Make one page of several: of each service, or each project."""
+        found = {trace_id: trace for page in pages for trace_id, trace in page.found.items()}
+        limit = sum(page.limit for page in pages)
+        return cls(found=found, limit=limit, is_cut=any(page.is_cut for page in pages))
+
 
 class TraceSearch(TraceReader, Protocol):
     """Reads stored traces that a query finds."""

@@ -116,6 +116,9 @@ OI_ANNOTATIONS: Final = "annotations"
 """Flat, zero-based list on a span of feedback: ``annotations.<i>.annotation.<field>``."""
 OI_HUMAN: Final = "HUMAN"
 
+OI_PROJECT: Final = "openinference.project.name"
+"""On the resource: the project that Phoenix stores the spans in."""
+
 # -- OpenLLMetry, and Traceloop's SDK ---------------------------------------------------------------------
 TRACELOOP_KIND: Final = "traceloop.span.kind"
 TRACELOOP_ENTITY_NAME: Final = "traceloop.entity.name"
@@ -225,6 +228,10 @@ HASHED_PREFIX: Final = "<hashed "
 """What stands in place of a text: ``<hashed hmac-sha256 {32 hex digits} {size} bytes>``."""
 RAG_CAPTURE: Final = "ragtrace.content.capture"
 """``false`` where the content policy is off: tells "not recorded" from "empty"."""
+ORIGINAL_TRACE_ID: Final = "ragtrace.original.trace_id"
+ORIGINAL_SPAN_ID: Final = "ragtrace.original.span_id"
+"""Ids that a back end made by rules of its own, and OTLP cannot hold. On the resource, which a carrier copies
+from its target: who sends the scores back then knows them."""
 TENANT: Final = "ragtrace.tenant"
 """On the resource: whose spans these are. A collector that asks for tokens writes it over any other."""
 RAG_STREAM_COMPLETE: Final = "ragtrace.stream.complete"
@@ -252,6 +259,8 @@ TEMPO_STRING_BYTES: Final = 2_048
 # -- ragtrace: the carrier span (schema version 1) --------------------------------------------------------
 CARRIER_NAME_PREFIX: Final = "evaluation"
 """The carrier is named ``evaluation pass|fail|error|skipped``."""
+CARRIER_SPAN_ID: Final = "ragtrace.carrier.span_id"
+"""Of a carrier, where a back end keeps its scores in a form of its own."""
 EVAL_PREFIX: Final = "ragtrace.eval."
 BRIEF: Final = "ragtrace.brief"
 SCHEMA: Final = "ragtrace.schema.version"

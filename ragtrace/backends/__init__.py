@@ -9,7 +9,7 @@ from ragtrace.backends.otlp_file_reader import OtlpFileReader
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
 from ragtrace.backends.otlp_http import OtlpHttpSink
 from ragtrace.backends.readers import open_reader
-from ragtrace.backends.sinks import open_sink
+from ragtrace.backends.sinks import open_carrier_sink, open_sink
 
 __all__ = [
     "JaegerReader",
@@ -18,6 +18,7 @@ __all__ = [
     "OtlpFileSink",
     "OtlpGrpcSink",
     "OtlpHttpSink",
+    "open_carrier_sink",
     "open_reader",
     "open_sink",
 ]

@@ -143,10 +143,7 @@ async def search_each_service(
         raise ReadError("Jaeger has no TraceQL: give a service, an operation or tags")
     if query.service is not None:
         return await search(query)
-    pages = [await search(replace(query, service=service)) for service in await services()]
-    found = {trace_id: trace for page in pages for trace_id, trace in page.found.items()}
-    limit = sum(page.limit for page in pages)
-    return Page(found=found, limit=limit, is_cut=any(page.is_cut for page in pages))
+    return Page.joined([await search(replace(query, service=service)) for service in await services()])
 
 
 class _Version(Protocol):

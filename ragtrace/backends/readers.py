@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from ragtrace.backends.jaeger import JaegerReader
 from ragtrace.backends.jaeger_grpc import JaegerGrpcReader
+from ragtrace.backends.langfuse import LangfuseReader
 from ragtrace.backends.otlp_file_reader import OtlpFileReader
+from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.backends.web import Access
 from ragtrace.errors import ConfigError, InputError
@@ -17,14 +20,15 @@ __all__ = ["open_reader"]
 
 _ACCEPTED = (
     "give jaeger:http://host:16686, jaeger:grpc://host:16685, tempo:http://host:3200, "
-    "or otlp-file:PATH for a file or folder of OTLP"
+    "phoenix:http://host:6006, langfuse:https://host, or otlp-file:PATH for a file or folder of OTLP"
 )
 
 
 def open_reader(
     source: str, *, access: Access | None = None, on_fault: Callable[[InputError], None] | None = None
 ) -> TraceReader:
-    """Choose the reader for ``jaeger:URL``, ``tempo:URL``, a plain URL (Jaeger's), or ``otlp-file:PATH``.
+    """Choose the reader for ``otlp-file:PATH``, or a URL after ``jaeger:``, ``tempo:``, ``phoenix:`` or
+    ``langfuse:``; a plain URL is Jaeger's.
 
     A URL of Jaeger's may begin with ``http``, ``https``, ``grpc`` or ``grpcs``. ``on_fault`` is told of what
     cannot be read in files, which is then left out; without it, it is raised.
@@ -35,15 +39,20 @@ def open_reader(
     scheme, _, rest = source.partition(":")
     if scheme == "otlp-file" and rest:
         return OtlpFileReader(rest, on_fault=on_fault)
-    address = rest if scheme in ("jaeger", "tempo") else source
+    address = rest if scheme == "jaeger" or scheme in _OVER_HTTP else source
     url = _split(address)
-    if scheme != "tempo" and url is not None and url.scheme in ("grpc", "grpcs"):
+    if scheme not in _OVER_HTTP and url is not None and url.scheme in ("grpc", "grpcs"):
         return JaegerGrpcReader(url.netloc, insecure=url.scheme == "grpc", access=access)
     if url is None or url.scheme not in ("http", "https"):
         raise ConfigError(f"{source!r} is no address to read traces from: {_ACCEPTED}")
-    if scheme == "tempo":
-        return TempoReader(address, access=access)
-    return JaegerReader(address, access=access)
+    return _OVER_HTTP.get(scheme, JaegerReader)(address, access=access)
+
+
+_OVER_HTTP: Final[Mapping[str, Callable[..., TraceReader]]] = {
+    "tempo": TempoReader,
+    "phoenix": PhoenixReader,
+    "langfuse": LangfuseReader,
+}
 
 
 def _split(text: str) -> SplitResult | None:

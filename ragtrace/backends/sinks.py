@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
+from ragtrace.backends.langfuse_scores import LangfuseScoreSink
 from ragtrace.backends.otlp_file import OtlpFileSink
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
 from ragtrace.backends.otlp_http import OtlpHttpSink
+from ragtrace.backends.phoenix_annotations import PhoenixAnnotationSink
+from ragtrace.backends.web import Access
 from ragtrace.errors import ConfigError
 from ragtrace.ports import SpanSink
 from ragtrace.tls import ClientTls
 
-__all__ = ["open_sink"]
+__all__ = ["open_carrier_sink", "open_sink"]
 
 _GRPC_PORT = 4317
 _HTTP_PORT = 4318
@@ -58,6 +61,30 @@ def open_sink(
         timeout_s=timeout_s,
         compression=compression,
     )
+
+
+def open_carrier_sink(address: str, *, access: Access | None = None) -> SpanSink:
+    """Choose the sink for carriers alone: also ``phoenix:URL`` and ``langfuse:URL``, which keep their scores.
+
+    These two take nothing else of a trace, so that they are no place to forward spans to.
+
+    Raises:
+        ConfigError: the address is none of these.
+    """
+    access = access or Access()
+    headers = access.sent_headers
+    scheme, _, url = address.partition(":")
+    if scheme not in _SCORE_SINKS:
+        return open_sink(address, headers=headers, tls=access.tls)
+    if _split(url).scheme not in ("http", "https"):
+        raise ConfigError(f"{_shown(address)} is no address to send scores to: give {scheme}:http(s)://host")
+    return _SCORE_SINKS[scheme](url, headers=headers, tls=access.tls, timeout_s=access.timeout_s)
+
+
+_SCORE_SINKS: Final[Mapping[str, Callable[..., SpanSink]]] = {
+    "phoenix": PhoenixAnnotationSink,
+    "langfuse": LangfuseScoreSink,
+}
 
 
 def _split(endpoint: str) -> SplitResult:

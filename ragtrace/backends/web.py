@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ragtrace.backends.retry_after import retry_after_s
 from ragtrace.errors import ReadError
@@ -15,7 +16,7 @@ from ragtrace.tls import ClientTls
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Access", "Sleep", "WebApi"]
+__all__ = ["Access", "Parameters", "Sleep", "WebApi"]
 
 _ATTEMPTS: Final = 6
 _LONGEST_PAUSE_S: Final = 30.0
@@ -24,6 +25,9 @@ _PASSING: Final = frozenset({429, 500, 502, 503, 504})
 
 Sleep = Callable[[float], Awaitable[None]]
 """Waits for so many seconds."""
+
+Parameters: TypeAlias = Mapping[str, str | int | Sequence[str]]
+"""Of a query; one with several values stands there several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,16 @@ class Access:
     """Sent as ``Authorization: Bearer``."""
     tls: ClientTls | None = None
     timeout_s: float = 30
+
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """All that is sent along with a request to say who is there."""
+        if self.token is not None:
+            return {**self.headers, "authorization": f"Bearer {self.token}"}
+        if self.basic is not None:
+            login = b64encode(":".join(self.basic).encode()).decode()
+            return {**self.headers, "authorization": f"Basic {login}"}
+        return dict(self.headers)
 
 
 class WebApi:
@@ -58,7 +72,7 @@ class WebApi:
         self._is_known = False
 
     async def get(
-        self, path: str, params: Mapping[str, str | int] | None = None, *, accept: str = "application/json"
+        self, path: str, params: Parameters | None = None, *, accept: str = "application/json"
     ) -> httpx.Response:
         """Return the answer: a success, or a 400 or 404, which only the caller understands.
 
@@ -81,7 +95,7 @@ class WebApi:
             self._client = None
 
     async def _tried(
-        self, path: str, params: Mapping[str, str | int] | None, accept: str, *, last: bool
+        self, path: str, params: Parameters | None, accept: str, *, last: bool
     ) -> httpx.Response | None:
         import httpx
 
@@ -116,12 +130,8 @@ class WebApi:
 
         if self._client is None:
             access = self._access
-            headers = dict(access.headers)
-            if access.token is not None:
-                headers["authorization"] = f"Bearer {access.token}"
             self._client = httpx.AsyncClient(
-                auth=access.basic,
-                headers=headers,
+                headers=access.sent_headers,
                 verify=access.tls.context() if access.tls else True,
                 timeout=access.timeout_s,
             )

@@ -13,7 +13,7 @@ from typing import Final
 from ragtrace.ports import TraceQuery, TraceSearch
 from ragtrace.traces.trace import Trace
 
-__all__ = ["Window", "windows"]
+__all__ = ["Window", "at_most", "windows"]
 
 _FIRST_NS: Final = 600 * 10**9
 
@@ -51,3 +51,13 @@ async def windows(reader: TraceSearch, query: TraceQuery) -> AsyncIterator[Windo
         before, since_ns = frozenset(page.found), until_ns
         if 2 * len(page.found) < page.limit:
             length_ns = min(2 * length_ns, reader.longest_ns)
+
+
+async def at_most(limit: int | None, trace_ids: AsyncIterator[str]) -> dict[str, Trace | None] | None:
+    """Return each id once, to be read by it; ``None`` as soon as there are more than the limit."""
+    found: dict[str, Trace | None] = {}
+    async for trace_id in trace_ids:
+        found[trace_id] = None
+        if limit is not None and len(found) > limit:
+            return None
+    return found

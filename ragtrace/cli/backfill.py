@@ -17,7 +17,7 @@ from typing import Final, NoReturn, TypeAlias, get_args
 import click
 
 from ragtrace import backfill as library
-from ragtrace.backends import OtlpFileReader, open_reader, open_sink
+from ragtrace.backends import OtlpFileReader, open_carrier_sink, open_reader
 from ragtrace.backends.web import Access
 from ragtrace.backfill import BackfillReport, Progress, Run, Selection, SpanId
 from ragtrace.cli.checks import EMPTY_EXPORT
@@ -34,11 +34,11 @@ from ragtrace.cli.options import (
 )
 from ragtrace.cli.outcomes import OutcomeTable
 from ragtrace.cli.script import INTERRUPTED
-from ragtrace.cli.sources import SearchChoice, access_options, search_options
+from ragtrace.cli.sources import SearchChoice, access_options, destination_access_options, search_options
 from ragtrace.cli.spending import OVER_BUDGET, Spending, spending_options
 from ragtrace.cli.terminal import by_kind, many, open_console, print_json, talk
 from ragtrace.model import Evaluation, RagRecord
-from ragtrace.ports import Judge, Metric, TraceQuery, TraceReader
+from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions, CarrierTime
 from ragtrace.traces.extract import AttributeMapping
@@ -57,11 +57,18 @@ OnEvaluated: TypeAlias = Callable[[RagRecord, Evaluation], None]
     "source",
     required=True,
     metavar="SOURCE",
-    help="jaeger:http://HOST:16686, jaeger:grpc://HOST:16685, tempo:http://HOST:3200, or otlp-file:PATH:"
-    " a file, a folder, or - for standard input.",
+    help="jaeger:http://HOST:16686, jaeger:grpc://HOST:16685, tempo:http://HOST:3200, phoenix:http://HOST:6006,"
+    " langfuse:https://HOST, or otlp-file:PATH: a file, a folder, or - for standard input.",
 )
-@click.option("--to", "destination", metavar="ENDPOINT", help="OTLP endpoint, or otlp-file:PATH.")
+@click.option(
+    "--to",
+    "destination",
+    metavar="ENDPOINT",
+    help="OTLP endpoint, or otlp-file:PATH; phoenix:http://HOST:6006 for annotations and langfuse:https://HOST"
+    " for scores.",
+)
 @access_options
+@destination_access_options
 @search_options
 @click.option(
     "--trace-id", "trace_ids", multiple=True, metavar="ID", help="Only this trace; may be repeated."
@@ -106,6 +113,7 @@ def backfill(
     source: str,
     destination: str | None,
     access: Access,
+    destination_access: Access,
     search: SearchChoice,
     trace_ids: tuple[str, ...],
     ratio: float | None,
@@ -155,6 +163,7 @@ def backfill(
         source=source,
         destination=destination,
         access=access,
+        destination_access=destination_access,
         search=None if trace_ids or (_is_file(source) and not search.is_made) else search,
         selection=Selection(
             trace_ids=trace_ids,
@@ -209,6 +218,7 @@ class _Run:
     source: str
     destination: str | None
     access: Access
+    destination_access: Access
     search: SearchChoice | None
     selection: Selection
     metrics: tuple[Metric, ...]
@@ -235,7 +245,7 @@ class _Run:
     async def carry_out(self, attach: AttachOptions, on_evaluated: OnEvaluated | None) -> BackfillReport:
         """Judge and send, until it is done or Ctrl-C stops it."""
         assert self.destination is not None
-        async with self._opened() as (reader, selection, run), aclosing(open_sink(self.destination)) as sink:
+        async with self._opened() as (reader, selection, run), aclosing(self._sink()) as sink:
             if not _is_file(self.destination):
                 await sink.send(EMPTY_EXPORT)  # before money is spent: an address that is wrong fails here
             if not self.resume:
@@ -270,6 +280,10 @@ class _Run:
             reader = await opened.enter_async_context(aclosing(self._reader()))
             done = await _done(self.destination)
             yield reader, replace(self.selection, done=done, query=self._query(run)), run
+
+    def _sink(self) -> SpanSink:
+        assert self.destination is not None
+        return open_carrier_sink(self.destination, access=self.destination_access)
 
     def _reader(self) -> TraceReader:
         return open_reader(self.source, access=self.access, on_fault=lambda fault: talk(f"left out: {fault}"))
@@ -336,9 +350,10 @@ async def _done(destination: str | None) -> frozenset[SpanId]:
 
 
 def _carrier_time(choice: CarrierTime, source: str) -> CarrierTime:
-    # who reads from a Jaeger most likely writes to it: it draws a warning on a carrier later than its target
-    is_jaeger = not _is_file(source) and not source.startswith("tempo:")
-    return "target" if choice == "auto" and is_jaeger else choice
+    # who reads from a back end most likely writes to it: Jaeger draws a warning on a carrier later than its
+    # target, and only Tempo finds none that is dated then
+    is_tempo = _is_file(source) or source.startswith("tempo:")
+    return choice if choice != "auto" or is_tempo else "target"
 
 
 def _is_file(address: str) -> bool:

@@ -17,7 +17,7 @@ from ragtrace.cli.moments import DURATION, MOMENT, Moment
 from ragtrace.ports import TraceQuery
 from ragtrace.tls import ClientTls
 
-__all__ = ["SearchChoice", "access_options", "search_options"]
+__all__ = ["SearchChoice", "access_options", "destination_access_options", "search_options"]
 
 Callback: TypeAlias = Callable[..., Any]
 
@@ -107,54 +107,73 @@ def search_options(command: Callback) -> Callback:
 
 def access_options(command: Callback) -> Callback:
     """Add the options that say how to get into the source, as the argument ``access``."""
+    return _access_options("source", "the source", "access")(command)
 
-    @click.option(
-        "--source-header",
-        "headers",
-        multiple=True,
-        metavar="NAME=VALUE",
-        callback=_headers,
-        help="Sent to the source: X-Scope-OrgID=TENANT. May be repeated.",
-    )
-    @click.option(
-        "--source-token-env",
-        metavar="VARIABLE",
-        callback=_secret,
-        help="The environment variable that holds the source's bearer token.",
-    )
-    @click.option(
-        "--source-login-env",
-        metavar="VARIABLE",
-        callback=_secret,
-        help="The environment variable that holds USER:PASSWORD for the source.",
-    )
-    @click.option("--source-ca", type=_FILE, metavar="FILE", help="Certificates to trust the source by.")
-    @click.option("--source-cert", type=_FILE, metavar="FILE", help="Our certificate, where it asks for one.")
-    @click.option("--source-key", type=_FILE, metavar="FILE", help="The certificate's key.")
-    @wraps(command)
-    def with_access(
-        *args: Any,
-        headers: dict[str, str],
-        source_token_env: str | None,
-        source_login_env: str | None,
-        source_ca: Path | None,
-        source_cert: Path | None,
-        source_key: Path | None,
-        **kwargs: Any,
-    ) -> Any:
-        user, colon, password = (source_login_env or "").partition(":")
-        if source_login_env and not colon:
-            raise click.UsageError("the variable of --source-login-env must hold USER:PASSWORD")
-        files = (source_ca, source_cert, source_key)
-        access = Access(
-            headers=headers,
-            basic=(user, password) if source_login_env else None,
-            token=source_token_env,
-            tls=ClientTls(ca=source_ca, cert=source_cert, key=source_key) if any(files) else None,
+
+def destination_access_options(command: Callback) -> Callback:
+    """Add the options that say how to get into the destination, as the argument ``destination_access``."""
+    return _access_options("to", "the destination", "destination_access")(command)
+
+
+def _access_options(prefix: str, where: str, argument: str) -> Callable[[Callback], Callback]:
+    def add_options(command: Callback) -> Callback:
+        @click.option(
+            f"--{prefix}-header",
+            f"{prefix}_headers",
+            multiple=True,
+            metavar="NAME=VALUE",
+            callback=_headers,
+            help=f"Sent to {where}: X-Scope-OrgID=TENANT. May be repeated.",
         )
-        return command(*args, access=access, **kwargs)
+        @click.option(
+            f"--{prefix}-token-env",
+            metavar="VARIABLE",
+            callback=_secret,
+            help=f"The environment variable that holds the bearer token for {where}.",
+        )
+        @click.option(
+            f"--{prefix}-login-env",
+            metavar="VARIABLE",
+            callback=_secret,
+            help=f"The environment variable that holds USER:PASSWORD for {where}.",
+        )
+        @click.option(f"--{prefix}-ca", type=_FILE, metavar="FILE", help=f"Certificates to trust {where} by.")
+        @click.option(
+            f"--{prefix}-cert", type=_FILE, metavar="FILE", help="Our certificate, where it asks for one."
+        )
+        @click.option(f"--{prefix}-key", type=_FILE, metavar="FILE", help="The certificate's key.")
+        @wraps(command)
+        def with_access(*args: Any, **kwargs: Any) -> Any:
+            given = {name: kwargs.pop(f"{prefix}_{name}") for name in _OF_ACCESS}
+            return command(*args, **{argument: _access(prefix, **given)}, **kwargs)
 
-    return with_access
+        return with_access
+
+    return add_options
+
+
+_OF_ACCESS: Final = ("headers", "token_env", "login_env", "ca", "cert", "key")
+
+
+def _access(
+    prefix: str,
+    *,
+    headers: dict[str, str],
+    token_env: str | None,
+    login_env: str | None,
+    ca: Path | None,
+    cert: Path | None,
+    key: Path | None,
+) -> Access:
+    user, colon, password = (login_env or "").partition(":")
+    if login_env and not colon:
+        raise click.UsageError(f"the variable of --{prefix}-login-env must hold USER:PASSWORD")
+    return Access(
+        headers=headers,
+        basic=(user, password) if login_env else None,
+        token=token_env,
+        tls=ClientTls(ca=ca, cert=cert, key=key) if any((ca, cert, key)) else None,
+    )
 
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)

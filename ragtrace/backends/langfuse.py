@@ -1,0 +1,353 @@
+"""Langfuse's public API: traces by time, and their observations as the spans they came from.
+
+Written by its documentation, and tried against answers in the form that stands there: its server needs
+ClickHouse, Redis and an object store. From version 4 on, and in Langfuse Cloud, it lists observations; before
+that, traces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import quote
+
+from ragtrace import semconv
+from ragtrace.backends.scores import KeptScore, carriers_of, hex_id, original_ids
+from ragtrace.backends.unlisted import Unlisted
+from ragtrace.backends.web import Access, Parameters, Sleep, WebApi
+from ragtrace.backends.windows import at_most
+from ragtrace.errors import ReadError
+from ragtrace.model import AttributeValue
+from ragtrace.ports import Page, TraceQuery
+from ragtrace.traces.trace import Resource, Scope, Span, StatusCode, Trace
+
+__all__ = ["LangfuseReader"]
+
+Json = Mapping[str, Any]
+
+_TRACES_AT_ONCE: Final = 1_000
+_UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
+_TAGS: Final = frozenset({"environment", "sessionId", "userId", "version"})
+"""What the API can look for; they are its own names."""
+
+
+class LangfuseReader(Unlisted):
+    """Read traces by id and by search from Langfuse: user and password are its public and secret key."""
+
+    back_end = "Langfuse"
+    shortest_ns = 10**9
+    longest_ns = 30 * 86_400 * 10**9
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        access: Access | None = None,
+        traces_at_once: int = _TRACES_AT_ONCE,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._api = _Api(WebApi("Langfuse", base_url, access, sleep=sleep))
+        self._traces_at_once = traces_at_once
+        self._version: _Version | None = None
+
+    async def get(self, trace_id: str) -> Trace | None:
+        """Return the trace, or ``None`` if the project has none of this id.
+
+        Raises:
+            ReadError: Langfuse could not be asked, or answered something else.
+        """
+        stored = await (await self._spoken()).stored(self._api, trace_id.strip())
+        if stored is None:
+            return None
+        try:
+            spans = tuple(_spans(stored))
+            return Trace.of(spans[0].trace_id, (*spans, *carriers_of(spans, _kept(stored))))
+        except _UNREADABLE as exc:
+            raise self._api.nonsense(exc) from exc
+
+    async def search(self, query: TraceQuery) -> Page:
+        """Search once, for trace ids.
+
+        Raises:
+            ReadError: Langfuse could not be asked, or does not know what the query asks for.
+        """
+        wanted = self._filters(query)
+        version = await self._spoken()
+        can_be_parted = query.until_ns - query.since_ns > self.shortest_ns
+        found = await at_most(
+            self._traces_at_once if can_be_parted else None, version.trace_ids(self._api, query, wanted)
+        )
+        return Page(found=found or {}, limit=self._traces_at_once, is_cut=found is None)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._api.web.aclose()
+
+    async def _spoken(self) -> _Version:
+        """Find out once what the server speaks."""
+        if self._version is None:
+            newest = await self._api.page(_OBSERVATIONS, {"limit": 1, "fields": "core"})
+            self._version = _V3() if newest is None else _V4()
+        return self._version
+
+    def _filters(self, query: TraceQuery) -> dict[str, str]:
+        unknown = sorted(set(query.tags) - _TAGS)
+        if query.traceql is not None or query.service is not None or unknown:
+            raise ReadError(
+                "Langfuse looks for no services, no TraceQL and no tags but its own: give --operation, or "
+                f"--tag with {', '.join(sorted(_TAGS))}"
+            )
+        return {**query.tags, **({"name": query.operation} if query.operation is not None else {})}
+
+
+class _Api:
+    """Langfuse's pages, parsed."""
+
+    def __init__(self, web: WebApi) -> None:
+        self.web = web
+
+    async def page(self, path: str, parameters: Parameters) -> Json | None:
+        """Return an answer, or ``None`` where there is nothing of that name."""
+        response = await self.web.get(path, parameters)
+        if response.status_code == 404:
+            return None
+        if response.status_code == 400:
+            raise ReadError(
+                f"{self.web.where} does not understand the query: {' '.join(response.text.split())[:200]}"
+            )
+        try:
+            page = json.loads(response.text)
+        except _UNREADABLE as exc:
+            raise self.nonsense(exc) from exc
+        if not isinstance(page, dict):
+            raise ReadError(f"{self.web.where} answered something else than it is asked for")
+        return page
+
+    async def by_cursor(self, path: str, parameters: Parameters) -> AsyncIterator[Json]:
+        """Yield the items of all pages, each of which names the next."""
+        cursor: str | None = None
+        while True:
+            page = await self.page(path, {**parameters, "cursor": cursor} if cursor else parameters) or {}
+            for each in page.get("data") or ():
+                yield each
+            cursor = (page.get("meta") or {}).get("cursor")
+            if not cursor:
+                return
+
+    async def by_number(self, path: str, parameters: Parameters) -> AsyncIterator[Json]:
+        """Yield the items of all pages, which are numbered from 1."""
+        number, last = 1, 1
+        while number <= last:
+            page = await self.page(path, {**parameters, "page": number}) or {}
+            for each in page.get("data") or ():
+                yield each
+            number, last = number + 1, int((page.get("meta") or {}).get("totalPages") or 0)
+
+    def nonsense(self, exc: Exception) -> ReadError:
+        return ReadError(f"{self.web.where} answered what cannot be read: {type(exc).__name__}")
+
+
+class _Stored(NamedTuple):
+    """A trace as Langfuse keeps it."""
+
+    trace: Json
+    observations: list[Json]
+    scores: list[Json]
+
+
+class _Version(Protocol):
+    """What differs between the versions of the API."""
+
+    def trace_ids(self, api: _Api, query: TraceQuery, wanted: Mapping[str, str]) -> AsyncIterator[str]: ...
+
+    async def stored(self, api: _Api, trace_id: str) -> _Stored | None: ...
+
+
+_OBSERVATIONS: Final = "/api/public/v2/observations"
+_TRACES: Final = "/api/public/traces"
+_SCORES: Final = "/api/public/v3/scores"
+
+
+class _V4:
+    """Observations with cursors."""
+
+    async def trace_ids(self, api: _Api, query: TraceQuery, wanted: Mapping[str, str]) -> AsyncIterator[str]:
+        asked: dict[str, str | int] = {
+            "fields": "core",
+            "limit": 1_000,
+            "fromStartTime": _iso(query.since_ns),
+            "toStartTime": _iso(query.until_ns),
+            **({} if "name" in wanted else {"isRootObservation": "true"}),
+            **wanted,
+        }
+        async for each in api.by_cursor(_OBSERVATIONS, asked):
+            if each.get("traceId"):
+                yield str(each["traceId"])
+
+    async def stored(self, api: _Api, trace_id: str) -> _Stored | None:
+        asked: dict[str, str | int] = {
+            "traceId": trace_id,
+            "limit": 1_000,
+            "fields": "core,basic,io,metadata,model,prompt",
+            "expandMetadata": "attributes,resourceAttributes,scope",
+        }
+        observations = [each async for each in api.by_cursor(_OBSERVATIONS, asked)]
+        if not observations:
+            return None
+        asked = {"traceId": trace_id, "limit": 100, "fields": "details,subject"}
+        scores = [each async for each in api.by_cursor(_SCORES, asked)]
+        return _Stored({"id": trace_id}, observations, scores)
+
+
+class _V3:
+    """Traces with page numbers."""
+
+    async def trace_ids(self, api: _Api, query: TraceQuery, wanted: Mapping[str, str]) -> AsyncIterator[str]:
+        asked: dict[str, str | int] = {
+            "fields": "core",
+            "limit": 100,
+            "orderBy": "timestamp.asc",
+            "fromTimestamp": _iso(query.since_ns),
+            "toTimestamp": _iso(query.until_ns),
+            **wanted,
+        }
+        async for each in api.by_number(_TRACES, asked):
+            yield str(each["id"])
+
+    async def stored(self, api: _Api, trace_id: str) -> _Stored | None:
+        trace = await api.page(f"{_TRACES}/{quote(trace_id, safe='')}", {})
+        if trace is None:
+            return None
+        return _Stored(trace, trace.get("observations") or [], trace.get("scores") or [])
+
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def _spans(stored: _Stored) -> Iterator[Span]:
+    """Yield the observations as spans; a trace with several roots, or none, is one itself above them."""
+    trace, observations = stored.trace, stored.observations
+    known = {each["id"] for each in observations}
+    roots = [each for each in observations if each.get("parentObservationId") not in known]
+    whole = {
+        semconv.LANGFUSE_TRACE_INPUT: _text(trace.get("input")),
+        semconv.LANGFUSE_TRACE_OUTPUT: _text(trace.get("output")),
+    }
+    above = None if len(roots) == 1 else _above(trace, roots, whole)
+    if above is not None:
+        yield above
+    for each in observations:
+        is_root = each in roots
+        parent = above.span_id if is_root and above else each.get("parentObservationId")
+        yield _span(each, trace, parent, whole if is_root and above is None else {})
+
+
+def _span(tree: Json, trace: Json, parent: str | None, more: Mapping[str, AttributeValue]) -> Span:
+    metadata = _mapping(tree.get("metadata"))
+    start_ns = _nanoseconds(tree["startTime"])
+    trace_id, span_id = str(trace["id"]), str(tree["id"])
+    own = {
+        semconv.LANGFUSE_OBSERVATION_TYPE: str(tree["type"]).lower(),
+        semconv.LANGFUSE_INPUT: _text(tree.get("input")),
+        semconv.LANGFUSE_OUTPUT: _text(tree.get("output")),
+        semconv.LANGFUSE_MODEL: tree.get("model") or tree.get("providedModelName"),
+        semconv.LANGFUSE_PROMPT_VERSION: tree.get("promptVersion"),
+        semconv.SESSION_ID: tree.get("sessionId") or trace.get("sessionId"),
+        **more,
+    }
+    sent = {key: _sent(key, value) for key, value in _mapping(metadata.get("attributes")).items()}
+    resource = {key: _plain(value) for key, value in _mapping(metadata.get("resourceAttributes")).items()}
+    return Span(
+        trace_id=hex_id(trace_id, digits=32),
+        span_id=hex_id(span_id, digits=16),
+        parent_span_id=hex_id(parent, digits=16) if parent else None,
+        name=tree.get("name") or "",
+        start_ns=start_ns,
+        end_ns=_nanoseconds(tree["endTime"]) if tree.get("endTime") else start_ns,
+        attributes=sent | {key: value for key, value in own.items() if value is not None},
+        status_code=StatusCode.ERROR if tree.get("level") == "ERROR" else StatusCode.UNSET,
+        status_message=tree.get("statusMessage") or "",
+        resource=Resource(attributes=resource | original_ids(trace_id, span_id)),
+        scope=Scope(name=str(_mapping(metadata.get("scope")).get("name") or "")),
+    )
+
+
+def _above(trace: Json, roots: list[Json], whole: Mapping[str, AttributeValue]) -> Span:
+    """Return the trace as a span: in SDKs before OpenTelemetry it was the call, and had no observation."""
+    starts = [_nanoseconds(each["startTime"]) for each in roots]
+    ends = [_nanoseconds(each["endTime"]) for each in roots if each.get("endTime")]
+    start_ns = _nanoseconds(trace["timestamp"]) if "timestamp" in trace else min(starts)
+    trace_id = str(trace["id"])
+    ids = original_ids(trace_id, _OF_TRACE) | {semconv.ORIGINAL_SPAN_ID: ""}
+    attributes = {
+        **whole,
+        semconv.SESSION_ID: trace.get("sessionId"),
+        semconv.LANGFUSE_OBSERVATION_TYPE: "span",
+    }
+    return Span(
+        trace_id=hex_id(trace_id, digits=32),
+        span_id=hex_id(_OF_TRACE + trace_id, digits=16),
+        parent_span_id=None,
+        name=trace.get("name") or "trace",
+        start_ns=start_ns,
+        end_ns=max([start_ns, *starts, *ends]),
+        attributes={key: value for key, value in attributes.items() if value is not None},
+        resource=Resource(attributes=ids),
+    )
+
+
+_OF_TRACE: Final = "the trace "
+
+
+def _kept(stored: _Stored) -> Iterator[KeptScore]:
+    for score in stored.scores:
+        subject = score.get("subject") or {}
+        on_observation = subject.get("id") if subject.get("kind") == "observation" else None
+        observation = score.get("observationId") or on_observation
+        original = observation or _OF_TRACE + str(stored.trace["id"])
+        yield KeptScore(hex_id(str(original), digits=16), _mapping(score.get("metadata")))
+
+
+def _sent(key: str, value: object) -> AttributeValue:
+    """Return an attribute as it was sent: Langfuse keeps what is no text as JSON."""
+    parsed = _parsed(value) if key.startswith(_OWN_KEYS) else value
+    return _plain(parsed if isinstance(parsed, list | bool) else value)
+
+
+_OWN_KEYS: Final = "ragtrace."
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    parsed = _parsed(value)
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _parsed(value: object) -> object:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except _UNREADABLE:
+        return value
+
+
+def _plain(value: object) -> AttributeValue:
+    if isinstance(value, list):
+        return tuple(map(_plain, value))
+    return value if isinstance(value, str | bool | int | float) else _text(value)
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _nanoseconds(moment: str) -> int:
+    return (datetime.fromisoformat(moment) - _EPOCH) // _MILLISECOND * 1_000_000
+
+
+def _iso(time_ns: int) -> str:
+    """Write a time in milliseconds; between two of them, nothing is stored."""
+    moment = _EPOCH + -(-time_ns // 1_000_000) * _MILLISECOND
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,297 @@
+"""Phoenix's REST API: traces of a project by time, and their spans with the scores that stand on them.
+
+Phoenix keeps no resource, scope, link or kind of a span, times in microseconds, and attributes nested: what
+it took for JSON comes back in pieces, and is put together again. Its projects stand for services.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import chain, product
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from ragtrace import semconv
+from ragtrace.backends.scores import KeptScore, carriers_of, hex_id, original_ids
+from ragtrace.backends.unlisted import Unlisted
+from ragtrace.backends.web import Access, Parameters, Sleep, WebApi
+from ragtrace.backends.windows import at_most
+from ragtrace.errors import ReadError
+from ragtrace.model import AttributeValue
+from ragtrace.ports import Page, TraceQuery
+from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, StatusCode, Trace
+
+__all__ = ["PhoenixReader"]
+
+Json = Mapping[str, Any]
+
+_TRACES_AT_ONCE: Final = 100
+"""Their ids stand in one address, of some kilobytes."""
+_SPANS_AT_ONCE: Final = 1_000
+_SPAN_IDS_AT_ONCE: Final = 200
+_UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
+
+
+class PhoenixReader(Unlisted):
+    """Read traces by id and by search from Phoenix (port 6006), whole, and with the scores on their spans."""
+
+    back_end = "Phoenix"
+    shortest_ns = 10**9
+    longest_ns = 30 * 86_400 * 10**9
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        access: Access | None = None,
+        traces_at_once: int = _TRACES_AT_ONCE,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._api = WebApi("Phoenix", base_url, access, sleep=sleep)
+        self._traces_at_once = traces_at_once
+        self._known: tuple[_Project, ...] = ()
+
+    async def get(self, trace_id: str) -> Trace | None:
+        """Return the trace, or ``None`` if no project has it.
+
+        Raises:
+            ReadError: Phoenix could not be asked, or answered something else.
+        """
+        typed = trace_id.strip()
+        for project in await self._projects():
+            found = await self._traces(project, list({typed: None, typed.lower(): None}))
+            if found:
+                return next(iter(found.values()))
+        return None
+
+    async def search(self, query: TraceQuery) -> Page:
+        """Search once, for whole traces; without a service, in every project.
+
+        More than fit into a page are cut only from a stretch that can be parted: of the shortest one, all
+        ids are given.
+
+        Raises:
+            ReadError: Phoenix could not be asked, or has no project of that name.
+        """
+        if query.traceql is not None:
+            raise ReadError("Phoenix has no TraceQL: give a project (--service), an operation or tags")
+        chosen = [each for each in await self._projects() if query.service in (None, each.name)]
+        if query.service is not None and not chosen:
+            raise ReadError(
+                f"{self._api.where} has no project {query.service!r}: Phoenix keeps no service names, and "
+                "--service chooses among its projects"
+            )
+        return Page.joined([await self._search(project, query) for project in chosen])
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._api.aclose()
+
+    async def _projects(self) -> tuple[_Project, ...]:
+        if not self._known:
+            listed = [each async for each in self._all("/v1/projects", {})]
+            self._known = tuple(_Project(str(each["id"]), str(each["name"])) for each in listed)
+        return self._known
+
+    async def _search(self, project: _Project, query: TraceQuery) -> Page:
+        can_be_parted = query.until_ns - query.since_ns > self.shortest_ns
+        limit = self._traces_at_once
+        found = await at_most(limit if can_be_parted else None, self._trace_ids(project, query))
+        if found is None:
+            return Page(found={}, limit=limit, is_cut=True)
+        if len(found) <= limit:
+            found |= await self._traces(project, list(found))
+        return Page(found=found, limit=limit, is_cut=False)
+
+    async def _trace_ids(self, project: _Project, query: TraceQuery) -> AsyncIterator[str]:
+        """Yield the ids of traces that began in the query's time, or of those with a span that matches it."""
+        asked: dict[str, str | int] = {
+            "start_time": _iso(query.since_ns),
+            "end_time": _iso(query.until_ns),
+            "order": "asc",
+        }
+        if query.operation is None and not query.tags:
+            limit = min(self._traces_at_once + 1, _SPANS_AT_ONCE)
+            async for trace in self._all(project.path("traces"), {**asked, "limit": limit}):
+                yield str(trace["trace_id"])
+            return
+        if query.operation is not None:
+            asked["name"] = query.operation
+        for attributes in product(*(_spellings(key, value) for key, value in query.tags.items())):
+            parameters = {**asked, "attribute": attributes, "sort": "start_time", "limit": _SPANS_AT_ONCE}
+            async for span in self._all(project.path("spans"), parameters):
+                yield str(span["context"]["trace_id"])
+
+    async def _traces(self, project: _Project, trace_ids: Sequence[str]) -> dict[str, Trace]:
+        """Return whole traces by the id that Phoenix has for them."""
+        if not trace_ids:
+            return {}
+        spans: dict[str, list[Span]] = {}
+        try:
+            asked: Parameters = {"trace_id": trace_ids, "limit": _SPANS_AT_ONCE}
+            async for each in self._all(project.path("spans"), asked):
+                original = str(each["context"]["trace_id"])
+                if original in trace_ids:  # a Phoenix that does not know the filter gives every span
+                    spans.setdefault(original, []).append(_span(each, project.name))
+        except _UNREADABLE as exc:
+            raise self._nonsense(exc) from exc
+        kept = [score async for score in self._scores(project, chain.from_iterable(spans.values()))]
+        return {
+            trace_id: Trace.of(members[0].trace_id, (*members, *carriers_of(members, kept)))
+            for trace_id, members in spans.items()
+        }
+
+    async def _scores(self, project: _Project, spans: Iterable[Span]) -> AsyncIterator[KeptScore]:
+        ids = {str(each.resource.attributes.get(semconv.ORIGINAL_SPAN_ID, each.span_id)) for each in spans}
+        for batch in _batches(sorted(ids), _SPAN_IDS_AT_ONCE):
+            asked: Parameters = {"span_ids": batch, "limit": _SPANS_AT_ONCE}
+            async for each in self._all(project.path("span_annotations"), asked):
+                try:
+                    yield _kept(each)
+                except _UNREADABLE as exc:
+                    raise self._nonsense(exc) from exc
+
+    async def _all(self, path: str, parameters: Parameters) -> AsyncIterator[Json]:
+        """Yield the items of all pages."""
+        cursor: str | None = None
+        while True:
+            page = await self._page(path, {**parameters, "cursor": cursor} if cursor else parameters)
+            for each in page.get("data") or ():
+                yield each
+            cursor = page.get("next_cursor")
+            if not cursor:
+                return
+
+    async def _page(self, path: str, parameters: Parameters) -> Json:
+        response = await self._api.get(path, parameters)
+        if response.status_code == 404:  # deleted in between
+            return {}
+        try:
+            page = json.loads(response.text)
+        except _UNREADABLE as exc:
+            raise self._nonsense(exc) from exc
+        if not isinstance(page, dict) or not isinstance(page.get("data"), list):
+            raise ReadError(f"{self._api.where} answered something else than it is asked for")
+        return page
+
+    def _nonsense(self, exc: Exception) -> ReadError:
+        return ReadError(f"{self._api.where} answered what cannot be read: {type(exc).__name__}")
+
+
+class _Project(NamedTuple):
+    """A project, and the name that people gave it."""
+
+    id: str
+    name: str
+
+    def path(self, what: str) -> str:
+        return f"/v1/projects/{quote(self.id, safe='')}/{what}"
+
+
+_CODES: Final = {code.name: code for code in StatusCode}
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_TAKEN_APART: Final = re.compile(
+    r"(metadata|llm\.prompt_template\.variables|tool\.parameters"
+    r"|.+?\.(?:document|evaluation|annotation)\.metadata"
+    r"|gen_ai\.(?:input\.messages|output\.messages|system_instructions|retrieval\.documents))\.(.+)"
+)
+"""Attributes that are JSON by their conventions. Phoenix keeps their parts."""
+
+
+def _span(tree: Json, project: str) -> Span:
+    trace_id, span_id = str(tree["context"]["trace_id"]), str(tree["context"]["span_id"])
+    parent, kind = tree.get("parent_id"), tree.get("span_kind")
+    attributes = _attributes(tree.get("attributes") or {})
+    if kind and kind != "UNKNOWN":
+        attributes[semconv.OI_KIND] = kind
+    return Span(
+        trace_id=hex_id(trace_id, digits=32),
+        span_id=hex_id(span_id, digits=16),
+        parent_span_id=hex_id(parent, digits=16) if parent else None,
+        name=tree["name"],
+        start_ns=_nanoseconds(tree["start_time"]),
+        end_ns=_nanoseconds(tree["end_time"]),
+        attributes=attributes,
+        events=tuple(map(_event, tree.get("events") or ())),
+        status_code=_CODES.get(tree.get("status_code"), StatusCode.UNSET),
+        status_message=tree.get("status_message") or "",
+        resource=Resource(attributes={semconv.OI_PROJECT: project, **original_ids(trace_id, span_id)}),
+        scope=Scope(name=semconv.SCOPE_EVALUATION) if _is_carrier(attributes) else Scope(),
+    )
+
+
+def _event(tree: Json) -> SpanEvent:
+    attributes = {key: _value(value) for key, value in (tree.get("attributes") or {}).items()}
+    return SpanEvent(name=tree["name"], time_ns=_nanoseconds(tree["timestamp"]), attributes=attributes)
+
+
+def _is_carrier(attributes: Mapping[str, AttributeValue]) -> bool:
+    """Tell a carrier that came as a span: its scope, which says so, is not kept."""
+    return semconv.SCHEMA in attributes and attributes.get(semconv.OI_KIND) == semconv.OI_EVALUATOR
+
+
+def _kept(tree: Json) -> KeptScore:
+    return KeptScore(hex_id(str(tree["span_id"]), digits=16), tree.get("metadata") or {})
+
+
+def _attributes(stored: Json) -> dict[str, AttributeValue]:
+    """Return attributes as they were sent, as far as that can be known."""
+    whole: dict[str, AttributeValue] = {}
+    parts: dict[str, dict[str, object]] = {}
+    for key, value in stored.items():
+        if found := _TAKEN_APART.fullmatch(key):
+            parts.setdefault(found[1], {})[found[2]] = value
+        else:
+            whole[key] = _value(value)
+    return whole | {key: json.dumps(_nested(each), ensure_ascii=False) for key, each in parts.items()}
+
+
+def _nested(parts: Mapping[str, object]) -> object:
+    """Put together what stands under paths such as ``0.parts.0.content``."""
+    below: dict[str, dict[str, object]] = {}
+    tree: dict[str, object] = {}
+    for path, value in parts.items():
+        name, dot, rest = path.partition(".")
+        if dot:
+            below.setdefault(name, {})[rest] = value
+        else:
+            tree[name] = value
+    tree = {**{name: _nested(each) for name, each in below.items()}, **tree}
+    is_list = tree and all(name.isdigit() for name in tree)
+    return [tree[name] for name in sorted(tree, key=int)] if is_list else tree
+
+
+def _value(node: object) -> AttributeValue:
+    if isinstance(node, list):
+        return tuple(map(_value, node))
+    if isinstance(node, dict):
+        return {str(key): _value(value) for key, value in node.items()}
+    return node if isinstance(node, str | bool | int | float) else None
+
+
+def _spellings(key: str, value: str) -> tuple[str, ...]:
+    """Write a tag as Phoenix reads it: as a text, and as the number or truth that it also may be."""
+    as_text = f"{key}:{json.dumps(value)}"
+    try:
+        is_text = not isinstance(json.loads(value), bool | int | float)
+    except ValueError:
+        is_text = True
+    return (as_text,) if is_text else (as_text, f"{key}:{value}")
+
+
+def _nanoseconds(moment: str) -> int:
+    return (datetime.fromisoformat(moment) - _EPOCH) // _MICROSECOND * 1_000
+
+
+def _iso(time_ns: int) -> str:
+    """Write a time in microseconds; between two of them, nothing is stored."""
+    return (_EPOCH + -(-time_ns // 1_000) * _MICROSECOND).isoformat()
+
+
+def _batches(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (items[first : first + size] for first in range(0, len(items), size))

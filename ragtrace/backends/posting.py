@@ -1,0 +1,104 @@
+"""Posting to a back end over HTTP: what its answers mean for the sender."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from ragtrace.backends.retry_after import retry_after_s
+from ragtrace.errors import SendRefused, SendRejected, SendRetryable
+from ragtrace.tls import ClientTls
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Poster"]
+
+_REFUSING: Final = frozenset({301, 302, 307, 308, 401, 403, 404, 405, 407})
+"""These are about the sender or the address, not about what was sent."""
+
+
+class Poster:
+    """Talks to one receiver. Nothing is connected before the first request."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        tls: ClientTls | None = None,
+        timeout_s: float = 10,
+        retryable: Collection[int],
+    ) -> None:
+        self._base_url = base_url
+        self._headers = dict(headers or {})
+        self._verify = tls.context() if tls else True
+        self._timeout_s = timeout_s
+        self._retryable = retryable
+        self._client: httpx.AsyncClient | None = None
+
+    @property
+    def name(self) -> str:
+        """The URL without user, password and query."""
+        import httpx
+
+        url = httpx.URL(self._base_url)
+        return str(url.copy_with(username=None, password=None, query=None))
+
+    async def ask(
+        self,
+        method: str,
+        path: str = "",
+        *,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        understood: Collection[int] = (),
+    ) -> httpx.Response:
+        """Return the receiver's answer: a success, or a status that the caller understands.
+
+        Raises:
+            SendRetryable: not reachable, too slow, busy.
+            SendRejected: refused.
+            SendRefused: refused whatever is sent.
+        """
+        import httpx  # loaded by those who send over it
+
+        try:
+            async with asyncio.timeout(self._timeout_s):  # httpx would wait so long for each piece
+                response = await self._open().request(
+                    method,
+                    f"{self._base_url}{path}",
+                    content=body,
+                    headers={**self._headers, **(headers or {})},
+                )
+        except TimeoutError as exc:
+            raise SendRetryable(f"{self.name} did not answer within {self._timeout_s:g} s") from exc
+        except httpx.TransportError as exc:
+            raise SendRetryable(f"{self.name} could not be reached: {type(exc).__name__} {exc}") from exc
+        if response.status_code not in understood:
+            self._raise_for_status(response)
+        return response
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    def _open(self) -> httpx.AsyncClient:
+        if self._client is None:
+            import httpx
+
+            self._client = httpx.AsyncClient(timeout=self._timeout_s, verify=self._verify)
+        return self._client
+
+    def _raise_for_status(self, response: httpx.Response) -> None:
+        if response.is_success:
+            return
+        message = f"{self.name} answered {response.status_code} {response.reason_phrase}"
+        if response.status_code in self._retryable:
+            wait_s = retry_after_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
+            raise SendRetryable(message, retry_after_s=wait_s)
+        raise SendRefused(message) if response.status_code in _REFUSING else SendRejected(message)
