@@ -92,6 +92,8 @@ class Beside:
     clock: Clock
     spender: Spender | None = None
     """The collector's purse for back-fill; ``None`` where it has no limits."""
+    poll_s: float = _POLL_S
+    longest_turn_s: float = _LONGEST_TURN_S
     waiting_for: int = 0
     """Live answers that go first at this moment."""
     _one_by_one: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -101,12 +103,12 @@ class Beside:
     async def turn(self) -> None:
         """Wait until no live answer is due, a minute is over, or the run is stopped."""
         async with self._one_by_one:
-            if self.clock.now_ns() - self._looked_ns < _POLL_S * 1e9:
+            if self.clock.now_ns() - self._looked_ns < self.poll_s * 1e9:
                 return
             waited_s = 0.0
-            while await self.count() and waited_s < _LONGEST_TURN_S and not self.stop.is_set():
-                await _pause(_POLL_S, self.stop)
-                waited_s += _POLL_S
+            while await self.count() and waited_s < self.longest_turn_s and not self.stop.is_set():
+                await _pause(self.poll_s, self.stop)
+                waited_s += self.poll_s
             self._looked_ns = 0 if self.waiting_for else self.clock.now_ns()
             self.waiting_for = 0
 

@@ -1,0 +1,137 @@
+"""``ragtrace backfill`` beside a collector: its purse, and whose turn it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ragtrace.cli.beside import Beside, read_neighbour
+from ragtrace.cli.spending import OVER_BUDGET
+from ragtrace.clock import SystemClock
+from ragtrace.errors import ConfigError, ReadError
+from ragtrace.judge import load_prices
+from ragtrace.model import JudgeIdentity
+from ragtrace.traces.attach import Sample
+from ragtrace_collector.outcomes import State
+from ragtrace_collector.store.port import Job
+from ragtrace_collector.store.sqlite import SqliteStore
+from tests.integration.cli.program import json_lines, run
+from tests.integration.collector.paid_judge import PAID, paid, prices
+from tests.unit.backfill.stored_traces import rag_trace, write_traces
+
+CONFIG = """
+export: [{endpoint: "http://localhost:4317"}]
+store: {path: "%s"}
+budget: {backfill: {day: {calls: 8}}}
+"""
+
+
+@pytest.fixture
+def config(path: Path, tmp_path: Path) -> Path:
+    """A collector's configuration that lets back-fill ask eight times a day."""
+    file = tmp_path / "collector.yaml"
+    file.write_text(CONFIG % path)
+    return file
+
+
+async def queue_live_answer(store: SqliteStore, trace_id: str = "a") -> None:
+    job = Job(trace_id=trace_id, span_id="s", sample=Sample(rule="ratio", rate=1.0, probability=1.0))
+    await store.settle(trace_id, jobs=[job], outcomes=[], keep_spans=False, now_ns=time.time_ns())
+
+
+async def judge_live_answer(store: SqliteStore) -> None:
+    (job,) = await store.take_jobs(1, now_ns=time.time_ns())
+    await store.finish(job, State.JUDGED, parcels={}, now_ns=time.time_ns())
+
+
+async def waits(beside: Beside) -> None:
+    """Return once a live answer is waited for."""
+    async with asyncio.timeout(10):
+        while not beside.waiting_for:  # noqa: ASYNC110 -- as the progress bar looks at it
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def one_turn(
+    path: Path, *, longest_s: float = 60.0
+) -> AsyncIterator[tuple[Beside, asyncio.Task[None]]]:
+    beside = Beside(
+        store=path, stop=asyncio.Event(), clock=SystemClock(), poll_s=0.001, longest_turn_s=longest_s
+    )
+    turn = asyncio.create_task(beside.turn())
+    yield beside, turn
+    async with asyncio.timeout(10):
+        await turn
+
+
+async def test_a_live_answer_goes_first(store: SqliteStore, path: Path) -> None:
+    await queue_live_answer(store)
+    async with one_turn(path) as (beside, turn):
+        await waits(beside)
+        assert not turn.done()
+        await judge_live_answer(store)
+    assert beside.waiting_for == 0
+
+
+async def test_an_answer_that_is_being_judged_is_live_too(store: SqliteStore, path: Path) -> None:
+    await queue_live_answer(store)
+    (job,) = await store.take_jobs(1, now_ns=time.time_ns())
+    async with one_turn(path) as (beside, turn):
+        await waits(beside)
+        assert not turn.done()
+        await store.finish(job, State.JUDGED, parcels={}, now_ns=time.time_ns())
+
+
+async def test_a_queue_that_never_empties_lets_an_answer_pass_now_and_then(
+    store: SqliteStore, path: Path
+) -> None:
+    await queue_live_answer(store)
+    async with one_turn(path, longest_s=0.005):
+        pass
+
+
+async def test_who_stops_the_run_does_not_wait_for_live_answers(store: SqliteStore, path: Path) -> None:
+    await queue_live_answer(store)
+    async with one_turn(path) as (beside, _):
+        await waits(beside)
+        beside.stop.set()
+
+
+async def test_back_fill_spends_from_its_own_purse_of_the_collector(
+    store: SqliteStore, config: Path, tmp_path: Path
+) -> None:
+    traces = write_traces(tmp_path / "traces.jsonl", [rag_trace(number) for number in range(6)])
+    asked = ("--judge", f"{PAID}beside", "--prices", prices(tmp_path, "beside"), "--concurrency", "1")
+    to = ("--to", f"otlp-file:{tmp_path / 'out.jsonl'}", "--collector", str(config), "--json")
+    result = await asyncio.to_thread(run, "backfill", "--from", f"otlp-file:{traces}", *to, *asked)
+    (report,) = json_lines(result.stdout)
+    assert (result.exit_code, report["judged"], report["left"]) == (OVER_BUDGET, 4, 2)
+    assert paid("beside").calls == 8
+    assert "the budget `backfill` has nothing left (day_calls)" in result.stderr
+    shown = await asyncio.to_thread(run, "budget", "--config", str(config), "--json")
+    assert [(each["limit"], each["left"]) for each in json.loads(shown.stdout)["limits"]] == [
+        ("day_calls", 0)
+    ]
+
+
+def test_a_collector_without_a_store_is_told(config: Path) -> None:
+    async def open_it() -> None:
+        async with read_neighbour(config).opened(asyncio.Event()):
+            pass
+
+    with pytest.raises(ReadError, match="there is no store"):
+        asyncio.run(open_it())
+
+
+def test_a_purse_in_dollars_wants_a_price_for_the_judge(config: Path) -> None:
+    config.write_text(config.read_text().replace("calls: 8", "usd: 5"))
+    neighbour = read_neighbour(config)
+    neighbour.check(JudgeIdentity(provider="openai", model="gpt-4o-mini"), load_prices())
+    with pytest.raises(ConfigError, match="no price for openai:some-model"):
+        neighbour.check(JudgeIdentity(provider="openai", model="some-model"), load_prices())
