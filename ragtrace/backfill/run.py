@@ -26,3 +26,5 @@ class Run:
     """Once it is set, what is under way is finished and nothing new begun."""
     turn: Callable[[], Awaitable[None]] = _at_once
     """Waited for before each answer is begun, so that others can go first. It ends when ``stop`` is set."""
+    leaves_waiting: bool = False
+    """What is under way when the run is stopped is left, to be gone on with, and not finished."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ragtrace.backends.web import Sleep
 from ragtrace.backfill.choosing import Item, choose, evaluator_of
@@ -65,7 +65,9 @@ async def backfill(
             return item
         if not await _may_begin(run, ledger):
             return None
-        judged = await judging.judge_one(item)
+        judged = await _unless_left(judging.judge_one(item), run)
+        if judged is None:
+            return None
         ledger.over_budget = ledger.over_budget or judged.refusal
         return judged
 
@@ -110,6 +112,20 @@ async def _may_begin(run: Run | None, ledger: Ledger) -> bool:
     if not (run.stop.is_set() or ledger.over_budget):
         await run.turn()
     return not (run.stop.is_set() or ledger.over_budget)
+
+
+async def _unless_left(judging: Coroutine[Any, Any, Judged], run: Run | None) -> Judged | None:
+    """Finish judging an answer, or leave it when the run is stopped, if that is how it stops."""
+    if run is None or not run.leaves_waiting:
+        return await judging
+    finished, stopped = asyncio.create_task(judging), asyncio.create_task(run.stop.wait())
+    try:
+        await asyncio.wait((finished, stopped), return_when=asyncio.FIRST_COMPLETED)
+        return finished.result() if finished.done() else None
+    finally:
+        finished.cancel()
+        stopped.cancel()
+        await asyncio.wait((finished, stopped))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

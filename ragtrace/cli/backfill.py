@@ -20,10 +20,10 @@ from ragtrace import backfill as library
 from ragtrace.backends import OtlpFileReader, open_carrier_sink, open_reader
 from ragtrace.backends.web import Access
 from ragtrace.backfill import BackfillReport, Progress, Run, Selection, SpanId
+from ragtrace.cli.batching import batch_options, settle, waits_for_batches
 from ragtrace.cli.checks import EMPTY_EXPORT
 from ragtrace.cli.options import (
     JudgeChoice,
-    concurrency_option,
     introduce,
     json_option,
     judge_options,
@@ -97,7 +97,7 @@ OnEvaluated: TypeAlias = Callable[[RagRecord, Evaluation], None]
 @metric_options
 @judge_options
 @second_judge_option
-@concurrency_option
+@batch_options
 @spending_options
 @click.option(
     "--carrier-time",
@@ -251,7 +251,7 @@ class _Run:
             if not self.resume:
                 since_ns, until_ns = _stretch(selection.query)
                 run.progress.begin(run.name, since_ns=since_ns, until_ns=until_ns)
-            with _stopped_by_ctrl_c(run.stop):
+            with _stopped_by_ctrl_c(run):
                 report = await library.backfill(
                     reader,
                     sink,
@@ -264,6 +264,7 @@ class _Run:
                     on_evaluated=on_evaluated,
                     run=run,
                 )
+            settle((self.judge, self.second_judge), report)
             if selection.query is None and not report.is_behind:
                 await run.progress.reached(run.name, _stretch(None)[1])
             return report
@@ -275,7 +276,8 @@ class _Run:
                 if judge is not None:
                     await opened.enter_async_context(aclosing(judge))
             progress = opened.enter_context(Progress(self.progress_path))
-            run = Run(progress=progress, name=self._name())
+            leaves = waits_for_batches(self.judge)
+            run = Run(progress=progress, name=self._name(), leaves_waiting=leaves)
             run = await opened.enter_async_context(self.spending.opened(run))
             reader = await opened.enter_async_context(aclosing(self._reader()))
             done = await _done(self.destination)
@@ -324,14 +326,15 @@ def _stretch(query: TraceQuery | None) -> tuple[int, int]:
 
 
 @contextmanager
-def _stopped_by_ctrl_c(stop: asyncio.Event) -> Iterator[None]:
-    """Finish what is under way on the first Ctrl-C, and leave at once on the second."""
+def _stopped_by_ctrl_c(run: Run) -> Iterator[None]:
+    """Finish or leave what is under way on the first Ctrl-C, and be gone at once on the second."""
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:
-        stop.set()
+        run.stop.set()
         loop.remove_signal_handler(signal.SIGINT)
-        talk("finishing what is under way; Ctrl-C again leaves at once")
+        what = "leaving what waits for batches" if run.leaves_waiting else "finishing what is under way"
+        talk(f"{what}; Ctrl-C again leaves at once")
 
     with suppress(RuntimeError, ValueError):  # outside the main thread no signal comes
         loop.add_signal_handler(signal.SIGINT, on_signal)

@@ -22,6 +22,7 @@ from ragtrace.judge import (
     open_judge,
     spent_by,
 )
+from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.metrics import metric_named
 from ragtrace.plugins import Address
 from ragtrace.ports import Judge, Metric
@@ -109,6 +110,8 @@ class JudgeChoice:
     timeout_s: float = 60.0
     cache: CacheSettings | None = None
     prices: Prices = field(default_factory=load_prices)
+    batches: BatchSettings | None = None
+    """It is asked in batches, if this is set."""
 
     def open(self, *, max_concurrency: int, around: Around | None = None) -> Judge:
         """Open the judge; ``around`` puts one more layer around every attempt to ask it.
@@ -127,6 +130,7 @@ class JudgeChoice:
             max_concurrency=max_concurrency,
             cache=self.cache,
             around=around,
+            batches=self.batches,
         )
 
     def open_second(

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
 from ragtrace.errors import ConfigError
-from ragtrace.judge.batch_settings import BatchSettings
+from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
 from ragtrace.judge.cache import cached
 from ragtrace.judge.cache_file import CacheFile, CacheSettings
 from ragtrace.judge.layers import limited, timed
@@ -129,7 +129,7 @@ def open_judge(
     layers = JudgeLayers(
         timeout_s=timeout_s,
         backoff=Backoff(max_retries=max_retries),
-        max_concurrency=max_concurrency,
+        max_concurrency=max_concurrency if batches is None else MOST_REQUESTS,
         cache=cache,
         place=f"{spec} {_endpoint(spec, settings)}",
         around=around,
