@@ -86,9 +86,7 @@ class Judging:
 
     def cost_usd(self, evaluation: Evaluation) -> float | None:
         """Return what the evaluation cost, or ``None`` where that is not known: never a guess."""
-        if self.prices is None or evaluation.compromised:
-            return None  # two judges with prices of their own have a part in it
-        return self.prices.cost_usd(evaluation.usage, evaluation.judge)
+        return self.prices.cost_of(evaluation) if self.prices else None
 
     def _may_go_on(self, earlier: Evaluation, record: RagRecord) -> bool:
         return earlier.input_sha256 == content_sha256(record) and earlier.judge == self.judge.identity

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -12,8 +12,9 @@ from ragtrace.backfill.choosing import Candidate
 from ragtrace.backfill.run import Run
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.evaluation import evaluate
-from ragtrace.model import Evaluation, RagRecord
+from ragtrace.model import Evaluation
 from ragtrace.ports import Clock, Judge, Metric
+from ragtrace.reports import JudgedAnswer
 from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
@@ -32,9 +33,13 @@ class Parcel(NamedTuple):
 class Judged(NamedTuple):
     """What became of a candidate."""
 
-    record: RagRecord
-    evaluation: Evaluation
+    answer: JudgedAnswer
     parcel: Parcel | None
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """What was found out."""
+        return self.answer.evaluation
 
     @property
     def refusal(self) -> str:
@@ -64,7 +69,7 @@ class Judging:
             second_judge=self.second_judge,
             clock=self.clock,
         )
-        judged = Judged(record, evaluation, None)
+        judged = Judged(JudgedAnswer(record=record, evaluation=evaluation, sample=sample), None)
         if judged.refusal or not (evaluation.results and deserves_carrier(evaluation)):
             return judged
         make = partial(
@@ -82,7 +87,7 @@ class Judging:
         parcel = Parcel(span.trace_id, span.span_id, encode([span]))
         if self.run is not None:
             await self.run.progress.keep(*parcel)
-        return judged._replace(parcel=parcel)
+        return Judged(replace(judged.answer, carrier_span_id=span.span_id), parcel)
 
 
 def _superseded(span: Span, earlier: Iterable[Span]) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from ragtrace.model import Evaluation, Usage
+from ragtrace.reports import Standing, Status, standing_of
 
 __all__ = ["BackfillReport", "Ledger"]
 
@@ -101,14 +102,14 @@ class Ledger:
     def count(self, evaluation: Evaluation) -> None:
         """Count what became of a record: judged where one metric scored, else failed, else ineligible."""
         self.usage += evaluation.usage
-        scored = [result for result in evaluation.results if result.score is not None]
-        self.labels.update(str(result.label) for result in scored)
-        if scored:
-            self.judged += 1
-        elif evaluation.failures:
-            self.failed[evaluation.failures[0].error_type] += 1
-        else:
-            self.ineligible[str(evaluation.results[0].skip_reason)] += 1
+        self.labels.update(str(result.label) for result in evaluation.results if result.score is not None)
+        match standing_of(evaluation):
+            case Standing(status=Status.FAILED, reason=str(error_type)):
+                self.failed[error_type] += 1
+            case Standing(status=Status.INELIGIBLE, reason=str(skip_reason)):
+                self.ineligible[skip_reason] += 1
+            case _:
+                self.judged += 1
 
     def report(self) -> BackfillReport:
         """Return the counts as they stand."""

@@ -17,8 +17,8 @@ from ragtrace.backfill.selection import Selection, SpanId
 from ragtrace.clock import SystemClock
 from ragtrace.errors import SendRejected, SendRetryable
 from ragtrace.in_order import map_in_order
-from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Clock, Judge, Metric, SpanSink, TraceReader
+from ragtrace.reports import JudgedAnswer
 from ragtrace.traces.attach import AttachOptions
 
 __all__ = ["backfill", "span_ids"]
@@ -37,7 +37,7 @@ async def backfill(
     selection: Selection | None = None,
     attach: AttachOptions | None = None,
     concurrency: int = 8,
-    on_evaluated: Callable[[RagRecord, Evaluation], None] | None = None,
+    on_evaluated: Callable[[JudgedAnswer], None] | None = None,
     run: Run | None = None,
     clock: Clock | None = None,
     sleep: Sleep = asyncio.sleep,
@@ -83,7 +83,7 @@ async def backfill(
             return
         ledger.count(done.evaluation)
         if on_evaluated is not None:
-            on_evaluated(done.record, done.evaluation)
+            on_evaluated(done.answer)
         if done.parcel is not None:
             await delivery.send(done.parcel)
 

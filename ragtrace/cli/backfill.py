@@ -34,11 +34,13 @@ from ragtrace.cli.options import (
 )
 from ragtrace.cli.outcomes import OutcomeTable
 from ragtrace.cli.script import INTERRUPTED
+from ragtrace.cli.reporting import ReportChoice, Reports, ending_of, report_options
 from ragtrace.cli.sources import SearchChoice, access_options, destination_access_options, search_options
 from ragtrace.cli.spending import OVER_BUDGET, Spending, spending_options
 from ragtrace.cli.terminal import by_kind, many, open_console, print_json, talk
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
+from ragtrace.reports import JudgedAnswer
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions, CarrierTime
 from ragtrace.traces.extract import AttributeMapping
@@ -48,7 +50,7 @@ __all__ = ["backfill"]
 _FILE: Final = "otlp-file:"
 _MOST_SHOWN: Final = 20
 
-OnEvaluated: TypeAlias = Callable[[RagRecord, Evaluation], None]
+OnEvaluated: TypeAlias = Callable[[JudgedAnswer], None]
 
 
 @click.command()
@@ -107,6 +109,7 @@ OnEvaluated: TypeAlias = Callable[[RagRecord, Evaluation], None]
     help="Date verdicts inside the answer's span (target: Jaeger) or now (Tempo, for old traces). auto: "
     "target for traces out of a Jaeger and answers of the last two minutes, else now.",
 )
+@report_options
 @click.option("--dry-run", is_flag=True, help="Ask no judge, send nothing: say what would be done.")
 @json_option
 def backfill(
@@ -129,6 +132,7 @@ def backfill(
     concurrency: int,
     spending: Spending,
     carrier_time: CarrierTime,
+    wanted: ReportChoice,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -154,6 +158,8 @@ def backfill(
     """
     if destination is None and not dry_run:
         raise click.UsageError("--to ENDPOINT is missing: where do the verdicts go? Or give --dry-run.")
+    if wanted.paths and dry_run:
+        raise click.UsageError("--out tells what was judged, and a dry run judges nothing: leave it out")
     if trace_ids and search.is_made:
         raise click.UsageError("--trace-id names the traces: leave out what searches for them")
     around = spending.around(judge.prices)
@@ -180,16 +186,24 @@ def backfill(
         progress_path=progress_path or Progress.default_path(source=source, destination=destination or ""),
         resume=resume,
     )
+    is_told = True
     if dry_run:
         report = asyncio.run(run.rehearse())
     else:
         attach = AttachOptions(carrier_time=_carrier_time(carrier_time, source))
-        report = asyncio.run(run.carry_out(attach, _printer(metrics, as_json=as_json)))
+        reports = wanted.reports(
+            source=source, metrics=metrics, judge=opened, second_judge=run.second_judge, prices=judge.prices
+        )
+        with reports:
+            told = _telling(reports, metrics, as_json=as_json)
+            report = asyncio.run(run.carry_out(attach, told))
+            reports.end(ending_of(report))
+        is_told = reports.is_whole
     _print_report(report, opened, dry_run=dry_run, as_json=as_json)
-    _end(report)
+    _end(report, is_told=is_told)
 
 
-def _end(report: BackfillReport) -> NoReturn:
+def _end(report: BackfillReport, *, is_told: bool) -> NoReturn:
     """Say how to go on where something is left, and leave with the exit code."""
     context = click.get_current_context()
     if report.broken_off:
@@ -203,7 +217,7 @@ def _end(report: BackfillReport) -> NoReturn:
             " allow more, and give the same command with --resume"
         )
         context.exit(OVER_BUDGET)
-    context.exit(not report.is_clean)
+    context.exit(not (report.is_clean and is_told))
 
 
 def _with_ratio(plan: SamplingPlan | None, ratio: float | None) -> SamplingPlan:
@@ -367,11 +381,16 @@ def _date(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _printer(metrics: tuple[Metric, ...], *, as_json: bool) -> OnEvaluated | None:
+def _telling(reports: Reports, metrics: tuple[Metric, ...], *, as_json: bool) -> OnEvaluated:
     if as_json:
-        return None
+        return reports.add
     table = OutcomeTable(open_console(), metrics=metrics, id_title="trace", id_width=32)
-    return table.print_evaluation
+
+    def tell(answer: JudgedAnswer) -> None:
+        reports.add(answer)
+        table.print_evaluation(answer.record, answer.evaluation)
+
+    return tell
 
 
 def _print_report(report: BackfillReport, judge: Judge, *, dry_run: bool, as_json: bool) -> None:

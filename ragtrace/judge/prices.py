@@ -13,7 +13,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragtrace.errors import ConfigError
-from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.model import Evaluation, JudgeIdentity, Usage
 
 __all__ = ["Price", "Prices", "load_prices"]
 
@@ -78,6 +78,12 @@ class Prices:
             return 0.0
         price = self.price_of(identity)
         return price.cost_usd(usage) if price and usage.input_tokens else None
+
+    def cost_of(self, evaluation: Evaluation) -> float | None:
+        """Return what an evaluation cost in US dollars, or ``None`` where that is not known."""
+        if evaluation.compromised:
+            return None  # two judges with prices of their own have a part in it
+        return self.cost_usd(evaluation.usage, evaluation.judge)
 
 
 def load_prices(path: str | Path | None = None) -> Prices:

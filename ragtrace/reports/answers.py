@@ -51,7 +51,7 @@ class Status(StrEnum):
     """One metric scored, at least."""
     FAILED = "failed"
     """No metric scored, and the judge failed on one."""
-    SKIPPED = "skipped"
+    INELIGIBLE = "ineligible"
     """There was nothing to judge."""
 
 
@@ -63,9 +63,9 @@ class Standing(NamedTuple):
 
 
 def standing_of(evaluation: Evaluation) -> Standing:
-    """Say what became of an answer: judged where one metric scored, else failed, else skipped."""
+    """Say what became of an answer: judged where one metric scored, else failed, else ineligible."""
     if any(result.score is not None for result in evaluation.results):
         return Standing(Status.JUDGED, None)
     if evaluation.failures:
         return Standing(Status.FAILED, evaluation.failures[0].error_type)
-    return Standing(Status.SKIPPED, str(evaluation.results[0].skip_reason))
+    return Standing(Status.INELIGIBLE, str(evaluation.results[0].skip_reason))

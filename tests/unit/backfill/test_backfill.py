@@ -14,8 +14,8 @@ from ragtrace.backfill import Selection, SpanId, backfill, rehearse, span_ids
 from ragtrace.errors import SendRejected, SendRetryable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics import metric_named
-from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Judge, Metric
+from ragtrace.reports import JudgedAnswer
 from ragtrace.sampling import Comparison, Rule, SamplingPlan, keeps
 from ragtrace.traces.extract import AttributeMapping, AttributePath
 from ragtrace.traces.trace import Trace
@@ -235,8 +235,8 @@ async def test_a_carrier_that_is_refused_does_not_stop_the_others() -> None:
 async def test_evaluations_are_shown_in_the_order_of_the_source() -> None:
     shown: list[str] = []
 
-    def show(record: RagRecord, _evaluation: Evaluation) -> None:
-        shown.append(record.id.partition(":")[0])
+    def show(answer: JudgedAnswer) -> None:
+        shown.append(answer.record.id.partition(":")[0])
 
     stored = StoredTraces(*(rag_trace(number) for number in range(20)))
     await backfill(stored, MemorySink(), metrics=METRICS, judge=ScriptedJudge(), on_evaluated=show)
