@@ -137,7 +137,7 @@ def _objects(node: dict[str, Any], key: str) -> Sequence[dict[str, Any]]:
     listed = node.get(key)
     if listed is None:
         return ()
-    if type(listed) is not list or any(type(each) is not dict for each in listed):
+    if type(listed) is not list or not {*map(type, listed)} <= {dict}:
         raise _Unusual
     return listed
 
