@@ -40,6 +40,8 @@ class OtlpFileReader:
     def __init__(self, path: str | Path, *, on_fault: OnFault | None = None) -> None:
         self._path = str(path)
         self._on_fault = on_fault
+        self.share_read: float | None = None
+        """How much of what there is `traces` has read, from 0 to 1; ``None`` where nobody knows: a pipe."""
 
     async def get(self, trace_id: str) -> Trace | None:
         """Return the trace, or ``None`` if the files have none.
@@ -78,6 +80,7 @@ class OtlpFileReader:
                         if trace_id in started:
                             yield Trace.of(trace_id, started.pop(trace_id))
                     number += 1
+                self.share_read = number / length if length < sys.maxsize else None
         for trace_id, members in started.items():  # out of a pipe, or named in JSON escapes
             yield Trace.of(trace_id, members)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ragtrace import semconv
 from ragtrace.backfill.choosing import Candidate
+from ragtrace.backfill.report import Ledger
 from ragtrace.backfill.run import Run
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.evaluation import evaluate
@@ -19,7 +20,7 @@ from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 
-__all__ = ["Judged", "Judging", "Parcel"]
+__all__ = ["Judged", "Judging", "Parcel", "may_begin"]
 
 
 class Parcel(NamedTuple):
@@ -88,6 +89,15 @@ class Judging:
         if self.run is not None:
             await self.run.progress.keep(*parcel)
         return Judged(replace(judged.answer, carrier_span_id=span.span_id), parcel)
+
+
+async def may_begin(run: Run | None, ledger: Ledger) -> bool:
+    """Wait for the turn of an answer; say whether it may be judged then."""
+    if run is None:
+        return not ledger.over_budget
+    if not (run.stop.is_set() or ledger.over_budget):
+        await run.turn()
+    return not (run.stop.is_set() or ledger.over_budget)
 
 
 def _superseded(span: Span, earlier: Iterable[Span]) -> str | None:

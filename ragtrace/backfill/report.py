@@ -88,6 +88,8 @@ class Ledger:
     is_stopped: bool = False
     over_budget: str = ""
     broken_off: str = ""
+    reached_ns: int = 0
+    """Up to when a search has come: Unix time in nanoseconds."""
 
     @property
     def is_behind(self) -> bool:
@@ -113,7 +115,7 @@ class Ledger:
 
     def report(self) -> BackfillReport:
         """Return the counts as they stand."""
-        counts = {each.name: getattr(self, each.name) for each in fields(self)}
+        counts = {each.name: getattr(self, each.name) for each in fields(BackfillReport)}
         frozen = {name: dict(count) for name, count in counts.items() if isinstance(count, Counter)}
         listed = {name: tuple(each) for name, each in counts.items() if isinstance(each, list)}
         return BackfillReport(**{**counts, **frozen, **listed})

@@ -10,7 +10,7 @@ from typing import Any, Final
 from ragtrace.backends.web import Sleep
 from ragtrace.backfill.choosing import Item, choose, evaluator_of
 from ragtrace.backfill.finding import SearchedUpTo
-from ragtrace.backfill.judging import Judged, Judging, Parcel
+from ragtrace.backfill.judging import Judged, Judging, Parcel, may_begin
 from ragtrace.backfill.report import BackfillReport, Ledger
 from ragtrace.backfill.run import Run
 from ragtrace.backfill.selection import Selection, SpanId
@@ -55,6 +55,8 @@ async def backfill(
     """
     selection, attach, clock = selection or Selection(), attach or AttachOptions(), clock or SystemClock()
     ledger = Ledger()
+    if run is not None:
+        run.watch(ledger)
     delivery = _Delivery(sink=sink, ledger=ledger, run=run, sleep=sleep)
     judging = Judging(
         metrics=metrics, judge=judge, second_judge=second_judge, attach=attach, run=run, clock=clock
@@ -63,7 +65,7 @@ async def backfill(
     async def work(item: Item) -> Judged | SearchedUpTo | None:
         if isinstance(item, SearchedUpTo):
             return item
-        if not await _may_begin(run, ledger):
+        if not await may_begin(run, ledger):
             return None
         judged = await _unless_left(judging.judge_one(item), run)
         if judged is None:
@@ -76,6 +78,7 @@ async def backfill(
             ledger.left += 1
             return
         if isinstance(done, SearchedUpTo):
+            ledger.reached_ns = done.time_ns
             await delivery.reached(done)
             return
         if done.refusal:
@@ -103,15 +106,6 @@ async def span_ids(reader: TraceReader) -> frozenset[SpanId]:
     return frozenset(
         [SpanId(span.trace_id, span.span_id) async for trace in reader.traces() for span in trace.spans]
     )
-
-
-async def _may_begin(run: Run | None, ledger: Ledger) -> bool:
-    """Wait for the turn of an answer; say whether it may be judged then."""
-    if run is None:
-        return not ledger.over_budget
-    if not (run.stop.is_set() or ledger.over_budget):
-        await run.turn()
-    return not (run.stop.is_set() or ledger.over_budget)
 
 
 async def _unless_left(judging: Coroutine[Any, Any, Judged], run: Run | None) -> Judged | None:

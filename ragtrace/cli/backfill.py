@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextman
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NoReturn, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias, get_args
 
 import click
 
@@ -20,6 +20,7 @@ from ragtrace import backfill as library
 from ragtrace.backends import OtlpFileReader, open_carrier_sink, open_reader
 from ragtrace.backends.web import Access
 from ragtrace.backfill import BackfillReport, Progress, Run, Selection, SpanId
+from ragtrace.cli.bar import Bar, share_of
 from ragtrace.cli.batching import batch_options, settle, waits_for_batches
 from ragtrace.cli.checks import EMPTY_EXPORT
 from ragtrace.cli.options import (
@@ -33,17 +34,19 @@ from ragtrace.cli.options import (
     second_judge_option,
 )
 from ragtrace.cli.outcomes import OutcomeTable
-from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.reporting import ReportChoice, Reports, ending_of, report_options
+from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.sources import SearchChoice, access_options, destination_access_options, search_options
 from ragtrace.cli.spending import OVER_BUDGET, Spending, spending_options
 from ragtrace.cli.terminal import by_kind, many, open_console, print_json, talk
-from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
 from ragtrace.reports import JudgedAnswer
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions, CarrierTime
 from ragtrace.traces.extract import AttributeMapping
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["backfill"]
 
@@ -165,6 +168,12 @@ def backfill(
     around = spending.around(judge.prices)
     opened = judge.open(max_concurrency=concurrency, around=around)
     introduce(opened)
+    second = judge.open_second(second_judge, max_concurrency=concurrency, around=around)
+    bar = Bar(
+        spent=lambda: spending.told((opened, second), judge.prices),
+        waiting_for=lambda: spending.waiting_for,
+        is_wanted=not as_json,
+    )
     run = _Run(
         source=source,
         destination=destination,
@@ -180,9 +189,10 @@ def backfill(
         ),
         metrics=metrics,
         judge=opened,
-        second_judge=judge.open_second(second_judge, max_concurrency=concurrency, around=around),
+        second_judge=second,
         concurrency=concurrency,
         spending=spending,
+        bar=bar,
         progress_path=progress_path or Progress.default_path(source=source, destination=destination or ""),
         resume=resume,
     )
@@ -195,7 +205,7 @@ def backfill(
             source=source, metrics=metrics, judge=opened, second_judge=run.second_judge, prices=judge.prices
         )
         with reports:
-            told = _telling(reports, metrics, as_json=as_json)
+            told = _telling(reports, metrics, None if as_json else bar.console())
             report = asyncio.run(run.carry_out(attach, told))
             reports.end(ending_of(report))
         is_told = reports.is_whole
@@ -240,6 +250,7 @@ class _Run:
     second_judge: Judge | None
     concurrency: int
     spending: Spending
+    bar: Bar
     progress_path: Path
     resume: bool
 
@@ -265,7 +276,8 @@ class _Run:
             if not self.resume:
                 since_ns, until_ns = _stretch(selection.query)
                 run.progress.begin(run.name, since_ns=since_ns, until_ns=until_ns)
-            with _stopped_by_ctrl_c(run):
+            self.bar.share = share_of(reader, selection.query)
+            with _stopped_by_ctrl_c(run), self.bar.shown():
                 report = await library.backfill(
                     reader,
                     sink,
@@ -291,7 +303,7 @@ class _Run:
                     await opened.enter_async_context(aclosing(judge))
             progress = opened.enter_context(Progress(self.progress_path))
             leaves = waits_for_batches(self.judge)
-            run = Run(progress=progress, name=self._name(), leaves_waiting=leaves)
+            run = Run(progress=progress, name=self._name(), leaves_waiting=leaves, watch=self.bar.watch)
             run = await opened.enter_async_context(self.spending.opened(run))
             reader = await opened.enter_async_context(aclosing(self._reader()))
             done = await _done(self.destination)
@@ -381,10 +393,10 @@ def _date(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _telling(reports: Reports, metrics: tuple[Metric, ...], *, as_json: bool) -> OnEvaluated:
-    if as_json:
+def _telling(reports: Reports, metrics: tuple[Metric, ...], console: Console | None) -> OnEvaluated:
+    if console is None:
         return reports.add
-    table = OutcomeTable(open_console(), metrics=metrics, id_title="trace", id_width=32)
+    table = OutcomeTable(console, metrics=metrics, id_title="trace", id_width=32)
 
     def tell(answer: JudgedAnswer) -> None:
         reports.add(answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -16,7 +16,7 @@ from ragtrace.backfill.purse import RunPurse
 from ragtrace.cli.beside import Beside, Neighbour, read_neighbour
 from ragtrace.cli.extras import needs_extra
 from ragtrace.errors import ConfigError
-from ragtrace.judge import Prices
+from ragtrace.judge import Prices, spent_by
 from ragtrace.judge.spending import Limit, Spender, Turnstile, budgeted
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
@@ -69,6 +69,23 @@ class Spending:
             if self.beside.spender is not None:
                 self._spenders.append(self.beside.spender)
             yield replace(run, turn=self.beside.turn)
+
+    @property
+    def waiting_for(self) -> int:
+        """Live answers that go first at this moment."""
+        return self.beside.waiting_for if self.beside else 0
+
+    def told(self, judges: Sequence[Judge | None], prices: Prices) -> str:
+        """Say what the judges were asked so far, in dollars if that is known; nothing if it costs nothing."""
+        asked = [(judge, spent_by(judge)) for judge in judges if judge is not None]
+        tokens = sum(spent.input_tokens + spent.output_tokens for _, spent in asked)
+        costs = [prices.cost_usd(spent, judge.identity) for judge, spent in asked]
+        if not tokens:
+            return ""
+        if None in costs:
+            return f"{tokens:,} tokens"
+        most = f" of ${self.limit.usd_nano / 1e9:,.2f}" if self.limit.usd_nano else ""
+        return f"${sum(filter(None, costs)):,.2f}{most}"
 
     def _check(self, who: JudgeIdentity, prices: Prices) -> None:
         if self.limit.usd_nano is not None and not who.computes and prices.price_of(who) is None:

@@ -29,7 +29,7 @@ __all__ = [
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-def open_console() -> Console:
+def open_console(*, stderr: bool = False) -> Console:
     """Return a console for tables: as wide as the terminal or ``COLUMNS``, else 80 columns.
 
     Raises:
@@ -38,7 +38,7 @@ def open_console() -> Console:
     with needs_extra("cli"):
         from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False)
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def print_json(value: Mapping[str, object]) -> None:

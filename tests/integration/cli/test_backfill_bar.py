@@ -1,0 +1,119 @@
+"""The line at the foot of the terminal while ``ragtrace backfill`` runs."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragtrace.cli.bar import Gauge, bar_line
+from ragtrace.traces.otlp import encode_json
+from tests.acceptance.judge_server import running_judge
+from tests.acceptance.replies import ANSWER, REPLIES
+from tests.integration.cli.program import COMMAND, run
+from tests.rag_spans import rag_trace, trace_id_of
+
+
+@pytest.mark.parametrize(
+    ("gauge", "line"),
+    [
+        (
+            Gauge(done=1234, total=3000, share=0.9, seconds=100.0, spent="$0.12 of $5.00"),
+            " 41% ━━━━━━━━──────────── 1,234 of 3,000 · 12.3/s · $0.12 of $5.00 · 2 min left",
+        ),
+        (
+            Gauge(done=50, total=None, share=0.5, seconds=20.0, spent=""),
+            " 50% ━━━━━━━━━━────────── 50 judged · 2.5/s · 20 s left",
+        ),
+        (
+            Gauge(done=50, total=None, share=None, seconds=20.0, spent="5,000 tokens"),
+            "50 judged · 2.5/s · 5,000 tokens",
+        ),
+        (
+            Gauge(done=3, total=None, share=0.001, seconds=20.0, spent="$0.01", waiting_for=12),
+            "  0% ──────────────────── 3 judged · waiting for 12 live · $0.01 · 6 h left",
+        ),
+        (Gauge(done=0, total=None, share=None, seconds=0.0, spent=""), "0 judged"),
+    ],
+)
+def test_the_line_tells_what_is_known(gauge: Gauge, line: str) -> None:
+    assert bar_line(gauge, width=79) == line
+
+
+@given(
+    gauge=st.builds(
+        Gauge,
+        done=st.integers(0, 10**9),
+        total=st.none() | st.integers(0, 10**9),
+        share=st.none() | st.floats(-1, 2),
+        seconds=st.floats(0, 10**9),
+        spent=st.text(max_size=30),
+        waiting_for=st.integers(0, 10**6),
+    ),
+    width=st.integers(1, 200),
+)
+def test_the_line_never_wraps(gauge: Gauge, width: int) -> None:
+    assert len(bar_line(gauge, width=width)) <= width
+
+
+def test_nothing_is_drawn_where_no_terminal_is(tmp_path: Path) -> None:
+    source = stored(tmp_path, 1)
+    to = f"otlp-file:{tmp_path / 'out'}"
+    result = run("backfill", "--from", f"otlp-file:{source}", "--to", to, "--judge", "lexical")
+    assert result.exit_code == 0
+    assert not re.search(r"judged ·|\x1b", result.output)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_piped", [False, True], ids=["all on the terminal", "stdout in a pipe"])
+def test_on_a_terminal_the_line_stands_below_outcomes_that_it_does_not_break(
+    tmp_path: Path, is_piped: bool
+) -> None:
+    answers = 5
+    source = stored(tmp_path, answers)
+    leader, follower = pty.openpty()
+    with running_judge(REPLIES) as judge:
+        to = ("--to", f"otlp-file:{tmp_path / 'out.jsonl'}")
+        asked = ("--judge", "openai:gpt-4o-mini", "--base-url", judge.base_url, "--max-cost", "5")
+        process = subprocess.Popen(
+            [*COMMAND, "backfill", "--from", f"otlp-file:{source}", *to, *asked],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if is_piped else follower,
+            stderr=follower,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
+        )
+        os.close(follower)
+        drawn = _read_all(leader)
+        piped = process.communicate(timeout=30)[0] or b""
+    assert process.returncode == 0, drawn
+    assert re.search(r"judged · |\d of \d", drawn)
+    assert "of $5.00" in drawn
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", piped.decode() if is_piped else drawn)
+    rows = re.findall(r"([0-9a-f]{32})   0\.\d\d  (?:pass|fail)", shown)
+    assert rows == [trace_id_of(each) for each in range(answers)]
+    assert "\x1b" not in piped.decode()
+
+
+def stored(folder: Path, answers: int) -> Path:
+    file = folder / "traces.jsonl"
+    file.write_text("".join(f"{encode_json(rag_trace(each, answer=ANSWER))}\n" for each in range(answers)))
+    return file
+
+
+def _read_all(leader: int) -> str:
+    """Read a terminal until whoever wrote to it is gone."""
+    read = b""
+    try:
+        while part := os.read(leader, 65_536):
+            read += part
+    except OSError:  # so a pseudo-terminal ends on Linux
+        pass
+    finally:
+        os.close(leader)
+    return read.decode()
