@@ -34,11 +34,12 @@ from ragtrace.cli.options import (
     second_judge_option,
 )
 from ragtrace.cli.outcomes import OutcomeTable
-from ragtrace.cli.reporting import ReportChoice, Reports, ending_of, report_options
+from ragtrace.cli.reporting import ReportChoice, ending_of, report_options
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.sources import SearchChoice, access_options, destination_access_options, search_options
 from ragtrace.cli.spending import OVER_BUDGET, Spending, spending_options
 from ragtrace.cli.terminal import by_kind, many, open_console, print_json, talk
+from ragtrace.cli.transcribing import Transcribing, transcripts_option
 from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
 from ragtrace.reports import JudgedAnswer
 from ragtrace.sampling import SamplingPlan
@@ -113,6 +114,7 @@ OnEvaluated: TypeAlias = Callable[[JudgedAnswer], None]
     "target for traces out of a Jaeger and answers of the last two minutes, else now.",
 )
 @report_options
+@transcripts_option
 @click.option("--dry-run", is_flag=True, help="Ask no judge, send nothing: say what would be done.")
 @json_option
 def backfill(
@@ -136,6 +138,7 @@ def backfill(
     spending: Spending,
     carrier_time: CarrierTime,
     wanted: ReportChoice,
+    transcribing: Transcribing,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -166,9 +169,10 @@ def backfill(
     if trace_ids and search.is_made:
         raise click.UsageError("--trace-id names the traces: leave out what searches for them")
     around = spending.around(judge.prices)
-    opened = judge.open(max_concurrency=concurrency, around=around)
+    opened = transcribing.around(judge.open(max_concurrency=concurrency, around=around))
     introduce(opened)
     second = judge.open_second(second_judge, max_concurrency=concurrency, around=around)
+    second = transcribing.around_second(second)
     bar = Bar(
         spent=lambda: spending.told((opened, second), judge.prices),
         waiting_for=lambda: spending.waiting_for,
@@ -205,7 +209,7 @@ def backfill(
             source=source, metrics=metrics, judge=opened, second_judge=run.second_judge, prices=judge.prices
         )
         with reports:
-            told = _telling(reports, metrics, None if as_json else bar.console())
+            told = _telling((transcribing.keep, reports.add), metrics, None if as_json else bar.console())
             report = asyncio.run(run.carry_out(attach, told))
             reports.end(ending_of(report))
         is_told = reports.is_whole
@@ -393,14 +397,16 @@ def _date(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _telling(reports: Reports, metrics: tuple[Metric, ...], console: Console | None) -> OnEvaluated:
-    if console is None:
-        return reports.add
-    table = OutcomeTable(console, metrics=metrics, id_title="trace", id_width=32)
+def _telling(
+    listeners: Sequence[OnEvaluated], metrics: tuple[Metric, ...], console: Console | None
+) -> OnEvaluated:
+    table = console and OutcomeTable(console, metrics=metrics, id_title="trace", id_width=32)
 
     def tell(answer: JudgedAnswer) -> None:
-        reports.add(answer)
-        table.print_evaluation(answer.record, answer.evaluation)
+        for listener in listeners:
+            listener(answer)
+        if table:
+            table.print_evaluation(answer.record, answer.evaluation)
 
     return tell
 

@@ -1,0 +1,86 @@
+"""``--transcripts``: keep what judges say, and what came of it, for `ragtrace rejudge`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import click
+
+from ragtrace.model import JudgeIdentity
+from ragtrace.ports import Judge
+from ragtrace.reports import JudgedAnswer
+from ragtrace.transcripts import Kept, Transcripts, recorded
+
+__all__ = ["Transcribing", "transcripts_option"]
+
+Callback: TypeAlias = Callable[..., Any]
+
+
+def transcripts_option(callback: Callback) -> Callback:
+    """Add ``--transcripts``; the callback gets ``transcribing``, a `Transcribing`."""
+
+    @click.option(
+        "--transcripts",
+        "transcripts",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Keep the records, what the judge says of them, and the verdicts: `ragtrace rejudge` scores them"
+        " again without a call. The file holds the texts; only you can read it.",
+    )
+    @wraps(callback)
+    def with_transcripts(*args: Any, transcripts: Path | None, **others: Any) -> Any:
+        transcribing = click.get_current_context().with_resource(Transcribing(transcripts))
+        return callback(*args, transcribing=transcribing, **others)
+
+    return with_transcripts
+
+
+class Transcribing:
+    """Keeps what is judged while it is open, if a file was named."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._transcripts = Transcripts(path) if path else None
+        self._second: JudgeIdentity | None = None
+
+    def around(self, judge: Judge) -> Judge:
+        """Write down what a judge says."""
+        return recorded(judge, self._transcripts) if self._transcripts else judge
+
+    def around_second(self, judge: Judge | None) -> Judge | None:
+        """Write down what the second judge says, and who that is."""
+        if judge is None:
+            return None
+        self._second = judge.identity
+        return self.around(judge)
+
+    def __enter__(self) -> Self:
+        """Open the file.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
+        if self._transcripts:
+            self._transcripts.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._transcripts:
+            self._transcripts.__exit__(kind, exc, traceback)
+
+    def keep(self, answer: JudgedAnswer) -> None:
+        """Keep what came of a record."""
+        if self._transcripts:
+            self._transcripts.keep(
+                Kept(
+                    record=answer.record,
+                    evaluation=answer.evaluation,
+                    sample=answer.sample,
+                    second_judge=self._second,
+                )
+            )

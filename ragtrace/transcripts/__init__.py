@@ -1,0 +1,25 @@
+"""Transcripts: what judges were asked and said, kept by content, so that verdicts can be scored again without
+a call and two evaluators compared on the same answers."""
+
+from __future__ import annotations
+
+from ragtrace.transcripts.comparing import Comparing, Comparison, Disagreement, MetricComparison, compare
+from ragtrace.transcripts.file import Evaluator, Kept, Transcripts
+from ragtrace.transcripts.judges import recorded, replayed
+from ragtrace.transcripts.rescoring import Rescored, rescore, unpaid
+
+__all__ = [
+    "Comparing",
+    "Comparison",
+    "Disagreement",
+    "Evaluator",
+    "Kept",
+    "MetricComparison",
+    "Rescored",
+    "Transcripts",
+    "compare",
+    "recorded",
+    "replayed",
+    "rescore",
+    "unpaid",
+]

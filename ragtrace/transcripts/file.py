@@ -1,0 +1,259 @@
+"""A file of transcripts: who said what to which request, and the records and evaluations that came of it.
+
+It holds content: questions, chunks, answers and what judges say of them. Its mode is 0600.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Self
+
+from ragtrace.clock import SystemClock
+from ragtrace.errors import ConfigError, InputError
+from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
+from ragtrace.ports import Clock
+from ragtrace.traces.attach import Sample, record_sha256
+from ragtrace.transcripts.values import from_json, to_json
+
+__all__ = ["Evaluator", "Kept", "Said", "Transcripts"]
+
+_OURS: Final = 0x72616773  # "rags": marks the file, so that no other program's database is written to
+_FORM: Final = 1
+_PAGE: Final = 64
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS prompt (sha256 BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS reply (
+    request BLOB NOT NULL, draw INTEGER NOT NULL, provider TEXT NOT NULL, model TEXT NOT NULL,
+    step TEXT NOT NULL, prompt BLOB NOT NULL, said_ns INTEGER NOT NULL, error TEXT NOT NULL,
+    body BLOB NOT NULL, usage BLOB NOT NULL, PRIMARY KEY (request, draw)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS record (sha256 BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS evaluation (
+    number INTEGER PRIMARY KEY, record_id TEXT NOT NULL, evaluator_set TEXT NOT NULL,
+    evaluator_version TEXT NOT NULL, provider TEXT NOT NULL, model TEXT NOT NULL,
+    record BLOB NOT NULL, body BLOB NOT NULL,
+    UNIQUE (record_id, evaluator_set, evaluator_version));
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What came of a request."""
+
+    body: bytes
+    usage: bytes
+    error: str = ""
+    """The name of the failure, if it was one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A record that was judged, and what came of it."""
+
+    record: RagRecord
+    evaluation: Evaluation
+    sample: Sample | None = None
+    """How it was chosen; ``None`` where it was not drawn from anything."""
+    second_judge: JudgeIdentity | None = None
+
+    @property
+    def probability(self) -> float | None:
+        """The probability with which such a record is judged; ``None`` where nobody can know it."""
+        return self.sample.probability if self.sample else 1.0
+
+    @property
+    def material_sha256(self) -> str:
+        """Digest what the verdicts rest on."""
+        return record_sha256(self.record)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluator:
+    """Who judged the records of a file."""
+
+    evaluator_set: str
+    evaluator_version: str
+    provider: str
+    model: str
+    records: int
+
+    @property
+    def name(self) -> str:
+        """For people, and what ``FILE#NAME`` takes."""
+        return f"{self.provider}:{self.model}@{self.short_version}"
+
+    @property
+    def short_version(self) -> str:
+        """The beginning of what tells it from others of the same judge."""
+        return self.evaluator_version.rpartition("+")[2][:8]
+
+    def is_called(self, name: str) -> bool:
+        """Tell whether somebody may mean this one by the name."""
+        judge, _, version = name.rpartition("@")
+        told = {self.model, f"{self.provider}:{self.model}", self.evaluator_version}
+        if name in told:
+            return True
+        digest = self.evaluator_version.rpartition("+")[2]
+        return bool(version) and digest.startswith(version) and (not judge or judge in told)
+
+
+class Transcripts:
+    """Keeps what judges say, and what came of it. Use it within ``with``."""
+
+    def __init__(self, path: Path, *, must_exist: bool = False, clock: Clock | None = None) -> None:
+        self.path = path
+        self._must_exist = must_exist
+        self._clock = clock or SystemClock()
+
+    def __enter__(self) -> Self:
+        """Open the file, or make it.
+
+        Raises:
+            InputError: it must exist, and does not.
+            ConfigError: it cannot be used, or is another program's.
+        """
+        if self._must_exist and not self.path.is_file():
+            raise InputError(
+                f"{str(self.path)!r} is no file: `--transcripts` of `ragtrace backfill` writes one"
+            )
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+            self._prepare()
+        except (OSError, sqlite3.Error) as exc:
+            raise ConfigError(f"the transcripts {str(self.path)!r} cannot be used: {exc}") from exc
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()
+
+    def _prepare(self) -> None:
+        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (mark,) = self._db.execute("PRAGMA application_id").fetchone()
+        (form,) = self._db.execute("PRAGMA user_version").fetchone()
+        if tables and (mark, form) != (_OURS, _FORM):
+            self._db.close()
+            raise OSError("it is another program's database, or another version's")
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.executescript(f"PRAGMA application_id={_OURS};PRAGMA user_version={_FORM};{_SCHEMA}")
+
+    async def said(self, request: bytes) -> list[Said]:
+        """Return what came of a request, draw by draw."""
+        rows = self._db.execute(
+            "SELECT body, usage, error FROM reply WHERE request = ? ORDER BY draw", (request,)
+        )
+        return [Said(body=body, usage=usage, error=error) for body, usage, error in rows]
+
+    async def keep_said(
+        self, request: bytes, said: Said, *, identity: JudgeIdentity, step: str, prompt: str, is_draw: bool
+    ) -> None:
+        """Keep what came of a request: as one draw of several, or in place of what there is."""
+        sha256 = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).digest()
+        await self._write(
+            "INSERT OR IGNORE INTO prompt VALUES (?, ?)", sha256, prompt.encode("utf-8", "replace").decode()
+        )
+        await self._write(
+            "INSERT OR REPLACE INTO reply SELECT ?1, CASE WHEN ?2 THEN"
+            " (SELECT coalesce(max(draw) + 1, 0) FROM reply WHERE request = ?1) ELSE 0 END,"
+            " ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10",
+            *(request, is_draw, identity.provider, identity.model, step, sha256),
+            *(self._clock.now_ns(), said.error, said.body, said.usage),
+        )
+
+    def keep(self, kept: Kept) -> None:
+        """Keep what came of a record, in place of what the same evaluator made of it before.
+
+        An evaluation that asked nobody is what was known: then what there is stays.
+        """
+        body = to_json(replace(kept, record=_nothing(kept.record)))
+        record = to_json(kept.record)
+        sha256, evaluation = hashlib.sha256(record).digest(), kept.evaluation
+        self._db.execute("INSERT OR IGNORE INTO record VALUES (?, ?)", (sha256, zlib.compress(record)))
+        self._db.execute(
+            "INSERT INTO evaluation VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO UPDATE SET"
+            " record = ?6, body = ?7 WHERE ?8",
+            (
+                *(_text(kept.record.id), evaluation.evaluator_set, evaluation.evaluator_version),
+                *(evaluation.judge.provider, evaluation.judge.model, sha256, zlib.compress(body)),
+                evaluation.usage.calls > 0 or evaluation.judge.computes,
+            ),
+        )
+
+    def has(self, record_id: str, evaluation: Evaluation) -> bool:
+        """Say whether this evaluator's verdict on a record is kept."""
+        row = self._db.execute(
+            "SELECT 1 FROM evaluation WHERE record_id = ? AND evaluator_set = ? AND evaluator_version = ?",
+            (_text(record_id), evaluation.evaluator_set, evaluation.evaluator_version),
+        ).fetchone()
+        return row is not None
+
+    def evaluators(self) -> tuple[Evaluator, ...]:
+        """Return who judged, in the order in which they came."""
+        rows = self._db.execute(
+            "SELECT evaluator_set, evaluator_version, provider, model, count(*) FROM evaluation"
+            " GROUP BY 1, 2, 3, 4 ORDER BY min(number)"
+        )
+        return tuple(
+            Evaluator(
+                evaluator_set=name, evaluator_version=version, provider=provider, model=model, records=number
+            )
+            for name, version, provider, model, number in rows
+        )
+
+    def evaluator(self, name: str | None = None) -> Evaluator:
+        """Return the evaluator of this name: a model, a version, or both as in ``model@version``.
+
+        Without a name: the only one there is.
+
+        Raises:
+            InputError: there is none of that name, or more than one; the message lists them.
+        """
+        there = self.evaluators()
+        found = [each for each in there if name is None or each.is_called(name)]
+        if len(found) == 1:
+            return found[0]
+        listed = "".join(f"\n  {each.name}  {each.evaluator_set}  {each.records} records" for each in there)
+        if not there:
+            raise InputError(f"{str(self.path)!r} holds no evaluation")
+        wrong = "several evaluators" if found else f"no evaluator {name!r}"
+        raise InputError(f"{str(self.path)!r} holds {wrong}; name one as {self.path.name}#NAME:{listed}")
+
+    def of(self, evaluator: Evaluator) -> Iterator[Kept]:
+        """Yield what an evaluator made of each record, in the order in which they came.
+
+        Raises:
+            InputError: something is of another form.
+        """
+        last = 0
+        while rows := self._db.execute(
+            "SELECT number, record.body, evaluation.body FROM evaluation JOIN record ON sha256 = record"
+            " WHERE number > ? AND evaluator_set = ? AND evaluator_version = ? AND provider = ? AND model = ?"
+            " ORDER BY number LIMIT ?",
+            (
+                *(last, evaluator.evaluator_set, evaluator.evaluator_version),
+                *(evaluator.provider, evaluator.model, _PAGE),
+            ),
+        ).fetchall():
+            last = rows[-1][0]
+            for _, record, body in rows:
+                kept = from_json(Kept, zlib.decompress(body))
+                yield replace(kept, record=from_json(RagRecord, zlib.decompress(record)))
+
+    async def _write(self, statement: str, *values: object) -> None:
+        await asyncio.to_thread(self._db.execute, statement, values)
+
+
+def _nothing(record: RagRecord) -> RagRecord:
+    """Stand in for a record that is kept by itself."""
+    return RagRecord(id=record.id, question=None, chunks=(), answer=None)
+
+
+def _text(value: str) -> str:
+    return value.encode("utf-8", "backslashreplace").decode()

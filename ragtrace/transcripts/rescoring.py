@@ -1,0 +1,113 @@
+"""Verdicts that are scored again: the same steps and checks as at first, with a judge who only repeats."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ragtrace import semconv
+from ragtrace.evaluation import evaluate
+from ragtrace.metrics import StepLimits, metric_named
+from ragtrace.model import Evaluation, MetricFailure, Usage
+from ragtrace.ports import Clock, Embedder, Judge, Metric
+from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.traces.trace import Span
+from ragtrace.transcripts.file import Kept, Transcripts
+from ragtrace.transcripts.judges import replayed
+
+__all__ = ["Rescored", "rescore", "unpaid"]
+
+_NOT_KNOWN = "not_in_transcript"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescored:
+    """A record whose verdicts were scored again."""
+
+    before: Kept
+    after: Kept
+
+    @property
+    def not_in_transcript(self) -> tuple[MetricFailure, ...]:
+        """The metrics that would have to ask something new."""
+        return tuple(each for each in self.after.evaluation.failures if each.error_type == _NOT_KNOWN)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every metric found what it needed."""
+        return not self.not_in_transcript
+
+    def carrier(self, options: AttachOptions, *, now_ns: int) -> Span:
+        """Build the carrier of the new verdicts, which names the old one where both tell the same metrics.
+
+        It tells of no cost: that stands on the old one.
+
+        Raises:
+            InputError: the record does not come from a trace.
+        """
+        make = partial(
+            carrier,
+            record=self.after.record,
+            sample=self.after.sample or Sample(rule="ratio", rate=1.0, probability=1.0),
+            options=options,
+            now_ns=now_ns,
+            mode="backfill",
+        )
+        now = unpaid(self.after).evaluation
+        was, span = make(self.before.evaluation), make(now)
+        return make(now, supersedes=was.span_id) if _metrics_told(was) == _metrics_told(span) else span
+
+
+async def rescore(
+    kept: Iterable[Kept],
+    transcripts: Transcripts,
+    *,
+    metrics: Sequence[Metric] | None = None,
+    limits: StepLimits | None = None,
+    embedder: Embedder | None = None,
+    clock: Clock | None = None,
+) -> AsyncIterator[Rescored]:
+    """Evaluate records again out of what was said about them; no judge is asked.
+
+    Without ``metrics``: those that ran, with their thresholds. What was never asked comes back as a
+    ``MetricFailure`` of the type ``not_in_transcript``.
+    """
+    voices: dict[object, Judge] = {}
+    for each in kept:
+        judge = voices.setdefault(each.evaluation.judge, replayed(each.evaluation.judge, transcripts))
+        second = each.second_judge and voices.setdefault(
+            each.second_judge, replayed(each.second_judge, transcripts)
+        )
+        evaluation = await evaluate(
+            each.record,
+            metrics=_metrics_of(each.evaluation) if metrics is None else metrics,
+            judge=judge,
+            second_judge=second,
+            limits=limits,
+            embedder=embedder,
+            clock=clock,
+        )
+        yield Rescored(before=each, after=replace(each, evaluation=evaluation))
+
+
+def _metrics_of(evaluation: Evaluation) -> list[Metric]:
+    return [
+        metric_named(
+            outcome.metric,
+            profile=outcome.profile,
+            threshold=None if isinstance(outcome, MetricFailure) else outcome.threshold,
+        )
+        for outcome in evaluation.outcomes
+    ]
+
+
+def unpaid(kept: Kept) -> Kept:
+    """Take the cost out of an evaluation that made no call."""
+    evaluation = kept.evaluation
+    outcomes = tuple(replace(outcome, usage=Usage()) for outcome in evaluation.outcomes)
+    return replace(kept, evaluation=replace(evaluation, outcomes=outcomes, usage=Usage()))
+
+
+def _metrics_told(span: Span) -> frozenset[str]:
+    return frozenset(key for key in span.attributes if key.startswith(semconv.LABEL_PREFIX))

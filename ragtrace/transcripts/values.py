@@ -1,0 +1,85 @@
+"""Records and evaluations as JSON, and back: the same value comes out."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from enum import Enum
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ragtrace.errors import InputError
+
+__all__ = ["from_json", "to_json"]
+
+T = TypeVar("T")
+
+_BYTES: Final = "\0bytes"
+"""No attribute is called so."""
+
+
+def to_json(value: Any) -> bytes:
+    """Write a dataclass."""
+    return json.dumps(asdict(value), default=_bytes_out, separators=(",", ":")).encode()
+
+
+def from_json(kind: type[T], text: bytes) -> T:
+    """Read a dataclass of this kind; fields that it does not know are left out.
+
+    Raises:
+        InputError: it is not of this kind.
+    """
+    try:
+        value: T = _read(kind, json.loads(text, object_hook=_bytes_in))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
+        raise InputError(f"what was kept is no {kind.__name__} of this version of ragtrace") from exc
+    return value
+
+
+def _read(kind: Any, told: Any) -> Any:
+    origin = get_origin(kind)
+    if told is None:
+        return None
+    if origin in (Union, UnionType):
+        return _read(_chosen([each for each in get_args(kind) if each is not NoneType], told), told)
+    if origin is tuple:
+        return tuple(_read(get_args(kind)[0], each) for each in told)
+    if isinstance(kind, type) and is_dataclass(kind):
+        known = {name: each for name, each in told.items() if name in _hints(kind)}
+        return kind(**{name: _read(_hints(kind)[name], each) for name, each in known.items()})
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(told)
+    return _attribute(told)
+
+
+def _chosen(kinds: list[Any], told: Any) -> Any:
+    """Choose among outcomes by the fields there are."""
+    if len(kinds) == 1 or not isinstance(told, Mapping):
+        return kinds[0]
+    return max(kinds, key=lambda kind: len(_hints(kind).keys() & told.keys()))
+
+
+@lru_cache(maxsize=64)
+def _hints(kind: type) -> Mapping[str, Any]:
+    return get_type_hints(kind)
+
+
+def _attribute(told: Any) -> Any:
+    if isinstance(told, list):
+        return tuple(_attribute(each) for each in told)
+    if isinstance(told, dict):
+        return {key: _attribute(each) for key, each in told.items()}
+    return told
+
+
+def _bytes_out(value: object) -> object:
+    if isinstance(value, bytes):
+        return {_BYTES: base64.b64encode(value).decode()}
+    raise TypeError(f"{type(value).__name__} is nothing that JSON can tell")
+
+
+def _bytes_in(node: dict[str, Any]) -> Any:
+    return base64.b64decode(node[_BYTES]) if node.keys() == {_BYTES} else node
