@@ -129,9 +129,8 @@ class BatchLane:
                 async with asyncio.TaskGroup() as self._tasks:
                     self._is_ready.set()
                     while True:
-                        wave = await self._gathered()
                         await self._crowd.turn()
-                        self._tasks.create_task(self._send(wave))
+                        self._tasks.create_task(self._send(await self._gathered()))
         except BaseException as exc:
             for each in [*self._promised]:  # nobody else would answer them
                 each.cancel() if isinstance(exc, asyncio.CancelledError) else each.set_exception(exc)
@@ -315,7 +314,7 @@ class _Crowd:
         self._is_idle.set()
 
     async def turn(self) -> None:
-        """Wait until a batch may be sent, and enter."""
+        """Wait until another batch may be sent, and enter."""
         if self._was_full:
             await self._is_idle.wait()
         if self.refusals:

@@ -1,0 +1,387 @@
+"""A judge behind OpenAI's Batch API, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from ragtrace.errors import (
+    ConfigError,
+    JudgeError,
+    JudgeNonsense,
+    JudgeRefused,
+    JudgeTimeout,
+    JudgeUnavailable,
+)
+from ragtrace.judge import load_prices, open_judge, spent_by
+from ragtrace.judge.batch import BatchJudge, batches_of
+from ragtrace.judge.batch_settings import BatchSettings
+from ragtrace.model import Usage
+from ragtrace.ports import FreeText, Judge, JudgeRequest
+from tests.batch_server import Answer, BatchServer, Fault, running_batch_server
+from tests.gullible_model import completion
+
+FULL = Fault(status=429, body={"error": {"code": "rate_limit_exceeded"}})
+LOST = Fault()
+BUSY = Fault(status=503, body={})
+
+
+class Asked(BaseModel):
+    pass
+
+
+def echo(body: Mapping[str, Any]) -> Answer:
+    return 200, completion(body, f"heard: {body['messages'][-1]['content']}")
+
+
+def failing(status: int, code: str = "") -> Any:
+    return lambda _body: (status, {"error": {"code": code}})
+
+
+@pytest.fixture
+def server() -> Iterator[BatchServer]:
+    with running_batch_server(echo) as served:
+        yield served
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "progress.db"
+
+
+def a_judge(server: BatchServer, path: Path, *, retries: int = 0, **settings: Any) -> Judge:
+    return open_judge(
+        "openai:gpt-4o-mini",
+        base_url=server.url,
+        max_retries=retries,
+        environ={},
+        batches=BatchSettings(path=path, poll_s=0.05, **settings),
+    )
+
+
+def layer_of(judge: Judge) -> BatchJudge:
+    layer = batches_of(judge)
+    assert layer is not None
+    return layer
+
+
+def question(text: str) -> JudgeRequest[FreeText]:
+    return JudgeRequest(
+        step="answer", system="", user=text, reply_type=FreeText, inputs=Asked(), max_output_tokens=9
+    )
+
+
+async def asked(judge: Judge, *texts: str) -> list[str | JudgeError]:
+    """Ask all at once; return the answers, or why there is none."""
+
+    async def ask(text: str) -> str | JudgeError:
+        try:
+            return (await judge.ask(question(text))).value.text
+        except JudgeError as exc:
+            return exc
+
+    async with asyncio.TaskGroup() as tasks:
+        asking = [tasks.create_task(ask(text)) for text in texts]
+    return [each.result() for each in asking]
+
+
+def heard(*texts: str) -> Sequence[str]:
+    return [f"heard: {text}" for text in texts]
+
+
+async def test_what_is_asked_at_once_goes_in_one_batch_and_each_gets_its_own_answer(
+    server: BatchServer, path: Path
+) -> None:
+    async with aclosing(a_judge(server, path)) as judge:
+        assert await asked(judge, "a", "b\u2028", "c\ud800") == heard("a", "b\u2028", "c?")
+    assert server.sizes == [3]
+    assert {*server.charged.values()} == {1}
+
+
+async def test_what_is_asked_later_goes_in_the_next_batch(server: BatchServer, path: Path) -> None:
+    async with aclosing(a_judge(server, path)) as judge:
+        assert await asked(judge, "a", "b") == heard("a", "b")
+        assert await asked(judge, "c") == heard("c")
+    assert server.sizes == [2, 1]
+
+
+async def test_the_request_is_that_of_the_live_judge(server: BatchServer, path: Path) -> None:
+    bodies: list[Any] = []
+    server.model = lambda body: (bodies.append(body), echo(body))[1]
+    async with aclosing(a_judge(server, path)) as judge:
+        reply = await judge.ask(question("a"))
+    [body] = bodies
+    assert (body["model"], body["temperature"], body["messages"]) == (
+        "gpt-4o-mini",
+        0,
+        [{"role": "user", "content": "a"}],
+    )
+    assert (reply.usage.calls, judge.identity.model) == (1, "gpt-4o-mini")
+    assert spent_by(judge) == reply.usage
+
+
+async def test_a_body_that_is_asked_twice_gets_two_answers_as_from_a_live_judge(
+    server: BatchServer, path: Path
+) -> None:
+    async with aclosing(a_judge(server, path)) as judge:
+        assert await asked(judge, "a", "a") == heard("a", "a")
+    assert [*server.charged.values()] == [2]
+
+
+async def test_a_batch_holds_no_more_requests_and_bytes_than_are_allowed(
+    server: BatchServer, path: Path
+) -> None:
+    async with aclosing(a_judge(server, path, most_requests=3)) as judge:
+        await asked(judge, *"abcd")
+    async with aclosing(a_judge(server, path, most_bytes=5_000)) as judge:
+        await asked(judge, *(letter * 2_000 for letter in "abcd"))
+    assert server.sizes == [3, 1, 2, 2]
+
+
+async def test_a_request_that_is_rejected_is_put_in_another_way_in_the_next_batch(
+    server: BatchServer, path: Path
+) -> None:
+    rejection = {"error": {"code": "unsupported_value", "param": "temperature"}}
+    server.model = lambda body: (400, rejection) if "temperature" in body else echo(body)
+    async with aclosing(a_judge(server, path)) as judge:
+        assert await asked(judge, "a", "b") == heard("a", "b")
+    assert server.sizes == [2, 2]
+
+
+async def test_a_request_that_failed_for_now_is_asked_again_in_the_next_batch(
+    server: BatchServer, path: Path
+) -> None:
+    moods = iter([failing(500), failing(429, "rate_limit_exceeded"), echo])
+    server.model = lambda body: next(moods)(body)
+    async with aclosing(a_judge(server, path, retries=2)) as judge:
+        assert await asked(judge, "a") == heard("a")
+    assert server.sizes == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (500, "", JudgeUnavailable),
+        (429, "insufficient_quota", JudgeRefused),
+        (403, "", JudgeRefused),
+        (413, "", JudgeNonsense),
+    ],
+    ids=str,
+)
+async def test_a_request_that_fails_is_a_failure_of_its_own(
+    server: BatchServer, path: Path, status: int, code: str, kind: type[JudgeError]
+) -> None:
+    bad = failing(status, code)
+    server.model = lambda body: bad(body) if body["messages"][-1]["content"] == "b" else echo(body)
+    async with aclosing(a_judge(server, path)) as judge:
+        good, failed = await asked(judge, "a", "b")
+    assert good == "heard: a"
+    assert type(failed) is kind
+
+
+async def test_of_an_expired_batch_what_was_done_is_used_and_the_rest_asked_again(
+    server: BatchServer, path: Path
+) -> None:
+    server.ends_as, server.done_share = "expired", 0.75
+    async with aclosing(a_judge(server, path, retries=1)) as judge:
+        assert await asked(judge, *"abcd") == heard(*"abcd")
+    assert server.sizes == [4, 1]
+    assert {*server.charged.values()} == {1}
+
+
+async def test_requests_that_expire_again_and_again_fail(server: BatchServer, path: Path) -> None:
+    server.ends_as, server.done_share = "expired", 0.0
+    async with aclosing(a_judge(server, path, retries=1)) as judge:
+        [failed] = await asked(judge, "a")
+    assert isinstance(failed, JudgeUnavailable)
+    assert "the batch expired before it was its turn" in str(failed)
+    assert server.sizes == [1, 1]
+
+
+async def test_what_a_person_cancelled_is_not_asked_again(server: BatchServer, path: Path) -> None:
+    server.ends_as, server.done_share = "cancelled", 0.5
+    async with aclosing(a_judge(server, path, retries=2)) as judge:
+        done, left = await asked(judge, "a", "b")
+    assert done == "heard: a"
+    assert isinstance(left, JudgeRefused)
+    assert "was cancelled there" in str(left)
+    assert server.sizes == [2]
+
+
+async def test_a_file_that_is_turned_down_fails_its_requests_and_says_why_without_a_prompt(
+    server: BatchServer, path: Path
+) -> None:
+    server.validate = lambda _lines: "model_not_found"
+    async with aclosing(a_judge(server, path, retries=2)) as judge:
+        failures = await asked(judge, "a", "b")
+    assert {type(each) for each in failures} == {JudgeRefused}
+    assert "was turned down: model_not_found (line 1)" in str(failures[0])
+    assert "SECRET" not in str(failures[0])
+    assert server.sizes == [2]
+
+
+@pytest.mark.parametrize(
+    ("route", "fault", "told"),
+    [
+        ("upload", Fault(status=401, body={}), "check the key's environment variable"),
+        ("upload", Fault(status=404, body={}), "it has no Batch API"),
+        ("create", Fault(status=400, body={"error": {"code": "billing_hard_limit_reached"}}), "billing_hard"),
+        ("create", Fault(status=429, body={"error": {"code": "insufficient_quota"}}), "quota is used up"),
+    ],
+    ids=["key", "no such API", "not taken", "quota"],
+)
+async def test_what_a_person_must_mend_is_told_once_and_tried_no_more(
+    server: BatchServer, path: Path, route: str, fault: Fault, told: str
+) -> None:
+    server.faults[route] = [fault]
+    async with aclosing(a_judge(server, path, retries=2)) as judge:
+        [failed] = await asked(judge, "a")
+        assert isinstance(failed, JudgeRefused)
+        assert told in str(failed)
+        assert await asked(judge, "a") == heard("a")  # the account was charged
+    assert {*server.charged.values()} == {1}
+
+
+async def test_faults_on_the_way_are_waited_out(server: BatchServer, path: Path) -> None:
+    server.faults = {"upload": [BUSY, LOST], "retrieve": [BUSY, LOST], "content": [BUSY, LOST]}
+    async with aclosing(a_judge(server, path)) as judge:
+        assert await asked(judge, "a") == heard("a")
+    assert {*server.charged.values()} == {1}
+
+
+@pytest.mark.parametrize("faults", [[LOST], [BUSY], [BUSY, LOST, BUSY]], ids=["lost", "busy", "both"])
+async def test_a_batch_whose_id_was_lost_is_found_and_not_created_again(
+    server: BatchServer, path: Path, faults: list[Fault]
+) -> None:
+    server.faults["create"] = faults
+    async with aclosing(a_judge(server, path)) as judge:
+        assert await asked(judge, "a", "b") == heard("a", "b")
+    assert server.sizes == [2]
+    assert {*server.charged.values()} == {1}
+
+
+async def test_when_the_queue_is_full_smaller_batches_go_one_by_one(server: BatchServer, path: Path) -> None:
+    server.validate = lambda lines: "token_limit_exceeded" if len(lines) > 2 else None
+    async with aclosing(a_judge(server, path)) as judge:
+        assert await asked(judge, *"abcd") == heard(*"abcd")
+    assert server.sizes == [4, 2, 2]
+    assert {*server.charged.values()} == {1}
+
+
+async def test_a_full_queue_may_also_be_told_by_429(server: BatchServer, path: Path) -> None:
+    server.faults["create"] = [FULL]
+    told: list[str] = []
+    async with aclosing(a_judge(server, path, tell=told.append)) as judge:
+        assert await asked(judge, *"abcd") == heard(*"abcd")
+    assert server.sizes == [2, 2]
+    assert "queue of batches is full" in told[0]
+
+
+async def test_a_judge_that_is_opened_again_takes_the_replies_that_were_paid_for(
+    server: BatchServer, path: Path
+) -> None:
+    server.polls = 0
+    was_created = threading.Event()
+    server.on_request = lambda _number, route, _moment: was_created.set() if route == "retrieve" else None
+    judge = a_judge(server, path)
+    asking = asyncio.create_task(asked(judge, "a", "b"))
+    await asyncio.to_thread(was_created.wait, 30)
+    asking.cancel()
+    await judge.aclose()
+    server.polls = 1
+    async with aclosing(a_judge(server, path)) as again:
+        assert layer_of(again).unfinished() == (1, 2)
+        assert await asked(again, "b", "a") == heard("b", "a")
+        assert layer_of(again).unfinished() == (0, 0)
+    assert server.sizes == [2]
+
+
+async def test_replies_are_kept_until_the_run_is_over(server: BatchServer, path: Path) -> None:
+    for _ in range(2):
+        async with aclosing(a_judge(server, path)) as judge:
+            assert await asked(judge, "a") == heard("a")
+    assert server.sizes == [1]
+    async with aclosing(a_judge(server, path)) as judge:
+        await asked(judge, "a")
+        layer_of(judge).forget()
+    async with aclosing(a_judge(server, path)) as judge:
+        await asked(judge, "a")
+    assert server.sizes == [1, 1]
+
+
+async def test_a_reply_that_nobody_took_outlives_the_run_that_did_not_ask_for_it(
+    server: BatchServer, path: Path
+) -> None:
+    async with aclosing(a_judge(server, path)) as judge:
+        await asked(judge, "a", "b")
+    async with aclosing(a_judge(server, path)) as judge:
+        await asked(judge, "a")
+        layer_of(judge).forget()
+    async with aclosing(a_judge(server, path)) as judge:
+        assert await asked(judge, "b") == heard("b")
+    assert server.sizes == [2]
+
+
+async def test_what_the_provider_no_longer_has_is_asked_anew(server: BatchServer, path: Path) -> None:
+    async with aclosing(a_judge(server, path)) as judge:
+        await asked(judge, "a")
+    server.files.clear()
+    told: list[str] = []
+    async with aclosing(a_judge(server, path, tell=told.append)) as judge:
+        assert await asked(judge, "a") == heard("a")
+    assert any("its files are gone" in each for each in told)
+
+
+async def test_a_batch_of_another_account_is_not_paid_for_again(server: BatchServer, path: Path) -> None:
+    async with aclosing(a_judge(server, path)) as judge:
+        await asked(judge, "a")
+    server.faults["retrieve"] = [Fault(status=404, body={})]
+    async with aclosing(a_judge(server, path)) as judge:
+        [failed] = await asked(judge, "a")
+        assert "use the key that it was sent with" in str(failed)
+        assert server.sizes == [1]
+
+
+async def test_no_news_of_a_batch_is_no_reason_to_ask_again(server: BatchServer, path: Path) -> None:
+    server.faults["retrieve"] = [BUSY] * 20
+    async with aclosing(a_judge(server, path, retries=2)) as judge:
+        [failed] = await asked(judge, "a")
+        assert type(failed) is JudgeTimeout
+    async with aclosing(a_judge(server, path)) as judge:
+        assert await asked(judge, "a") == heard("a")
+    assert server.sizes == [1]
+
+
+async def test_two_processes_do_not_pay_for_the_same_requests(server: BatchServer, path: Path) -> None:
+    async with aclosing(a_judge(server, path)):
+        with pytest.raises(ConfigError, match="another back-fill is using it"):
+            a_judge(server, path)
+
+
+async def test_the_list_of_batches_holds_no_content(server: BatchServer, path: Path) -> None:
+    async with aclosing(a_judge(server, path)) as judge:
+        await asked(judge, "a secret question")
+    [kept] = path.parent.glob("progress.*.batches")
+    assert kept.stat().st_mode & 0o077 == 0
+    assert b"secret" not in kept.read_bytes()
+
+
+def test_only_openai_has_batches(path: Path) -> None:
+    with pytest.raises(ConfigError, match="only `openai:MODEL` can"):
+        open_judge("anthropic:claude-haiku-4-5", batches=BatchSettings(path=path))
+
+
+def test_batches_cost_half(server: BatchServer, path: Path) -> None:
+    judge, prices = a_judge(server, path), load_prices()
+    spent = Usage(calls=2, input_tokens=1_000_000, cached_tokens=500_000, output_tokens=100_000)
+    full, half = (each.cost_usd(spent, judge.identity) for each in (prices, prices.in_batches()))
+    assert full is not None
+    assert half == pytest.approx(full / 2)
+    asyncio.run(judge.aclose())
