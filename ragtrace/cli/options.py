@@ -253,13 +253,20 @@ threshold_option = click.option(
 
 
 def metric_options(callback: Callback) -> Callback:
-    """Add ``--metrics`` and ``--threshold``; the callback gets ``metrics``, a tuple of `Metric`."""
+    """Add ``--metrics`` and what goes with it; the callback gets ``metrics``, a tuple of `Metric`."""
 
     @names_option
     @threshold_option
+    @click.option(
+        "--allow-truncated",
+        is_flag=True,
+        help="Judge answers whose texts were cut on their way by what is whole of them, and mark the"
+        " verdicts. Without it they are `ineligible:truncated`.",
+    )
     @wraps(callback)
-    def with_metrics(names: str, threshold: float | None, **others: Any) -> Any:
-        metrics = tuple(make_metric(name, threshold=threshold) for name in split_names(names))
+    def with_metrics(names: str, threshold: float | None, allow_truncated: bool, **others: Any) -> Any:
+        rules = {"judge_truncated": True} if allow_truncated else {}
+        metrics = tuple(make_metric(name, threshold=threshold, **rules) for name in split_names(names))
         return callback(metrics=metrics, **others)
 
     return with_metrics

@@ -103,9 +103,11 @@ class OwnMetric(ABC):
         """
 
     def _gap(self, record: RagRecord) -> Gap | None:
-        gaps = (gap for gap in (*record.gaps, *_further_gaps(record)) if gap.part in self.needs)
+        gaps = [gap for gap in (*record.gaps, *_further_gaps(record)) if gap.part in self.needs]
         forgiven = {SkipReason.TRUNCATED} if self.judge_truncated else set()
-        return next((gap for gap in gaps if gap.reason not in forgiven), None)
+        lacking = next((gap.part for gap in gaps if gap.reason not in forgiven), None)
+        # where nothing is left of a part that was cut, that is still why
+        return next((gap for gap in gaps if gap.part is lacking), None)
 
 
 def readings(**values: float | None) -> Mapping[str, float]:
