@@ -141,9 +141,12 @@ def _read_by(record: RagRecord) -> set[str]:
 
 
 def _refs(stored: StoredSpans) -> tuple[SpanRef, ...]:
-    requests = (parse_request(payload, encoding="protobuf") for payload in stored.payloads)
-    slices = (part for request in requests for part in split_by_trace(request).slices)
-    return tuple(ref for part in slices for ref in part.spans)
+    return tuple(ref for payload in stored.payloads for ref in _refs_in(payload))
+
+
+def _refs_in(payload: bytes) -> Iterator[SpanRef]:
+    for part in split_by_trace(parse_request(payload, encoding="protobuf"), body=payload).slices:
+        yield from part.spans
 
 
 def _cut(record: RagRecord) -> RagRecord:

@@ -19,6 +19,7 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
 from ragtrace.errors import CodecError
+from ragtrace.traces._otlp_envelope import Envelope, new_envelope, read_envelope
 from ragtrace.traces._otlp_flood import MAX_PARTS, is_flood, is_flood_of_json, is_flood_on_the_wire
 from ragtrace.traces._otlp_json import from_json, to_json
 from ragtrace.traces._otlp_usual_json import usual_spans
@@ -132,9 +133,8 @@ def split_by_trace(
     rejected = numbers.pop(_NO_TRACE, 0)
     whole = body if len(numbers) == 1 and not rejected else None
     chosen = {trace_id for trace_id, number in numbers.items() if wanted(trace_id.hex(), number)}
-    members = _members(request, chosen) if chosen else ()
     return SplitRequest(
-        slices=tuple(_within_bounds(_slice(request, placed, whole=whole) for placed in members)),
+        slices=_slices(request, chosen, body=body, whole=whole) if chosen else (),
         spans=sum(numbers.values()),
         rejected=rejected,
         reject_reason=f"{rejected} spans without a valid trace id and span id" if rejected else "",
@@ -220,13 +220,20 @@ def _spans_by_trace(request: ExportTraceServiceRequest) -> dict[bytes, int]:
     return numbers
 
 
-def _members(request: ExportTraceServiceRequest, trace_ids: Collection[bytes]) -> Iterable[list[_Placed]]:
+def _slices(
+    request: ExportTraceServiceRequest,
+    trace_ids: Collection[bytes],
+    *,
+    body: bytes | None,
+    whole: bytes | None,
+) -> tuple[TraceSlice, ...]:
+    envelope = read_envelope(request.SerializeToString() if body is None else body)
     members: dict[bytes, list[_Placed]] = {}
-    for placed in _walk(request):
+    for placed in _walk(request, envelope):
         trace_id = placed.span.trace_id
         if trace_id in trace_ids and has_valid_ids(placed.span):
             members.setdefault(trace_id, []).append(placed)
-    return members.values()
+    return tuple(_within_bounds(_slice(envelope, placed, whole=whole) for placed in members.values()))
 
 
 class _Placed(NamedTuple):
@@ -235,13 +242,16 @@ class _Placed(NamedTuple):
     resource_index: int
     scope_index: int
     span: trace_pb2.Span
+    raw: bytes
+    """As it came."""
 
 
-def _walk(request: ExportTraceServiceRequest) -> Iterator[_Placed]:
+def _walk(request: ExportTraceServiceRequest, envelope: Envelope) -> Iterator[_Placed]:
     for resource_index, resource_spans in enumerate(request.resource_spans):
+        scopes = envelope.resource_spans[resource_index].scope_spans
         for scope_index, scope_spans in enumerate(resource_spans.scope_spans):
-            for span in scope_spans.spans:
-                yield _Placed(resource_index, scope_index, span)
+            for span, raw in zip(scope_spans.spans, scopes[scope_index].spans, strict=True):
+                yield _Placed(resource_index, scope_index, span, raw)
 
 
 def drop_spans_without_ids(request: ExportTraceServiceRequest) -> None:
@@ -283,39 +293,31 @@ _MOST_BYTES: Final = 128 << 20
 """All slices of a request together."""
 
 
-def _slice(request: ExportTraceServiceRequest, members: list[_Placed], *, whole: bytes | None) -> TraceSlice:
-    payload = _select(request, members).SerializeToString() if whole is None else whole
-    # sought in the bytes first: most slices have none, and looking at each attribute of each span takes long
-    may_have_calls = _CALL_KEY in payload
+def _slice(envelope: Envelope, members: list[_Placed], *, whole: bytes | None) -> TraceSlice:
     return TraceSlice(
         trace_id=members[0].span.trace_id.hex(),
-        payload=payload,
-        spans=tuple(_ref(placed.span, may_be_call=may_have_calls) for placed in members),
+        payload=_select(envelope, members).SerializeToString() if whole is None else whole,
+        spans=tuple(_ref(placed.span, placed.raw) for placed in members),
     )
 
 
-_CALL_KEY: Final = semconv.RAG_KIND.encode()
-
-
-def _select(request: ExportTraceServiceRequest, members: list[_Placed]) -> ExportTraceServiceRequest:
-    chosen = ExportTraceServiceRequest()
+def _select(envelope: Envelope, members: list[_Placed]) -> Envelope:
+    chosen = new_envelope()
     for resource_index, of_resource in groupby(members, key=lambda placed: placed.resource_index):
-        source = request.resource_spans[resource_index]
-        target = chosen.resource_spans.add(schema_url=source.schema_url)
-        if source.HasField("resource"):
-            target.resource.CopyFrom(source.resource)
+        source = envelope.resource_spans[resource_index]
+        target = chosen.resource_spans.add(resource=source.resource, schema_url=source.schema_url)
         _copy_unknown(source, target, members="scope_spans")
         for scope_index, of_scope in groupby(of_resource, key=lambda placed: placed.scope_index):
             scope_source = source.scope_spans[scope_index]
-            scope_target = target.scope_spans.add(schema_url=scope_source.schema_url)
-            if scope_source.HasField("scope"):
-                scope_target.scope.CopyFrom(scope_source.scope)
+            scope_target = target.scope_spans.add(
+                scope=scope_source.scope, schema_url=scope_source.schema_url
+            )
             _copy_unknown(scope_source, scope_target, members="spans")
-            scope_target.spans.extend(placed.span for placed in of_scope)
+            scope_target.spans.extend(placed.raw for placed in of_scope)
     return chosen
 
 
-def _copy_unknown(source: MessageT, target: MessageT, *, members: str) -> None:
+def _copy_unknown(source: Message, target: Message, *, members: str) -> None:
     """Copy fields of a later version of OTLP: they are forwarded, too."""
     if len(UnknownFieldSet(source)):  # rare: the copy holds all the members before it drops them
         whole = type(source)()
@@ -325,21 +327,25 @@ def _copy_unknown(source: MessageT, target: MessageT, *, members: str) -> None:
         target.CopyFrom(whole)
 
 
-def _ref(span: trace_pb2.Span, *, may_be_call: bool) -> SpanRef:
+def _ref(span: trace_pb2.Span, raw: bytes) -> SpanRef:
     return SpanRef(
         span_id=span.span_id.hex(),
         parent_span_id=parent_id(span),
         is_feedback=_is_feedback(span),
-        is_call=may_be_call and _is_call(span),
-        content_hash=hash(span.SerializeToString()),
+        # sought in the bytes first: looking at each attribute takes long
+        is_call=_CALL_KEY in raw and _is_call(span),
+        content_hash=hash(raw),
     )
+
+
+_CALL_KEY: Final = semconv.RAG_KIND.encode()
 
 
 def _is_call(span: trace_pb2.Span) -> bool:
-    return any(
-        attribute.key == semconv.RAG_KIND and attribute.value.string_value == semconv.KIND_RAG
-        for attribute in span.attributes
-    )
+    for attribute in span.attributes:
+        if attribute.key == semconv.RAG_KIND:
+            return attribute.value.string_value == semconv.KIND_RAG
+    return False
 
 
 def _is_feedback(span: trace_pb2.Span) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Final
 
 import grpc
-from google.rpc import code_pb2
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTracePartialSuccess,
     ExportTraceServiceResponse,
@@ -14,14 +13,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from ragtrace.errors import CodecError, ConfigError
 from ragtrace_collector.intake import Intake, Receipt
-from ragtrace_collector.receivers.access import Access
+from ragtrace_collector.receivers.access import Access, Sender
 from ragtrace_collector.receivers.refusal import Refusal, refusal_of, status_of
 from ragtrace_collector.receivers.tls import Certificate
 from ragtrace_collector.store.port import StoreUnavailable
 
 __all__ = ["export_response", "serve_grpc"]
 
-_SERVICE: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
+_EXPORT: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _STATUS_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 _HANDSHAKE_TIMEOUT_MS: Final = 10_000
 _STREAMS_A_CONNECTION: Final = 100
@@ -44,18 +43,6 @@ async def serve_grpc(
         ConfigError: the address cannot be bound.
     """
 
-    async def export(requests: AsyncIterator[bytes], context: Any) -> ExportTraceServiceResponse:
-        try:
-            sender = access.admit(_authorization(context), "send")
-            body = await _only(requests)
-            with intake.room.for_request() as reserve:
-                reserve(len(body))
-                receipt = await intake.accept(body, encoding="protobuf", sender=sender)
-            return export_response(receipt)
-        except (CodecError, StoreUnavailable, Refusal) as exc:
-            await _refuse(context, refusal_of(exc))
-        raise AssertionError("abort always raises")
-
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", max_message_bytes),
@@ -64,14 +51,45 @@ async def serve_grpc(
             ("grpc.max_concurrent_streams", _STREAMS_A_CONNECTION),
         ]
     )
-    # A unary call is a stream of one message on the wire. As a stream, it is read after its token was.
-    method = grpc.stream_unary_rpc_method_handler(
-        export, response_serializer=ExportTraceServiceResponse.SerializeToString
-    )
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Export": method}),))
+    server.add_generic_rpc_handlers((_Exports(intake, access),))
     port = _bind(server, endpoint, certificate)
     await server.start()
     return server, port
+
+
+class _Exports(grpc.GenericRpcHandler):
+    """Takes export calls. Who may not send is told so before anything of the message is read."""
+
+    def __init__(self, intake: Intake, access: Access) -> None:
+        self._intake = intake
+        self._access = access
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        """Return what answers a call of which the headers have come."""
+        if handler_call_details.method != _EXPORT:
+            return None
+        try:
+            sender = self._access.admit(_authorization(handler_call_details), "send")
+        except Refusal as exc:
+            # a stream, of which nothing need be read
+            return grpc.stream_unary_rpc_method_handler(partial(_refuse_unread, exc))
+        return grpc.unary_unary_rpc_method_handler(
+            partial(self._export, sender), response_serializer=ExportTraceServiceResponse.SerializeToString
+        )
+
+    async def _export(self, sender: Sender | None, body: bytes, context: Any) -> ExportTraceServiceResponse:
+        try:
+            with self._intake.room.for_request() as reserve:
+                reserve(len(body))
+                receipt = await self._intake.accept(body, encoding="protobuf", sender=sender)
+            return export_response(receipt)
+        except (CodecError, StoreUnavailable, Refusal) as exc:
+            await _refuse(context, refusal_of(exc))
+        raise AssertionError("abort always raises")
+
+
+async def _refuse_unread(refusal: Refusal, _: object, context: Any) -> None:
+    await _refuse(context, refusal)
 
 
 def export_response(receipt: Receipt) -> ExportTraceServiceResponse:
@@ -100,15 +118,8 @@ def _bind(server: grpc.aio.Server, endpoint: str, certificate: Certificate | Non
         ) from exc
 
 
-def _authorization(context: Any) -> str | None:
-    return next((value for key, value in context.invocation_metadata() if key == "authorization"), None)
-
-
-async def _only(requests: AsyncIterator[bytes]) -> bytes:
-    body = await anext(requests, None)
-    if body is None or await anext(requests, None) is not None:
-        raise Refusal(code_pb2.INVALID_ARGUMENT, "send one message a call, neither none nor several")
-    return body
+def _authorization(call: grpc.HandlerCallDetails) -> str | None:
+    return next((value for key, value in call.invocation_metadata if key == "authorization"), None)
 
 
 async def _refuse(context: Any, refusal: Refusal) -> None:
