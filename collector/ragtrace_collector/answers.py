@@ -6,8 +6,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragtrace.errors import CodecError
 from ragtrace.model import Gap, Part, RagRecord, SkipReason
@@ -16,12 +15,17 @@ from ragtrace.traces.extract import AttributeMapping, extract_records, is_evalua
 from ragtrace.traces.otlp import SpanRef, decode, parse_request, split_by_trace
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.operations.logs import event, place_of
-from ragtrace_collector.store.port import Judged, StoredSpans, WorkStore
+from ragtrace_collector.store.port import Job, Judged, StoredSpans, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 
 __all__ = ["AnswerReader", "Answers"]
 
 log = logging.getLogger("ragtrace.collector")
+
+_SMALL_BYTES: Final = 32 << 10
+"""A trace up to this size is taken apart in some milliseconds."""
+_RECENT_BYTES: Final = 4 << 20
+"""How much of traces is kept in memory at most, but for the last one, as it was in the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,31 +93,51 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerReader:
-    """Reads stored traces, in a thread: a large one takes seconds, and senders must not wait for them."""
+    """Reads stored traces, large ones in a thread: they take seconds, and senders must not wait for them."""
 
     store: WorkStore
     counters: Counters
     mapping: AttributeMapping | None = None
+    _recent: _Recent = field(default_factory=lambda: _Recent())
+    """Shared by the readers that follow this one."""
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Two evaluators with answers of one trace would take it apart at the same time, instead of once."""
 
     async def read(self, trace_id: str) -> Answers:
         """Assemble a trace and find its answers. One whose spans cannot be read has none."""
         stored = await self.store.spans(trace_id)
-        async with self._one:
-            try:
-                return await asyncio.to_thread(_answers, trace_id, stored, self.mapping)
-            except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
-                self.counters.add(Counts.STAGE_ERRORS)
-                log.error(  # noqa: TRY400 -- its text may quote content
-                    "trace %s: its spans could not be read: %s",
-                    trace_id,
-                    place_of(exc),
-                    extra=event("spans_unreadable", trace_id=trace_id),
-                )
-                trace = Trace(trace_id=trace_id, spans=())
-                # nor is anything known of answers that were found before: they stay as they are
-                return Answers(trace=trace, records=(), stored=stored._replace(answers=()))
+        try:
+            async with self._one:
+                return await self._assembled(trace_id, stored)
+        except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
+            self.counters.add(Counts.STAGE_ERRORS)
+            log.error(  # noqa: TRY400 -- its text may quote content
+                "trace %s: its spans could not be read: %s",
+                trace_id,
+                place_of(exc),
+                extra=event("spans_unreadable", trace_id=trace_id),
+            )
+            trace = Trace(trace_id=trace_id, spans=())
+            # nor is anything known of answers that were found before: they stay as they are
+            return Answers(trace=trace, records=(), stored=stored._replace(answers=()))
+
+    async def read_for(self, job: Job) -> Answers:
+        """Do the same for an answer that was leased: what was read when it was queued mostly holds still."""
+        kept = self._recent.get(job.trace_id)
+        if kept and kept.mapping == self.mapping and kept.is_as_of(job):
+            return kept.answers
+        return await self.read(job.trace_id)
+
+    async def _assembled(self, trace_id: str, stored: StoredSpans) -> Answers:
+        kept = self._recent.get(trace_id)
+        if kept and kept.mapping == self.mapping and kept.is_of(stored):
+            return replace(kept.answers, stored=stored)
+        if sum(map(len, stored.payloads)) <= _SMALL_BYTES:  # as soon done as handed over
+            answers = _answers(trace_id, stored, self.mapping)
+        else:
+            answers = await asyncio.to_thread(_answers, trace_id, stored, self.mapping)
+        self._recent.keep(answers, self.mapping)
+        return answers
 
     async def refs(self, trace_id: str) -> tuple[SpanRef, ...]:
         """Return how the spans of a trace hang together. Of one whose spans cannot be read, nothing."""
@@ -124,9 +148,55 @@ class AnswerReader:
             return ()  # told when the answers are read
 
 
-@lru_cache(maxsize=4)
+class _Kept(NamedTuple):
+    """A trace as it was read."""
+
+    answers: Answers
+    """Without the payloads."""
+    mapping: AttributeMapping | None
+    payloads: int
+    """Their hash."""
+    size: int
+    """Theirs, in bytes."""
+
+    def is_of(self, stored: StoredSpans) -> bool:
+        """Say whether this is what the store holds."""
+        return self.payloads == hash(stored.payloads)
+
+    def is_as_of(self, job: Job) -> bool:
+        """Say whether no spans came until it was leased: a trace with such an answer is not forgotten."""
+        stored = self.answers.stored
+        return (stored.slices, stored.is_cut) == (job.slices, job.is_cut)
+
+
+class _Recent:
+    """The traces that were read last: their answers are judged soon after, and each needs the whole trace."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+        self._bytes = 0
+
+    def get(self, trace_id: str) -> _Kept | None:
+        """Return what was read of a trace."""
+        return self._kept.get(trace_id)
+
+    def keep(self, answers: Answers, mapping: AttributeMapping | None) -> None:
+        """Keep a trace, in place of those that were read before it."""
+        self._drop(answers.trace.trace_id)
+        stored, payloads = answers.stored._replace(payloads=()), answers.stored.payloads
+        size = sum(map(len, payloads))
+        kept = _Kept(replace(answers, stored=stored), mapping, hash(payloads), size)
+        self._kept[answers.trace.trace_id] = kept
+        self._bytes += size
+        while self._bytes > _RECENT_BYTES and len(self._kept) > 1:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, trace_id: str) -> None:
+        dropped = self._kept.pop(trace_id, None)
+        self._bytes -= dropped.size if dropped else 0
+
+
 def _answers(trace_id: str, stored: StoredSpans, mapping: AttributeMapping | None) -> Answers:
-    # cached: the answers of a trace are judged one after the other, and each needs the whole trace
     trace = Trace.of(trace_id, (span for payload in stored.payloads for span in decode(payload)))
     return Answers(
         trace=trace,

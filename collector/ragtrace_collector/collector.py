@@ -19,6 +19,7 @@ from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.config import (
     CollectorConfig,
 )
+from ragtrace_collector.crew import Crew
 from ragtrace_collector.delivering import Deliverer
 from ragtrace_collector.evaluating import Evaluator
 from ragtrace_collector.gate import Gate
@@ -46,7 +47,7 @@ from ragtrace_collector.receivers.listening import HttpServer, open_socket
 from ragtrace_collector.settling import Settler
 from ragtrace_collector.stages import Step, run_stage
 from ragtrace_collector.store.budget import BudgetBook
-from ragtrace_collector.store.port import StoreUnavailable, WorkStore
+from ragtrace_collector.store.port import Job, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters
 
 __all__ = ["Collector"]
@@ -223,7 +224,7 @@ class Collector:
         receivers.push_async_callback(server.stop, _GRPC_GRACE_S)
 
     def _start_stages(self, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> list[asyncio.Task[None]]:
-        queued, done, never = self.settler.queued, self.evaluator.done, asyncio.Event()
+        done, never = self.evaluator.done, asyncio.Event()
         stages = [
             tasks.create_task(
                 self._stage(self._settle, wake=never, stop=stop, pause_s=_SETTLE_PAUSE_S),
@@ -241,16 +242,10 @@ class Collector:
         if self.config.attach.mode == "hold":
             release = self._stage(self.holder.step, wake=never, stop=stop, pause_s=_SETTLE_PAUSE_S)
             stages.append(tasks.create_task(release, name="release"))
+        stages.append(tasks.create_task(self._evaluate(stop), name="evaluate"))
         stages += [
             tasks.create_task(
-                self._stage(self._evaluate, wake=queued, stop=stop, pause_s=_WORK_PAUSE_S),
-                name=f"evaluate-{number}",
-            )
-            for number in range(self.config.evaluate.concurrency)
-        ]
-        stages += [
-            tasks.create_task(
-                self._stage(deliverer.step, wake=done, stop=stop, pause_s=_WORK_PAUSE_S),
+                self._stage(deliverer.turn, wake=done, stop=stop, pause_s=_WORK_PAUSE_S),
                 name=f"deliver-{deliverer.sink.name}",
             )
             for deliverer in self.deliverers
@@ -266,10 +261,22 @@ class Collector:
             self.holder.released.set()
         return found_work
 
-    async def _evaluate(self) -> bool:
+    async def _evaluate(self, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as hands:
+            crew = Crew(
+                most=self.config.evaluate.concurrency,
+                take=lambda most: self.evaluator.take(most),
+                judge=self._judge,
+                hands=hands,
+                wake=self.settler.queued,
+                counters=self.counters,
+            )
+            await self._stage(crew.step, wake=self.settler.queued, stop=stop, pause_s=_WORK_PAUSE_S)
+
+    async def _judge(self, job: Job) -> None:
         evaluator = self.evaluator  # what began with one judge ends with it, whatever is loaded meanwhile
         async with self.in_force.tenure.evaluation():
-            return await evaluator.step()
+            await evaluator.attempt(job)
 
     async def _throttle(self) -> bool:
         """Sample so little that the budget lasts, where it is to last."""

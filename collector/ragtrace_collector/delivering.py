@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ __all__ = ["Deliverer"]
 log = logging.getLogger("ragtrace.collector")
 
 _LONGEST_BACK_OFF_S: Final = 60.0
+_GATHER_S: Final = 0.1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,12 +37,23 @@ class Deliverer:
     _failures: int = 0
     """Deliveries that failed since the last one that did not."""
     _resume_ns: int = 0
+    _is_behind: bool = False
+    """Whether as much was waiting as is sent at once."""
+
+    async def turn(self) -> bool:
+        """Deliver what is waiting, then let more come together: a request costs more than what is in it."""
+        may_be_more = await self.step()
+        if may_be_more and not self._is_behind:
+            await asyncio.sleep(_GATHER_S)
+        return may_be_more
 
     async def step(self) -> bool:
         """Deliver what is waiting; say whether more may be."""
         if self.clock.now_ns() < self._resume_ns:
             return False
         waiting = await self.store.parcels(self.endpoint, self.most_at_once, most_bytes=self.most_bytes)
+        size = sum(len(parcel.payload) for parcel in waiting)
+        self._is_behind = len(waiting) == self.most_at_once or 2 * size > self.most_bytes
         return bool(waiting) and await self._deliver(waiting)
 
     async def _deliver(self, batch: Sequence[Parcel]) -> bool:

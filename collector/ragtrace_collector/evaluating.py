@@ -63,7 +63,7 @@ class PartialEvaluations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluator:
-    """Judges queued answers. Several run at once; each takes one job at a time."""
+    """Judges queued answers. Several are judged at once."""
 
     store: WorkStore
     reader: AnswerReader
@@ -84,25 +84,33 @@ class Evaluator:
     partial: PartialEvaluations = field(default_factory=PartialEvaluations)
 
     async def step(self) -> bool:
-        """Judge the next due answer; say whether there was one.
+        """Judge the next due answer; say whether there was one."""
+        jobs = await self.take(1)
+        for job in jobs:
+            await self.attempt(job)
+        return bool(jobs)
 
-        Where nobody may be asked, answers stay as they are, and only those end that cannot wait so long.
+    async def take(self, most: int) -> Sequence[Job]:
+        """Lease answers that are due.
+
+        Where nobody may be asked, answers stay as they are, but for those that cannot wait so long.
         """
-        judging = self.judging.now
-        closed = judging.closed()
-        jobs = await self.store.take_jobs(
-            1,
+        closed = self.judging.now.closed()
+        return await self.store.take_jobs(
+            most,
             now_ns=self.clock.now_ns(),
             seen_before_ns=self.ladder.hopeless_before_ns(closed.until_ns) if closed else None,
         )
-        for job in jobs:
-            await self._attempt(job, judging, closed.outcome if closed else None)
-        return bool(jobs)
 
-    async def _attempt(self, job: Job, judging: Judging, outcome: str | None) -> None:
-        """Judge an answer, or end it by the outcome that it has come to without that."""
+    async def attempt(self, job: Job) -> None:
+        """Judge an answer that was leased, or end it by the outcome that it has come to without that.
+
+        Raises:
+            StoreUnavailable: it could not be read. It is given back.
+        """
+        judging = self.judging.now
         try:
-            outcome = outcome or self.ladder.ended(job, now_ns=self.clock.now_ns())
+            outcome = self._outcome_unasked(job, judging)
             if outcome is None:
                 await self._judge(job, judging)
                 return
@@ -126,8 +134,14 @@ class Evaluator:
         except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
             await self._give_up(job, exc)
 
+    def _outcome_unasked(self, job: Job, judging: Judging) -> str | None:
+        closed = judging.closed()
+        if closed and job.seen_ns < self.ladder.hopeless_before_ns(closed.until_ns):
+            return closed.outcome
+        return self.ladder.ended(job, now_ns=self.clock.now_ns())
+
     async def _judge(self, job: Job, judging: Judging) -> None:
-        answers = await self.reader.read(job.trace_id)
+        answers = await self.reader.read_for(job)
         if answers.is_evaluation(job.span_id):
             self.counters.add(Counts.EVALUATIONS_NOT_JUDGED)
             await self._end(job, State.FILTERED.because("evaluation"))

@@ -87,7 +87,7 @@ class Settler:
         answers = await self.reader.read(trace_id)
         trace = answers.trace
         records = answers.of_calls(ready.calls) if ready.calls else answers.records
-        known = await self.book.standings(trace_id) if records else {}
+        known = await self.book.standings(trace_id) if records and answers.stored.has_jobs else {}
         decisions = await self._decide(trace, records, known)
         digests = {each.target.span_id: record_sha256(each) for each in records if each.target}
         jobs = [

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from ragtrace_collector.operations.logs import event, place_of
 from ragtrace_collector.telemetry import Counters, Counts
 
-__all__ = ["Step", "run_stage"]
+__all__ = ["Step", "run_stage", "tell_of_error"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -33,12 +33,16 @@ async def run_stage(
         try:
             found_work = await step()
         except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
-            counters.add(Counts.STAGE_ERRORS)
-            where = place_of(exc)  # its text may quote content
-            log.error("%s: %s", step.__qualname__, where, extra=event("stage_error", stage=step.__qualname__))  # noqa: TRY400
+            tell_of_error(exc, stage=step.__qualname__, counters=counters)
             found_work = False
         if not found_work:
             await _first_of(wake, stop, timeout_s=pause_s)
+
+
+def tell_of_error(exc: Exception, *, stage: str, counters: Counters) -> None:
+    """Count and tell what the wall of one stage's item stopped, without its text: that may quote content."""
+    counters.add(Counts.STAGE_ERRORS)
+    log.error("%s: %s", stage, place_of(exc), extra=event("stage_error", stage=stage))
 
 
 async def _first_of(*events: asyncio.Event, timeout_s: float) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
 from opentelemetry.trace import Tracer
@@ -16,9 +17,7 @@ from ragtrace_collector.answers import AnswerReader
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.bringing_back import LowScoreWatch
 from ragtrace_collector.collector import Collector
-from ragtrace_collector.config import (
-    CollectorConfig,
-)
+from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.delivering import Deliverer
 from ragtrace_collector.evaluating import Evaluator
 from ragtrace_collector.gate import Gate, open_gate
@@ -45,9 +44,7 @@ from ragtrace_collector.policies import (
 )
 from ragtrace_collector.settling import Settler
 from ragtrace_collector.steady import SteadyClock
-from ragtrace_collector.store.budget import BudgetBook
-from ragtrace_collector.store.port import Holding, WorkStore
-from ragtrace_collector.store.sampling import SamplingBook
+from ragtrace_collector.store.port import Holding
 from ragtrace_collector.store.sealing import open_sealing
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry import Counters
@@ -78,16 +75,8 @@ async def open_collector(
     gate = open_gate(config, clock)
     async with AsyncExitStack() as stack:
         tracer = await stack.enter_async_context(open_tracer(config.telemetry))
-        sinks = {}
-        for export in config.export:
-            sinks[export.endpoint] = WatchedSink(open_export(export), tracer)
-            stack.push_async_callback(sinks[export.endpoint].aclose)
-        store = await SqliteStore.open(
-            config.store.path,
-            max_bytes=config.store.max_bytes,
-            forward_to=release_to(config),
-            sealing=open_sealing([key.get_secret_value() for key in config.store.encryption_keys]),
-        )
+        sinks = _open_sinks(config, tracer, stack)
+        store = await _open_store(config)
         stack.push_async_callback(store.aclose)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
         guards = guards_of(config, clock=clock, book=store.budget)
@@ -97,113 +86,156 @@ async def open_collector(
             sampler=sampler_of(config.sample),
         )
         stack.push_async_callback(lambda: in_force.tenure.retire())
-        collector = _assemble(
-            in_force,
+        parts = _Parts(
+            in_force=in_force,
             store=store,
-            sampling=store.sampling,
-            budget=store.budget,
             sinks=sinks,
             gate=gate,
             clock=clock,
-            steady_ns=steady_ns,
             tracer=tracer,
+            assembly=Assembly(assemble_policy_of(config), steady_ns=steady_ns),
         )
+        collector = parts.collector()
         await collector.recover()
         yield collector
 
 
-def _assemble(
-    in_force: InForce,
-    *,
-    store: WorkStore,
-    sampling: SamplingBook,
-    budget: BudgetBook,
-    sinks: Mapping[str, SpanSink],
-    gate: Gate,
-    clock: Clock,
-    steady_ns: Callable[[], int],
-    tracer: Tracer,
-) -> Collector:
-    """Wire the stages together."""
-    config = in_force.config
-    counters, queued, done = Counters(), asyncio.Event(), asyncio.Event()
-    holds = config.attach.mode == "hold"
-    holder = Holder(
-        store=store,
-        limits=HoldLimits(
-            timeout_ns=nanoseconds(config.attach.hold_timeout), most_bytes=config.attach.hold_max_bytes
-        ),
-        is_judge_away=lambda: in_force.is_judge_away,
-        counters=counters,
-        clock=clock,
-        released=done,
+def _open_sinks(config: CollectorConfig, tracer: Tracer, stack: AsyncExitStack) -> Mapping[str, SpanSink]:
+    sinks = {}
+    for export in config.export:
+        sinks[export.endpoint] = WatchedSink(open_export(export), tracer)
+        stack.push_async_callback(sinks[export.endpoint].aclose)
+    return sinks
+
+
+async def _open_store(config: CollectorConfig) -> SqliteStore:
+    return await SqliteStore.open(
+        config.store.path,
+        max_bytes=config.store.max_bytes,
+        forward_to=release_to(config),
+        sealing=open_sealing([key.get_secret_value() for key in config.store.encryption_keys]),
     )
-    reader = AnswerReader(store=store, counters=counters, mapping=config.extract.mapping.opened())
-    assembly = Assembly(assemble_policy_of(config), steady_ns=steady_ns)
-    vitals = Vitals(
-        store=store,
-        counters=counters,
-        clock=clock,
-        store_limit_bytes=config.store.max_bytes,
-        in_force=in_force,
-        sink_names={endpoint: sink.name for endpoint, sink in sinks.items()},
-    )
-    return Collector(
-        in_force=in_force,
-        budget=budget,
-        store=store,
-        assembly=assembly,
-        counters=counters,
-        clock=clock,
-        gate=gate,
-        operations=Operations(
-            config=config.telemetry,
-            vitals=vitals,
-            gate=gate,
-            accounts=account_routes(in_force, clock=clock, access=gate.access),
-        ),
-        intake=Intake(
-            store=store,
-            assembly=assembly,
-            sampler=in_force.sampler,
-            forward_to=forward_to(config),
-            counters=counters,
-            clock=clock,
-            received=done,
-            room=Room(_REQUESTS_AT_ONCE * config.receive.max_message_bytes, counters),
-            span_limits=SpanLimits(**config.receive.limits.model_dump()),
-            holding=holder.holding if holds else lambda: Holding.OFF,
-        ),
-        holder=holder,
-        settler=Settler(
-            store=store,
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What the stages share, and how each is made of it."""
+
+    in_force: InForce
+    store: SqliteStore
+    sinks: Mapping[str, SpanSink]
+    gate: Gate
+    clock: Clock
+    tracer: Tracer
+    assembly: Assembly
+    counters: Counters = field(default_factory=Counters)
+    queued: asyncio.Event = field(default_factory=asyncio.Event)
+    """There is something to judge."""
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    """There is something to deliver."""
+
+    @property
+    def config(self) -> CollectorConfig:
+        return self.in_force.config
+
+    @property
+    def holds(self) -> bool:
+        return self.config.attach.mode == "hold"
+
+    def collector(self) -> Collector:
+        """Wire the stages together."""
+        holder = self._holder()
+        reader = AnswerReader(
+            store=self.store, counters=self.counters, mapping=self.config.extract.mapping.opened()
+        )
+        return Collector(
+            in_force=self.in_force,
+            budget=self.store.budget,
+            store=self.store,
+            assembly=self.assembly,
+            counters=self.counters,
+            clock=self.clock,
+            gate=self.gate,
+            operations=self._operations(),
+            intake=self._intake(holder),
+            holder=holder,
+            settler=self._settler(reader),
+            evaluator=self._evaluator(reader),
+            deliverers=tuple(self._deliverers()),
+        )
+
+    def _holder(self) -> Holder:
+        attach = self.config.attach
+        return Holder(
+            store=self.store,
+            limits=HoldLimits(timeout_ns=nanoseconds(attach.hold_timeout), most_bytes=attach.hold_max_bytes),
+            is_judge_away=lambda: self.in_force.is_judge_away,
+            counters=self.counters,
+            clock=self.clock,
+            released=self.done,
+        )
+
+    def _operations(self) -> Operations:
+        vitals = Vitals(
+            store=self.store,
+            counters=self.counters,
+            clock=self.clock,
+            store_limit_bytes=self.config.store.max_bytes,
+            in_force=self.in_force,
+            sink_names={endpoint: sink.name for endpoint, sink in self.sinks.items()},
+        )
+        accounts = account_routes(self.in_force, clock=self.clock, access=self.gate.access)
+        return Operations(config=self.config.telemetry, vitals=vitals, gate=self.gate, accounts=accounts)
+
+    def _intake(self, holder: Holder) -> Intake:
+        receive = self.config.receive
+        return Intake(
+            store=self.store,
+            assembly=self.assembly,
+            sampler=self.in_force.sampler,
+            forward_to=forward_to(self.config),
+            counters=self.counters,
+            clock=self.clock,
+            received=self.done,
+            room=Room(_REQUESTS_AT_ONCE * receive.max_message_bytes, self.counters),
+            span_limits=SpanLimits(**receive.limits.model_dump()),
+            holding=holder.holding if self.holds else lambda: Holding.OFF,
+        )
+
+    def _settler(self, reader: AnswerReader) -> Settler:
+        return Settler(
+            store=self.store,
             reader=reader,
-            assembly=assembly,
-            sampler=in_force.sampler,
-            max_revisions=config.assemble.max_revisions,
-            book=sampling,
-            counters=counters,
-            clock=clock,
-            queued=queued,
-            tracer=tracer,
-        ),
-        evaluator=Evaluator(
-            store=store,
+            assembly=self.assembly,
+            sampler=self.in_force.sampler,
+            max_revisions=self.config.assemble.max_revisions,
+            book=self.store.sampling,
+            counters=self.counters,
+            clock=self.clock,
+            queued=self.queued,
+            tracer=self.tracer,
+        )
+
+    def _evaluator(self, reader: AnswerReader) -> Evaluator:
+        watch = LowScoreWatch(sampler=self.in_force.sampler, book=self.store.sampling, counters=self.counters)
+        return Evaluator(
+            store=self.store,
             reader=reader,
-            judging=in_force.tenure.judging,
-            watch=LowScoreWatch(sampler=in_force.sampler, book=sampling, counters=counters),
-            attach=attach_options_of(config),
-            sinks=tuple(sinks),
-            ladder=ladder_of(config),
-            attempt_s=config.evaluate.job_timeout.total_seconds(),
-            counters=counters,
-            clock=clock,
-            done=done,
-            tracer=tracer,
-            holds=holds,
-        ),
-        deliverers=tuple(
-            Deliverer(store=store, sink=sink, endpoint=endpoint, counters=counters, clock=clock)
-            for endpoint, sink in sinks.items()
-        ),
-    )
+            judging=self.in_force.tenure.judging,
+            watch=watch,
+            attach=attach_options_of(self.config),
+            sinks=tuple(self.sinks),
+            ladder=ladder_of(self.config),
+            attempt_s=self.config.evaluate.job_timeout.total_seconds(),
+            counters=self.counters,
+            clock=self.clock,
+            done=self.done,
+            tracer=self.tracer,
+            holds=self.holds,
+        )
+
+    def _deliverers(self) -> Iterator[Deliverer]:
+        for endpoint, sink in self.sinks.items():
+            yield Deliverer(
+                store=self.store, sink=sink, endpoint=endpoint, counters=self.counters, clock=self.clock
+            )

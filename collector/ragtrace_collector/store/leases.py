@@ -69,15 +69,17 @@ def _lease(db: sqlite3.Connection, which: str, *values: int) -> tuple[Job, ...]:
         "UPDATE job SET state = 'leased' WHERE (trace_id, span_id) IN ("
         f" SELECT trace_id, span_id FROM {which} LIMIT ?)"
         " RETURNING trace_id, span_id, tenant, service, rule, rate, probability,"
-        " attempts, crashes, reason, seen_ns, revisions_left, carriers, replaces",
+        " attempts, crashes, reason, seen_ns, revisions_left, carriers, replaces,"
+        " (SELECT slices FROM trace WHERE trace.trace_id = job.trace_id),"
+        " (SELECT is_cut FROM trace WHERE trace.trace_id = job.trace_id)",
         values,
     )
     return tuple(map(_job, rows.fetchall()))
 
 
 def _job(row: Sequence[Any]) -> Job:
-    trace_id, span_id, tenant, service, rule, rate, probability, *progress, left, carriers, replaces = row
-    attempts, crashes, reason, seen_ns = progress
+    trace_id, span_id, tenant, service, rule, rate, probability, *progress = row
+    attempts, crashes, reason, seen_ns, left, carriers, replaces, slices, is_cut = progress
     return Job(
         trace_id=trace_id,
         span_id=span_id,
@@ -91,6 +93,8 @@ def _job(row: Sequence[Any]) -> Job:
         revisions_left=left,
         carriers=carriers,
         replaces=replaces,
+        slices=slices or 0,
+        is_cut=bool(is_cut),
     )
 
 

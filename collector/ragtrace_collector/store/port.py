@@ -58,6 +58,10 @@ class Job:
     """How many the answer has at this span: from the second on, they are revisions."""
     replaces: str = ""
     """Span id of the carrier that the next one supersedes: of this answer, at this span or at another."""
+    slices: int = 0
+    """How many slices of its trace had come when it was leased."""
+    is_cut: bool = False
+    """Whether spans of its trace were not kept, until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,8 @@ class StoredSpans(NamedTuple):
     """Whether spans were not kept, because there were too many."""
     answers: tuple[str, ...] = ()
     """Spans that hold the answers known so far, or held one whose carrier nothing supersedes yet."""
+    has_jobs: bool = False
+    """Whether something was decided about answers of this trace before."""
 
 
 class Judged(NamedTuple):

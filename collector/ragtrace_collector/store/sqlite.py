@@ -374,18 +374,19 @@ def _end(
 def _stored_spans(db: sqlite3.Connection, trace_id: str) -> StoredSpans:
     trace = db.execute("SELECT slices, is_cut FROM trace WHERE trace_id = ?", (trace_id,)).fetchone()
     slices, is_cut = trace or (0, 0)
+    jobs = db.execute(
+        "SELECT span_id, NOT is_past AND (outcome != 'superseded' OR replaces != '') FROM job"
+        " WHERE trace_id = ?",
+        (trace_id,),
+    ).fetchall()
     return StoredSpans(
         payloads=_column(
             db, "SELECT unsealed(payload, trace_id) FROM slice WHERE trace_id = ? ORDER BY seq", trace_id
         ),
         slices=slices,
         is_cut=bool(is_cut),
-        answers=_column(
-            db,
-            "SELECT span_id FROM job WHERE trace_id = ? AND NOT is_past"
-            " AND (outcome != 'superseded' OR replaces != '')",
-            trace_id,
-        ),
+        answers=tuple(span_id for span_id, is_answer in jobs if is_answer),
+        has_jobs=bool(jobs),
     )
 
 
