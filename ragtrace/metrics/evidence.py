@@ -40,11 +40,11 @@ class FoldedText:
     def find(self, quote: str) -> str | None:
         """Return the verbatim passage of the text that the quote renders, or ``None``."""
         bare = _unwrapped(quote)
-        needle = _fold(bare)[0].strip()
-        if sum(char.isalnum() for char in needle) < _MIN_QUOTE_LETTERS:
+        if not _says_something(bare):
             return None
         if _find_whole(self._text, bare) is not None:
             return bare
+        needle = _fold(bare)[0].strip()
         folded, offsets = self._folds
         at = _find_whole(folded, needle)
         return None if at is None else self._text[offsets[at] : offsets[at + len(needle) - 1] + 1]
@@ -83,6 +83,12 @@ def _unwrapped(quote: str) -> str:
     for dots in ("...", "…"):
         bare = bare.removeprefix(dots).removesuffix(dots).strip(_WRAPPING)
     return bare
+
+
+def _says_something(bare: str) -> bool:
+    # folding changes the number of letters, but not where all are ASCII
+    folded = bare if bare.isascii() else _fold(bare)[0]
+    return sum(map(str.isalnum, folded)) >= _MIN_QUOTE_LETTERS
 
 
 def _find_whole(text: str, passage: str) -> int | None:
