@@ -37,6 +37,7 @@ _COMMANDS = {
     "outbox": "Show what back ends refused, and send it again.",
     "backup": "Copy a collector's store while it runs.",
     "backfill": "Judge the answers in stored traces.",
+    "rejudge": "Score kept verdicts again without a call, or compare two judges.",
     "calibrate": "Measure a judge against human labels.",
     "metrics": "List the metrics.",
     "doctor": "Check judge, endpoints and store.",

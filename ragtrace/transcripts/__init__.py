@@ -6,7 +6,7 @@ from __future__ import annotations
 from ragtrace.transcripts.comparing import Comparing, Comparison, Disagreement, MetricComparison, compare
 from ragtrace.transcripts.file import Evaluator, Kept, Transcripts
 from ragtrace.transcripts.judges import recorded, replayed
-from ragtrace.transcripts.rescoring import Rescored, rescore, unpaid
+from ragtrace.transcripts.rescoring import Rescored, metrics_of, rescore, unpaid
 
 __all__ = [
     "Comparing",
@@ -18,6 +18,7 @@ __all__ = [
     "Rescored",
     "Transcripts",
     "compare",
+    "metrics_of",
     "recorded",
     "replayed",
     "rescore",

@@ -84,9 +84,9 @@ def compare(first: Iterable[Kept], second: Iterable[Kept]) -> Comparison:
     comparing = Comparing()
     known = {each.record.id: _Side.of(each) for each in first}
     for each in second:
-        comparing._add(known.pop(each.record.id, None), _Side.of(each))
+        comparing.add_sides(known.pop(each.record.id, None), _Side.of(each))
     for side in known.values():
-        comparing._add(side, None)
+        comparing.add_sides(side, None)
     return comparing.comparison()
 
 
@@ -101,9 +101,9 @@ class Comparing:
 
     def add_pair(self, first: Kept, second: Kept) -> None:
         """Count what two evaluators made of an answer."""
-        self._add(_Side.of(first), _Side.of(second))
+        self.add_sides(_Side.of(first), _Side.of(second))
 
-    def _add(self, first: _Side | None, second: _Side | None) -> None:
+    def add_sides(self, first: _Side | None, second: _Side | None) -> None:
         """Count an answer that both judged, or one of them."""
         self._first += first.usage if first else Usage()
         self._second += second.usage if second else Usage()

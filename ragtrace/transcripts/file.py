@@ -96,7 +96,7 @@ class Evaluator:
     def is_called(self, name: str) -> bool:
         """Tell whether somebody may mean this one by the name."""
         judge, _, version = name.rpartition("@")
-        told = {self.model, f"{self.provider}:{self.model}", self.evaluator_version}
+        told = {self.provider, self.model, f"{self.provider}:{self.model}", self.evaluator_version}
         if name in told:
             return True
         digest = self.evaluator_version.rpartition("+")[2]
@@ -208,7 +208,7 @@ class Transcripts:
         )
 
     def evaluator(self, name: str | None = None) -> Evaluator:
-        """Return the evaluator of this name: a model, a version, or both as in ``model@version``.
+        """Return the evaluator of this name: a judge, a version, or both as in ``model@version``.
 
         Without a name: the only one there is.
 

@@ -16,7 +16,7 @@ from ragtrace.traces.trace import Span
 from ragtrace.transcripts.file import Kept, Transcripts
 from ragtrace.transcripts.judges import replayed
 
-__all__ = ["Rescored", "rescore", "unpaid"]
+__all__ = ["Rescored", "metrics_of", "rescore", "unpaid"]
 
 _NOT_KNOWN = "not_in_transcript"
 
@@ -81,7 +81,7 @@ async def rescore(
         )
         evaluation = await evaluate(
             each.record,
-            metrics=_metrics_of(each.evaluation) if metrics is None else metrics,
+            metrics=metrics_of(each.evaluation) if metrics is None else metrics,
             judge=judge,
             second_judge=second,
             limits=limits,
@@ -91,7 +91,12 @@ async def rescore(
         yield Rescored(before=each, after=replace(each, evaluation=evaluation))
 
 
-def _metrics_of(evaluation: Evaluation) -> list[Metric]:
+def metrics_of(evaluation: Evaluation) -> list[Metric]:
+    """Make the metrics that an evaluation ran, with their thresholds.
+
+    Raises:
+        ConfigError: one is of code that was named by its place: name it again.
+    """
     return [
         metric_named(
             outcome.metric,
