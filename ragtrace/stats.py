@@ -169,10 +169,10 @@ def ratio_total(pairs: Sequence[tuple[float, float]], *, population: int, size: 
     """Estimate a sum of amounts from some of them, where a size that goes with the amount is known of all.
 
     The ratio estimator with the finite population correction (Cochran 1977, *Sampling Techniques*, 2.6 and
-    chapter 6), with Student's t. What was sampled is known, so that the lower end is no less than that. Two
-    observations are added, as Agresti and Coull (1998) do for proportions: one that is nothing, and one that
-    is twice what its size says. A small sample that happens to be even does not say that everything is. The
-    upper end is that of the logarithm's interval, which leans to the side to which such sums are skewed.
+    chapter 6), with Student's t. What was sampled is known, so that the lower end is no less than that. One
+    observation is added to the spread that is three times what its size says, in the spirit of Agresti and
+    Coull (1998): a small sample that happens to be even does not say that everything is. The upper end is
+    that of the logarithm's interval, which leans to the side to which such sums are skewed.
 
     Args:
         pairs: Size and amount of each in the sample, which was drawn by chance without replacement.
@@ -190,9 +190,9 @@ def ratio_total(pairs: Sequence[tuple[float, float]], *, population: int, size: 
         return RatioTotal(known, known, known)
     ratio = known / sampled
     likely = known + ratio * max(0.0, size - sampled)
-    residuals = sum((amount - ratio * each) ** 2 for each, amount in pairs) + 2 * (known / number) ** 2
-    variance = residuals / (number + 1) / (number + 2) * (1 - number / population)
-    share = _student_t_95(number + 1) * sqrt(variance) / (known / number)
+    residuals = sum((amount - ratio * each) ** 2 for each, amount in pairs) + (2 * known / number) ** 2
+    variance = residuals / number / (number + 1) * (1 - number / population)
+    share = _student_t_95(number) * sqrt(variance) / (known / number)
     return RatioTotal(max(known, likely * (1 - share)), likely, likely * exp(share))
 
 

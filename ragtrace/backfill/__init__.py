@@ -6,9 +6,10 @@ that a second run, or a run beside a collector, makes no second opinion of the s
 
 from __future__ import annotations
 
+from ragtrace.backfill.estimate import Estimate, Interval
 from ragtrace.backfill.finding import matches
 from ragtrace.backfill.progress import Progress
-from ragtrace.backfill.rehearsal import rehearse
+from ragtrace.backfill.rehearsal import Rehearsal, rehearse
 from ragtrace.backfill.report import BackfillReport
 from ragtrace.backfill.run import Run
 from ragtrace.backfill.running import backfill, span_ids
@@ -16,7 +17,10 @@ from ragtrace.backfill.selection import Selection, SpanId
 
 __all__ = [
     "BackfillReport",
+    "Estimate",
+    "Interval",
     "Progress",
+    "Rehearsal",
     "Run",
     "Selection",
     "SpanId",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
+from ragtrace.backends.patience import Patience
 from ragtrace.backends.web import Sleep
 from ragtrace.backfill.choosing import Item, choose, evaluator_of
 from ragtrace.backfill.finding import SearchedUpTo
@@ -22,9 +23,6 @@ from ragtrace.reports import JudgedAnswer
 from ragtrace.traces.attach import AttachOptions
 
 __all__ = ["backfill", "span_ids"]
-
-_SEND_ATTEMPTS: Final = 6
-_LONGEST_PAUSE_S: Final = 30.0
 
 
 async def backfill(
@@ -143,17 +141,18 @@ class _Delivery:
         Raises:
             SendRetryable: the destination took nothing in several attempts.
         """
-        for attempt in range(_SEND_ATTEMPTS):
+        patience = Patience()
+        while True:
             try:
                 await self.sink.send(parcel.payload)
             except SendRejected as exc:
                 self.ledger.rejected[str(exc)] += 1
                 break
             except SendRetryable as exc:
-                if attempt == _SEND_ATTEMPTS - 1:
-                    raise _given_up(exc, self.ledger) from exc
-                asked_for = exc.retry_after_s
-                await self.sleep(min(0.5 * 2**attempt if asked_for is None else asked_for, _LONGEST_PAUSE_S))
+                pause_s = patience.pause_s(exc.retry_after_s)
+                if pause_s is None:
+                    raise _given_up(exc, patience, self.ledger) from exc
+                await self.sleep(pause_s)
             else:
                 self.ledger.sent += 1
                 break
@@ -166,8 +165,8 @@ class _Delivery:
             await self.run.progress.reached(self.run.name, mark.time_ns)
 
 
-def _given_up(exc: SendRetryable, ledger: Ledger) -> SendRetryable:
+def _given_up(exc: SendRetryable, patience: Patience, ledger: Ledger) -> SendRetryable:
     return SendRetryable(
-        f"{exc} (tried {_SEND_ATTEMPTS} times; carriers sent before: {ledger.sent}). "
+        f"{exc} ({patience}; carriers sent before: {ledger.sent}). "
         "Run it again when the destination answers: the span ids will be the same"
     )

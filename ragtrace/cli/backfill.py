@@ -19,10 +19,11 @@ import click
 from ragtrace import backfill as library
 from ragtrace.backends import OtlpFileReader, open_carrier_sink, open_reader
 from ragtrace.backends.web import Access
-from ragtrace.backfill import BackfillReport, Progress, Run, Selection, SpanId
+from ragtrace.backfill import BackfillReport, Progress, Rehearsal, Run, Selection, SpanId
 from ragtrace.cli.bar import Bar, share_of
 from ragtrace.cli.batching import batch_options, settle, waits_for_batches
 from ragtrace.cli.checks import EMPTY_EXPORT
+from ragtrace.cli.estimate import Planning, agree, estimate_json, estimate_lines, is_free, planning_options
 from ragtrace.cli.options import (
     JudgeChoice,
     introduce,
@@ -40,6 +41,7 @@ from ragtrace.cli.sources import SearchChoice, access_options, destination_acces
 from ragtrace.cli.spending import OVER_BUDGET, Spending, spending_options
 from ragtrace.cli.terminal import by_kind, many, open_console, print_json, talk
 from ragtrace.cli.transcribing import Transcribing, transcripts_option
+from ragtrace.judge import Prices
 from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
 from ragtrace.reports import JudgedAnswer
 from ragtrace.sampling import SamplingPlan
@@ -105,6 +107,7 @@ OnEvaluated: TypeAlias = Callable[[JudgedAnswer], None]
 @second_judge_option
 @batch_options
 @spending_options
+@planning_options
 @click.option(
     "--carrier-time",
     type=click.Choice(get_args(CarrierTime)),
@@ -115,7 +118,11 @@ OnEvaluated: TypeAlias = Callable[[JudgedAnswer], None]
 )
 @report_options
 @transcripts_option
-@click.option("--dry-run", is_flag=True, help="Ask no judge, send nothing: say what would be done.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say what would be done, and what it would cost; send nothing, and ask no judge but for a --pilot.",
+)
 @json_option
 def backfill(
     source: str,
@@ -136,6 +143,7 @@ def backfill(
     second_judge: str | None,
     concurrency: int,
     spending: Spending,
+    planning: Planning,
     carrier_time: CarrierTime,
     wanted: ReportChoice,
     transcribing: Transcribing,
@@ -168,6 +176,7 @@ def backfill(
         raise click.UsageError("--out tells what was judged, and a dry run judges nothing: leave it out")
     if trace_ids and search.is_made:
         raise click.UsageError("--trace-id names the traces: leave out what searches for them")
+    planning.check(source=source, destination=destination, dry_run=dry_run)
     around = spending.around(judge.prices)
     opened = transcribing.around(judge.open(max_concurrency=concurrency, around=around))
     introduce(opened)
@@ -196,24 +205,29 @@ def backfill(
         second_judge=second,
         concurrency=concurrency,
         spending=spending,
+        planning=planning,
+        asks=not dry_run and planning.asks(source=source, is_free=is_free(judge, (opened, second))),
+        prices=judge.prices,
+        attach=AttachOptions(carrier_time=_carrier_time(carrier_time, source)),
         bar=bar,
         progress_path=progress_path or Progress.default_path(source=source, destination=destination or ""),
         resume=resume,
     )
     is_told = True
     if dry_run:
-        report = asyncio.run(run.rehearse())
+        rehearsal = asyncio.run(run.rehearse(transcribing.keep))
+        report = rehearsal.report
+        is_told = rehearsal.pilot.is_clean
     else:
-        attach = AttachOptions(carrier_time=_carrier_time(carrier_time, source))
         reports = wanted.reports(
             source=source, metrics=metrics, judge=opened, second_judge=run.second_judge, prices=judge.prices
         )
         with reports:
             told = _telling((transcribing.keep, reports.add), metrics, None if as_json else bar.console())
-            report = asyncio.run(run.carry_out(attach, told))
+            report, rehearsal = asyncio.run(run.carry_out(told))
             reports.end(ending_of(report))
         is_told = reports.is_whole
-    _print_report(report, opened, dry_run=dry_run, as_json=as_json)
+    _print_report(report, rehearsal, prices=judge.prices, dry_run=dry_run, as_json=as_json)
     _end(report, is_told=is_told)
 
 
@@ -254,25 +268,40 @@ class _Run:
     second_judge: Judge | None
     concurrency: int
     spending: Spending
+    planning: Planning
+    asks: bool
+    """Somebody must agree before anything is spent."""
+    prices: Prices
+    attach: AttachOptions
     bar: Bar
     progress_path: Path
     resume: bool
 
-    async def rehearse(self) -> BackfillReport:
+    async def rehearse(self, on_evaluated: OnEvaluated) -> Rehearsal:
         """Say what would be done."""
         async with self._opened() as (reader, selection, run):
+            return await self._rehearsed(reader, selection, run, on_evaluated)
+
+    async def _rehearsed(
+        self, reader: TraceReader, selection: Selection, run: Run, on_evaluated: OnEvaluated
+    ) -> Rehearsal:
+        with _stopped_by_ctrl_c(run):
             return await library.rehearse(
                 reader,
                 metrics=self.metrics,
                 judge=self.judge,
                 second_judge=self.second_judge,
                 selection=selection,
+                attach=self.attach,
                 concurrency=self.concurrency,
+                pilot=self.planning.pilot,
+                prices=self.prices,
+                on_evaluated=on_evaluated,
                 run=run,
             )
 
-    async def carry_out(self, attach: AttachOptions, on_evaluated: OnEvaluated | None) -> BackfillReport:
-        """Judge and send, until it is done or Ctrl-C stops it."""
+    async def carry_out(self, on_evaluated: OnEvaluated) -> tuple[BackfillReport, Rehearsal | None]:
+        """Judge and send, until it is done or Ctrl-C stops it; where that is asked, say before what it takes."""
         assert self.destination is not None
         async with self._opened() as (reader, selection, run), aclosing(self._sink()) as sink:
             if not _is_file(self.destination):
@@ -280,6 +309,11 @@ class _Run:
             if not self.resume:
                 since_ns, until_ns = _stretch(selection.query)
                 run.progress.begin(run.name, since_ns=since_ns, until_ns=until_ns)
+            rehearsal = None
+            if self.asks or self.planning.pilot:
+                rehearsal = await self._rehearsed(reader, selection, run, on_evaluated)
+                if not run.stop.is_set():
+                    agree(rehearsal, self.prices, asks=self.asks)
             self.bar.share = share_of(reader, selection.query)
             with _stopped_by_ctrl_c(run), self.bar.shown():
                 report = await library.backfill(
@@ -289,7 +323,7 @@ class _Run:
                     judge=self.judge,
                     second_judge=self.second_judge,
                     selection=selection,
-                    attach=attach,
+                    attach=self.attach,
                     concurrency=self.concurrency,
                     on_evaluated=on_evaluated,
                     run=run,
@@ -297,7 +331,7 @@ class _Run:
             settle((self.judge, self.second_judge), report)
             if selection.query is None and not report.is_behind:
                 await run.progress.reached(run.name, _stretch(None)[1])
-            return report
+            return report, rehearsal
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[TraceReader, Selection, Run]]:
@@ -411,17 +445,23 @@ def _telling(
     return tell
 
 
-def _print_report(report: BackfillReport, judge: Judge, *, dry_run: bool, as_json: bool) -> None:
+def _print_report(
+    report: BackfillReport, rehearsal: Rehearsal | None, *, prices: Prices, dry_run: bool, as_json: bool
+) -> None:
     if as_json:
-        print_json({"dry_run": dry_run, **asdict(report)})
+        told = estimate_json(rehearsal) if rehearsal else {}
+        print_json({"dry_run": dry_run, **asdict(report), **told})
         return
     console = open_console()
     console.print()
-    for line in _lines(report, judge, dry_run=dry_run):
+    for line in _lines(report, dry_run=dry_run):
         console.print(line)
+    if dry_run and rehearsal:
+        for line in estimate_lines(rehearsal, prices):
+            console.print(line, soft_wrap=True)
 
 
-def _lines(report: BackfillReport, judge: Judge, *, dry_run: bool) -> Iterator[str]:
+def _lines(report: BackfillReport, *, dry_run: bool) -> Iterator[str]:
     labels = f" ({', '.join(f'{label} {number}' for label, number in sorted(report.labels.items()))})"
     yield f"traces   {report.traces} read, {report.without_record} of them without a RAG call"
     if report.unreadable:
@@ -440,17 +480,12 @@ def _lines(report: BackfillReport, judge: Judge, *, dry_run: bool) -> Iterator[s
     yield f"  already evaluated  {report.already_evaluated}"
     if report.left or report.is_stopped:
         yield f"  left               {report.left}"
+    if dry_run:
+        yield "dry run: nothing was sent; `judged` are those that would be"
+        return
     usage = report.usage
-    if not dry_run:
-        yield f"sent     {report.sent}, rejected {by_kind(report.rejected)}"
-        yield f"calls    {usage.calls}, tokens {usage.input_tokens} in, {usage.output_tokens} out"
-        return
-    yield "dry run: nothing was judged or sent; `judged` are those that would be"
-    if judge.identity.provider == "lexical":
-        yield "calls    none: the lexical judge computes"
-        return
-    yield f"calls    about {usage.calls}, tokens about {usage.input_tokens} in, {usage.output_tokens} out:"
-    yield "         if each sentence is one claim, a token is four characters, and no call fails"
+    yield f"sent     {report.sent}, rejected {by_kind(report.rejected)}"
+    yield f"calls    {usage.calls}, tokens {usage.input_tokens} in, {usage.output_tokens} out"
 
 
 def _and_more(listed: Sequence[object]) -> str:
