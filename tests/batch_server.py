@@ -50,8 +50,9 @@ class BatchServer:
     """By route: what the next requests to it get."""
     validate: Callable[[list[Json]], str | None] = lambda _lines: None
     """Returns the code of what is wrong with a file's lines."""
-    on_request: Callable[[int, str, str], None] = lambda _number, _route, _moment: None
-    """Is told of each request as it comes (``before``) and is done but not answered (``after``)."""
+    on_request: Callable[[int, str, str], object] = lambda _number, _route, _moment: None
+    """Is told of each request as it comes (``before``) and is done but not answered (``after``). What is not
+    ``None`` cuts the line."""
     keeps_files: bool = True
     charged: Counter[str] = field(default_factory=Counter)
     batches: dict[str, Json] = field(default_factory=dict)
@@ -73,13 +74,14 @@ class BatchServer:
             route = _route(method, path)
             number = len(self.routes)
             self.routes.append(route)
-            self.on_request(number, route, "before")
+            if self.on_request(number, route, "before") is not None:
+                return None
             fault = self.faults[route].pop(0) if self.faults.get(route) else None
             if fault is not None and fault.status != _LOST:
                 return fault.status, fault.body
             answer = self._done(route, path, body)
-            self.on_request(number, route, "after")
-            return None if fault else answer
+            is_cut = self.on_request(number, route, "after") is not None
+            return None if fault or is_cut else answer
 
     def _done(self, route: str, path: str, body: bytes) -> Answer:
         match route:

@@ -12,7 +12,7 @@ import click
 
 from ragtrace.backfill import BackfillReport, Progress
 from ragtrace.cli.options import JudgeChoice
-from ragtrace.cli.terminal import talk
+from ragtrace.cli.terminal import many, talk
 from ragtrace.judge.batch import batches_of
 from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
 from ragtrace.ports import Judge
@@ -101,9 +101,10 @@ def settle(judges: Iterable[Judge | None], report: BackfillReport) -> None:
             batched.forget()
         batches, requests = batched.unfinished()
         if batches:
+            where = "in a batch" if batches == 1 else f"in {batches:,} batches"
             talk(
-                f"{requests:,} requests in {batches:,} batches go on at the provider: the same command takes"
-                " their replies within 30 days, and pays for none twice"
+                f"{many(requests, 'request')} {where} at the provider: the same command takes the"
+                " replies within 30 days, and pays for none twice"
             )
 
 
