@@ -15,6 +15,7 @@ RagtraceError
 │   └── JudgeNonsense      it answered, but not what was asked for
 │       └── JudgeCutOff    its reply ended at the token limit (``finish_reason=length``): ask for less at once
 ├── ReadError              a trace back end could not be read
+│   └── ReadUnavailable    it is not reachable, or fails, for longer than it is waited for; may work later
 └── SendError              a sink did not take the spans
     ├── SendRetryable      it may take them later; ``retry_after_s`` if it said when
     └── SendRejected       it never will
@@ -43,6 +44,7 @@ __all__ = [
     "NotInTranscript",
     "RagtraceError",
     "ReadError",
+    "ReadUnavailable",
     "SendError",
     "SendRefused",
     "SendRejected",
@@ -146,6 +148,10 @@ class JudgeCutOff(JudgeNonsense):
 
 class ReadError(RagtraceError):
     """A trace back end could not be read."""
+
+
+class ReadUnavailable(ReadError):
+    """A trace back end is not reachable, or fails, for longer than it is waited for."""
 
 
 class SendError(RagtraceError):

@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeVar
 from ragtrace.backends.jaeger_v2 import spans_of_v2, trace_ids_of_v2
 from ragtrace.backends.unlisted import Unlisted
 from ragtrace.backends.web import Access, Sleep, WebApi
-from ragtrace.errors import CodecError, InputError, ReadError
+from ragtrace.errors import CodecError, InputError, ReadError, ReadUnavailable
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Span, Trace
@@ -100,6 +100,8 @@ class JaegerReader(Unlisted):
         if self._version is None:
             try:
                 self._version = V3 if "services" in (await self._json(V3.services) or {}) else V2
+            except ReadUnavailable:
+                raise
             except ReadError:
                 if "data" not in (await self._json(V2.services) or {}):
                     raise

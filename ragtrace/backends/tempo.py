@@ -87,6 +87,16 @@ class TempoReader(Unlisted):
             raise ReadError(f"{self._api.where} answered no list of traces") from exc
         return Page.of(dict.fromkeys(ids), limit=self._traces_at_once)
 
+    async def services(self) -> tuple[str, ...]:
+        """Return the names of the services that sent spans lately.
+
+        Raises:
+            ReadError: Tempo could not be asked, or answered something else.
+        """
+        tree = await self._asked("/api/search/tag/service.name/values", {}) or {}
+        names = tree.get("tagValues")
+        return tuple(str(name) for name in names) if isinstance(names, list) else ()
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._api.aclose()

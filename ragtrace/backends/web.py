@@ -7,10 +7,12 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ragtrace.backends.patience import Patience
 from ragtrace.backends.retry_after import retry_after_s
-from ragtrace.errors import ReadError
+from ragtrace.errors import ReadError, ReadUnavailable
 from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -18,8 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Access", "Parameters", "Sleep", "WebApi"]
 
-_ATTEMPTS: Final = 6
-_LONGEST_PAUSE_S: Final = 30.0
+_FIRST_PATIENCE_S: Final = 20.0
 _PASSING: Final = frozenset({429, 500, 502, 503, 504})
 """Answers that may be others a moment later."""
 
@@ -57,8 +58,8 @@ class Access:
 class WebApi:
     """Asks one HTTP API. Nothing is connected before the first request.
 
-    An API that has answered well before is asked again where that may help; one that never has is not waited
-    for, because most likely the address is wrong.
+    It is asked again where that may help: for two minutes if it has answered well before, shorter if it never
+    has, and not at all where nobody listens, because then most likely the address is wrong.
     """
 
     def __init__(
@@ -79,14 +80,24 @@ class WebApi:
         Raises:
             ReadError: the back end cannot be reached, refuses the credentials, or answers something else.
         """
-        attempts = _ATTEMPTS if self._is_known else 1
-        for attempt in range(attempts):
-            last = attempt == attempts - 1
-            response = await self._tried(path, params, accept, last=last)
-            if response is not None and (last or response.status_code not in _PASSING):
-                return self._checked(response)
-            await self._sleep(_pause_s(response, attempt))
-        raise AssertionError("the last attempt returns or raises")
+        patience = Patience() if self._is_known else Patience(seconds=_FIRST_PATIENCE_S)
+        while True:
+            began = monotonic()
+            try:
+                response = await self._tried(path, params, accept)
+            except ReadUnavailable as exc:
+                if not self._is_known:
+                    raise
+                failure, asked_for_s = exc, None
+            else:
+                if response.status_code not in _PASSING:
+                    return self._checked(response)
+                failure = ReadUnavailable(f"{self.where} answered {_said(response)}")
+                asked_for_s = _asked_for_s(response)
+            pause_s = patience.pause_s(asked_for_s, took_s=monotonic() - began)
+            if pause_s is None:
+                raise ReadUnavailable(f"{failure} ({patience})") from failure
+            await self._sleep(pause_s)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -94,9 +105,7 @@ class WebApi:
             await self._client.aclose()
             self._client = None
 
-    async def _tried(
-        self, path: str, params: Parameters | None, accept: str, *, last: bool
-    ) -> httpx.Response | None:
+    async def _tried(self, path: str, params: Parameters | None, accept: str) -> httpx.Response:
         import httpx
 
         try:
@@ -104,9 +113,9 @@ class WebApi:
                 f"{self._base_url}{path}", params=params, headers={"accept": accept}
             )
         except (httpx.TransportError, httpx.InvalidURL) as exc:
-            if last or isinstance(exc, httpx.InvalidURL | httpx.UnsupportedProtocol):
-                raise ReadError(f"{self.where} cannot be reached: {type(exc).__name__} {exc}") from exc
-            return None
+            is_address = isinstance(exc, httpx.InvalidURL | httpx.UnsupportedProtocol)
+            kind = ReadError if is_address else ReadUnavailable
+            raise kind(f"{self.where} cannot be reached: {type(exc).__name__} {exc}") from exc
 
     def _checked(self, response: httpx.Response) -> httpx.Response:
         status = response.status_code
@@ -115,13 +124,18 @@ class WebApi:
                 f"{self.where} refused the credentials ({status}): give a token, a user with its password, "
                 "or a header"
             )
-        if response.content[:1].lstrip() == b"<":
+        if _is_page(response):
             raise ReadError(
-                f"{self.where} answered {status} with a web page: is this the address of its API, and who "
-                "stands in between?"
+                f"{self.where} answered {_said(response)}: is this the address of its API, and who stands in "
+                "between?"
+            )
+        if response.has_redirect_location:
+            raise ReadError(
+                f"{self.where} answered {status} and sends on to {_shown(response.headers['location'])}: is "
+                "this the address of its API, and who stands in between?"
             )
         if not (response.is_success or status in (400, 404)):
-            raise ReadError(f"{self.where} answered {status}: {_said(response)}")
+            raise ReadError(f"{self.where} answered {_said(response)}")
         self._is_known = True
         return response
 
@@ -138,14 +152,18 @@ class WebApi:
         return self._client
 
 
-def _pause_s(response: httpx.Response | None, attempt: int) -> float:
-    header = response.headers.get("retry-after", "") if response is not None else ""
-    asked_for = retry_after_s(header, now=datetime.now(UTC))
-    return min(0.5 * 2**attempt if asked_for is None else asked_for, _LONGEST_PAUSE_S)
+def _asked_for_s(response: httpx.Response) -> float | None:
+    return retry_after_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
+
+
+def _is_page(response: httpx.Response) -> bool:
+    return response.content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<")
 
 
 def _said(response: httpx.Response) -> str:
-    return " ".join(response.text.split())[:200] or "nothing more"
+    if _is_page(response):
+        return f"{response.status_code} with a web page"
+    return f"{response.status_code}: {' '.join(response.text.split())[:200] or 'nothing more'}"
 
 
 def _shown(url: str) -> str:

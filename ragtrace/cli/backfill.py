@@ -20,7 +20,8 @@ from ragtrace import backfill as library
 from ragtrace.backends import OtlpFileReader, open_carrier_sink, open_reader
 from ragtrace.backends.web import Access
 from ragtrace.backfill import BackfillReport, Progress, Rehearsal, Run, Selection, SpanId
-from ragtrace.cli.bar import Bar, share_of
+from ragtrace.cli.absence import tell_absence
+from ragtrace.cli.bar import Bar, share_of, to_judge
 from ragtrace.cli.batching import batch_options, settle, waits_for_batches
 from ragtrace.cli.checks import EMPTY_EXPORT
 from ragtrace.cli.estimate import Planning, agree, estimate_json, estimate_lines, is_free, planning_options
@@ -280,7 +281,9 @@ class _Run:
     async def rehearse(self, on_evaluated: OnEvaluated) -> Rehearsal:
         """Say what would be done."""
         async with self._opened() as (reader, selection, run):
-            return await self._rehearsed(reader, selection, run, on_evaluated)
+            rehearsal = await self._rehearsed(reader, selection, run, on_evaluated)
+            await tell_absence(reader, selection.query, rehearsal.report)
+            return rehearsal
 
     async def _rehearsed(
         self, reader: TraceReader, selection: Selection, run: Run, on_evaluated: OnEvaluated
@@ -301,7 +304,7 @@ class _Run:
             )
 
     async def carry_out(self, on_evaluated: OnEvaluated) -> tuple[BackfillReport, Rehearsal | None]:
-        """Judge and send, until it is done or Ctrl-C stops it; where that is asked, say before what it takes."""
+        """Judge and send, until it is done or Ctrl-C stops it; where asked, say first what it takes."""
         assert self.destination is not None
         async with self._opened() as (reader, selection, run), aclosing(self._sink()) as sink:
             if not _is_file(self.destination):
@@ -314,6 +317,7 @@ class _Run:
                 rehearsal = await self._rehearsed(reader, selection, run, on_evaluated)
                 if not run.stop.is_set():
                     agree(rehearsal, self.prices, asks=self.asks)
+                self.bar.total = to_judge(rehearsal)
             self.bar.share = share_of(reader, selection.query)
             with _stopped_by_ctrl_c(run), self.bar.shown():
                 report = await library.backfill(
@@ -328,6 +332,7 @@ class _Run:
                     on_evaluated=on_evaluated,
                     run=run,
                 )
+            await tell_absence(reader, selection.query, report)
             settle((self.judge, self.second_judge), report)
             if selection.query is None and not report.is_behind:
                 await run.progress.reached(run.name, _stretch(None)[1])

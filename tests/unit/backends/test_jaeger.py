@@ -90,7 +90,7 @@ async def test_what_is_no_trace_id_is_never_asked_for(trace_id: str) -> None:
 )
 async def test_other_answers_are_read_errors(answer: HttpAnswer) -> None:
     with http_server(lambda _: answer) as server:
-        reader = JaegerReader(server.url)
+        reader = JaegerReader(server.url, sleep=no_pause)
         with pytest.raises(ReadError, match="Jaeger at"):
             await reader.get(TRACE_ID)
         await reader.aclose()
