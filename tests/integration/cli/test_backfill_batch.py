@@ -154,7 +154,7 @@ def test_ctrl_c_leaves_batches_to_go_on_and_says_how_to_take_their_replies(
     stopped = run(*batched(server, source))
     assert stopped.exit_code == 130
     assert "left               3" in stopped.stdout
-    assert "3 requests in a batch at the provider: the same command takes the replies within 30 days" in stopped.stderr
+    assert "3 requests in a batch at the provider: the same command takes the replies" in stopped.stderr
     server.polls = 1
     (told,) = json_lines(run(*batched(server, source, "--json")).stdout)
     assert told["judged"] == 3
