@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ragtrace import semconv
 from ragtrace.backfill.choosing import Candidate
@@ -60,16 +61,19 @@ class Judging:
     run: Run | None
     clock: Clock
 
-    async def judge_one(self, candidate: Candidate) -> Judged:
-        """Judge an answer; with a run, its carrier is on disk when this returns."""
+    async def judge_one(self, candidate: Candidate) -> Judged | None:
+        """Judge an answer, or leave it; with a run, its carrier is on disk when this returns."""
         record, sample, earlier = candidate
-        evaluation = await evaluate(
+        evaluating = evaluate(
             record,
             metrics=self.metrics,
             judge=self.judge,
             second_judge=self.second_judge,
             clock=self.clock,
         )
+        evaluation = await _unless_left(evaluating, self.run)
+        if evaluation is None:
+            return None
         judged = Judged(JudgedAnswer(record=record, evaluation=evaluation, sample=sample), None)
         if judged.refusal or not (evaluation.results and deserves_carrier(evaluation)):
             return judged
@@ -89,6 +93,20 @@ class Judging:
         if self.run is not None:
             await self.run.progress.keep(*parcel)
         return Judged(replace(judged.answer, carrier_span_id=span.span_id), parcel)
+
+
+async def _unless_left(evaluating: Coroutine[Any, Any, Evaluation], run: Run | None) -> Evaluation | None:
+    """Finish an evaluation, or leave it when the run is stopped, if that is how it stops."""
+    if run is None or not run.leaves_waiting:
+        return await evaluating
+    finished, stopped = asyncio.create_task(evaluating), asyncio.create_task(run.stop.wait())
+    try:
+        await asyncio.wait((finished, stopped), return_when=asyncio.FIRST_COMPLETED)
+        return finished.result() if finished.done() else None
+    finally:
+        finished.cancel()
+        stopped.cancel()
+        await asyncio.wait((finished, stopped))
 
 
 async def may_begin(run: Run | None, ledger: Ledger) -> bool:

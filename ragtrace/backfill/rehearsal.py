@@ -222,6 +222,8 @@ class _Trial:
         if not await may_begin(self.judging.run, self.ledger):
             return None
         judged = await self.judging.judge_one(sized.candidate)
+        if judged is None:
+            return None
         self.ledger.over_budget = self.ledger.over_budget or judged.refusal
         return sized, judged
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,10 +65,9 @@ async def backfill(
             return item
         if not await may_begin(run, ledger):
             return None
-        judged = await _unless_left(judging.judge_one(item), run)
-        if judged is None:
-            return None
-        ledger.over_budget = ledger.over_budget or judged.refusal
+        judged = await judging.judge_one(item)
+        if judged is not None:
+            ledger.over_budget = ledger.over_budget or judged.refusal
         return judged
 
     async def deliver(done: Judged | SearchedUpTo | None) -> None:
@@ -104,20 +103,6 @@ async def span_ids(reader: TraceReader) -> frozenset[SpanId]:
     return frozenset(
         [SpanId(span.trace_id, span.span_id) async for trace in reader.traces() for span in trace.spans]
     )
-
-
-async def _unless_left(judging: Coroutine[Any, Any, Judged], run: Run | None) -> Judged | None:
-    """Finish judging an answer, or leave it when the run is stopped, if that is how it stops."""
-    if run is None or not run.leaves_waiting:
-        return await judging
-    finished, stopped = asyncio.create_task(judging), asyncio.create_task(run.stop.wait())
-    try:
-        await asyncio.wait((finished, stopped), return_when=asyncio.FIRST_COMPLETED)
-        return finished.result() if finished.done() else None
-    finally:
-        finished.cancel()
-        stopped.cancel()
-        await asyncio.wait((finished, stopped))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
