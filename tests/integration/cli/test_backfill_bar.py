@@ -80,7 +80,7 @@ def test_on_a_terminal_the_line_stands_below_outcomes_that_it_does_not_break(
     leader, follower = pty.openpty()
     with running_judge(REPLIES) as judge:
         to = ("--to", f"otlp-file:{tmp_path / 'out.jsonl'}")
-        asked = ("--judge", "openai:gpt-4o-mini", "--base-url", judge.base_url, "--max-cost", "5")
+        asked = ("--judge", "openai:gpt-4o-mini", "--base-url", judge.base_url, "--max-cost", "5", "--yes")
         process = subprocess.Popen(
             [*COMMAND, "backfill", "--from", f"otlp-file:{source}", *to, *asked],
             stdin=subprocess.DEVNULL,

@@ -31,7 +31,15 @@ def backfill(
 
     def start(*args: str) -> tuple[int, dict[str, Any], str]:
         to = f"otlp-file:{tmp_path / 'verdicts.jsonl'}"
-        asked = ("--judge", f"{PAID}{name}", "--prices", prices(tmp_path, name), "--concurrency", "1")
+        asked = (
+            "--judge",
+            f"{PAID}{name}",
+            "--prices",
+            prices(tmp_path, name),
+            "--concurrency",
+            "1",
+            "--yes",
+        )
         result = run("backfill", "--from", source, "--to", to, *asked, "--json", *args)
         found = json_lines(result.stdout)
         return result.exit_code, found[0] if found else {}, " ".join(result.stderr.split())
