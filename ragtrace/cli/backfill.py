@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias, get_args
@@ -25,6 +25,7 @@ from ragtrace.cli.bar import Bar, share_of, to_judge
 from ragtrace.cli.batching import batch_options, settle, waits_for_batches
 from ragtrace.cli.checks import EMPTY_EXPORT
 from ragtrace.cli.estimate import Planning, agree, estimate_json, estimate_lines, is_free, planning_options
+from ragtrace.cli.faults import Faults
 from ragtrace.cli.options import (
     JudgeChoice,
     introduce,
@@ -229,10 +230,11 @@ def backfill(
             reports.end(ending_of(report))
         is_told = reports.is_whole
     _print_report(report, rehearsal, prices=judge.prices, dry_run=dry_run, as_json=as_json)
-    _end(report, is_told=is_told)
+    run.faults.tell_rest()
+    _end(report, is_whole=is_told and not run.faults.number)
 
 
-def _end(report: BackfillReport, *, is_told: bool) -> NoReturn:
+def _end(report: BackfillReport, *, is_whole: bool) -> NoReturn:
     """Say how to go on where something is left, and leave with the exit code."""
     context = click.get_current_context()
     if report.broken_off:
@@ -246,7 +248,7 @@ def _end(report: BackfillReport, *, is_told: bool) -> NoReturn:
             " allow more, and give the same command with --resume"
         )
         context.exit(OVER_BUDGET)
-    context.exit(not (report.is_clean and is_told))
+    context.exit(not (report.is_clean and is_whole))
 
 
 def _with_ratio(plan: SamplingPlan | None, ratio: float | None) -> SamplingPlan:
@@ -277,6 +279,7 @@ class _Run:
     bar: Bar
     progress_path: Path
     resume: bool
+    faults: Faults = field(default_factory=Faults)
 
     async def rehearse(self, on_evaluated: OnEvaluated) -> Rehearsal:
         """Say what would be done."""
@@ -357,7 +360,7 @@ class _Run:
         return open_carrier_sink(self.destination, access=self.destination_access)
 
     def _reader(self) -> TraceReader:
-        return open_reader(self.source, access=self.access, on_fault=lambda fault: talk(f"left out: {fault}"))
+        return open_reader(self.source, access=self.access, on_fault=self.faults.tell)
 
     def _query(self, run: Run) -> TraceQuery | None:
         unfinished = run.progress.unfinished(run.name)
