@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ragtrace.backends.patience import Patience
 from ragtrace.backends.web import Sleep
