@@ -27,6 +27,7 @@ from ragtrace.cli.options import (
 from ragtrace.cli.outcomes import OutcomeTable, tally_lines
 from ragtrace.cli.profiles import EmbedderChoice, embedder_option, profile_options
 from ragtrace.cli.reading import in_background
+from ragtrace.cli.reporting import ReportChoice, report_options
 from ragtrace.cli.terminal import many, open_console, print_line, talk
 from ragtrace.errors import InputError
 from ragtrace.evaluation import evaluate as evaluate_record
@@ -36,6 +37,7 @@ from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
 from ragtrace.ports import Embedder, Judge, Metric
 from ragtrace.records import read_records, to_json_line
+from ragtrace.reports import JudgedAnswer
 from ragtrace.reports.tally import Tally
 
 __all__ = ["evaluate"]
@@ -61,6 +63,7 @@ _STDIN: Final = "-"
     help="Exit code 1 if the mean score of a metric is below this (above 1 - SCORE where lower is better),"
     " or nothing was scored.",
 )
+@report_options
 @json_option
 def evaluate(
     path: str,
@@ -72,6 +75,7 @@ def evaluate(
     concurrency: int,
     asking: Asking,
     fail_under: float | None,
+    wanted: ReportChoice,
     as_json: bool,
 ) -> None:
     """Judge the records of a JSON-lines file; - is standard input.
@@ -118,15 +122,20 @@ def evaluate(
         calls += evaluation.usage.calls
         for outcome in evaluation.outcomes:
             tallies[outcome.metric, outcome.profile].add(outcome)
+        reports.add(JudgedAnswer(record=record, evaluation=evaluation))
         show(record, evaluation)
 
-    asyncio.run(_evaluate_all(path, metrics, models, concurrency, count_and_show))
+    reports = wanted.reports(
+        source=path, metrics=metrics, judge=models.judge, second_judge=models.second, prices=judge.prices
+    )
+    with reports:
+        asyncio.run(_evaluate_all(path, metrics, models, concurrency, count_and_show))
     if not as_json:
         _print_summary(tallies.values(), calls)
     for asked in (models.judge, models.second):
         if asked is not None:
             account_for(asked, judge.prices)
-    click.get_current_context().exit(_exit_code(tallies.values(), fail_under))
+    click.get_current_context().exit(_exit_code(tallies.values(), fail_under) or not reports.is_whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

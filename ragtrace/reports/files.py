@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -32,13 +33,15 @@ class AppendedFile:
         self._head = head
         self._descriptor = _opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         with open(self._descriptor, "rb", closefd=False) as file:
-            whole = _whole_until(file, is_quoted=is_quoted)
-            self._is_empty = whole == 0
-            file.seek(0)
-            if whole and file.read(len(starts_with)) != starts_with:
+            start = file.read(len(starts_with))
+            if not starts_with.startswith(start):
                 self._close()
                 raise ConfigError(f"{str(path)!r} exists and holds something else: name another file")
-        os.ftruncate(self._descriptor, whole)
+            file.seek(0)
+            whole = _whole_until(file, is_quoted=is_quoted)
+        self._is_empty = whole == 0
+        if start:
+            os.ftruncate(self._descriptor, whole)
 
     def append(self, row: bytes) -> None:
         """Write a whole row, or nothing.
@@ -52,7 +55,8 @@ class AppendedFile:
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
         except OSError:
-            os.ftruncate(self._descriptor, before)
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, before)
             raise
         self._is_empty = False
 
@@ -109,7 +113,8 @@ class ReplacedFile:
 
     def abandon(self) -> None:
         """Leave what stands in its place."""
-        self.file.close()
+        with suppress(OSError):  # what was held back may not fit
+            self.file.close()
         self._partial.unlink(missing_ok=True)
 
 

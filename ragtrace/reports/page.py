@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -38,7 +39,13 @@ class PageReport:
 
     def __init__(self, path: Path, about: About, *, worst: int = WORST) -> None:
         self.path = path
-        self._template = _template(path)
+        try:
+            import jinja2 as _  # noqa: F401  before anything is judged, not after
+        except ModuleNotFoundError as exc:
+            raise ConfigError(
+                f"a report like {str(path)!r} needs jinja2, which is not installed: "
+                "pip install 'ragtrace-otel[cli]', or write .jsonl"
+            ) from exc
         self._about = about
         self._totals = Totals()
         self._worst = Worst(worst)
@@ -52,7 +59,7 @@ class PageReport:
     def close(self, ending: Ending) -> None:
         """Write the page."""
         style = files("ragtrace.reports").joinpath("page.css").read_text("utf-8")
-        page = self._template.render(
+        page = _template().render(
             about=self._about,
             ending=ending,
             totals=self._totals,
@@ -110,14 +117,10 @@ def _trace_url(template: str | None, answer: JudgedAnswer) -> str | None:
     return url.replace("{span_id}", quote(target.span_id, safe=""))
 
 
-def _template(path: Path) -> Template:
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ModuleNotFoundError as exc:
-        raise ConfigError(
-            f"a report like {str(path)!r} needs jinja2, which is not installed: "
-            "pip install 'ragtrace-otel[cli]', or write .jsonl"
-        ) from exc
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+from contextlib import suppress
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints, is_typeddict
@@ -39,7 +41,7 @@ class ParquetReport:
                 "pip install 'ragtrace-otel[parquet]', or write .jsonl"
             ) from exc
         self.path = path
-        self._schema = _schema(pa)
+        self._schema = _schema()
         self._batch_of = pa.RecordBatch.from_pylist
         self._file = ReplacedFile(path)
         self._writer = parquet.ParquetWriter(self._file.file, self._schema, compression="zstd")
@@ -72,7 +74,8 @@ class ParquetReport:
 
     def abandon(self) -> None:
         """Leave what stands in its place."""
-        self._writer.close()
+        with suppress(OSError):  # the disk may be why
+            self._writer.close()
         self._file.abandon()
 
     def _write(self) -> None:
@@ -81,8 +84,11 @@ class ParquetReport:
         self._rows, self._chars = [], 0
 
 
-def _schema(pa: Any) -> pa.Schema:
+@cache
+def _schema() -> pa.Schema:
     """Return the types of an ``AnswerRow``."""
+    import pyarrow as pa
+
     moment = pa.timestamp("us", tz="UTC")
     fields = get_type_hints(AnswerRow).items()
     return pa.schema([(name, moment if name in _MOMENTS else _type(pa, hint)) for name, hint in fields])

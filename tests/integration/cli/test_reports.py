@@ -1,0 +1,201 @@
+"""``--out`` of ``ragtrace backfill`` and ``ragtrace evaluate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ragtrace.cli.spending import OVER_BUDGET
+from tests.integration.cli.program import json_lines, run
+from tests.integration.collector.paid_judge import PAID, paid, prices
+from tests.unit.backfill.stored_traces import RIGHT, WRONG, plain_trace, rag_trace, trace_id, write_traces
+from tests.unit.reports.reading import Page, csv_rows, json_rows, parquet_rows
+
+SUFFIXES = (".html", ".jsonl", ".csv", ".parquet")
+SCRIPT = "<script>alert(1)</script>"
+
+
+class Files:
+    """What the tests read and write."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        traces = [rag_trace(0, RIGHT), rag_trace(1, WRONG), rag_trace(2, None), plain_trace(3)]
+        self.source = f"otlp-file:{write_traces(folder / 'traces.jsonl', traces)}"
+        self.verdicts = folder / "verdicts"
+        self.script({})
+
+    def script(self, script: dict[str, object]) -> None:
+        """Say what the judge says."""
+        (self.folder / "script.json").write_text(json.dumps(script))
+
+    @property
+    def judge(self) -> str:
+        """The judge that says it."""
+        return f"scripted:{self.folder / 'script.json'}"
+
+    def out(self, suffix: str) -> Path:
+        """Where a report is written."""
+        return self.folder / f"report{suffix}"
+
+    def backfill(self, *args: str, suffixes: tuple[str, ...] = SUFFIXES) -> tuple[str, ...]:
+        """The command."""
+        outs = [arg for suffix in suffixes for arg in ("--out", str(self.out(suffix)))]
+        to = f"otlp-file:{self.verdicts}"
+        return ("backfill", "--from", self.source, "--to", to, "--judge", self.judge, *outs, *args)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def test_all_reports_of_a_run_tell_the_same(files: Files) -> None:
+    args = files.backfill("--metrics", "faithfulness,hallucination", "--json")
+    (told,) = json_lines(run(*args).stdout)
+    rows, page = json_rows(files.out(".jsonl")), Page(files.out(".html"))
+    assert parquet_rows(files.out(".parquet")) == rows
+    assert [row["status"] for row in rows] == ["judged", "judged", "ineligible"]
+    cells = [(each["record_id"], each["metric"], each["score"]) for each in csv_rows(files.out(".csv"))]
+    assert cells == [
+        (row["record_id"], metric["metric"], "" if metric["score"] is None else str(metric["score"]))
+        for row in rows
+        for metric in row["metrics"]
+    ]
+    for name in ("faithfulness", "hallucination"):
+        scores = [each["score"] for row in rows for each in row["metrics"] if each["metric"] == name]
+        known = [score for score in scores if score is not None]
+        assert f"Mean {sum(known) / len(known):.2f} , 95 % interval" in page.text
+        assert f"of {len(known)} answers with a score" in page.text
+    assert f"{told['judged']} judged" in page.text
+    assert f"calls to the judge {sum(row['calls'] for row in rows)}" in page.text
+
+
+def test_a_row_names_trace_verdict_and_how_the_answer_was_chosen(files: Files) -> None:
+    run(*files.backfill(suffixes=(".jsonl",)))
+    row = json_rows(files.out(".jsonl"))[1]
+    written = files.verdicts.read_text()
+    assert (row["version"], row["trace_id"], row["service"]) == (1, trace_id(1), "support-bot")
+    assert row["carrier_span_id"] in written
+    assert row["sample"] == {"rule": "ratio", "rate": 1.0, "probability": 1.0}
+    assert (row["answer"], row["chunks"][0]["id"]) == (WRONG, "faq-12")
+    (verdict,) = row["metrics"][0]["verdicts"]
+    assert (verdict["label"], verdict["chunk_ids"], verdict["quote"]) == (
+        "contradicted",
+        ["faq-12"],
+        "Orders can be returned within 14 days.",
+    )
+
+
+def test_hostile_text_out_of_a_trace_is_text_in_the_page(files: Files) -> None:
+    write_traces(files.folder / "traces.jsonl", [rag_trace(0, f"{SCRIPT} Orders arrive within 3 days.")])
+    run(*files.backfill(suffixes=(".html",)))
+    page = Page(files.out(".html"))
+    assert "script" not in page.tags
+    assert SCRIPT in page.text
+
+
+def test_the_page_says_what_was_asked_for_and_what_was_left_out(files: Files) -> None:
+    run(*files.backfill("--rate", "0.000001", suffixes=(".jsonl", ".html")))
+    text = Page(files.out(".html")).text
+    assert "selection --rate 1e-06" in text
+    assert "sampled out 3 answers" in text
+    assert "no RAG call 1 trace " in text
+
+
+def test_a_trace_leads_where_the_template_says(files: Files) -> None:
+    run(*files.backfill("--trace-url", "http://tempo/{trace_id}/{span_id}", suffixes=(".html",)))
+    assert ("href", f"http://tempo/{trace_id(1)}/{1:016x}") in Page(files.out(".html")).attributes
+
+
+def test_a_second_run_that_judges_nothing_leaves_the_reports_as_they_are(files: Files) -> None:
+    run(*files.backfill())
+    before = {suffix: files.out(suffix).read_bytes() for suffix in SUFFIXES}
+    again = run(*files.backfill())
+    assert {suffix: files.out(suffix).read_bytes() for suffix in SUFFIXES} == before
+    assert again.stderr.count("nothing was judged") == 4
+
+
+def test_a_run_without_budget_reports_what_it_judged_and_the_rest_is_added(
+    files: Files, request: pytest.FixtureRequest
+) -> None:
+    name = request.node.name.replace("_", "")
+    paid(name)
+    asked = (
+        "--judge",
+        f"{PAID}{name}",
+        "--prices",
+        prices(files.folder, name),
+        "--concurrency",
+        "1",
+        "--yes",
+    )
+    assert run(*files.backfill(*asked, "--max-calls", "2")).exit_code == OVER_BUDGET
+    page, rows = Page(files.out(".html")), json_rows(files.out(".jsonl"))
+    assert "This run ended before its end: what may be spent is spent" in page.text
+    assert "not begun 2 answers" in page.text
+    assert [(row["trace_id"], row["status"]) for row in rows] == [(trace_id(0), "judged")]
+    assert f"money ${rows[0]['cost_usd']:.2f}" in page.text
+    run(*files.backfill(*asked, "--resume", suffixes=(".jsonl",)))
+    assert [row["trace_id"] for row in json_rows(files.out(".jsonl"))] == [trace_id(n) for n in range(3)]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_report_that_cannot_be_written_fails_before_the_judge_is_asked(files: Files, suffix: str) -> None:
+    files.script({"error": "judge_refused"})
+    result = run(*files.backfill("--out", str(files.folder / "nowhere" / f"r{suffix}")))
+    assert result.exit_code == 2
+    assert "nowhere" in result.stderr
+    assert "No such file or directory" in result.stderr
+    assert not files.verdicts.exists()
+    assert not list(files.folder.glob("report*"))
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("--out", "report.txt"), "ends with .html, .jsonl, .csv, .parquet"),
+        (("--trace-url", "javascript:alert({trace_id})"), "write an address with {trace_id}"),
+        (("--trace-url", "http://jaeger/trace"), "write an address with {trace_id}"),
+        (("--out", "report.html", "--dry-run"), "a dry run judges nothing"),
+    ],
+)
+def test_wrong_options_are_told(files: Files, args: tuple[str, ...], told: str) -> None:
+    result = run(*files.backfill(*args, suffixes=()))
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+
+
+def test_records_of_a_file_are_reported_too(files: Files) -> None:
+    records = files.folder / "records.jsonl"
+    records.write_text(
+        "".join(
+            json.dumps({"id": f"r{number}", "question": "?", "contexts": [RIGHT], "answer": answer}) + "\n"
+            for number, answer in enumerate((RIGHT, WRONG))
+        )
+    )
+    outs = [arg for suffix in SUFFIXES for arg in ("--out", str(files.out(suffix)))]
+    assert run("evaluate", str(records), "--judge", files.judge, *outs).exit_code == 0
+    rows = json_rows(files.out(".jsonl"))
+    assert parquet_rows(files.out(".parquet")) == rows
+    assert [(row["record_id"], row["metrics"][0]["score"]) for row in rows] == [("r0", 1.0), ("r1", 0.0)]
+    assert "Mean 0.50" in Page(files.out(".html")).text
+
+
+def test_what_was_judged_before_an_error_is_reported(files: Files) -> None:
+    records = files.folder / "records.jsonl"
+    records.write_text(json.dumps({"question": "?", "contexts": [RIGHT], "answer": RIGHT}) + "\nnot JSON\n")
+    outs = [arg for suffix in SUFFIXES for arg in ("--out", str(files.out(suffix)))]
+    assert run("evaluate", str(records), "--judge", files.judge, *outs).exit_code == 2
+    assert len(json_rows(files.out(".jsonl"))) == len(parquet_rows(files.out(".parquet"))) == 1
+    assert "This run ended before its end: an error ended it" in Page(files.out(".html")).text
+
+
+def test_an_error_before_anything_is_judged_leaves_earlier_reports(files: Files) -> None:
+    files.out(".html").write_text("an earlier report")
+    result = run(*files.backfill()[:3], "--to", "http://127.0.0.1:9", "--out", str(files.out(".html")))
+    assert result.exit_code == 1
+    assert files.out(".html").read_text() == "an earlier report"
+    assert not list(files.folder.glob("*.partial"))

@@ -1,0 +1,216 @@
+"""Reports as JSON lines, CSV and Parquet."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragtrace.cli.reporting import ReportChoice, Reports
+from ragtrace.errors import ConfigError
+from ragtrace.judge import load_prices
+from ragtrace.model import VerdictLabel
+from ragtrace.reports import Ending, LeftOut, answer_row, open_report
+from tests.unit.reports.judged_answers import (
+    ABOUT,
+    a_verdict,
+    failure,
+    judged,
+    of_outcome,
+    result,
+    texts,
+    write,
+)
+from tests.unit.reports.reading import Page, csv_rows, json_rows, parquet_rows
+
+answers = st.lists(
+    st.builds(
+        lambda score, answer, chunk, question, claim, quote: judged(
+            score=score,
+            answer=answer,
+            chunk=chunk,
+            question=question,
+            verdict=a_verdict(VerdictLabel.CONTRADICTED, claim, quote),
+        ),
+        st.none() | st.floats(0, 1),
+        texts,
+        texts,
+        texts,
+        texts,
+        st.none() | texts,
+    ),
+    max_size=3,
+)
+
+
+@settings(max_examples=25)
+@given(answers)
+def test_any_text_survives_json_lines_and_parquet(found: list) -> None:  # type: ignore[type-arg]
+    rows = [answer_row(each) for each in found]
+    with TemporaryDirectory() as folder:
+        assert json_rows(write(Path(folder) / "r.jsonl", *found)) == rows
+        assert parquet_rows(write(Path(folder) / "r.parquet", *found)) == rows
+
+
+@settings(max_examples=50)
+@given(answers)
+def test_any_text_survives_csv(found: list) -> None:  # type: ignore[type-arg]
+    with TemporaryDirectory() as folder:
+        rows = csv_rows(write(Path(folder) / "r.csv", *found))
+    assert [(row["question"], row["answer"]) for row in rows] == [
+        (each.record.question, each.record.answer) for each in found
+    ]
+    assert [row["contradicted"] for row in rows] == ["1"] * len(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=HYPERLINK(A1)", "'=HYPERLINK(A1)"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "'\t=1"),
+        ("＝1", "'＝1"),  # noqa: RUF001  a wide equals sign is one to spreadsheets in Japanese
+        ("'=1", "''=1"),
+        ("'tis", "'tis"),
+        ("1 = 1", "1 = 1"),
+    ],
+)
+def test_no_cell_is_a_formula(tmp_path: Path, text: str, cell: str) -> None:
+    written = write(tmp_path / "r.csv", judged(question=text)).read_bytes()
+    assert f",{cell},".encode() in written
+
+
+def test_what_failed_or_was_not_eligible_has_a_row_with_its_reason(tmp_path: Path) -> None:
+    found = (of_outcome(failure()), judged(score=None), of_outcome(failure(), result(0.5, metric="other")))
+    rows = json_rows(write(tmp_path / "r.jsonl", *found))
+    assert [(row["status"], row["reason"]) for row in rows] == [
+        ("failed", "judge_timeout"),
+        ("ineligible", "no_claims"),
+        ("judged", None),
+    ]
+    statuses = [[metric["status"] for metric in row["metrics"]] for row in rows]
+    assert statuses == [["error"], ["skipped"], ["error", "ok"]]
+
+
+def test_what_has_no_form_in_a_file_is_replaced(tmp_path: Path) -> None:
+    odd = judged(answer="a\ud800b", ratio=float("nan"))
+    (row,) = json_rows(write(tmp_path / "r.jsonl", odd))
+    assert (row["answer"], row["metrics"][0]["details"]) == ("a\ufffdb", {"ratio": None})
+    assert parquet_rows(write(tmp_path / "r.parquet", odd)) == [row]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_rows_are_added_after_those_of_an_earlier_run(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"r{suffix}"
+    write(path, judged(0))
+    write(path, judged(1))
+    rows = json_rows(path) if suffix == ".jsonl" else csv_rows(path)
+    assert [row["record_id"] for row in rows] == ["record 0", "record 1"]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+@pytest.mark.parametrize("cut", [1, 5, 40])
+def test_a_row_that_a_crash_cut_is_taken_back(tmp_path: Path, suffix: str, cut: int) -> None:
+    path = tmp_path / f"r{suffix}"
+    write(path, judged(0, question='two\nlines and a "', answer="two\r\nlines"), judged(1, answer="a\nb"))
+    path.write_bytes(path.read_bytes()[:-cut])
+    write(path, judged(2))
+    rows = json_rows(path) if suffix == ".jsonl" else csv_rows(path)
+    assert [row["record_id"] for row in rows] == ["record 0", "record 2"]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_a_file_that_holds_something_else_is_left_alone(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"r{suffix}"
+    path.write_text('{"resourceSpans": []}\n')
+    with pytest.raises(ConfigError, match="exists and holds something else"):
+        open_report(path, ABOUT)
+    assert path.read_text() == '{"resourceSpans": []}\n'
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet", ".html"])
+def test_only_the_owner_may_read_a_report(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"r{suffix}", judged())
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet", ".html"])
+def test_a_report_that_is_abandoned_leaves_nothing(tmp_path: Path, suffix: str) -> None:
+    open_report(tmp_path / f"r{suffix}", ABOUT).abandon()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".html"])
+def test_an_earlier_report_stands_until_the_new_one_is_whole(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"r{suffix}", judged(0))
+    before = path.read_bytes()
+    report = open_report(path, ABOUT)
+    report.add(judged(1, score=0.0))
+    assert path.read_bytes() == before
+    report.close(Ending())
+    assert path.read_bytes() != before
+
+
+def test_parquet_is_written_in_groups_and_says_how_the_run_ended(tmp_path: Path) -> None:
+    left_out = LeftOut(what="sampled out", number=3, unit="answer", why="by the rate")
+    ending = Ending(cut_short="it was stopped", left_out=(left_out,))
+    path = write(tmp_path / "r.parquet", *(judged(number) for number in range(1001)), ending=ending)
+    metadata = pyarrow.parquet.read_metadata(path)
+    assert (metadata.num_row_groups, metadata.num_rows) == (2, 1001)
+    assert json.loads(metadata.metadata[b"ragtrace.report"]) == {
+        "version": 1,
+        "cut_short": "it was stopped",
+        "left_out": {"sampled out": 3},
+    }
+
+
+@pytest.mark.parametrize(("name", "library"), [("r.parquet", "pyarrow"), ("r.html", "jinja2")])
+def test_a_library_that_is_missing_is_named_before_anything_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, library: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ConfigError, match=f"needs {library}.*pip install 'ragtrace-otel"):
+        open_report(tmp_path / name, ABOUT)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_suffix_that_is_no_report_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"ends with \.html, \.jsonl, \.csv, \.parquet"):
+        open_report(tmp_path / "r.txt", ABOUT)
+
+
+@pytest.fixture
+def no_room() -> Iterator[Callable[[int], None]]:
+    """Let no file of this process grow beyond a size."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_a_full_disk_cuts_no_row_and_ends_the_report_not_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], no_room: Callable[[int], None], suffix: str
+) -> None:
+    path, other = tmp_path / f"r{suffix}", tmp_path / "r.html"
+    with Reports(ReportChoice(paths=(path, other), worst=1, trace_url=None), ABOUT, load_prices()) as reports:
+        reports.add(judged(0))
+        whole = path.read_bytes()
+        no_room(len(whole) + 100)
+        reports.add(judged(1))
+        no_room(resource.RLIM_INFINITY)
+        reports.add(judged(2))
+    assert not reports.is_whole
+    assert path.read_bytes() == whole
+    assert "of 3 answers with a score" in Page(other).text
+    assert "cannot be written, and is given up: File too large" in capsys.readouterr().err

@@ -1,0 +1,140 @@
+"""Reports as a page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragtrace.model import Direction, VerdictLabel
+from ragtrace.reports import Ending, LeftOut, open_report
+from ragtrace.reports.marks import Mark, pieces
+from tests.unit.reports.judged_answers import ABOUT, a_verdict, failure, judged, of_outcome, result, write
+from tests.unit.reports.reading import Page
+
+SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def test_text_under_judgment_is_never_markup(tmp_path: Path) -> None:
+    text = f"{SCRIPT} \"quoted\" & 'so on'"
+    hostile = judged(
+        score=0.0,
+        answer=text,
+        chunk=text,
+        question=text,
+        verdict=a_verdict(VerdictLabel.CONTRADICTED, text, text),
+    )
+    about = replace(ABOUT, source=SCRIPT, judge=SCRIPT, metrics=(SCRIPT,), selection={"--tag": SCRIPT})
+    page = Page(write(tmp_path / "r.html", hostile, about=about))
+    assert not {"script", "img"} & {*page.tags}
+    assert not any(name.startswith("on") for name, _ in page.attributes)
+    assert page.text.count(SCRIPT) >= 8
+
+
+def test_the_page_stands_alone(tmp_path: Path) -> None:
+    page = Page(write(tmp_path / "r.html", judged(score=0.0)))
+    assert not {"script", "link", "img", "iframe"} & {*page.tags}
+    assert {value for name, value in page.attributes if name == "href"} == {
+        *("#main", "#totals", "#metric1", "#worst", "#left-out", "#cost"),
+        *("#a1-claim1", "#a1-chunk1"),
+    }
+    policy = next(value for _, value in page.attributes if value and value.startswith("default-src"))
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+
+
+def test_the_mean_is_weighted_and_says_of_how_many_answers(tmp_path: Path) -> None:
+    found = [judged(number, 0.0, probability=1.0) for number in range(10)]
+    found += [judged(number, 1.0, probability=0.1) for number in range(10, 20)]
+    page = Page(write(tmp_path / "r.html", *found))
+    assert "Mean 0.91 , 95 % interval" in page.text
+    assert "of 20 answers with a score" in page.text
+    assert "Pass 91 %" in page.text
+    assert "Each answer counts for as many as it was sampled from" in page.text
+
+
+def test_answers_without_a_probability_stand_in_no_mean_and_are_counted(tmp_path: Path) -> None:
+    found = [judged(0, 1.0), *(judged(number, 0.0, probability=None) for number in range(1, 4))]
+    page = Page(write(tmp_path / "r.html", *found))
+    assert "Mean 1.00" in page.text
+    assert "3 answers more have a score and are left out of these figures" in page.text
+
+
+def test_claims_lead_to_the_quote_in_the_chunk(tmp_path: Path) -> None:
+    verdict = a_verdict(VerdictLabel.CONTRADICTED, "Within 30 days.", "within 14 days")
+    page = Page(write(tmp_path / "r.html", judged(score=0.0, answer="Within 30 days.", verdict=verdict)))
+    assert page.texts.count("Within 30 days.") == 2  # in the answer, and as a claim
+    assert page.texts.count("within 14 days") == 2  # in the chunk, and below the claim
+    assert ("id", "a1-chunk1") in page.attributes
+    assert page.attributes.count(("class", "contradicted")) == 3  # both passages, and what it looks like
+
+
+def test_the_worst_answers_stand_first_and_are_no_more_than_wanted(tmp_path: Path) -> None:
+    report = open_report(tmp_path / "r.html", ABOUT, worst=3)
+    for number, score in enumerate((0.9, 0.2, 1.0, 0.0, 0.5, 0.2)):
+        report.add(judged(number, score, question=f"question {number}"))
+    report.close(Ending())
+    shown = [text for text in Page(report.path).texts if text.startswith("question ")]
+    assert shown == ["question 3", "question 1", "question 5"]
+
+
+def test_an_answer_without_a_flaw_is_not_among_the_worst(tmp_path: Path) -> None:
+    lower = result(0.0, metric="hallucination", direction=Direction.LOWER_IS_BETTER)
+    page = Page(write(tmp_path / "r.html", of_outcome(result(1.0), lower)))
+    assert "No answer lost anything of its score." in page.text
+
+
+def test_what_was_not_judged_is_told_with_its_reason(tmp_path: Path) -> None:
+    left_out = LeftOut(what="sampled out", number=7, unit="answer", why="by the rate")
+    ending = Ending(cut_short="it was stopped", left_out=(left_out,))
+    found = (of_outcome(failure()), judged(1, None), judged(2, None))
+    text = Page(write(tmp_path / "r.html", *found, ending=ending)).text
+    assert "This run ended before its end: it was stopped." in text
+    assert "ineligible: no claims 2 answers the answer states nothing that can be checked" in text
+    assert "failed: judge timeout 1 answer" in text
+    assert "sampled out 7 answers by the rate" in text
+    assert "No answer has a score." in text
+
+
+def test_money_is_said_only_where_it_is_known(tmp_path: Path) -> None:
+    known = replace(judged(0), cost_usd=0.25)
+    assert "money price unknown" in Page(write(tmp_path / "a.html", judged(0))).text
+    assert "money $0.2500" in Page(write(tmp_path / "b.html", known)).text
+    mixed = Page(write(tmp_path / "c.html", known, judged(1))).text
+    assert "money $0.2500 answers whose price is unknown 1" in mixed
+
+
+def test_a_trace_leads_to_its_page(tmp_path: Path) -> None:
+    about = replace(ABOUT, trace_url="http://jaeger:16686/trace/{trace_id}?uiFind={span_id}")
+    page = Page(write(tmp_path / "r.html", judged(0, 0.0), about=about))
+    assert ("href", f"http://jaeger:16686/trace/{1:032x}?uiFind={1:016x}") in page.attributes
+
+
+def test_an_answer_of_a_megabyte_is_shortened_around_what_is_marked(tmp_path: Path) -> None:
+    long = "x" * 1_000_000
+    verdict = a_verdict(VerdictLabel.UNSUPPORTED, "y" * 10, None)
+    path = write(tmp_path / "r.html", judged(score=0.0, answer="y" * 10 + long, chunk=long, verdict=verdict))
+    assert path.stat().st_size < 50_000
+    assert "998,000 characters are not shown" in Page(path).text
+
+
+marks = st.builds(
+    Mark, st.integers(0, 9), st.integers(0, 12), st.integers(1, 3), st.sampled_from(VerdictLabel)
+)
+
+
+@given(st.text("ab ", max_size=10), st.lists(marks, max_size=4))
+def test_pieces_make_the_text_again_and_each_mark_ends_once(text: str, marks: list[Mark]) -> None:
+    found = pieces(text, marks)
+    within = {(each.number, each.end) for each in marks if each.start < each.end <= len(text)}
+    assert "".join(piece.text for piece in found) == text
+    assert sum(len(piece.ends) for piece in found) == len(within)
+
+
+@pytest.mark.parametrize("score", [0.0, 0.049, 0.5, 1.0])
+def test_each_score_stands_in_its_bar(tmp_path: Path, score: float) -> None:
+    low = min(int(score * 20), 19) / 20
+    text = Page(write(tmp_path / "r.html", judged(score=score))).text
+    assert f"{low:.2f} to {low + 0.05:.2f} 1 100 %" in text
