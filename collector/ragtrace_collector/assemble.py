@@ -119,14 +119,22 @@ class Assembly:
 
     def _take_traces(self, now_ns: int, *, everything: bool) -> Iterator[Ready]:
         overflow = len(self._open) - self._policy.max_open_traces
-        patience_ns = min(self._policy.quiet_ns, self._policy.deadline_ns)
-        for position, (trace_id, trace) in enumerate(list(self._open.items())):
-            if now_ns - trace.last_arrival_ns < patience_ns and position >= overflow and not everything:
-                return  # the traces are in order of last arrival: nothing behind this one is ready
+        for position, (trace_id, trace) in enumerate(self._oldest(now_ns, overflow, everything=everything)):
             due = trace.is_ready(now_ns, self._policy) or (everything and trace.is_complete)
             if due or position < overflow:
                 self._close(trace_id, trace)
                 yield Ready(trace_id=trace_id, is_complete=trace.is_complete)
+
+    def _oldest(self, now_ns: int, at_least: int, *, everything: bool) -> Sequence[tuple[str, OpenTrace]]:
+        """Return the traces that may be ready: behind those, nothing is, as they are in order of arrival."""
+        patience_ns = min(self._policy.quiet_ns, self._policy.deadline_ns)
+        last_ns = now_ns if everything else now_ns - patience_ns
+        oldest: list[tuple[str, OpenTrace]] = []
+        for trace_id, trace in self._open.items():
+            if trace.last_arrival_ns > last_ns and len(oldest) >= at_least:
+                break
+            oldest.append((trace_id, trace))
+        return oldest
 
     def _close(self, trace_id: str, trace: OpenTrace) -> None:
         for of_trace in (self._open, self._looks, self._reopened, self._closed):

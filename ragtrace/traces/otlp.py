@@ -7,14 +7,16 @@ deviations (ids in hex, keys in lowerCamelCase only, unknown fields ignored). Wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
@@ -52,8 +54,7 @@ Encoding = Literal["protobuf", "json"]
 MessageT = TypeVar("MessageT", bound=Message)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanRef:
+class SpanRef(NamedTuple):
     """The ids of a span, and where it hangs."""
 
     span_id: str
@@ -132,9 +133,13 @@ def split_by_trace(
     numbers = _spans_by_trace(request)
     rejected = numbers.pop(_NO_TRACE, 0)
     whole = body if len(numbers) == 1 and not rejected else None
-    chosen = {trace_id for trace_id, number in numbers.items() if wanted(trace_id.hex(), number)}
+    chosen = dict.fromkeys(trace_id for trace_id, number in numbers.items() if wanted(trace_id.hex(), number))
+    slices: Iterable[TraceSlice] = ()
+    if chosen:
+        envelope = read_envelope(request.SerializeToString() if body is None else body)
+        slices = _within_bounds(_slices(request, envelope, chosen, whole=whole))
     return SplitRequest(
-        slices=_slices(request, chosen, body=body, whole=whole) if chosen else (),
+        slices=tuple(slices),
         spans=sum(numbers.values()),
         rejected=rejected,
         reject_reason=f"{rejected} spans without a valid trace id and span id" if rejected else "",
@@ -220,38 +225,43 @@ def _spans_by_trace(request: ExportTraceServiceRequest) -> dict[bytes, int]:
     return numbers
 
 
+_Place = tuple[int, int]
+"""The numbers of a resource in its request, and of a scope in that."""
+_Member = tuple[trace_pb2.Span, bytes]
+"""A span, and how it came."""
+
+
 def _slices(
     request: ExportTraceServiceRequest,
+    envelope: Envelope,
     trace_ids: Collection[bytes],
     *,
-    body: bytes | None,
     whole: bytes | None,
-) -> tuple[TraceSlice, ...]:
-    envelope = read_envelope(request.SerializeToString() if body is None else body)
-    members: dict[bytes, list[_Placed]] = {}
-    for placed in _walk(request, envelope):
-        trace_id = placed.span.trace_id
-        if trace_id in trace_ids and has_valid_ids(placed.span):
-            members.setdefault(trace_id, []).append(placed)
-    return tuple(_within_bounds(_slice(envelope, placed, whole=whole) for placed in members.values()))
-
-
-class _Placed(NamedTuple):
-    """A span and where it stands in its request."""
-
-    resource_index: int
-    scope_index: int
-    span: trace_pb2.Span
-    raw: bytes
-    """As it came."""
-
-
-def _walk(request: ExportTraceServiceRequest, envelope: Envelope) -> Iterator[_Placed]:
+) -> Iterator[TraceSlice]:
+    members: dict[bytes, dict[_Place, list[_Member]]] = {trace_id: {} for trace_id in trace_ids}
     for resource_index, resource_spans in enumerate(request.resource_spans):
         scopes = envelope.resource_spans[resource_index].scope_spans
         for scope_index, scope_spans in enumerate(resource_spans.scope_spans):
-            for span, raw in zip(scope_spans.spans, scopes[scope_index].spans, strict=True):
-                yield _Placed(resource_index, scope_index, span, raw)
+            found = _members(scope_spans, scopes[scope_index].spans, trace_ids)
+            for trace_id, of_scope in found.items():
+                members[trace_id][resource_index, scope_index] = of_scope
+    for trace_id, places in members.items():
+        yield TraceSlice(
+            trace_id=trace_id.hex(),
+            payload=_select(envelope, places).SerializeToString() if whole is None else whole,
+            spans=tuple(_ref(span, raw) for of_scope in places.values() for span, raw in of_scope),
+        )
+
+
+def _members(
+    scope_spans: trace_pb2.ScopeSpans, raws: Sequence[bytes], trace_ids: Collection[bytes]
+) -> Mapping[bytes, list[_Member]]:
+    members: dict[bytes, list[_Member]] = {}
+    for number, span in enumerate(scope_spans.spans):
+        trace_id = span.trace_id
+        if trace_id in trace_ids and has_valid_ids(span):
+            members.setdefault(trace_id, []).append((span, raws[number]))
+    return members
 
 
 def drop_spans_without_ids(request: ExportTraceServiceRequest) -> None:
@@ -293,27 +303,19 @@ _MOST_BYTES: Final = 128 << 20
 """All slices of a request together."""
 
 
-def _slice(envelope: Envelope, members: list[_Placed], *, whole: bytes | None) -> TraceSlice:
-    return TraceSlice(
-        trace_id=members[0].span.trace_id.hex(),
-        payload=_select(envelope, members).SerializeToString() if whole is None else whole,
-        spans=tuple(_ref(placed.span, placed.raw) for placed in members),
-    )
-
-
-def _select(envelope: Envelope, members: list[_Placed]) -> Envelope:
+def _select(envelope: Envelope, places: Mapping[_Place, Sequence[_Member]]) -> Envelope:
     chosen = new_envelope()
-    for resource_index, of_resource in groupby(members, key=lambda placed: placed.resource_index):
+    for resource_index, of_resource in groupby(places, key=itemgetter(0)):
         source = envelope.resource_spans[resource_index]
         target = chosen.resource_spans.add(resource=source.resource, schema_url=source.schema_url)
         _copy_unknown(source, target, members="scope_spans")
-        for scope_index, of_scope in groupby(of_resource, key=lambda placed: placed.scope_index):
-            scope_source = source.scope_spans[scope_index]
+        for place in of_resource:
+            scope_source = source.scope_spans[place[1]]
             scope_target = target.scope_spans.add(
                 scope=scope_source.scope, schema_url=scope_source.schema_url
             )
             _copy_unknown(scope_source, scope_target, members="spans")
-            scope_target.spans.extend(placed.raw for placed in of_scope)
+            scope_target.spans.extend([raw for _, raw in places[place]])
     return chosen
 
 
@@ -332,20 +334,22 @@ def _ref(span: trace_pb2.Span, raw: bytes) -> SpanRef:
         span_id=span.span_id.hex(),
         parent_span_id=parent_id(span),
         is_feedback=_is_feedback(span),
-        # sought in the bytes first: looking at each attribute takes long
-        is_call=_CALL_KEY in raw and _is_call(span),
+        is_call=_CALL in raw and _is_call(span),
         content_hash=hash(raw),
     )
 
 
-_CALL_KEY: Final = semconv.RAG_KIND.encode()
+_CALL: Final = KeyValue(
+    key=semconv.RAG_KIND, value=AnyValue(string_value=semconv.KIND_RAG)
+).SerializeToString()
+"""As all writers of protobuf write it. Sought in the bytes first: to look at each attribute takes long."""
 
 
 def _is_call(span: trace_pb2.Span) -> bool:
-    for attribute in span.attributes:
-        if attribute.key == semconv.RAG_KIND:
-            return attribute.value.string_value == semconv.KIND_RAG
-    return False
+    return any(
+        attribute.key == semconv.RAG_KIND and attribute.value.string_value == semconv.KIND_RAG
+        for attribute in span.attributes
+    )
 
 
 def _is_feedback(span: trace_pb2.Span) -> bool:

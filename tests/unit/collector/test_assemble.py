@@ -240,7 +240,7 @@ def test_a_call_that_could_not_be_settled_is_ready_again() -> None:
 
 def test_copies_of_a_span_that_differ_take_room_and_equal_ones_none() -> None:
     spans = Assembled()
-    copies = [replace(ROOT, content_hash=number) for number in range(6)]
+    copies = [ROOT._replace(content_hash=number) for number in range(6)]
     for copy in copies[:5]:
         assert spans.assembly.has_room("t", [copy])
         assert not spans.assembly.has_all("t", [copy])
@@ -252,9 +252,9 @@ def test_copies_of_a_span_that_differ_take_room_and_equal_ones_none() -> None:
 
 def test_what_came_of_the_last_traces_is_known_after_they_were_taken() -> None:
     spans = Assembled(replace(POLICY, max_open_traces=2))
-    copy = replace(ROOT, content_hash=1)
+    copy = ROOT._replace(content_hash=1)
     for name in ("a", "b", "c"):
         spans.add(name, copy, at_s=0)
         assert spans.ready_at(2) == [name]
     assert [spans.assembly.has_all(name, [copy]) for name in "abcd"] == [False, True, True, False]
-    assert not spans.assembly.has_all("c", [copy, replace(CHILD, content_hash=2)])
+    assert not spans.assembly.has_all("c", [copy, CHILD._replace(content_hash=2)])
