@@ -13,6 +13,7 @@ import click
 from ragtrace.backfill import BackfillReport, Progress
 from ragtrace.cli.options import JudgeChoice
 from ragtrace.cli.terminal import many, talk
+from ragtrace.errors import JudgeTimeout
 from ragtrace.judge.batch import batches_of
 from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
 from ragtrace.ports import Judge
@@ -92,12 +93,15 @@ def waits_for_batches(judge: Judge) -> bool:
 
 
 def settle(judges: Iterable[Judge | None], report: BackfillReport) -> None:
-    """After a run, forget the replies that it used, and say what goes on at the provider."""
+    """After a run, forget the replies that it used, and say what goes on at the provider.
+
+    They are not forgotten where an answer waits for more, or had no news of a batch: it needs them again.
+    """
     for judge in judges:
         batched = batches_of(judge) if judge is not None else None
         if batched is None:
             continue
-        if not (report.is_stopped or report.left):
+        if not (report.is_stopped or report.left or JudgeTimeout.error_type in report.failed):
             batched.forget()
         batches, requests = batched.unfinished()
         if batches:

@@ -33,7 +33,7 @@ Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 _LONGEST_QUIET_S: Final = 5.0
 _ATTEMPTS: Final = 20
 _LONGEST_PAUSE_S: Final = 900.0
-_DRAWS_KNOWN: Final = 65_536
+_DRAWS_KNOWN: Final = 200_000
 _ENDED_KEPT: Final = 4
 _CLOCKS_DIFFER_S: Final = 3_600
 
@@ -167,8 +167,8 @@ class BatchLane:
                 each.placed.set_result(placed)
 
     async def _placed(self, requests: Sequence[_Request]) -> PlannedBatch | _Failure | None:
-        planned = self.log.plan([each.id for each in requests])
         try:
+            planned = self.log.plan([each.id for each in requests])
             planned = await self._created(planned, requests)
         except QueueFull:
             return self._refused(planned)
@@ -182,17 +182,21 @@ class BatchLane:
         lines = b"".join(each.line for each in requests)
         try:
             file_id = await self._patiently(lambda: self._api.upload(lines))
-            planned = self.log.uploaded(planned, file_id)
-            return self.log.created(planned, (await self._create(planned, file_id)).id)
         except JudgeRefused:
             self.log.drop(planned)
             raise
+        planned = self.log.uploaded(planned, file_id)
+        return self.log.created(planned, (await self._create(planned, file_id)).id)
 
     async def _create(self, planned: PlannedBatch, file_id: str) -> Batch:
-        """Create a batch once: one that may have been created is looked for first."""
-        for _ in range(_ATTEMPTS):
+        """Create a batch once: one that may have been created is looked for, here or by the next run."""
+        for attempt in range(_ATTEMPTS):
             try:
                 return await self._api.create(file_id, planned.key)
+            except JudgeRefused:
+                if not attempt:
+                    self.log.drop(planned)
+                raise
             except (JudgeUnavailable, JudgeTimeout):
                 await self._sleep(self._settings.poll_s)
                 if found := await self._found(planned):

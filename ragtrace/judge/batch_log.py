@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
 from ragtrace.clock import SystemClock
-from ragtrace.errors import ConfigError
+from ragtrace.errors import ConfigError, JudgeRefused
+from ragtrace.model import Usage
 from ragtrace.ports import Clock
 
 __all__ = ["BatchLog", "PlannedBatch"]
@@ -46,7 +48,10 @@ class PlannedBatch:
 
 
 class BatchLog:
-    """The batches of one judge that were planned, and their requests. One process at a time uses it."""
+    """The batches of one judge that were planned, and their requests. One process at a time uses it.
+
+    What writes to it raises ``JudgeRefused`` where that is not possible: nothing is paid for unnoted.
+    """
 
     def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
         """Open the file, which only its owner may read.
@@ -54,6 +59,7 @@ class BatchLog:
         Raises:
             ConfigError: it cannot be used.
         """
+        self._path = path
         self._clock = clock or SystemClock()
         self._me = uuid4().hex
         self._taken: list[str] = []
@@ -64,7 +70,7 @@ class BatchLog:
         except (OSError, sqlite3.Error) as exc:
             hint = "another back-fill is using it" if "locked" in str(exc) else exc
             raise ConfigError(f"the list of batches {str(path)!r} cannot be used: {hint}") from exc
-        with self._db:
+        with self._writing():
             self._db.execute("DELETE FROM batch WHERE planned_at_s < ?", (self._now_s() - _KEPT_S,))
 
     def batch_of(self, request: str) -> PlannedBatch | None:
@@ -79,7 +85,7 @@ class BatchLog:
     def plan(self, requests: Sequence[str]) -> PlannedBatch:
         """Note that these requests are about to be sent."""
         planned = PlannedBatch(key=uuid4().hex, planned_at_s=self._now_s())
-        with self._db:
+        with self._writing():
             self._db.execute(
                 "INSERT INTO batch (key, planned_at_s) VALUES (?, ?)", (planned.key, planned.planned_at_s)
             )
@@ -105,7 +111,7 @@ class BatchLog:
     def drop(self, planned: PlannedBatch) -> int:
         """Forget a batch that the provider did not take, or has no more, and return how many requests it had:
         they are asked anew."""
-        with self._db:
+        with self._writing():
             dropped = self._db.execute("DELETE FROM request WHERE batch = ?", (planned.key,)).rowcount
             self._db.execute("DELETE FROM batch WHERE key = ?", (planned.key,))
         return dropped
@@ -119,7 +125,7 @@ class BatchLog:
     def forget_taken(self) -> None:
         """Forget the requests whose replies were handed on by this process, and batches without any other."""
         self._write_taken()
-        with self._db:
+        with self._writing():
             self._db.execute("DELETE FROM request WHERE taken_by = ?", (self._me,))
             self._db.execute("DELETE FROM batch WHERE key NOT IN (SELECT batch FROM request)")
 
@@ -136,22 +142,31 @@ class BatchLog:
         self._db.close()
 
     def _update(self, planned: PlannedBatch, column: str, value: str | int) -> None:
-        with self._db:
+        with self._writing():
             self._db.execute(f"UPDATE batch SET {column} = ? WHERE key = ?", (value, planned.key))
 
     def _write_taken(self) -> None:
-        with self._db:
+        with self._writing():
             self._db.executemany(
                 "UPDATE request SET taken_by = ? WHERE id = ?", [(self._me, each) for each in self._taken]
             )
         self._taken.clear()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            with self._db:
+                yield
+        except sqlite3.Error as exc:
+            what = f"the list of batches {str(self._path)!r} cannot be written: {exc}"
+            raise JudgeRefused(what, usage=Usage()) from exc
 
     def _now_s(self) -> int:
         return self._clock.now_ns() // 1_000_000_000
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, timeout=1)
+    db = sqlite3.connect(path, timeout=0)
     try:
         # two processes that planned the same requests would both pay for them
         db.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -62,7 +62,7 @@ def a_judge(server: BatchServer, path: Path, *, retries: int = 0, **settings: An
         base_url=server.url,
         max_retries=retries,
         environ={},
-        batches=BatchSettings(path=path, poll_s=0.05, **settings),
+        batches=BatchSettings(path=path, poll_s=0.02, **settings),
     )
 
 
@@ -265,6 +265,16 @@ async def test_a_batch_whose_id_was_lost_is_found_and_not_created_again(
         assert await asked(judge, "a", "b") == heard("a", "b")
     assert server.sizes == [2]
     assert {*server.charged.values()} == {1}
+
+
+async def test_a_batch_whose_id_stays_lost_is_found_by_the_next_run(server: BatchServer, path: Path) -> None:
+    server.faults = {"create": [LOST], "list": [Fault(status=401, body={})]}
+    async with aclosing(a_judge(server, path)) as judge:
+        [failed] = await asked(judge, "a")
+        assert type(failed) is JudgeRefused
+    async with aclosing(a_judge(server, path)) as judge:
+        assert await asked(judge, "a") == heard("a")
+    assert server.sizes == [1]
 
 
 async def test_when_the_queue_is_full_smaller_batches_go_one_by_one(server: BatchServer, path: Path) -> None:
