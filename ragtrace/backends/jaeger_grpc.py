@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace.backends.jaeger import normalized_trace_id, search_each_service, traces_by_id
+from ragtrace.backends.patience import Patience
 from ragtrace.backends.unlisted import Unlisted
-from ragtrace.backends.web import Access
-from ragtrace.errors import CodecError, ReadError
+from ragtrace.backends.web import Access, Sleep
+from ragtrace.errors import CodecError, ReadError, ReadUnavailable
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import spans_in
 from ragtrace.traces.trace import Span, Trace
@@ -22,9 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["JaegerGrpcReader"]
 
+T = TypeVar("T")
+
 _SERVICE: Final = "/jaeger.api_v3.QueryService/"
 _TRACES_AT_ONCE: Final = 500
 _MESSAGE_BYTES: Final = 256 << 20
+_PASSING: Final = frozenset({"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
+"""Answers that may be others a moment later."""
 
 
 class JaegerGrpcReader(Unlisted):
@@ -41,12 +47,15 @@ class JaegerGrpcReader(Unlisted):
         insecure: bool = True,
         access: Access | None = None,
         traces_at_once: int = _TRACES_AT_ONCE,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._endpoint = endpoint
         self._insecure = insecure
         self._access = access or Access()
         self._pem = self._access.tls.pem() if self._access.tls else ()
         self._traces_at_once = traces_at_once
+        self._sleep = sleep
+        self._is_known = False
         self._channel: grpc.aio.Channel | None = None
 
     async def get(self, trace_id: str) -> Trace | None:
@@ -58,7 +67,7 @@ class JaegerGrpcReader(Unlisted):
         """
         trace_id = normalized_trace_id(trace_id)
         request = _message("GetTraceRequest", trace_id=trace_id, raw_traces=True)
-        return traces_by_id([span async for span in self._spans("GetTrace", request)]).get(trace_id)
+        return traces_by_id(await self._spans("GetTrace", request)).get(trace_id)
 
     async def search(self, query: TraceQuery) -> Page:
         """Search once, for whole traces; without a service, in all of them.
@@ -82,7 +91,7 @@ class JaegerGrpcReader(Unlisted):
                 raw_traces=True,
             )
         )
-        found = traces_by_id([span async for span in self._spans("FindTraces", request)])
+        found = traces_by_id(await self._spans("FindTraces", request))
         return Page.of(found, limit=self._traces_at_once)
 
     async def services(self) -> tuple[str, ...]:
@@ -91,6 +100,38 @@ class JaegerGrpcReader(Unlisted):
         Raises:
             ReadError: Jaeger could not be asked.
         """
+        return await self._patiently(self._services)
+
+    async def aclose(self) -> None:
+        """Close the channel."""
+        if self._channel is not None:
+            await self._channel.close(None)
+            self._channel = None
+
+    async def _spans(self, method: str, request: Any) -> list[Span]:
+        async def ask() -> list[Span]:
+            return [span async for span in self._streamed(method, request)]
+
+        return await self._patiently(ask)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask again where that may help; one that never answered well is not waited for."""
+        patience = Patience()
+        while True:
+            try:
+                answer = await ask()
+            except ReadUnavailable as exc:
+                if not self._is_known:
+                    raise
+                pause_s = patience.pause_s()
+                if pause_s is None:
+                    raise ReadUnavailable(f"{exc} ({patience})") from exc
+                await self._sleep(pause_s)
+            else:
+                self._is_known = True
+                return answer
+
+    async def _services(self) -> tuple[str, ...]:
         import grpc
 
         read = _class("GetServicesResponse").FromString
@@ -105,13 +146,7 @@ class JaegerGrpcReader(Unlisted):
             raise self._error(exc) from exc
         return tuple(answer.services)
 
-    async def aclose(self) -> None:
-        """Close the channel."""
-        if self._channel is not None:
-            await self._channel.close(None)
-            self._channel = None
-
-    async def _spans(self, method: str, request: Any) -> AsyncIterator[Span]:
+    async def _streamed(self, method: str, request: Any) -> AsyncIterator[Span]:
         import grpc
 
         ask = self._opened().unary_stream(
@@ -160,7 +195,8 @@ class JaegerGrpcReader(Unlisted):
             return ReadError(
                 f"{self._endpoint} speaks gRPC, and has no Jaeger query service: is it port 16685?"
             )
-        return ReadError(f"Jaeger at {self._endpoint} answered {code}: {said}")
+        kind = ReadUnavailable if code in _PASSING else ReadError
+        return kind(f"Jaeger at {self._endpoint} answered {code}: {said}")
 
 
 _TIMESTAMP: Final = ".google.protobuf.Timestamp"

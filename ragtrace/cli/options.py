@@ -265,7 +265,7 @@ def metric_options(callback: Callback) -> Callback:
     )
     @wraps(callback)
     def with_metrics(names: str, threshold: float | None, allow_truncated: bool, **others: Any) -> Any:
-        rules = {"judge_truncated": True} if allow_truncated else {}
+        rules: dict[str, Any] = {"judge_truncated": True} if allow_truncated else {}
         metrics = tuple(make_metric(name, threshold=threshold, **rules) for name in split_names(names))
         return callback(metrics=metrics, **others)
 
