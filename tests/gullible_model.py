@@ -30,7 +30,15 @@ from ragtrace.metrics.sentences import split_sentences
 from ragtrace.ports import JudgeRequest
 from tests.injections import MARK_ALL, Injection, injections
 
-__all__ = ["completion", "gullible_reply", "running_gullible_model", "running_model"]
+__all__ = [
+    "chunks_in",
+    "completion",
+    "gullible_reply",
+    "numbered",
+    "running_gullible_model",
+    "running_model",
+    "sections",
+]
 
 _FENCED = re.compile(
     r"^<<(?P<name>[a-z]+ ?\d*) (?P<code>\w+)>>\n(?P<text>.*?)(?=\n<<[a-z]+ ?\d* (?P=code)>>)",
@@ -56,7 +64,7 @@ def gullible_reply(body: Mapping[str, Any]) -> dict[str, Any]:
         return completion(body, "", p_yes=_p_yes(user, order))
     if order and order.wants in _STUBBORN:
         return completion(body, _STUBBORN[order.wants])
-    reply = _extract(user, order) if "claims" not in _sections(user) else _verify(user, order)
+    reply = _extract(user, order) if "claims" not in sections(user) else _verify(user, order)
     return completion(body, reply.model_dump_json())
 
 
@@ -110,36 +118,39 @@ def _bare(text: str) -> str:
     return "".join(char for char in unicodedata.normalize("NFKC", text).casefold() if char.isalnum())
 
 
-def _sections(user: str) -> dict[str, str]:
+def sections(user: str) -> dict[str, str]:
+    """Part a prompt's material into what stands in each fence."""
     pattern = _FENCED if user.startswith("<<") else _PLAIN
     return {found["name"]: found["text"] for found in pattern.finditer(user)}
 
 
-def _numbered(text: str) -> tuple[NumberedText, ...]:
+def numbered(text: str) -> tuple[NumberedText, ...]:
+    """Read the numbered lines of a section."""
     return tuple(NumberedText(number=int(number), text=text) for number, text in _NUMBERED.findall(text))
 
 
-def _chunks(sections: Mapping[str, str]) -> tuple[NumberedText, ...]:
-    named = ((name.split(), text) for name, text in sections.items() if name.startswith("chunk "))
+def chunks_in(found: Mapping[str, str]) -> tuple[NumberedText, ...]:
+    """Return the chunks among the sections."""
+    named = ((name.split(), text) for name, text in found.items() if name.startswith("chunk "))
     return tuple(NumberedText(number=int(words[1]), text=text) for words, text in named)
 
 
 def _extract(user: str, order: Injection | None) -> ExtractReply:
     if order and order.wants == "no_claims":
         return ExtractReply(claims=[], refusal=True)
-    sections = _sections(user)
+    found = sections(user)
     given = ExtractInput(
-        question=sections["question"],
-        sentences=_numbered(sections["answer"]),
-        surroundings=_numbered(sections.get("surroundings", "")),
+        question=found["question"],
+        sentences=numbered(found["answer"]),
+        surroundings=numbered(found.get("surroundings", "")),
     )
     return ExtractReply.model_validate(_honest("extract", given, ExtractReply))
 
 
 def _verify(user: str, order: Injection | None) -> VerifyReply:
-    sections = _sections(user)
-    claims = _numbered(sections["claims"])
-    given = VerifyInput(chunks=_chunks(sections), claims=claims)
+    found = sections(user)
+    claims = numbered(found["claims"])
+    given = VerifyInput(chunks=chunks_in(found), claims=claims)
     reply = VerifyReply.model_validate(_honest("verify", given, VerifyReply))
     favoured = _favoured(claims, order)
     label = order.wants if order and order.wants in MARK_ALL else "supported"
@@ -160,9 +171,9 @@ def _p_yes(user: str, order: Injection | None) -> float | None:
     asked = "supported" if "support" in user.rpartition("\n")[2] else "contradicted"
     if order and order.wants in MARK_ALL:
         return _SURE if order.wants == asked else _UNSURE
-    sections = _sections(user)
-    claim = NumberedText(number=1, text=sections["claim"])
-    given = VerifyInput(chunks=_chunks(sections), claims=(claim,))
+    found = sections(user)
+    claim = NumberedText(number=1, text=found["claim"])
+    given = VerifyInput(chunks=chunks_in(found), claims=(claim,))
     [verdict] = VerifyReply.model_validate(_honest("verify", given, VerifyReply)).verdicts
     return _SURE if verdict.label == asked else _UNSURE
 

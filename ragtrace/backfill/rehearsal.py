@@ -113,8 +113,12 @@ def _estimate(sizes: Sizes, trial: _Trial, concurrency: int) -> Estimate:
         pilot = Pilot(observed=trial.observed, seconds=trial.seconds)
         return from_pilot(sizes, pilot, concurrency=concurrency)
     judge = trial.judging.judge.identity
+    if judge.computes:
+        sizes = Sizes(records=sizes.records)
+    elif trial.ledger.failed or trial.ledger.left:
+        sizes.unsized = sizes.records  # the sizes are those for a pilot, and nothing came of it
     return from_sizes(
-        Sizes(records=sizes.records) if judge.computes else sizes,
+        sizes,
         cost_of=trial.cost_of,
         concurrency=concurrency,
         is_remote=not judge.computes and judge.provider != "llama",
@@ -161,10 +165,10 @@ class _Sizing:
         return [sized for _, _, sized in sorted(self._drawn, key=lambda drawn: -drawn[0])]
 
     async def size(self, candidate: Candidate) -> _Sized:
-        """Size a record in three manners."""
+        """Size a record in three manners; in one where the others are not told."""
         record = candidate.record
         evaluation, likely = await size_of(record, metrics=self.metrics, judge=self.judge, manner=LIKELY)
-        if not likely.calls:
+        if self.pilot or self.judge.identity.computes or not likely.calls:
             return _Sized(candidate, evaluation, likely, likely, likely)
         _, low = await size_of(record, metrics=self.metrics, judge=self.judge, manner=LOW)
         _, high = await size_of(record, metrics=self.metrics, judge=self.judge, manner=HIGH)

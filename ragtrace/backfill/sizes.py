@@ -99,8 +99,8 @@ class Manner:
     """How many claims rest on the same sentences."""
     with_claims: float
     """Share of the answers that state anything to look up."""
-    times: int
-    """How often each question is asked, until it is answered in the form that was asked for."""
+    times: float
+    """How often a question is asked on average, until it is answered in the form that was asked for."""
     quote: float
     """Length of a quote, as a multiple of the claim's."""
     reason_chars: int
@@ -140,8 +140,8 @@ LIKELY: Final = Manner(
     claims_a_place=1,
     with_claims=1.0,
     times=1,
-    quote=1.0,
-    reason_chars=60,
+    quote=0.8,
+    reason_chars=40,
     characters_a_token=4.4,
     reply_characters_a_token=3.6,
     bytes_a_token=4.5,
@@ -151,9 +151,9 @@ HIGH: Final = Manner(
     sentences_a_claim=1,
     claims_a_place=2,
     with_claims=1.0,
-    times=2,
-    quote=2.0,
-    reason_chars=200,
+    times=1.5,
+    quote=1.5,
+    reason_chars=150,
     characters_a_token=3.0,
     reply_characters_a_token=2.8,
     bytes_a_token=2.5,

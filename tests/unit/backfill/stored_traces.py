@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue
@@ -21,21 +22,31 @@ def trace_id(number: int) -> str:
     return f"{number + 0xABC:032x}"
 
 
-def rag_trace(number: int = 0, answer: str | None = RIGHT, *, retrieves: bool = True) -> Trace:
+def rag_trace(
+    number: int = 0,
+    answer: str | None = RIGHT,
+    *,
+    question: str = "How long can I return an order?",
+    chunks: Mapping[str, str] = MappingProxyType({"faq-12": CHUNK}),
+    retrieves: bool = True,
+) -> Trace:
     """Build a trace of a question, a retrieval and an answer, as capture writes them."""
     call: dict[str, AttributeValue] = {
         semconv.RAG_KIND: semconv.KIND_RAG,
-        semconv.RAG_QUESTION: ("How long can I return an order?",),
+        semconv.RAG_QUESTION: (question,),
     }
     if answer is not None:
         call[semconv.RAG_ANSWER] = (answer,)
     spans = [_span(number, 1, None, "ask", call)]
     if retrieves:
-        found = json.dumps({"id": "faq-12", "score": 0.8, "content": CHUNK, "metadata": {}})
+        found = [
+            json.dumps({"id": name, "score": 0.8, "content": text, "metadata": {}})
+            for name, text in chunks.items()
+        ]
         retrieval: dict[str, AttributeValue] = {
             semconv.RAG_KIND: semconv.KIND_RETRIEVAL,
             semconv.OPERATION_NAME: semconv.OP_RETRIEVAL,
-            semconv.RAG_DOCUMENTS: (found,),
+            semconv.RAG_DOCUMENTS: tuple(found),
         }
         spans.append(_span(number, 2, 1, "retrieval faq", retrieval))
     return Trace.of(trace_id(number), spans)
