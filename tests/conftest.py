@@ -15,6 +15,7 @@ from tests.backends.binary import required, required_binary
 from tests.backends.jaeger_server import Jaeger, running_jaeger
 from tests.backends.otelcol import OtelCol
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
+from tests.backends.phoenix_server import Phoenix, running_phoenix
 from tests.backends.process import TEST_VARIABLES
 from tests.backends.tempo_server import Tempo, running_tempo
 
@@ -27,7 +28,7 @@ settings.load_profile("ragtrace-ci" if os.environ.get("CI") else "ragtrace")
 # could not interrupt the programs they start. With a handler here, children start with the default again.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_BACKEND_FIXTURES = {"jaeger", "tempo", "otelcol", "gguf", "frameworks"}
+_BACKEND_FIXTURES = {"jaeger", "tempo", "otelcol", "gguf", "frameworks", "phoenix"}
 _CLEANED = ("OTEL_", "RAGTRACE_", "OPENAI_")
 
 
@@ -63,6 +64,15 @@ def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jaeger]:
 def tempo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tempo]:
     """Run one real Tempo for all tests: each uses its own service name or trace ids."""
     with running_tempo(required_binary("tempo"), tmp_path_factory.mktemp("tempo")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phoenix]:
+    """Run one real Phoenix for all tests: each uses its own project, and span ids of its own."""
+    program = Path(__file__).parents[1] / ".venv-phoenix" / "bin" / "phoenix"
+    program = required(program, reason=".venv-phoenix is not there: run `make phoenix` (a minute, once)")
+    with running_phoenix(program, tmp_path_factory.mktemp("phoenix")) as server:
         yield server
 
 

@@ -37,10 +37,13 @@ class Phoenix:
             deadline_s=40,
         )
 
+    def spans(self, project: str) -> list[dict[str, Any]]:
+        """Return a project's spans, as far as they fit into one page."""
+        return self._data(f"/v1/projects/{project}/spans", {"limit": 1000})
+
     def span_ids(self, project: str) -> list[str]:
-        """Return the ids of a project's spans, as far as they fit into one page."""
-        found = self._data(f"/v1/projects/{project}/spans", {"limit": 1000})
-        return [span["context"]["span_id"] for span in found]
+        """Return their ids."""
+        return [span["context"]["span_id"] for span in self.spans(project)]
 
     def annotations(self, project: str) -> list[dict[str, Any]]:
         """Return what is said of a project's spans."""
@@ -69,7 +72,7 @@ def running_phoenix(program: Path, folder: Path) -> Iterator[Phoenix]:
     }
     url, log = f"http://127.0.0.1:{http}", folder / "phoenix.log"
     # it imports half of what there is, and migrates an empty database through all its versions
-    with running([program, "serve"], env=env, ready=lambda: _is_ready(url), log=log, deadline_s=120):
+    with running([program, "serve"], env=env, ready=lambda: _is_ready(url), log=log, deadline_s=300):
         yield Phoenix(url=url, log=log)
 
 

@@ -1,0 +1,107 @@
+"""An application sends its traces to a real Phoenix; back-fill puts the scores where Phoenix shows them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.judge_server import JudgeServer, running_judge
+from tests.acceptance.replies import REPLIES
+from tests.backends.phoenix_server import Phoenix
+from tests.backends.process import eventually
+from tests.integration.cli.program import json_lines, start
+
+pytestmark = pytest.mark.timeout(400)  # Phoenix takes its time to start
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "minimal_rag.py"
+QUESTIONS = ("How long is the warranty?", "What costs a belt?")
+
+
+@pytest.fixture
+def judge() -> Iterator[JudgeServer]:
+    with running_judge(REPLIES) as server:
+        yield server
+
+
+@pytest.fixture
+def project(phoenix: Phoenix, request: pytest.FixtureRequest) -> str:
+    """Let an application ask its questions, and return the project that its traces went to."""
+    name = f"app-{request.node.name}"
+    env = {
+        **os.environ,
+        "PYTHONPATH": ":".join(path for path in sys.path if path),
+        "OTEL_EXPORTER_OTLP_ENDPOINT": phoenix.url,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_RESOURCE_ATTRIBUTES": f"openinference.project.name={name}",
+    }
+    for question in QUESTIONS:
+        subprocess.run([sys.executable, EXAMPLE, question], env=env, check=True, timeout=60)
+    eventually(lambda: len(phoenix.span_ids(name)) == 3 * len(QUESTIONS), what="the application's spans")
+    return name
+
+
+def backfill(phoenix: Phoenix, project: str, judge: JudgeServer, *more: str, to: str) -> dict[str, Any]:
+    source = ("--from", f"phoenix:{phoenix.url}", "--service", project, "--min-age", "0s", "--to", to)
+    asked = ("--judge", "openai:rule", "--base-url", judge.base_url, "--json")
+    run = start("backfill", *source, *asked, *more)
+    output, errors = run.communicate(timeout=100)
+    assert run.returncode == 0, errors.decode()
+    (report,) = json_lines(output.decode())
+    return report
+
+
+def answers(phoenix: Phoenix, project: str) -> set[str]:
+    """Return the spans of whole RAG calls."""
+    spans = phoenix.spans(project)
+    return {span["context"]["span_id"] for span in spans if span["name"] == "invoke_workflow handbook"}
+
+
+def test_scores_stand_on_the_spans_of_the_answers_once(
+    phoenix: Phoenix, project: str, judge: JudgeServer, tmp_path: Path
+) -> None:
+    to = f"phoenix:{phoenix.url}"
+    first = backfill(phoenix, project, judge, to=to)
+    assert (first["judged"], first["sent"]) == (len(QUESTIONS), len(QUESTIONS))
+    found = phoenix.annotations(project)
+    assert {each["span_id"] for each in found} == answers(phoenix, project)
+    assert len(found) == len(QUESTIONS)
+    for each in found:
+        assert (each["name"], each["annotator_kind"]) == ("faithfulness", "LLM")
+        assert (each["result"]["score"], each["result"]["label"]) == (1.0, "pass")
+        assert [claim["verdict"] for claim in each["metadata"]["ragtrace.claims"]] == ["supported"]
+
+    calls = judge.calls
+    # what was judged is found on the spans, also by a machine that knows nothing of the first run
+    second = backfill(phoenix, project, judge, "--progress", str(tmp_path / "progress"), to=to)
+    assert (second["already_evaluated"], second["sent"], judge.calls) == (len(QUESTIONS), 0, calls)
+    assert phoenix.annotations(project) == found
+
+
+def test_another_evaluator_names_the_score_it_takes_the_place_of(
+    phoenix: Phoenix, project: str, judge: JudgeServer
+) -> None:
+    to = f"phoenix:{phoenix.url}"
+    backfill(phoenix, project, judge, to=to)
+    first = {each["identifier"] for each in phoenix.annotations(project)}
+    backfill(phoenix, project, judge, "--threshold", "0.4", to=to)
+    second = [each for each in phoenix.annotations(project) if each["identifier"] not in first]
+    assert {each["metadata"]["ragtrace.eval.supersedes"] for each in second} == first
+    assert {each["result"]["label"] for each in second} == {"pass"}
+
+
+def test_verdicts_may_go_to_phoenix_as_spans(
+    phoenix: Phoenix, project: str, judge: JudgeServer, tmp_path: Path
+) -> None:
+    to = f"{phoenix.url}/v1/traces"
+    assert backfill(phoenix, project, judge, to=to)["sent"] == len(QUESTIONS)
+    eventually(lambda: len(phoenix.spans(project)) == 4 * len(QUESTIONS), what="the carriers in Phoenix")
+    carriers = [span for span in phoenix.spans(project) if span["name"] == "evaluation pass"]
+    assert {span["parent_id"] for span in carriers} == answers(phoenix, project)
+    second = backfill(phoenix, project, judge, "--progress", str(tmp_path / "progress"), to=to)
+    assert (second["already_evaluated"], second["sent"]) == (len(QUESTIONS), 0)
