@@ -37,7 +37,7 @@ from ragtrace.cli.options import (
     second_judge_option,
 )
 from ragtrace.cli.outcomes import OutcomeTable
-from ragtrace.cli.reporting import ReportChoice, ending_of, report_options
+from ragtrace.cli.reporting import ReportChoice, ending_of, ending_of_pilot, report_options
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.sources import SearchChoice, access_options, destination_access_options, search_options
 from ragtrace.cli.spending import OVER_BUDGET, Spending, spending_options
@@ -174,8 +174,8 @@ def backfill(
     """
     if destination is None and not dry_run:
         raise click.UsageError("--to ENDPOINT is missing: where do the verdicts go? Or give --dry-run.")
-    if wanted.paths and dry_run:
-        raise click.UsageError("--out tells what was judged, and a dry run judges nothing: leave it out")
+    if wanted.paths and dry_run and not planning.pilot:
+        raise click.UsageError("--out tells what was judged, and a dry run judges its --pilot alone")
     if trace_ids and search.is_made:
         raise click.UsageError("--trace-id names the traces: leave out what searches for them")
     planning.check(source=source, destination=destination, dry_run=dry_run)
@@ -215,23 +215,25 @@ def backfill(
         progress_path=progress_path or Progress.default_path(source=source, destination=destination or ""),
         resume=resume,
     )
-    is_told = True
-    if dry_run:
-        rehearsal = asyncio.run(run.rehearse(transcribing.keep))
-        report = rehearsal.report
-        is_told = rehearsal.pilot.is_clean
-    else:
-        reports = wanted.reports(
-            source=source, metrics=metrics, judge=opened, second_judge=run.second_judge, prices=judge.prices
-        )
-        with reports:
-            told = _telling((transcribing.keep, reports.add), metrics, None if as_json else bar.console())
+    rehearsal: Rehearsal | None
+    with wanted.reports(
+        source=source, metrics=metrics, judge=opened, second_judge=run.second_judge, prices=judge.prices
+    ) as reports:
+        listeners = (transcribing.keep, reports.add)
+        if dry_run:
+            rehearsal = asyncio.run(run.rehearse(_telling(listeners, metrics, None)))
+            report = rehearsal.report
+            reports.end(ending_of_pilot(rehearsal))
+        else:
+            told = _telling(listeners, metrics, None if as_json else bar.console())
             report, rehearsal = asyncio.run(run.carry_out(told))
-            reports.end(ending_of(report))
-        is_told = reports.is_whole
+            reports.end(ending_of(report, told=reports.answers))
+    is_whole = reports.is_whole and not run.faults.number
+    if dry_run and rehearsal:
+        is_whole = is_whole and rehearsal.pilot.is_clean
     _print_report(report, rehearsal, prices=judge.prices, dry_run=dry_run, as_json=as_json)
     run.faults.tell_rest()
-    _end(report, is_whole=is_told and not run.faults.number)
+    _end(report, is_whole=is_whole)
 
 
 def _end(report: BackfillReport, *, is_whole: bool) -> NoReturn:
@@ -317,7 +319,7 @@ class _Run:
                 run.progress.begin(run.name, since_ns=since_ns, until_ns=until_ns)
             rehearsal = None
             if self.asks or self.planning.pilot:
-                rehearsal = await self._rehearsed(reader, selection, run, on_evaluated)
+                rehearsal = await self._rehearsed(reader, selection, run, _if_kept(on_evaluated))
                 if not run.stop.is_set():
                     agree(rehearsal, self.prices, asks=self.asks)
                 self.bar.total = to_judge(rehearsal)
@@ -451,6 +453,11 @@ def _telling(
             table.print_evaluation(answer.record, answer.evaluation)
 
     return tell
+
+
+def _if_kept(tell: OnEvaluated) -> OnEvaluated:
+    """Tell of a pilot's answers whose verdicts are kept: the run judges the others again."""
+    return lambda answer: tell(answer) if answer.carrier_span_id else None
 
 
 def _print_report(

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import click
 from click.core import ParameterSource
 
-from ragtrace.backfill import BackfillReport
+from ragtrace.backfill import BackfillReport, Rehearsal
 from ragtrace.cli.terminal import by_kind, many, talk
 from ragtrace.errors import RagtraceError
 from ragtrace.judge import Prices
@@ -39,6 +39,7 @@ _SELECTING: Final = (
     "sampling",
     "limit",
     "only_unscored",
+    "pilot",
     "resume",
 )
 """Parameters of commands that say which answers are judged."""
@@ -124,7 +125,8 @@ class Reports:
         self._choice, self._about, self._prices = choice, about, prices
         self._open: list[Report] = []
         self._were_there: frozenset[Path] = frozenset()
-        self._answers = 0
+        self.answers = 0
+        """That were told so far."""
         self._ending = Ending()
         self.is_whole = True
         """Whether each of them tells all that was judged."""
@@ -146,7 +148,7 @@ class Reports:
 
     def add(self, answer: JudgedAnswer) -> None:
         """Tell each of an answer."""
-        self._answers += 1
+        self.answers += 1
         priced = replace(answer, cost_usd=self._prices.cost_of(answer.evaluation))
         for report in tuple(self._open):
             try:
@@ -169,7 +171,7 @@ class Reports:
                 self._give_up(report, failure)
 
     def _close(self, report: Report, ending: Ending, *, is_broken: bool) -> None:
-        if self._answers or not (is_broken or report.path in self._were_there):
+        if self.answers or not (is_broken or report.path in self._were_there):
             report.close(ending)
             return
         report.abandon()
@@ -183,9 +185,19 @@ class Reports:
         talk(f"the report {str(report.path)!r} cannot be written, and is given up: {exc.strerror}")
 
 
-def ending_of(report: BackfillReport) -> Ending:
-    """Say how a back-fill ended, and what it did not judge."""
-    return Ending(cut_short=_cut_short(report), left_out=tuple(_left_out(report)))
+def ending_of(report: BackfillReport, *, told: int) -> Ending:
+    """Say how a back-fill ended, and what it did not judge; ``told`` counts its pilot's answers, too."""
+    in_run = report.judged + sum(report.ineligible.values()) + sum(report.failed.values())
+    earlier = report.already_evaluated - (told - in_run)  # the run finds those of its pilot evaluated
+    left_out = _left_out(replace(report, already_evaluated=earlier))
+    return Ending(cut_short=_cut_short(report), left_out=tuple(left_out))
+
+
+def ending_of_pilot(rehearsal: Rehearsal) -> Ending:
+    """Say how a pilot ended, and what is left to the run."""
+    left = rehearsal.report.judged - rehearsal.pilot.judged
+    left_out = _left_out(replace(rehearsal.report, left=max(0, left)))
+    return Ending(cut_short=_cut_short(rehearsal.pilot), left_out=tuple(left_out))
 
 
 def _cut_short(report: BackfillReport) -> str | None:
@@ -200,7 +212,7 @@ def _left_out(report: BackfillReport) -> Iterator[LeftOut]:
     told = (
         ("sampled out", report.sampled_out, "answer", "the rate or the rules of the selection left them out"),
         ("already evaluated", report.already_evaluated, "answer", "the same evaluator judged them before"),
-        ("not begun", report.left, "answer", "the run ended before them; --resume goes on with them"),
+        ("not begun", report.left, "answer", "left to a run that goes on (--resume)"),
         ("no RAG call", report.without_record, "trace", "nothing in them asks, retrieves and answers"),
         ("unreadable", sum(report.unreadable.values()), "trace", by_kind(report.unreadable)),
         ("not found", len(report.not_found), "trace", "the source has none of this id"),
@@ -216,6 +228,8 @@ def _left_out(report: BackfillReport) -> Iterator[LeftOut]:
 def _cause(exc: BaseException) -> str:
     if isinstance(exc, KeyboardInterrupt | CancelledError):
         return "it was interrupted"
+    if isinstance(exc, click.Abort):
+        return "after its pilot, it was not agreed to"
     return f"an error ended it ({exc if isinstance(exc, RagtraceError) else type(exc).__name__})"
 
 

@@ -118,20 +118,17 @@ def test_a_second_run_that_judges_nothing_leaves_the_reports_as_they_are(files: 
     assert again.stderr.count("nothing was judged") == 4
 
 
-def test_a_run_without_budget_reports_what_it_judged_and_the_rest_is_added(
-    files: Files, request: pytest.FixtureRequest
-) -> None:
+@pytest.fixture
+def asked(files: Files, request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Options of a judge that costs money."""
     name = request.node.name.replace("_", "")
     paid(name)
-    asked = (
-        "--judge",
-        f"{PAID}{name}",
-        "--prices",
-        prices(files.folder, name),
-        "--concurrency",
-        "1",
-        "--yes",
-    )
+    return ("--judge", f"{PAID}{name}", "--prices", prices(files.folder, name), "--concurrency", "1", "--yes")
+
+
+def test_a_run_without_budget_reports_what_it_judged_and_the_rest_is_added(
+    files: Files, asked: tuple[str, ...]
+) -> None:
     assert run(*files.backfill(*asked, "--max-calls", "2")).exit_code == OVER_BUDGET
     page, rows = Page(files.out(".html")), json_rows(files.out(".jsonl"))
     assert "This run ended before its end: what may be spent is spent" in page.text
@@ -140,6 +137,22 @@ def test_a_run_without_budget_reports_what_it_judged_and_the_rest_is_added(
     assert f"money ${rows[0]['cost_usd']:.2f}" in page.text
     run(*files.backfill(*asked, "--resume", suffixes=(".jsonl",)))
     assert [row["trace_id"] for row in json_rows(files.out(".jsonl"))] == [trace_id(n) for n in range(3)]
+
+
+def test_each_answer_of_a_pilot_is_told_once(files: Files, asked: tuple[str, ...]) -> None:
+    write_traces(files.folder / "traces.jsonl", [rag_trace(number) for number in range(8)])
+    assert run(*files.backfill(*asked, "--pilot", "5")).exit_code == 0
+    page, rows = Page(files.out(".html")), json_rows(files.out(".jsonl"))
+    assert sorted(row["trace_id"] for row in rows) == [trace_id(number) for number in range(8)]
+    assert "selection --pilot 5" in page.text
+    assert "Everything that was found was judged." in page.text
+
+
+def test_a_pilot_of_a_dry_run_is_reported(files: Files, asked: tuple[str, ...]) -> None:
+    write_traces(files.folder / "traces.jsonl", [rag_trace(number) for number in range(8)])
+    assert run(*files.backfill(*asked, "--pilot", "5", "--dry-run")).exit_code == 0
+    assert len(json_rows(files.out(".jsonl"))) == 5
+    assert "not begun 3 answers left to a run that goes on" in Page(files.out(".html")).text
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -159,7 +172,7 @@ def test_a_report_that_cannot_be_written_fails_before_the_judge_is_asked(files: 
         (("--out", "report.txt"), "ends with .html, .jsonl, .csv, .parquet"),
         (("--trace-url", "javascript:alert({trace_id})"), "write an address with {trace_id}"),
         (("--trace-url", "http://jaeger/trace"), "write an address with {trace_id}"),
-        (("--out", "report.html", "--dry-run"), "a dry run judges nothing"),
+        (("--out", "report.html", "--dry-run"), "a dry run judges its --pilot alone"),
     ],
 )
 def test_wrong_options_are_told(files: Files, args: tuple[str, ...], told: str) -> None:
