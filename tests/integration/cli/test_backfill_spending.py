@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 from ragtrace.cli.spending import OVER_BUDGET
-from tests.integration.cli.program import json_lines, run
+from ragtrace.traces.otlp import encode_json
+from tests.acceptance.judge_server import running_judge
+from tests.acceptance.replies import ANSWER, REPLIES
+from tests.integration.cli.program import json_lines, run, start
 from tests.integration.collector.paid_judge import PAID, paid, prices
+from tests.rag_spans import rag_trace as rag_spans
 from tests.unit.backfill.stored_traces import rag_trace, write_traces
 
 ANSWERS = 12
@@ -29,7 +33,7 @@ def backfill(
     source = f"otlp-file:{write_traces(tmp_path / 'traces.jsonl', traces)}"
     name = _name(request)
 
-    def start(*args: str) -> tuple[int, dict[str, Any], str]:
+    def begin(*args: str) -> tuple[int, dict[str, Any], str]:
         to = f"otlp-file:{tmp_path / 'verdicts.jsonl'}"
         asked = (
             "--judge",
@@ -44,7 +48,7 @@ def backfill(
         found = json_lines(result.stdout)
         return result.exit_code, found[0] if found else {}, " ".join(result.stderr.split())
 
-    return start
+    return begin
 
 
 @pytest.fixture
@@ -96,6 +100,25 @@ def test_a_request_larger_than_the_whole_limit_is_not_made(backfill: Any, judge:
     code, report, said = backfill("--max-cost", "0.01")
     assert (code, report["left"], judge.calls) == (OVER_BUDGET, ANSWERS, 0)
     assert "of $0.0100, $0.0000 is spent" in said
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_goes_on_with_what_it_had_left(tmp_path: Path) -> None:
+    source = tmp_path / "traces.jsonl"
+    source.write_text("".join(f"{encode_json(rag_spans(each, answer=ANSWER))}\n" for each in range(ANSWERS)))
+    with running_judge(REPLIES) as judge:
+        to = ("--to", f"otlp-file:{tmp_path / 'out.jsonl'}", "--max-calls", "10", "--concurrency", "2")
+        asked = ("--judge", "openai:rule", "--base-url", judge.base_url, "--json")
+        command = ("backfill", "--from", f"otlp-file:{source}", *to, *asked)
+        killed = start(*command)
+        judge.wait_for_calls(5)
+        judge.gate.clear()
+        killed.kill()
+        killed.communicate()
+        judge.gate.set()
+        result = run(*command, "--resume")
+    assert result.exit_code == OVER_BUDGET
+    assert judge.calls <= 10
 
 
 def test_a_judge_without_a_price_is_refused_where_money_is_limited(backfill: Any) -> None:

@@ -1,0 +1,75 @@
+"""What a run may spend: no order of requests, replies and restarts exceeds it, and none waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragtrace.backfill import Progress
+from ragtrace.backfill.purse import RunPurse
+from ragtrace.errors import JudgeOverBudget
+from ragtrace.judge import Price
+from ragtrace.judge.spending import Limit, Spend, Tariff, Turnstile
+from ragtrace.model import Usage
+
+LIMIT = Limit(calls=6, tokens=3_000, usd_nano=20_000_000)
+TARIFF = Tariff(price=Price(input=10, output=10))
+
+requests = st.lists(
+    st.tuples(st.integers(1, 1_500), st.floats(0, 1), st.integers(0, 3), st.booleans()), max_size=10
+)
+"""Largest tokens, the share of them that it takes, for how many turns of the loop, if it is lost."""
+
+
+class Lost(Exception):
+    """Nobody knows what the request took."""
+
+
+async def spend(turnstile: Turnstile[Spend], purse: RunPurse, request: tuple[int, float, int, bool]) -> None:
+    tokens, share, turns, is_lost = request
+    largest = Usage(calls=1, input_tokens=tokens)
+    try:
+        async with turnstile.spending(TARIFF, largest) as bill:
+            assert purse.limit.exceeded_by(purse.progress.spent("run")) is None
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if is_lost:
+                raise Lost
+            bill.usage = Usage(calls=1, input_tokens=max(1, int(tokens * share)))
+    except (JudgeOverBudget, Lost):
+        pass
+
+
+@pytest.mark.slow
+@settings(max_examples=20)
+@given(first=requests, second=requests)
+def test_what_a_run_may_spend_is_never_exceeded_also_by_a_run_that_goes_on(
+    first: list[tuple[int, float, int, bool]], second: list[tuple[int, float, int, bool]]
+) -> None:
+    async def all_at_once(progress: Progress, wanted: list[tuple[int, float, int, bool]]) -> None:
+        purse = RunPurse(progress=progress, run="run", limit=LIMIT)
+        turnstile = Turnstile(book=purse)
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            for request in wanted:
+                group.create_task(spend(turnstile, purse, request))
+
+    with TemporaryDirectory() as folder:
+        for wanted in (first, second):
+            with Progress(Path(folder) / "progress.db") as progress:
+                asyncio.run(all_at_once(progress, wanted))
+                assert LIMIT.exceeded_by(progress.spent("run")) is None
+
+
+def test_a_run_that_begins_anew_has_spent_nothing(tmp_path: Path) -> None:
+    with Progress(tmp_path / "progress.db") as progress:
+        progress.begin("run", since_ns=0, until_ns=1)
+        asyncio.run(progress.spend("run", Spend(calls=3, tokens=5, usd_nano=7)))
+        asyncio.run(progress.spend("run", Spend(calls=-1)))
+        assert progress.spent("run") == Spend(calls=2, tokens=5, usd_nano=7)
+        progress.begin("run", since_ns=0, until_ns=1)
+        assert progress.spent("run") == Spend()
