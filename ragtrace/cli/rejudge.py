@@ -230,7 +230,7 @@ class _Again:
                 self.kept(), self.transcripts, metrics=self.metrics, limits=self.limits
             ):
                 comparing.add_pair(each.before, unpaid(each.after))
-                unknown += not each.is_whole
+                unknown += each.asks_anew
                 sent += await send(each, self.transcripts)
         first = _side(self.transcripts, self.evaluator)
         second = replace(first, name="the same, scored again", is_rescored=True)
@@ -263,7 +263,8 @@ class _Again:
     async def _asked(self, judge: Judge, kept: Kept) -> Kept:
         metrics = metrics_of(kept.evaluation) if self.metrics is None else self.metrics
         evaluation = await evaluate(kept.record, metrics=metrics, judge=judge, limits=self.limits)
-        return replace(kept, evaluation=evaluation, second_judge=None)
+        session = self.transcripts.session
+        return replace(kept, evaluation=evaluation, second_judge=None, session=session)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,5 +82,6 @@ class Transcribing:
                     evaluation=answer.evaluation,
                     sample=answer.sample,
                     second_judge=self._second,
+                    session=self._transcripts.session,
                 )
             )

@@ -113,7 +113,7 @@ def _value(node: Any, depth: int) -> AttributeValue:
         raise _Unusual
     [(kind, value)] = node.items()
     if (kind == "stringValue" and type(value) is str) or (kind == "boolValue" and type(value) is bool):
-        return value  # type: ignore[no-any-return]
+        return value
     if kind == "intValue":
         return _integer(value, -(1 << 63), 1 << 63)
     if kind == "doubleValue" and type(value) in (int, float) and isfinite(value):

@@ -101,7 +101,8 @@ def _adjusted_wald(pairs: Sequence[Pair], weights: Sequence[float], mean: float)
 def sign_test(only_first: int, only_second: int) -> float:
     """Return the two-sided p-value of two counts that are equal but for chance (McNemar 1947, exact)."""
     number, fewer = only_first + only_second, min(only_first, only_second)
-    return min(1.0, 2 * sum(comb(number, each) for each in range(fewer + 1)) / 2**number)
+    at_most = sum(comb(number, each) for each in range(fewer + 1))
+    return min(1.0, 2 * at_most / (1 << number))
 
 
 def agreement_beyond_chance(pairs: Iterable[tuple[bool, bool]]) -> float | None:

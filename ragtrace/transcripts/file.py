@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
+from uuid import uuid4
 
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, InputError
@@ -30,9 +31,10 @@ _PAGE: Final = 64
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS prompt (sha256 BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS reply (
-    request BLOB NOT NULL, draw INTEGER NOT NULL, provider TEXT NOT NULL, model TEXT NOT NULL,
-    step TEXT NOT NULL, prompt BLOB NOT NULL, said_ns INTEGER NOT NULL, error TEXT NOT NULL,
-    body BLOB NOT NULL, usage BLOB NOT NULL, PRIMARY KEY (request, draw)) WITHOUT ROWID;
+    request BLOB NOT NULL, session TEXT NOT NULL, time INTEGER NOT NULL, provider TEXT NOT NULL,
+    model TEXT NOT NULL, step TEXT NOT NULL, prompt BLOB NOT NULL, said_ns INTEGER NOT NULL,
+    error TEXT NOT NULL, body BLOB NOT NULL, usage BLOB NOT NULL,
+    PRIMARY KEY (request, session, time)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS record (sha256 BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS evaluation (
     number INTEGER PRIMARY KEY, record_id TEXT NOT NULL, evaluator_set TEXT NOT NULL,
@@ -61,6 +63,8 @@ class Kept:
     sample: Sample | None = None
     """How it was chosen; ``None`` where it was not drawn from anything."""
     second_judge: JudgeIdentity | None = None
+    session: str = ""
+    """In which the judges said what it rests on: one opening of the file."""
 
     @property
     def probability(self) -> float | None:
@@ -110,6 +114,7 @@ class Transcripts:
         self.path = path
         self._must_exist = must_exist
         self._clock = clock or SystemClock()
+        self.session = uuid4().hex
 
     def __enter__(self) -> Self:
         """Open the file, or make it.
@@ -144,33 +149,33 @@ class Transcripts:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.executescript(f"PRAGMA application_id={_OURS};PRAGMA user_version={_FORM};{_SCHEMA}")
 
-    async def said(self, request: bytes) -> list[Said]:
-        """Return what came of a request, draw by draw."""
-        rows = self._db.execute(
-            "SELECT body, usage, error FROM reply WHERE request = ? ORDER BY draw", (request,)
-        )
-        return [Said(body=body, usage=usage, error=error) for body, usage, error in rows]
+    def said(self, request: bytes, *, session: str, time: int) -> Said | None:
+        """Return what came of a request in a session, the first time, the second, …; ``None`` if nothing."""
+        row = self._db.execute(
+            "SELECT body, usage, error FROM reply WHERE request = ? AND session = ? AND time = ?",
+            (request, session, time),
+        ).fetchone()
+        return Said(body=row[0], usage=row[1], error=row[2]) if row else None
 
     async def keep_said(
-        self, request: bytes, said: Said, *, identity: JudgeIdentity, step: str, prompt: str, is_draw: bool
+        self, request: bytes, said: Said, *, identity: JudgeIdentity, step: str, prompt: str
     ) -> None:
-        """Keep what came of a request: as one draw of several, or in place of what there is."""
+        """Keep what came of a request in this session."""
         sha256 = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).digest()
         await self._write(
             "INSERT OR IGNORE INTO prompt VALUES (?, ?)", sha256, prompt.encode("utf-8", "replace").decode()
         )
         await self._write(
-            "INSERT OR REPLACE INTO reply SELECT ?1, CASE WHEN ?2 THEN"
-            " (SELECT coalesce(max(draw) + 1, 0) FROM reply WHERE request = ?1) ELSE 0 END,"
-            " ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10",
-            *(request, is_draw, identity.provider, identity.model, step, sha256),
+            "INSERT INTO reply SELECT ?1, ?2, coalesce(max(time) + 1, 0), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10"
+            " FROM reply WHERE request = ?1 AND session = ?2",
+            *(request, self.session, identity.provider, identity.model, step, sha256),
             *(self._clock.now_ns(), said.error, said.body, said.usage),
         )
 
     def keep(self, kept: Kept) -> None:
         """Keep what came of a record, in place of what the same evaluator made of it before.
 
-        An evaluation that asked nobody is what was known: then what there is stays.
+        An evaluation that made no call tells what was known, out of a cache: then what there is stays.
         """
         body = to_json(replace(kept, record=_nothing(kept.record)))
         record = to_json(kept.record)

@@ -24,24 +24,20 @@ _FORM: Final = 1
 """Part of every key: changes when what is kept is written in another form."""
 _SAID: Final = {each.__name__: each for each in (JudgeNonsense, JudgeCutOff, JudgeUnable)}
 """Failures that are an answer of a kind: what is asked next depends on them. The others are silence."""
-_WANTS_A_DRAW: Final = 0.1
-"""Above this temperature a request wants one draw of several: each is kept."""
 
 
 def recorded(judge: Judge, transcripts: Transcripts) -> Judge:
-    """Write down what the judge says, and do not ask it what it has said to the very same request before.
-
-    Such a reply has ``Usage(calls=0)``. A request that wants one draw of several is always asked.
-    """
+    """Write down what the judge says to each request."""
     return _Recorded(judge, transcripts)
 
 
-def replayed(identity: JudgeIdentity, transcripts: Transcripts) -> Judge:
-    """Return a judge that repeats what this one said, with what that cost then, and is never asked.
+def replayed(identity: JudgeIdentity, transcripts: Transcripts, *, session: str) -> Judge:
+    """Return a judge that repeats what this one said in a session, with what that cost then.
 
-    It raises `NotInTranscript` for everything else.
+    A request that came several times gets its replies in their order. The judge itself is never asked:
+    everything else raises `NotInTranscript`.
     """
-    return _Replayed(identity, transcripts)
+    return _Replayed(identity, transcripts, session)
 
 
 class _Recorded(Layer):
@@ -50,31 +46,30 @@ class _Recorded(Layer):
         self._transcripts = transcripts
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        key, is_draw = _key(self.identity, request), _wants_a_draw(request)
-        for said in () if is_draw else await self._transcripts.said(key):
-            known = None if said.error else read_reply(said.body, request.reply_type)
-            if known is not None:
-                return known
         try:
             reply = await self.inner.ask(request)
         except tuple(_SAID.values()) as exc:
-            await self._keep(key, request, _failed(exc), is_draw=is_draw)
+            await self._keep(request, _failed(exc))
             raise
-        said = Said(body=write_reply(reply), usage=as_json(asdict(reply.usage)))
-        await self._keep(key, request, said, is_draw=is_draw)
+        await self._keep(request, Said(body=write_reply(reply), usage=as_json(asdict(reply.usage))))
         return reply
 
-    async def _keep(self, key: bytes, request: JudgeRequest[Any], said: Said, *, is_draw: bool) -> None:
+    async def _keep(self, request: JudgeRequest[Any], said: Said) -> None:
         await self._transcripts.keep_said(
-            key, said, identity=self.identity, step=request.step, prompt=request.system, is_draw=is_draw
+            _key(self.identity, request),
+            said,
+            identity=self.identity,
+            step=request.step,
+            prompt=request.system,
         )
 
 
 class _Replayed:
-    def __init__(self, identity: JudgeIdentity, transcripts: Transcripts) -> None:
+    def __init__(self, identity: JudgeIdentity, transcripts: Transcripts, session: str) -> None:
         self.identity = identity
         self._transcripts = transcripts
-        self._draws: defaultdict[bytes, int] = defaultdict(int)
+        self._session = session
+        self._times: defaultdict[bytes, int] = defaultdict(int)
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Repeat what was said.
@@ -83,14 +78,14 @@ class _Replayed:
             JudgeError: what the judge raised then; or it was never asked this.
         """
         key = _key(self.identity, request)
-        draw = self._draws[key]
-        self._draws[key] += _wants_a_draw(request)
-        for said in (await self._transcripts.said(key))[draw : draw + 1]:
-            if said.error:
-                raise _error(said)
-            if reply := read_reply(said.body, request.reply_type, usage=_usage(said)):
-                return reply
-        raise NotInTranscript(f"nobody asked {self.identity.model} this {request.step}", usage=Usage())
+        said = self._transcripts.said(key, session=self._session, time=self._times[key])
+        self._times[key] += 1
+        if said and said.error:
+            raise _error(said)
+        reply = said and read_reply(said.body, request.reply_type, usage=_usage(said))
+        if reply is None:
+            raise NotInTranscript(f"nobody asked {self.identity.model} this {request.step}", usage=Usage())
+        return reply
 
     async def aclose(self) -> None:
         """Hold nothing."""
@@ -99,10 +94,6 @@ class _Replayed:
 def _key(identity: JudgeIdentity, request: JudgeRequest[Any]) -> bytes:
     who = [_FORM, identity.provider, identity.model]
     return digest([*asked(request, who), request.user, request.max_output_tokens])
-
-
-def _wants_a_draw(request: JudgeRequest[Any]) -> bool:
-    return request.sampling is not None and (request.sampling.temperature or 0.0) > _WANTS_A_DRAW
 
 
 def _failed(exc: JudgeError) -> Said:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from ragtrace import semconv
 from ragtrace.evaluation import evaluate
 from ragtrace.metrics import StepLimits, metric_named
-from ragtrace.model import Evaluation, MetricFailure, Usage
+from ragtrace.model import Evaluation, JudgeIdentity, MetricFailure, Usage
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace.traces.attach import AttachOptions, Sample, carrier
 from ragtrace.traces.trace import Span
@@ -29,14 +29,18 @@ class Rescored:
     after: Kept
 
     @property
-    def not_in_transcript(self) -> tuple[MetricFailure, ...]:
-        """The metrics that would have to ask something new."""
-        return tuple(each for each in self.after.evaluation.failures if each.error_type == _NOT_KNOWN)
+    def is_whole(self) -> bool:
+        """Whether every metric found what it needed in the transcript."""
+        return not any(each.error_type == _NOT_KNOWN for each in self.after.evaluation.failures)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether every metric found what it needed."""
-        return not self.not_in_transcript
+    def asks_anew(self) -> bool:
+        """Whether a metric would have to ask something new: not one that failed before, as it fails again."""
+        failed = {(each.metric, each.profile) for each in self.before.evaluation.failures}
+        return any(
+            each.error_type == _NOT_KNOWN and (each.metric, each.profile) not in failed
+            for each in self.after.evaluation.failures
+        )
 
     def carrier(self, options: AttachOptions, *, now_ns: int) -> Span:
         """Build the carrier of the new verdicts, which names the old one where both tell the same metrics.
@@ -73,17 +77,17 @@ async def rescore(
     Without ``metrics``: those that ran, with their thresholds. What was never asked comes back as a
     ``MetricFailure`` of the type ``not_in_transcript``.
     """
-    voices: dict[object, Judge] = {}
+
+    @cache
+    def voice(identity: JudgeIdentity, session: str) -> Judge:
+        return replayed(identity, transcripts, session=session)
+
     for each in kept:
-        judge = voices.setdefault(each.evaluation.judge, replayed(each.evaluation.judge, transcripts))
-        second = each.second_judge and voices.setdefault(
-            each.second_judge, replayed(each.second_judge, transcripts)
-        )
         evaluation = await evaluate(
             each.record,
             metrics=metrics_of(each.evaluation) if metrics is None else metrics,
-            judge=judge,
-            second_judge=second,
+            judge=voice(each.evaluation.judge, each.session),
+            second_judge=each.second_judge and voice(each.second_judge, each.session),
             limits=limits,
             embedder=embedder,
             clock=clock,

@@ -1,0 +1,287 @@
+"""What was judged once is found out again from the transcript, without a call."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from ragtrace.errors import ConfigError, InputError, JudgeCutOff, JudgeUnavailable, NotInTranscript
+from ragtrace.evaluation import evaluate
+from ragtrace.judge import ScriptedJudge
+from ragtrace.judge.cache import cached
+from ragtrace.judge.cache_file import CacheFile, CacheSettings
+from ragtrace.metrics import StepLimits, metric_named
+from ragtrace.metrics.forms import VerifyReply
+from ragtrace.model import (
+    Chunk,
+    Evaluation,
+    Gap,
+    MetricFailure,
+    MetricResult,
+    Part,
+    RagRecord,
+    SkipReason,
+    Target,
+    Usage,
+)
+from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters
+from ragtrace.traces.attach import Sample
+from ragtrace.transcripts import Kept, Rescored, Transcripts, compare, recorded, replayed, rescore
+from tests.unit.metrics.test_laws import METRICS, RECORD, judges, limits
+from tests.unit.traces.strategies import attributes, text
+
+FIRST = RagRecord.of(
+    question="How long?",
+    contexts={"faq": "Refunds take 14 days."},
+    answer="Refunds take 14 days. Refunds take 30 days.",
+    id="first",
+)
+SECOND = replace(FIRST, id="second", answer="Refunds take 14 days.")
+
+
+@pytest.fixture
+def transcripts(tmp_path: Path) -> Iterator[Transcripts]:
+    with Transcripts(tmp_path / "judged.db") as opened:
+        yield opened
+
+
+async def judged(
+    transcripts: Transcripts,
+    *records: RagRecord,
+    judge: Judge | None = None,
+    metrics: Sequence[str] = ("faithfulness",),
+    **options: Any,
+) -> list[Evaluation]:
+    judge = recorded(judge or ScriptedJudge(), transcripts)
+    evaluations = [await evaluate(each, metrics=metrics, judge=judge, **options) for each in records]
+    for record, evaluation in zip(records, evaluations, strict=True):
+        transcripts.keep(Kept(record=record, evaluation=evaluation, session=transcripts.session))
+    return evaluations
+
+
+async def again(transcripts: Transcripts, **options: Any) -> list[Rescored]:
+    kept = transcripts.of(transcripts.evaluators()[0])
+    return [each async for each in rescore(kept, transcripts, **options)]
+
+
+def timeless(evaluation: Evaluation) -> Evaluation:
+    return replace(evaluation, run_id="", started_at_ns=0, duration_ms=0)
+
+
+@settings(max_examples=12, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(judges, limits)
+def test_whatever_a_judge_said_the_same_evaluator_finds_the_same(
+    judge: ScriptedJudge, limits: StepLimits
+) -> None:
+    async def law(path: Path) -> None:
+        with Transcripts(path) as transcripts:
+            (first,) = await judged(transcripts, RECORD, judge=judge, metrics=METRICS, limits=limits)
+            calls = len(judge.requests)
+            (found,) = await again(transcripts, limits=limits)
+            for was, now in zip(first.outcomes, found.after.evaluation.outcomes, strict=True):
+                assert now == was if isinstance(was, MetricResult) else isinstance(now, MetricFailure)
+            if not first.failures:  # where one call fails, others are given up half-way
+                assert timeless(found.after.evaluation) == timeless(first)
+            assert not found.asks_anew
+            assert (found.before.record, found.before.evaluation) == (RECORD, first)
+            assert len(judge.requests) == calls
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(law(Path(folder) / "judged.db"))
+
+
+async def test_another_threshold_or_rule_scores_what_was_said(transcripts: Transcripts) -> None:
+    await judged(transcripts, FIRST, SECOND)
+    stricter = metric_named("faithfulness", threshold=0.8)
+    other = metric_named("faithfulness", profile="deepeval-4")
+    found = await again(transcripts, metrics=[stricter, other])
+    assert [[str(each.label) for each in one.after.evaluation.outcomes] for one in found] == [
+        ["fail", "pass"],
+        ["pass", "pass"],
+    ]
+    assert all(one.is_whole for one in found)
+
+
+async def test_what_was_never_asked_is_a_failure_and_no_score(transcripts: Transcripts) -> None:
+    await judged(transcripts, FIRST)
+    (found,) = await again(transcripts, metrics=[metric_named("context_relevance")])
+    assert found.asks_anew
+    assert [each.error_type for each in found.after.evaluation.failures] == ["not_in_transcript"]
+    assert not found.after.evaluation.results
+    assert found.after.evaluation.usage == Usage()
+
+
+async def test_a_reply_that_was_cut_off_leads_to_the_same_halves(transcripts: Transcripts) -> None:
+    plain = ScriptedJudge()
+
+    def answer(request: JudgeRequest[Any]) -> BaseModel | JudgeReply[Any]:
+        if len(request.items) > 1:
+            raise JudgeCutOff("too long")
+        return plain.reply_to(request)
+
+    (first,) = await judged(transcripts, FIRST, judge=ScriptedJudge(answer))
+    (found,) = await again(transcripts)
+    assert first.results[0].score == 0.5
+    assert timeless(found.after.evaluation) == timeless(first)
+
+
+async def test_silence_is_not_kept_and_the_next_run_speaks(transcripts: Transcripts) -> None:
+    def answer(request: JudgeRequest[Any]) -> BaseModel:
+        raise JudgeUnavailable("gone")
+
+    await judged(transcripts, FIRST, judge=ScriptedJudge(answer))
+    (silent,) = await again(transcripts)
+    assert (silent.is_whole, silent.asks_anew) == (False, False)
+    await judged(transcripts, FIRST)
+    (found,) = await again(transcripts)
+    assert found.after.evaluation.results[0].score == 0.5
+
+
+async def test_what_a_second_run_said_is_not_mixed_with_the_first(tmp_path: Path) -> None:
+    plain, says = ScriptedJudge(), ["supported", "contradicted"]
+
+    def answer(request: JudgeRequest[Any]) -> BaseModel | JudgeReply[Any]:
+        if request.step == "extract":
+            return plain.reply_to(request)
+        return VerifyReply.model_validate(
+            {"verdicts": [{"id": 1, "label": says[0], "chunks": [1], "quote": "", "reason": ""}]}
+        )
+
+    for _ in range(2):
+        with Transcripts(tmp_path / "judged.db") as transcripts:
+            (last,) = await judged(transcripts, SECOND, judge=ScriptedJudge(answer))
+        says.pop(0)
+    with Transcripts(tmp_path / "judged.db") as transcripts:
+        (found,) = await again(transcripts)
+    assert last.results[0].score == 0
+    assert timeless(found.after.evaluation) == timeless(last)
+
+
+async def test_an_evaluation_out_of_a_cache_does_not_hide_what_the_first_cost(
+    transcripts: Transcripts, tmp_path: Path
+) -> None:
+    judge = cached(_Model(), CacheFile(CacheSettings(path=tmp_path / "cache.db")))
+    await judged(transcripts, FIRST, judge=judge)
+    await judged(transcripts, FIRST, judge=judge)
+    await judge.aclose()
+    (kept,) = transcripts.of(transcripts.evaluator())
+    assert kept.evaluation.usage.calls == 2
+
+
+async def test_replies_to_one_request_come_again_in_their_order_and_no_more_of_them(
+    transcripts: Transcripts,
+) -> None:
+    words = iter(["one", "two"])
+    judge = ScriptedJudge(lambda _: FreeText(text=next(words)))
+    asking = recorded(judge, transcripts)
+    request = JudgeRequest(
+        step="questions",
+        system="Ask.",
+        user="?",
+        reply_type=FreeText,
+        inputs=FreeText(text=""),
+        max_output_tokens=9,
+        sampling=SamplingParameters(temperature=0.7),
+    )
+    said = [(await asking.ask(request)).value.text for _ in range(2)]
+    repeating = replayed(judge.identity, transcripts, session=transcripts.session)
+    assert [(await repeating.ask(request)).value.text for _ in range(2)] == said == ["one", "two"]
+    with pytest.raises(NotInTranscript):
+        await repeating.ask(request)
+
+
+records = st.builds(
+    RagRecord,
+    id=text,
+    question=st.none() | text,
+    chunks=st.lists(
+        st.builds(
+            Chunk, id=text, text=st.none() | text, score=st.none() | st.floats(0, 1), metadata=attributes
+        ),
+        max_size=2,
+    ).map(tuple),
+    answer=st.none() | text,
+    target=st.none()
+    | st.builds(
+        Target,
+        trace_id=st.just("a" * 32),
+        span_id=st.just("b" * 16),
+        start_ns=st.integers(0, 2**63),
+        end_ns=st.integers(0, 2**63),
+        resource=attributes,
+    ),
+    gaps=st.lists(
+        st.builds(Gap, part=st.sampled_from(Part), reason=st.sampled_from(SkipReason), detail=text),
+        max_size=2,
+    ).map(tuple),
+)
+
+
+@settings(max_examples=15)
+@given(records)
+def test_a_record_comes_back_as_it_was(record: RagRecord) -> None:
+    async def law(path: Path) -> None:
+        with Transcripts(path) as transcripts:
+            evaluation = await evaluate(record, judge=ScriptedJudge())
+            sample = Sample(rule="ratio", rate=0.5, probability=0.5)
+            transcripts.keep(Kept(record=record, evaluation=evaluation, sample=sample))
+            (kept,) = transcripts.of(transcripts.evaluator())
+            assert kept == Kept(record=record, evaluation=evaluation, sample=sample)
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(law(Path(folder) / "judged.db"))
+
+
+async def test_answers_are_compared_that_both_judged_on_the_same_texts(transcripts: Transcripts) -> None:
+    third = replace(SECOND, id="third")
+    (one, two, three) = await judged(transcripts, FIRST, SECOND, third)
+    mine = [Kept(record=r, evaluation=e) for r, e in ((FIRST, one), (SECOND, two), (third, three))]
+    cut = replace(SECOND, answer="Refunds")
+    theirs = [
+        mine[0],
+        Kept(record=cut, evaluation=two),
+        Kept(record=replace(third, id="4"), evaluation=three),
+    ]
+    found = compare(mine, theirs)
+    assert (found.both, found.other_material, found.only_first, found.only_second) == (1, 1, 1, 1)
+
+
+def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("CREATE TABLE notes (text)")
+    other.close()
+    before = (tmp_path / "other.db").read_bytes()
+    with pytest.raises(ConfigError, match="another program"), Transcripts(tmp_path / "other.db"):
+        pass
+    assert (tmp_path / "other.db").read_bytes() == before
+
+
+async def test_evaluators_are_found_by_what_people_call_them(transcripts: Transcripts) -> None:
+    await judged(transcripts, FIRST)
+    await judged(transcripts, FIRST, metrics=("hallucination",))
+    first, second = transcripts.evaluators()
+    assert transcripts.evaluator(first.name) == first
+    assert transcripts.evaluator(f"@{second.short_version}") == second
+    with pytest.raises(InputError, match="several evaluators"):
+        transcripts.evaluator("scripted")
+    with pytest.raises(InputError, match="no evaluator 'gpt'"):
+        transcripts.evaluator("gpt")
+
+
+class _Model(ScriptedJudge):
+    """A judge that is a model, and not code."""
+
+    @property
+    def identity(self) -> Any:
+        return replace(super().identity, computes=False)
