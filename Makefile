@@ -11,7 +11,9 @@ ARGS ?=
 second := .venv-frameworks
 # The third: what looks at dependencies, and must not be among them.
 third := .venv-audit
-environments := $(VENV) $(second) $(third)
+# The fourth: Phoenix's server, with its own opinion on half of what there is.
+fourth := .venv-phoenix
+environments := $(VENV) $(second) $(third) $(fourth)
 bin := $(VENV)/bin
 paths := ragtrace collector tests examples
 
@@ -21,7 +23,7 @@ workers = $(shell $(bin)/python -c 'import os; print(2 * os.cpu_count())')
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check format venv lock backends frameworks recordings soak fuzz sbom audit \
+.PHONY: help demo test test-fast check format venv lock backends frameworks phoenix recordings soak fuzz sbom audit \
   test-faults bench
 
 help: ## say what there is
@@ -30,7 +32,7 @@ help: ## say what there is
 demo: venv ## replay labelled RAG traffic through capture, collector and judge (ARGS="--limit 5")
 	@$(bin)/ragtrace demo $(ARGS)
 
-test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks) ## run all tests, the fast ones first (ARGS="-k carrier")
+test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks phoenix) ## run all tests, the fast ones first (ARGS="-k carrier")
 	$(bin)/python -m pytest $(ARGS)
 
 test-fast: venv ## run the tests that start no process (under two minutes)
@@ -76,6 +78,8 @@ backends: venv ## get the real Jaeger, Tempo and language model that tests run, 
 
 frameworks: $(second)/.project-installed ## make the second environment: frameworks, and others' instrumentations
 
+phoenix: $(fourth)/.made-from-lock ## make the environment of the real Phoenix that tests run
+
 recordings: venv frameworks ## record the traces that the extractor is tested on again, from the real libraries
 	$(bin)/python -m tests.recordings $(ARGS)
 
@@ -86,6 +90,7 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	$(call resolve,$(image_lock),what the container image holds,pyproject.toml $(of_image) --constraint requirements.lock)
 	echo hatchling | $(call resolve,collector/build.lock,what builds the image's wheel,- --constraint requirements.lock)
 	printf 'cyclonedx-bom\npip-audit\n' | $(call resolve,requirements-audit.lock,what looks at dependencies,-)
+	echo arize-phoenix | $(call resolve,requirements-phoenix.lock,the server of Phoenix,- --no-strip-extras)
 
 of_image := --extra collector --extra encryption --extra anthropic
 
@@ -101,6 +106,7 @@ venv: $(VENV)/.project-installed ## make the virtual environment, again if the l
 $(VENV)/.made-from-lock: requirements.lock
 $(second)/.made-from-lock: requirements-frameworks.lock
 $(third)/.made-from-lock: requirements-audit.lock
+$(fourth)/.made-from-lock: requirements-phoenix.lock
 
 $(environments:=/.made-from-lock): %/.made-from-lock:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

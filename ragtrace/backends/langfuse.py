@@ -250,16 +250,8 @@ def _span(tree: Json, trace: Json, parent: str | None, more: Mapping[str, Attrib
     metadata = _mapping(tree.get("metadata"))
     start_ns = _nanoseconds(tree["startTime"])
     trace_id, span_id = str(trace["id"]), str(tree["id"])
-    own = {
-        semconv.LANGFUSE_OBSERVATION_TYPE: str(tree["type"]).lower(),
-        semconv.LANGFUSE_INPUT: _text(tree.get("input")),
-        semconv.LANGFUSE_OUTPUT: _text(tree.get("output")),
-        semconv.LANGFUSE_MODEL: tree.get("model") or tree.get("providedModelName"),
-        semconv.LANGFUSE_PROMPT_VERSION: tree.get("promptVersion"),
-        semconv.SESSION_ID: tree.get("sessionId") or trace.get("sessionId"),
-        **more,
-    }
     sent = {key: _sent(key, value) for key, value in _mapping(metadata.get("attributes")).items()}
+    told = {semconv.SESSION_ID: tree.get("sessionId") or trace.get("sessionId"), **_told(tree, sent), **more}
     resource = {key: _plain(value) for key, value in _mapping(metadata.get("resourceAttributes")).items()}
     return Span(
         trace_id=hex_id(trace_id, digits=32),
@@ -268,12 +260,35 @@ def _span(tree: Json, trace: Json, parent: str | None, more: Mapping[str, Attrib
         name=tree.get("name") or "",
         start_ns=start_ns,
         end_ns=_nanoseconds(tree["endTime"]) if tree.get("endTime") else start_ns,
-        attributes=sent | {key: value for key, value in own.items() if value is not None},
+        attributes=sent | {key: value for key, value in told.items() if value is not None},
         status_code=StatusCode.ERROR if tree.get("level") == "ERROR" else StatusCode.UNSET,
         status_message=tree.get("statusMessage") or "",
         resource=Resource(attributes=resource | original_ids(trace_id, span_id)),
         scope=Scope(name=str(_mapping(metadata.get("scope")).get("name") or "")),
     )
+
+
+_TAKEN_FROM: Final = (
+    ("mlflow.", (semconv.MLFLOW_INPUTS, semconv.MLFLOW_OUTPUTS)),
+    ("traceloop.", (semconv.TRACELOOP_INPUT, semconv.TRACELOOP_OUTPUT)),
+    ("openinference.", (semconv.OI_INPUT_VALUE, semconv.OI_OUTPUT_VALUE)),
+    ("gen_ai.", (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES)),
+)
+"""Where Langfuse takes input and output from in spans of others, in its order."""
+
+
+def _told(tree: Json, sent: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """Return what Langfuse moved out of a span's attributes, under the names of the convention it came by."""
+    said = (_text(tree.get("input")), _text(tree.get("output")))
+    for prefix, keys in _TAKEN_FROM:
+        if any(key.startswith(prefix) for key in sent):
+            return dict(zip(keys, said, strict=True))
+    return {
+        semconv.LANGFUSE_OBSERVATION_TYPE: str(tree["type"]).lower(),
+        **dict(zip((semconv.LANGFUSE_INPUT, semconv.LANGFUSE_OUTPUT), said, strict=True)),
+        semconv.LANGFUSE_MODEL: tree.get("model") or tree.get("providedModelName"),
+        semconv.LANGFUSE_PROMPT_VERSION: tree.get("promptVersion"),
+    }
 
 
 def _above(trace: Json, roots: list[Json], whole: Mapping[str, AttributeValue]) -> Span:
