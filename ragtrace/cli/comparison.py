@@ -41,9 +41,10 @@ def print_comparison(comparison: Comparison, first: Side, second: Side, prices: 
         shown = comparison.disagreements[:show]
         console.print(f"\nseen differently: {len(comparison.disagreements)}{_how_many(shown, comparison)}")
     for each in comparison.disagreements[:show]:
-        console.print(_heading(each), soft_wrap=True)
+        console.print(f"  {one_line(each.record_id)}", soft_wrap=True)
+        console.print(f"    {each.metric}  {_both(each)}", soft_wrap=True)
         for claim in each.claims:
-            print_indented(console, 4, f"{claim.first} | {claim.second}: {one_line(claim.text)}")
+            print_indented(console, 6, f"{claim.first} | {claim.second}: {one_line(claim.text)}")
 
 
 def print_comparison_as_json(
@@ -97,10 +98,9 @@ def _name(metric: MetricComparison) -> str:
     return f"{metric.metric} ({first}, {second})"
 
 
-def _heading(each: Disagreement) -> str:
+def _both(each: Disagreement) -> str:
     first, second = ("-" if score is None else f"{score:.2f}" for score in (each.first, each.second))
-    labels = f"{first} {each.labels[0]} | {second} {each.labels[1]}"
-    return f"  {one_line(each.record_id)}  {each.metric}  {labels}"
+    return f"{first} {each.labels[0]} | {second} {each.labels[1]}"
 
 
 def _how_many(shown: tuple[Disagreement, ...], comparison: Comparison) -> str:

@@ -1,0 +1,221 @@
+"""``ragtrace rejudge``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragtrace.traces.otlp import decode_json, encode_json
+from ragtrace.traces.trace import Span
+from tests.acceptance.judge_server import JudgeServer, running_judge
+from tests.acceptance.replies import ANSWER, REPLIES
+from tests.integration.cli.program import json_lines, run
+from tests.rag_spans import rag_trace, trace_id_of
+
+LENIENT = {
+    "extract": REPLIES["extract"],
+    "verify": {
+        "verdicts": [{**verdict, "label": "supported"} for verdict in REPLIES["verify"]["verdicts"]],
+    },
+}
+"""The second claim is supported, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A folder with stored traces, what was judged of them, and where it went."""
+
+    folder: Path
+
+    @property
+    def transcripts(self) -> str:
+        return str(self.folder / "judged.db")
+
+    @property
+    def verdicts(self) -> Path:
+        return self.folder / "verdicts.jsonl"
+
+    def backfill(self, judge: JudgeServer, *options: str, model: str = "model-a", traces: int = 6) -> None:
+        source = self.folder / "traces.jsonl"
+        asked = [
+            rag_trace(n, question=f"How long do refunds take in {n}?", answer=ANSWER) for n in range(traces)
+        ]
+        source.write_text("".join(f"{encode_json(spans)}\n" for spans in asked))
+        result = run(
+            *("backfill", "--from", f"otlp-file:{source}", "--to", f"otlp-file:{self.verdicts}"),
+            *("--judge", f"openai:{model}", "--base-url", judge.base_url, "--yes", "--json"),
+            *("--transcripts", self.transcripts, "--progress", str(self.folder / f"{model}.progress")),
+            *options,
+        )
+        assert result.exit_code == 0, result.output
+
+    def carriers(self) -> list[Span]:
+        return [span for line in self.verdicts.read_text().splitlines() for span in decode_json(line)]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
+    return Place(folder=tmp_path)
+
+
+@pytest.fixture
+def judge() -> Iterator[Callable[[Mapping[str, Any]], JudgeServer]]:
+    with ExitStack() as stack:
+        yield lambda replies: stack.enter_context(running_judge(replies))
+
+
+@pytest.fixture
+def judged(place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]) -> tuple[Place, JudgeServer]:
+    server = judge(REPLIES)
+    place.backfill(server)
+    return place, server
+
+
+def rejudged(*args: str, exit_code: int = 0) -> dict[str, Any]:
+    result = run("rejudge", *args, "--json")
+    assert result.exit_code == exit_code, result.output
+    (told,) = json_lines(result.stdout)
+    return told
+
+
+def test_another_threshold_turns_labels_without_a_call(judged: tuple[Place, JudgeServer]) -> None:
+    place, server = judged
+    calls = server.calls
+    told = rejudged("--transcripts", place.transcripts, "--threshold", "0.8")
+    (faithfulness,) = told["metrics"]
+    assert (told["both"], faithfulness["passes_first_only"], faithfulness["passes_second_only"]) == (6, 6, 0)
+    assert faithfulness["difference"]["mean"] == 0
+    assert (told["not_in_transcript"], told["b"]["cost_usd"], server.calls) == (0, 0, calls)
+
+
+def test_the_same_evaluator_finds_the_same(judged: tuple[Place, JudgeServer]) -> None:
+    told = rejudged("--transcripts", judged[0].transcripts)
+    assert (told["both"], told["disagreeing"], told["not_in_transcript"]) == (6, 0, 0)
+    assert told["metrics"][0]["kappa"] is None  # all of them pass: agreement is chance
+
+
+def test_what_was_never_asked_is_counted_and_not_asked(judged: tuple[Place, JudgeServer]) -> None:
+    place, server = judged
+    calls = server.calls
+    told = rejudged(
+        "--transcripts", place.transcripts, "--metrics", "faithfulness,context_relevance", exit_code=1
+    )
+    assert (told["not_in_transcript"], server.calls) == (6, calls)
+    assert [metric["metric"] for metric in told["metrics"]] == ["faithfulness"]
+
+
+def test_new_verdicts_name_the_ones_whose_place_they_take_and_are_sent_once(
+    judged: tuple[Place, JudgeServer],
+) -> None:
+    place, _ = judged
+    before = place.carriers()
+    args = ("--transcripts", place.transcripts, "--threshold", "0.8", "--to", f"otlp-file:{place.verdicts}")
+    assert rejudged(*args)["sent"] == 6
+    new = place.carriers()[len(before) :]
+    assert [span.attributes["ragtrace.eval.supersedes"] for span in new] == [span.span_id for span in before]
+    assert {span.name for span in before} == {"evaluation pass"}
+    assert {span.name for span in new} == {"evaluation fail"}
+    again = rejudged(*(args[0], f"{place.transcripts}#model-a@{_versions(place)[0]}", *args[2:]))
+    assert (again["sent"], len(place.carriers())) == (0, 12)
+
+
+def test_the_same_evaluator_sends_nothing(judged: tuple[Place, JudgeServer]) -> None:
+    place, _ = judged
+    told = rejudged("--transcripts", place.transcripts, "--to", f"otlp-file:{place.verdicts}")
+    assert (told["sent"], len(place.carriers())) == (0, 6)
+
+
+def test_two_judges_are_compared_on_the_answers_that_both_judged(
+    place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]
+) -> None:
+    place.backfill(judge(REPLIES))
+    place.backfill(judge(LENIENT), model="model-b", traces=8)
+    told = rejudged("--diff", f"{place.transcripts}#model-a", f"{place.transcripts}#model-b", "--show", "2")
+    (faithfulness,) = told["metrics"]
+    difference = faithfulness["difference"]
+    assert (told["both"], told["only_first"], told["only_second"]) == (6, 0, 2)
+    assert (difference["first"], difference["second"], difference["mean"]) == (0.5, 1.0, 0.5)
+    assert -1 <= difference["low"] < 0.5 < difference["high"] <= 1
+    assert [usage["calls"] for usage in told["usage"]] == [12, 16]
+    assert told["disagreeing"] == 6
+    (first, _) = told["disagreements"]
+    assert first["claims"] == [["Refunds take 30 days.", "contradicted", "supported"]]
+
+
+def test_people_see_both_sides_in_80_columns(
+    place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]
+) -> None:
+    place.backfill(judge(REPLIES))
+    place.backfill(judge(LENIENT), model="model-b")
+    result = run("rejudge", "--diff", f"{place.transcripts}#model-a", f"{place.transcripts}#model-b")
+    assert "A  judged.db#openai:model-a@" in result.stdout
+    assert "   12 calls, 1,200 + 240 tokens, cost unknown" in result.stdout
+    assert "  mean of 6                         0.500   1.000   +0.500   " in result.stdout
+    assert f"  {trace_id_of(0)}:" in result.stdout
+    assert "    contradicted | supported: Refunds take 30 days." in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_another_judge_is_asked_about_the_same_records_and_kept(
+    judged: tuple[Place, JudgeServer], judge: Callable[[Mapping[str, Any]], JudgeServer]
+) -> None:
+    place, server = judged
+    calls, lenient = server.calls, judge(LENIENT)
+    asked = ("--judge", "openai:model-b", "--base-url", lenient.base_url)
+    live = rejudged("--transcripts", place.transcripts, *asked, "--limit", "4")
+    kept = rejudged("--diff", f"{place.transcripts}#model-a", f"{place.transcripts}#model-b")
+    assert (live["both"], live["failed"], lenient.calls, server.calls) == (4, 0, 8, calls)
+    assert (kept["both"], kept["only_first"]) == (4, 2)
+    assert kept["metrics"] == live["metrics"]
+
+
+def test_answers_stand_for_those_that_were_left_out(
+    place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]
+) -> None:
+    place.backfill(judge(REPLIES), "--rate", "0.5", traces=40)
+    told = rejudged("--transcripts", place.transcripts, "--threshold", "0.8")
+    assert 0 < told["metrics"][0]["difference"]["pairs"] < 40
+
+
+def test_only_the_owner_may_read_the_file(judged: tuple[Place, JudgeServer]) -> None:
+    assert os.stat(judged[0].transcripts).st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ((), "give --transcripts FILE, or --diff A B"),
+        (("--transcripts", "nowhere.db"), "'nowhere.db' is no file"),
+        (("--diff", "nowhere.db", "nowhere.db"), "'nowhere.db' is no file"),
+        (("--diff", "a.db", "b.db", "--limit", "3"), "--limit is for --transcripts"),
+        (("--transcripts", "a.db", "--judge", "lexical", "--to", "x"), "verdicts of another judge"),
+    ],
+    ids=["nothing", "no file", "no files", "limit", "two ways"],
+)
+def test_what_cannot_be_done_is_said_with_what_to_do(args: tuple[str, ...], says: str) -> None:
+    result = run("rejudge", *args)
+    assert result.exit_code == 2
+    assert says in " ".join(result.stderr.split())
+
+
+def test_a_file_of_several_evaluators_asks_for_one(
+    place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]
+) -> None:
+    place.backfill(judge(REPLIES))
+    place.backfill(judge(LENIENT), model="model-b")
+    result = run("rejudge", "--transcripts", place.transcripts)
+    assert result.exit_code == 2
+    assert "judged.db#NAME" in result.stderr
+    assert "openai:model-b@" in result.stderr
+
+
+def _versions(place: Place) -> list[str]:
+    result = run("rejudge", "--transcripts", place.transcripts)
+    return [line.split("@")[1][:8] for line in result.stderr.splitlines() if "@" in line]
