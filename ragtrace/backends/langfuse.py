@@ -59,12 +59,10 @@ class LangfuseReader(Unlisted):
         Raises:
             ReadError: Langfuse could not be asked, or answered something else.
         """
-        stored = await (await self._spoken()).stored(self._api, trace_id.strip())
-        if stored is None:
-            return None
+        version = await self._spoken()
         try:
-            spans = tuple(_spans(stored))
-            return Trace.of(spans[0].trace_id, (*spans, *carriers_of(spans, _kept(stored))))
+            stored = await version.stored(self._api, trace_id.strip())
+            return _trace(stored) if stored else None
         except _UNREADABLE as exc:
             raise self._api.nonsense(exc) from exc
 
@@ -77,9 +75,11 @@ class LangfuseReader(Unlisted):
         wanted = self._filters(query)
         version = await self._spoken()
         can_be_parted = query.until_ns - query.since_ns > self.shortest_ns
-        found = await at_most(
-            self._traces_at_once if can_be_parted else None, version.trace_ids(self._api, query, wanted)
-        )
+        limit = self._traces_at_once if can_be_parted else None
+        try:
+            found = await at_most(limit, version.trace_ids(self._api, query, wanted))
+        except _UNREADABLE as exc:
+            raise self._api.nonsense(exc) from exc
         return Page(found=found or {}, limit=self._traces_at_once, is_cut=found is None)
 
     async def aclose(self) -> None:
@@ -226,6 +226,11 @@ class _V3:
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def _trace(stored: _Stored) -> Trace:
+    spans = tuple(_spans(stored))
+    return Trace.of(spans[0].trace_id, (*spans, *carriers_of(spans, _kept(stored))))
 
 
 def _spans(stored: _Stored) -> Iterator[Span]:

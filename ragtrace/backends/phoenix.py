@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain, product
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from ragtrace import semconv
@@ -28,6 +29,7 @@ from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, StatusCode, 
 __all__ = ["PhoenixReader"]
 
 Json = Mapping[str, Any]
+ReadT = TypeVar("ReadT")
 
 _TRACES_AT_ONCE: Final = 100
 """Their ids stand in one address, of some kilobytes."""
@@ -93,8 +95,7 @@ class PhoenixReader(Unlisted):
 
     async def _projects(self) -> tuple[_Project, ...]:
         if not self._known:
-            listed = [each async for each in self._all("/v1/projects", {})]
-            self._known = tuple(_Project(str(each["id"]), str(each["name"])) for each in listed)
+            self._known = tuple([each async for each in self._all("/v1/projects", {}, _project)])
         return self._known
 
     async def _search(self, project: _Project, query: TraceQuery) -> Page:
@@ -116,29 +117,26 @@ class PhoenixReader(Unlisted):
         }
         if query.operation is None and not query.tags:
             limit = min(self._traces_at_once + 1, _SPANS_AT_ONCE)
-            async for trace in self._all(project.path("traces"), {**asked, "limit": limit}):
-                yield str(trace["trace_id"])
+            async for trace_id in self._all(project.path("traces"), {**asked, "limit": limit}, _trace_id):
+                yield trace_id
             return
         if query.operation is not None:
             asked["name"] = query.operation
         for attributes in product(*(_spellings(key, value) for key, value in query.tags.items())):
             parameters = {**asked, "attribute": attributes, "sort": "start_time", "limit": _SPANS_AT_ONCE}
-            async for span in self._all(project.path("spans"), parameters):
-                yield str(span["context"]["trace_id"])
+            async for trace_id in self._all(project.path("spans"), parameters, _trace_id_of_span):
+                yield trace_id
 
     async def _traces(self, project: _Project, trace_ids: Sequence[str]) -> dict[str, Trace]:
         """Return whole traces by the id that Phoenix has for them."""
         if not trace_ids:
             return {}
+        asked: Parameters = {"trace_id": trace_ids, "limit": _SPANS_AT_ONCE}
+        read = partial(_span, project=project.name)
         spans: dict[str, list[Span]] = {}
-        try:
-            asked: Parameters = {"trace_id": trace_ids, "limit": _SPANS_AT_ONCE}
-            async for each in self._all(project.path("spans"), asked):
-                original = str(each["context"]["trace_id"])
-                if original in trace_ids:  # a Phoenix that does not know the filter gives every span
-                    spans.setdefault(original, []).append(_span(each, project.name))
-        except _UNREADABLE as exc:
-            raise self._nonsense(exc) from exc
+        async for trace_id, span in self._all(project.path("spans"), asked, read):
+            if trace_id in trace_ids:  # a Phoenix that does not know the filter gives every span
+                spans.setdefault(trace_id, []).append(span)
         kept = [score async for score in self._scores(project, chain.from_iterable(spans.values()))]
         return {
             trace_id: Trace.of(members[0].trace_id, (*members, *carriers_of(members, kept)))
@@ -149,19 +147,22 @@ class PhoenixReader(Unlisted):
         ids = {str(each.resource.attributes.get(semconv.ORIGINAL_SPAN_ID, each.span_id)) for each in spans}
         for batch in _batches(sorted(ids), _SPAN_IDS_AT_ONCE):
             asked: Parameters = {"span_ids": batch, "limit": _SPANS_AT_ONCE}
-            async for each in self._all(project.path("span_annotations"), asked):
-                try:
-                    yield _kept(each)
-                except _UNREADABLE as exc:
-                    raise self._nonsense(exc) from exc
+            async for score in self._all(project.path("span_annotations"), asked, _kept):
+                yield score
 
-    async def _all(self, path: str, parameters: Parameters) -> AsyncIterator[Json]:
+    async def _all(
+        self, path: str, parameters: Parameters, read: Callable[[Json], ReadT]
+    ) -> AsyncIterator[ReadT]:
         """Yield the items of all pages."""
         cursor: str | None = None
         while True:
             page = await self._page(path, {**parameters, "cursor": cursor} if cursor else parameters)
-            for each in page.get("data") or ():
-                yield each
+            try:
+                items = [read(each) for each in page.get("data") or ()]
+            except _UNREADABLE as exc:
+                raise self._nonsense(exc) from exc
+            for item in items:
+                yield item
             cursor = page.get("next_cursor")
             if not cursor:
                 return
@@ -192,6 +193,18 @@ class _Project(NamedTuple):
         return f"/v1/projects/{quote(self.id, safe='')}/{what}"
 
 
+def _project(tree: Json) -> _Project:
+    return _Project(str(tree["id"]), str(tree["name"]))
+
+
+def _trace_id(trace: Json) -> str:
+    return str(trace["trace_id"])
+
+
+def _trace_id_of_span(span: Json) -> str:
+    return _trace_id(span["context"])
+
+
 _CODES: Final = {code.name: code for code in StatusCode}
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -203,13 +216,14 @@ _TAKEN_APART: Final = re.compile(
 """Attributes that are JSON by their conventions. Phoenix keeps their parts."""
 
 
-def _span(tree: Json, project: str) -> Span:
+def _span(tree: Json, project: str) -> tuple[str, Span]:
+    """Return the trace id that Phoenix has, and the span."""
     trace_id, span_id = str(tree["context"]["trace_id"]), str(tree["context"]["span_id"])
     parent, kind = tree.get("parent_id"), tree.get("span_kind")
     attributes = _attributes(tree.get("attributes") or {})
     if kind and kind != "UNKNOWN":
         attributes[semconv.OI_KIND] = kind
-    return Span(
+    span = Span(
         trace_id=hex_id(trace_id, digits=32),
         span_id=hex_id(span_id, digits=16),
         parent_span_id=hex_id(parent, digits=16) if parent else None,
@@ -218,11 +232,12 @@ def _span(tree: Json, project: str) -> Span:
         end_ns=_nanoseconds(tree["end_time"]),
         attributes=attributes,
         events=tuple(map(_event, tree.get("events") or ())),
-        status_code=_CODES.get(tree.get("status_code"), StatusCode.UNSET),
+        status_code=_CODES.get(str(tree.get("status_code")), StatusCode.UNSET),
         status_message=tree.get("status_message") or "",
         resource=Resource(attributes={semconv.OI_PROJECT: project, **original_ids(trace_id, span_id)}),
         scope=Scope(name=semconv.SCOPE_EVALUATION) if _is_carrier(attributes) else Scope(),
     )
+    return trace_id, span
 
 
 def _event(tree: Json) -> SpanEvent:

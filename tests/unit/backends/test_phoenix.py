@@ -1,0 +1,179 @@
+"""Phoenix's reader and sink, against a server that answers as Phoenix does, or as nobody should."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from ragtrace import semconv
+from ragtrace.backends import open_carrier_sink, open_reader, open_sink
+from ragtrace.backends.web import Access
+from ragtrace.errors import ConfigError, ReadError, SendRefused, SendRejected, SendRetryable
+from ragtrace.traces.trace import StatusCode, Trace
+from tests.unit.backends.servers import HttpAnswer, http_server
+
+TRACE_ID, SPAN_ID = "6b5cca6f0a1b4c2d8e9f00112233aabb", "00000000000000a1"
+SECOND_ID = "00000000000000a2"
+
+
+def a_stored_span(**other: Any) -> dict[str, Any]:
+    return {
+        "name": "ask",
+        "context": {"trace_id": TRACE_ID, "span_id": SPAN_ID},
+        "span_kind": "UNKNOWN",
+        "parent_id": None,
+        "start_time": "2026-11-20T10:00:00.000001+00:00",
+        "end_time": "2026-11-20T10:00:01+00:00",
+        "status_code": "ERROR",
+        "attributes": {},
+        "events": [],
+    } | other
+
+
+def phoenix(*spans: dict[str, Any], annotations: HttpAnswer | None = None) -> Callable[[str], HttpAnswer]:
+    """Answer as a Phoenix does that has one project; a page holds one span."""
+
+    def reply(path: str) -> HttpAnswer:
+        if path.startswith("/v1/projects/UHJv/span_annotations"):
+            return annotations or _page([])
+        if path.startswith("/v1/projects/UHJv/spans"):
+            place = int(path.partition("cursor=")[2] or 0)
+            following = str(place + 1) if place + 1 < len(spans) else None
+            return _page(list(spans[place : place + 1]), following)
+        return _page([{"id": "UHJv", "name": "shop"}])
+
+    return reply
+
+
+def _page(data: list[dict[str, Any]], cursor: str | None = None) -> HttpAnswer:
+    return HttpAnswer(body=json.dumps({"data": data, "next_cursor": cursor}).encode())
+
+
+async def got(answer: Callable[[str], HttpAnswer], trace_id: str = TRACE_ID) -> Trace | None:
+    with http_server(answer) as server:
+        async with aclosing(open_reader(f"phoenix:{server.url}", access=Access(token="t"))) as reader:
+            trace = await reader.get(trace_id)
+    assert {headers["authorization"] for _, headers, _ in server.requests} == {"Bearer t"}
+    return trace
+
+
+async def test_trace_is_put_together_of_all_pages() -> None:
+    second = a_stored_span(context={"trace_id": TRACE_ID, "span_id": SECOND_ID}, parent_id=SPAN_ID)
+    trace = await got(phoenix(a_stored_span(), second))
+    assert trace is not None
+    assert {span.span_id: span.parent_span_id for span in trace.spans} == {SPAN_ID: None, SECOND_ID: SPAN_ID}
+    root = trace.find(SPAN_ID)
+    assert root is not None
+    assert (root.start_ns, root.end_ns) == (1_795_168_800_000_001_000, 1_795_168_801_000_000_000)
+    assert (root.status_code, root.resource.attributes) == (StatusCode.ERROR, {semconv.OI_PROJECT: "shop"})
+
+
+@pytest.mark.parametrize(
+    ("stored", "sent"),
+    [
+        pytest.param(
+            {"metadata.source": "faq", "metadata.loc.page": 3},
+            {"metadata": '{"loc": {"page": 3}, "source": "faq"}'},
+            id="metadata",
+        ),
+        pytest.param(
+            {"retrieval.documents.0.document.metadata.id": "a", "retrieval.documents.0.document.score": 0.5},
+            {
+                "retrieval.documents.0.document.metadata": '{"id": "a"}',
+                "retrieval.documents.0.document.score": 0.5,
+            },
+            id="of a document",
+        ),
+        pytest.param(
+            {"gen_ai.input.messages.0.role": "user", "gen_ai.input.messages.0.parts.0.content": "Hi"},
+            {"gen_ai.input.messages": '[{"parts": [{"content": "Hi"}], "role": "user"}]'},
+            id="structured messages",
+        ),
+        pytest.param(
+            {"ragtrace.metadata.tier": "gold", "tag.tags": ["a", "b"]},
+            {"ragtrace.metadata.tier": "gold", "tag.tags": ("a", "b")},
+            id="names with dots",
+        ),
+    ],
+)
+async def test_attributes_are_as_they_were_sent(stored: dict[str, Any], sent: dict[str, Any]) -> None:
+    trace = await got(phoenix(a_stored_span(attributes=stored, span_kind="CHAIN")))
+    assert trace is not None
+    assert trace.spans[0].attributes == {**sent, semconv.OI_KIND: "CHAIN"}
+
+
+async def test_ids_that_otlp_cannot_hold_are_kept_beside_others() -> None:
+    trace = await got(
+        phoenix(a_stored_span(context={"trace_id": "my-trace", "span_id": "step/1"})), "my-trace"
+    )
+    assert trace is not None
+    (span,) = trace.spans
+    assert (len(span.trace_id), len(span.span_id)) == (32, 16)
+    assert span.resource.attributes[semconv.ORIGINAL_TRACE_ID] == "my-trace"
+    assert span.resource.attributes[semconv.ORIGINAL_SPAN_ID] == "step/1"
+
+
+async def test_annotations_of_others_are_no_carriers() -> None:
+    thumb = {"span_id": SPAN_ID, "name": "thumbs", "result": {"score": 1}, "metadata": None, "identifier": ""}
+    trace = await got(phoenix(a_stored_span(), annotations=_page([thumb])))
+    assert trace is not None
+    assert len(trace.spans) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (HttpAnswer(status=401), "refused the credentials"),
+        (HttpAnswer(status=422, body=b"no"), "answered 422: no"),
+        (HttpAnswer(body=b"<html>"), "web page"),
+        (HttpAnswer(body=b'{"data":{}}'), "something else"),
+        (HttpAnswer(body=b"{"), "cannot be read: JSONDecodeError"),
+        (HttpAnswer(body=b'{"data":[{"id":"a"}]}'), "cannot be read: KeyError"),
+    ],
+    ids=["credentials", "query", "page", "form", "no JSON", "no projects"],
+)
+async def test_other_answers_are_read_errors(answer: HttpAnswer, said: str) -> None:
+    with pytest.raises(ReadError, match=said):
+        await got(lambda _: answer)
+
+
+async def test_spans_of_another_form_are_a_read_error() -> None:
+    with pytest.raises(ReadError, match="cannot be read: KeyError"):
+        await got(phoenix({"context": {"trace_id": TRACE_ID}}))
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (401, SendRefused),
+        (404, SendRejected),
+        (422, SendRejected),
+        (503, SendRetryable),
+        (500, SendRetryable),
+    ],
+)
+async def test_answers_of_phoenix_are_sorted_for_the_sender(status: int, error: type[Exception]) -> None:
+    with http_server(lambda _: HttpAnswer(status=status)) as server:
+        async with aclosing(open_carrier_sink(f"phoenix:{server.url}/", access=Access(token="t"))) as sink:
+            with pytest.raises(error) as raised:
+                await sink.send(b"")
+    assert type(raised.value) is error
+    assert server.requests[0][0] == "/v1/span_annotations?sync=true"
+    assert server.requests[0][1]["authorization"] == "Bearer t"
+
+
+@pytest.mark.parametrize(
+    "address", ["phoenix:", "phoenix:localhost:6006", "langfuse:grpc://host", "phoenix:http://"]
+)
+def test_what_is_no_address_of_scores_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="is no address to send"):
+        open_carrier_sink(address)
+
+
+def test_collector_never_forwards_spans_to_where_only_scores_are_taken() -> None:
+    with pytest.raises(ConfigError, match="is no address to send spans to"):
+        open_sink("phoenix:http://localhost:6006")
