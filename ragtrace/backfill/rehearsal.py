@@ -243,7 +243,9 @@ class _Trial:
         self.ledger.count(evaluation)
         if self.on_evaluated is not None:
             self.on_evaluated(judged.answer)
-        if evaluation.usage.calls or not evaluation.failures:  # else nobody answered: that tells nothing
+        if (
+            evaluation.usage.input_tokens or not evaluation.failures
+        ):  # else nobody read it: that tells nothing
             cost = self._cost(evaluation)
             seconds = evaluation.duration_ms / 1000
             self.observed.append(Observed(sized.likely, Load.of(evaluation.usage), cost, seconds))

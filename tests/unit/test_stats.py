@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.sampling import keeps
-from ragtrace.stats import Weighed, weighted_mean, wilson_interval
+from ragtrace.stats import Weighed, ratio_total, weighted_mean, wilson_interval
 
 values = st.floats(0, 1)
 records = st.lists(
@@ -96,3 +96,74 @@ def test_the_mean_lies_in_its_interval_and_among_the_values(found: list[Weighed]
 def test_what_is_no_score_or_no_probability_is_refused(wrong: Weighed) -> None:
     with pytest.raises(ValueError, match="at most 1"):
         weighted_mean([wrong])
+
+
+def amounts(kind: str, draw: random.Random) -> list[tuple[float, float]]:
+    """Sizes of 300 records and what they took: sizes are skewed, as those of texts are."""
+    sizes = [draw.lognormvariate(7, 0.8) for _ in range(300)]
+    match kind:
+        case "as its size says":
+            return [(size, size / 4) for size in sizes]
+        case "noisy":
+            return [(size, size / 4 * draw.lognormvariate(0, 0.3)) for size in sizes]
+        case "with a part that is always there":
+            return [(size, 400 + size / 5) for size in sizes]
+        case "of two kinds":
+            return [(size, size * draw.choice((0.2, 0.2, 0.45))) for size in sizes]
+        case "some refuse":
+            return [(2.0, 1.0 if draw.random() < 0.3 else 2.0) for _ in sizes]
+        case "a few are asked again":
+            return [(2.0, 4.0 if draw.random() < 0.03 else 2.0) for _ in sizes]
+        case _:
+            return [(size, size / 10 + draw.expovariate(1 / 800)) for size in sizes]
+
+
+@pytest.mark.parametrize("sampled", [10, 20, 60])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "as its size says",
+        "noisy",
+        "with a part that is always there",
+        "of two kinds",
+        "some refuse",
+        "a few are asked again",
+        "thinks",
+    ],
+)
+def test_a_total_lies_in_its_interval_for_nineteen_samples_of_twenty(kind: str, sampled: int) -> None:
+    draw = random.Random(7)
+    everything = amounts(kind, draw)
+    size, total = (sum(each) for each in zip(*everything, strict=True))
+    hits, samples = 0, 400
+    for _ in range(samples):
+        found = ratio_total(draw.sample(everything, sampled), population=300, size=size)
+        hits += found.low <= total <= found.high
+    assert hits / samples >= 0.93  # 0.95 is in reach of this by chance
+
+
+def test_more_of_it_says_more_and_all_of_it_says_all() -> None:
+    everything = amounts("noisy", random.Random(1))
+    size, total = (sum(each) for each in zip(*everything, strict=True))
+    found = [ratio_total(everything[:number], population=300, size=size) for number in (5, 50, 250, 300)]
+    widths = [each.high - each.low for each in found]
+    assert widths == sorted(widths, reverse=True)
+    assert found[-1] == pytest.approx((total, total, total))
+
+
+@given(
+    st.lists(st.tuples(st.floats(1, 1e6), st.floats(0, 1e6)), min_size=1, max_size=20), st.integers(0, 1000)
+)
+def test_a_total_is_no_less_than_what_is_known_of_it(pairs: list[tuple[float, float]], others: int) -> None:
+    size = sum(each for each, _ in pairs) + others * 3
+    found = ratio_total(pairs, population=len(pairs) + others, size=size)
+    assert sum(amount for _, amount in pairs) <= found.low * (1 + 1e-9)
+    assert found.low <= found.likely * (1 + 1e-9) <= found.high * (1 + 2e-9)
+
+
+@pytest.mark.parametrize(("pairs", "population"), [([], 9), ([(1.0, 1.0)] * 2, 1), ([(0.0, 1.0)], 9)])
+def test_a_sample_that_says_nothing_of_the_total_is_refused(
+    pairs: list[tuple[float, float]], population: int
+) -> None:
+    with pytest.raises(ValueError, match="say nothing about the sum"):
+        ratio_total(pairs, population=population, size=1.0)
