@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,8 @@ from ragtrace.cli.bar import Gauge, bar_line
 from ragtrace.traces.otlp import encode_json
 from tests.acceptance.judge_server import running_judge
 from tests.acceptance.replies import ANSWER, REPLIES
-from tests.integration.cli.program import COMMAND, run
+from tests.integration.cli.program import run
+from tests.integration.cli.terminal import OnTerminal
 from tests.rag_spans import rag_trace, trace_id_of
 
 
@@ -76,44 +74,26 @@ def test_on_a_terminal_the_line_stands_below_outcomes_that_it_does_not_break(
     tmp_path: Path, is_piped: bool
 ) -> None:
     answers = 5
-    source = stored(tmp_path, answers)
-    leader, follower = pty.openpty()
     with running_judge(REPLIES) as judge:
-        to = ("--to", f"otlp-file:{tmp_path / 'out.jsonl'}")
-        asked = ("--judge", "openai:gpt-4o-mini", "--base-url", judge.base_url, "--max-cost", "5", "--yes")
-        process = subprocess.Popen(
-            [*COMMAND, "backfill", "--from", f"otlp-file:{source}", *to, *asked],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if is_piped else follower,
-            stderr=follower,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
+        to = (
+            "--from",
+            f"otlp-file:{stored(tmp_path, answers)}",
+            "--to",
+            f"otlp-file:{tmp_path / 'out.jsonl'}",
         )
-        os.close(follower)
-        drawn = _read_all(leader)
-        piped = process.communicate(timeout=30)[0] or b""
-    assert process.returncode == 0, drawn
-    assert re.search(r"judged · |\d of \d", drawn)
-    assert "of $5.00" in drawn
-    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", piped.decode() if is_piped else drawn)
-    rows = re.findall(r"([0-9a-f]{32})   0\.\d\d  (?:pass|fail)", shown)
+        asked = ("--judge", "openai:gpt-4o-mini", "--base-url", judge.base_url, "--max-cost", "5", "--yes")
+        shown = OnTerminal(("backfill", *to, *asked), is_piped=is_piped)
+        piped = shown.finish()
+    assert shown.process.returncode == 0, shown.drawn
+    assert re.search(r"judged · |\d of \d", shown.drawn)
+    assert "of $5.00" in shown.drawn
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", piped if is_piped else shown.drawn)
+    rows = re.findall(r"([0-9a-f]{32})   0\.\d\d  (?:pass|fail)", plain)
     assert rows == [trace_id_of(each) for each in range(answers)]
-    assert "\x1b" not in piped.decode()
+    assert "\x1b" not in piped
 
 
 def stored(folder: Path, answers: int) -> Path:
     file = folder / "traces.jsonl"
     file.write_text("".join(f"{encode_json(rag_trace(each, answer=ANSWER))}\n" for each in range(answers)))
     return file
-
-
-def _read_all(leader: int) -> str:
-    """Read a terminal until whoever wrote to it is gone."""
-    read = b""
-    try:
-        while part := os.read(leader, 65_536):
-            read += part
-    except OSError:  # so a pseudo-terminal ends on Linux
-        pass
-    finally:
-        os.close(leader)
-    return read.decode()

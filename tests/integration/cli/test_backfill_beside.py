@@ -22,6 +22,7 @@ from ragtrace_collector.outcomes import State
 from ragtrace_collector.store.port import Job
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.cli.program import json_lines, run
+from tests.integration.cli.terminal import OnTerminal
 from tests.integration.collector.paid_judge import PAID, paid, prices
 from tests.unit.backfill.stored_traces import rag_trace, write_traces
 
@@ -103,11 +104,35 @@ async def test_who_stops_the_run_does_not_wait_for_live_answers(store: SqliteSto
         beside.stop.set()
 
 
+@pytest.mark.slow
+async def test_a_run_shows_whom_it_waits_for_and_judges_then(
+    store: SqliteStore, path: Path, config: Path, tmp_path: Path
+) -> None:
+    await queue_live_answer(store)
+    out = tmp_path / "out.jsonl"
+    traces = write_traces(tmp_path / "traces.jsonl", [rag_trace()])
+    to = ("--to", f"otlp-file:{out}", "--collector", str(config), "--judge", "lexical")
+    shown = OnTerminal(("backfill", "--from", f"otlp-file:{traces}", *to))
+    await asyncio.to_thread(shown.read_until, "waiting for 1 live")
+    assert not out.exists()
+    await judge_live_answer(store)
+    await asyncio.to_thread(shown.finish)
+    assert (shown.process.returncode, out.read_text().count("\n")) == (0, 1)
+
+
 async def test_back_fill_spends_from_its_own_purse_of_the_collector(
     store: SqliteStore, config: Path, tmp_path: Path
 ) -> None:
     traces = write_traces(tmp_path / "traces.jsonl", [rag_trace(number) for number in range(6)])
-    asked = ("--judge", f"{PAID}beside", "--prices", prices(tmp_path, "beside"), "--concurrency", "1")
+    asked = (
+        "--judge",
+        f"{PAID}beside",
+        "--prices",
+        prices(tmp_path, "beside"),
+        "--concurrency",
+        "1",
+        "--yes",
+    )
     to = ("--to", f"otlp-file:{tmp_path / 'out.jsonl'}", "--collector", str(config), "--json")
     result = await asyncio.to_thread(run, "backfill", "--from", f"otlp-file:{traces}", *to, *asked)
     (report,) = json_lines(result.stdout)

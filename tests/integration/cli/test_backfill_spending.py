@@ -108,7 +108,7 @@ def test_a_run_that_was_killed_goes_on_with_what_it_had_left(tmp_path: Path) -> 
     source.write_text("".join(f"{encode_json(rag_spans(each, answer=ANSWER))}\n" for each in range(ANSWERS)))
     with running_judge(REPLIES) as judge:
         to = ("--to", f"otlp-file:{tmp_path / 'out.jsonl'}", "--max-calls", "10", "--concurrency", "2")
-        asked = ("--judge", "openai:rule", "--base-url", judge.base_url, "--json")
+        asked = ("--judge", "openai:rule", "--base-url", judge.base_url, "--json", "--yes")
         command = ("backfill", "--from", f"otlp-file:{source}", *to, *asked)
         killed = start(*command)
         judge.wait_for_calls(5)
