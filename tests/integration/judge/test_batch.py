@@ -20,10 +20,10 @@ from ragtrace.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from ragtrace.judge import load_prices, open_judge, spent_by
+from ragtrace.judge import open_judge, spent_by
 from ragtrace.judge.batch import BatchJudge, batches_of
+from ragtrace.judge.batch_log import BatchLog
 from ragtrace.judge.batch_settings import BatchSettings
-from ragtrace.model import Usage
 from ragtrace.ports import FreeText, Judge, JudgeRequest
 from tests.batch_server import Answer, BatchServer, Fault, running_batch_server
 from tests.gullible_model import completion
@@ -383,15 +383,16 @@ async def test_the_list_of_batches_holds_no_content(server: BatchServer, path: P
     assert b"secret" not in kept.read_bytes()
 
 
+def test_where_nothing_can_be_noted_nothing_is_sent(path: Path) -> None:
+    log = BatchLog(path)
+    log.close()
+    with pytest.raises(JudgeRefused, match="cannot be written"):
+        log.plan(["a"])
+    path.write_bytes(b"no database" * 1_000)
+    with pytest.raises(ConfigError, match="cannot be used: file is not a database"):
+        BatchLog(path)
+
+
 def test_only_openai_has_batches(path: Path) -> None:
     with pytest.raises(ConfigError, match="only `openai:MODEL` can"):
         open_judge("anthropic:claude-haiku-4-5", batches=BatchSettings(path=path))
-
-
-def test_batches_cost_half(server: BatchServer, path: Path) -> None:
-    judge, prices = a_judge(server, path), load_prices()
-    spent = Usage(calls=2, input_tokens=1_000_000, cached_tokens=500_000, output_tokens=100_000)
-    full, half = (each.cost_usd(spent, judge.identity) for each in (prices, prices.in_batches()))
-    assert full is not None
-    assert half == pytest.approx(full / 2)
-    asyncio.run(judge.aclose())

@@ -101,3 +101,19 @@ def test_a_wrong_file_is_refused_with_its_field(text: str, named: str, tmp_path:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml"):
         load_prices(tmp_path / "none.toml")
+
+
+def test_batches_cost_half_at_openai_and_the_full_price_elsewhere() -> None:
+    prices = load_prices()
+    for identity, share in ((model("gpt-4o-mini"), 0.5), (model("claude-haiku-4-5", "anthropic"), 1.0)):
+        full = prices.cost_usd(SPENT, identity)
+        assert full is not None
+        assert prices.in_batches().cost_usd(SPENT, identity) == pytest.approx(share * full)
+
+
+def test_a_file_may_say_what_batches_cost_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "prices.toml").write_text("[batch]\nanthropic = 0.5\n")
+    prices, identity = load_prices(tmp_path / "prices.toml"), model("claude-haiku-4-5", "anthropic")
+    full = prices.cost_usd(SPENT, identity)
+    assert full is not None
+    assert prices.in_batches().cost_usd(SPENT, identity) == pytest.approx(full / 2)
