@@ -29,6 +29,7 @@ from ragtrace.cli.profiles import EmbedderChoice, embedder_option, profile_optio
 from ragtrace.cli.reading import in_background
 from ragtrace.cli.reporting import ReportChoice, report_options
 from ragtrace.cli.terminal import many, open_console, print_line, talk
+from ragtrace.cli.transcribing import Transcribing, transcripts_option
 from ragtrace.errors import InputError
 from ragtrace.evaluation import evaluate as evaluate_record
 from ragtrace.in_order import map_in_order
@@ -64,6 +65,7 @@ _STDIN: Final = "-"
     " or nothing was scored.",
 )
 @report_options
+@transcripts_option
 @json_option
 def evaluate(
     path: str,
@@ -76,6 +78,7 @@ def evaluate(
     asking: Asking,
     fail_under: float | None,
     wanted: ReportChoice,
+    transcribing: Transcribing,
     as_json: bool,
 ) -> None:
     """Judge the records of a JSON-lines file; - is standard input.
@@ -103,10 +106,10 @@ def evaluate(
     if path != _STDIN and not Path(path).is_file():
         raise InputError(f"{path!r} is no file: name a file of JSON lines, or - for standard input")
     measured = read_calibration(calibration) if calibration else None
-    opened = judge.open(max_concurrency=concurrency)
+    opened = transcribing.around(judge.open(max_concurrency=concurrency))
     models = _Models(
         judge=opened,
-        second=judge.open_second(second_judge, max_concurrency=concurrency),
+        second=transcribing.around_second(judge.open_second(second_judge, max_concurrency=concurrency)),
         embedder=embedder.open(judge),
         limits=asking.limits(measured, opened.identity),
     )
@@ -122,7 +125,9 @@ def evaluate(
         calls += evaluation.usage.calls
         for outcome in evaluation.outcomes:
             tallies[outcome.metric, outcome.profile].add(outcome)
-        reports.add(JudgedAnswer(record=record, evaluation=evaluation))
+        answer = JudgedAnswer(record=record, evaluation=evaluation)
+        transcribing.keep(answer, models.limits)
+        reports.add(answer)
         show(record, evaluation)
 
     reports = wanted.reports(

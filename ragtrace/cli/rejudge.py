@@ -15,7 +15,6 @@ import click
 
 from ragtrace.backends.sinks import open_carrier_sink
 from ragtrace.backends.web import Access
-from ragtrace.cli.asking import Asking, asking_options
 from ragtrace.cli.comparison import Side, print_comparison, print_comparison_as_json
 from ragtrace.cli.options import (
     JudgeChoice,
@@ -34,8 +33,6 @@ from ragtrace.clock import SystemClock
 from ragtrace.compat.peers import PROFILES
 from ragtrace.evaluation import evaluate
 from ragtrace.in_order import map_in_order
-from ragtrace.metrics import StepLimits
-from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, Metric, SpanSink
 from ragtrace.traces.attach import AttachOptions, CarrierTime, deserves_carrier
 from ragtrace.traces.otlp import encode
@@ -102,7 +99,6 @@ class _Output:
     metavar="TOOL",
     help=f"Whose rules turn verdicts into scores: {', '.join((_OWN, *PROFILES))}.  [default: those that did]",
 )
-@asking_options
 @click.option("--to", "destination", metavar="ENDPOINT", help="Send the new verdicts into the traces.")
 @destination_access_options
 @click.option(
@@ -131,7 +127,6 @@ def rejudge(
     names: str | None,
     threshold: float | None,
     profile: str | None,
-    asking: Asking,
     destination: str | None,
     destination_access: Access,
     carrier_time: CarrierTime,
@@ -183,7 +178,6 @@ def rejudge(
             evaluator=evaluator,
             kept=lambda: islice(transcripts.of(evaluator), limit),
             metrics=_metrics(evaluator, names, profile=profile, threshold=threshold),
-            limits=asking.limits(None, JudgeIdentity(provider="", model="")),
             output=output,
         )
         if judge.spec:
@@ -219,16 +213,13 @@ class _Again:
     evaluator: Evaluator
     kept: Callable[[], Iterator[Kept]]
     metrics: tuple[Metric, ...] | None
-    limits: StepLimits
     output: _Output
 
     async def score(self, sending: _Sending) -> bool:
         """Score what the judge said, and say whether all of it was known."""
         comparing, unknown, sent = Comparing(), 0, 0
         async with sending.opened() as send:
-            async for each in rescore(
-                self.kept(), self.transcripts, metrics=self.metrics, limits=self.limits
-            ):
+            async for each in rescore(self.kept(), self.transcripts, metrics=self.metrics):
                 comparing.add_pair(each.before, unpaid(each.after))
                 unknown += each.asks_anew
                 sent += await send(each, self.transcripts)
@@ -262,7 +253,7 @@ class _Again:
 
     async def _asked(self, judge: Judge, kept: Kept) -> Kept:
         metrics = metrics_of(kept.evaluation) if self.metrics is None else self.metrics
-        evaluation = await evaluate(kept.record, metrics=metrics, judge=judge, limits=self.limits)
+        evaluation = await evaluate(kept.record, metrics=metrics, judge=judge, limits=kept.limits)
         session = self.transcripts.session
         return replace(kept, evaluation=evaluation, second_judge=None, session=session)
 

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeAlias
 
 import click
 
+from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
 from ragtrace.reports import JudgedAnswer
@@ -73,8 +74,8 @@ class Transcribing:
         if self._transcripts:
             self._transcripts.__exit__(kind, exc, traceback)
 
-    def keep(self, answer: JudgedAnswer) -> None:
-        """Keep what came of a record."""
+    def keep(self, answer: JudgedAnswer, limits: StepLimits | None = None) -> None:
+        """Keep what came of a record, and by which limits it was judged."""
         if self._transcripts:
             self._transcripts.keep(
                 Kept(
@@ -82,6 +83,7 @@ class Transcribing:
                     evaluation=answer.evaluation,
                     sample=answer.sample,
                     second_judge=self._second,
+                    limits=limits or StepLimits(),
                     session=self._transcripts.session,
                 )
             )

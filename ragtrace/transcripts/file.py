@@ -11,13 +11,14 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 from uuid import uuid4
 
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, InputError
+from ragtrace.metrics import StepLimits
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
 from ragtrace.ports import Clock
 from ragtrace.traces.attach import Sample, record_sha256
@@ -63,6 +64,8 @@ class Kept:
     sample: Sample | None = None
     """How it was chosen; ``None`` where it was not drawn from anything."""
     second_judge: JudgeIdentity | None = None
+    limits: StepLimits = field(default_factory=StepLimits)
+    """How much was asked about at once, and in which form."""
     session: str = ""
     """In which the judges said what it rests on: one opening of the file."""
 

@@ -8,7 +8,7 @@ from functools import cache, partial
 
 from ragtrace import semconv
 from ragtrace.evaluation import evaluate
-from ragtrace.metrics import StepLimits, metric_named
+from ragtrace.metrics import metric_named
 from ragtrace.model import Evaluation, JudgeIdentity, MetricFailure, Usage
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace.traces.attach import AttachOptions, Sample, carrier
@@ -68,7 +68,6 @@ async def rescore(
     transcripts: Transcripts,
     *,
     metrics: Sequence[Metric] | None = None,
-    limits: StepLimits | None = None,
     embedder: Embedder | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[Rescored]:
@@ -88,7 +87,7 @@ async def rescore(
             metrics=metrics_of(each.evaluation) if metrics is None else metrics,
             judge=voice(each.evaluation.judge, each.session),
             second_judge=each.second_judge and voice(each.second_judge, each.session),
-            limits=limits,
+            limits=each.limits,
             embedder=embedder,
             clock=clock,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -219,3 +220,19 @@ def test_a_file_of_several_evaluators_asks_for_one(
 def _versions(place: Place) -> list[str]:
     result = run("rejudge", "--transcripts", place.transcripts)
     return [line.split("@")[1][:8] for line in result.stderr.splitlines() if "@" in line]
+
+
+def test_records_of_a_file_are_scored_again_by_the_limits_they_were_judged_by(
+    place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]
+) -> None:
+    records = place.folder / "records.jsonl"
+    records.write_text(
+        json.dumps({"question": "How long?", "contexts": ["Refunds take 14 days."], "answer": ANSWER})
+    )
+    server = judge(REPLIES)
+    asked = ("--judge", "openai:model-a", "--base-url", server.base_url, "--batch-size", "1")
+    run("evaluate", str(records), *asked, "--transcripts", place.transcripts)
+    calls = server.calls
+    told = rejudged("--transcripts", place.transcripts, "--threshold", "0.8")
+    assert (told["both"], told["not_in_transcript"], server.calls) == (1, 0, calls)
+    assert told["metrics"][0]["passes_first_only"] == 1

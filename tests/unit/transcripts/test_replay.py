@@ -64,7 +64,8 @@ async def judged(
     judge = recorded(judge or ScriptedJudge(), transcripts)
     evaluations = [await evaluate(each, metrics=metrics, judge=judge, **options) for each in records]
     for record, evaluation in zip(records, evaluations, strict=True):
-        transcripts.keep(Kept(record=record, evaluation=evaluation, session=transcripts.session))
+        told = {"limits": options.get("limits", StepLimits()), "session": transcripts.session}
+        transcripts.keep(Kept(record=record, evaluation=evaluation, **told))
     return evaluations
 
 
@@ -86,7 +87,7 @@ def test_whatever_a_judge_said_the_same_evaluator_finds_the_same(
         with Transcripts(path) as transcripts:
             (first,) = await judged(transcripts, RECORD, judge=judge, metrics=METRICS, limits=limits)
             calls = len(judge.requests)
-            (found,) = await again(transcripts, limits=limits)
+            (found,) = await again(transcripts)
             for was, now in zip(first.outcomes, found.after.evaluation.outcomes, strict=True):
                 assert now == was if isinstance(was, MetricResult) else isinstance(now, MetricFailure)
             if not first.failures:  # where one call fails, others are given up half-way
