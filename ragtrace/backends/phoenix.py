@@ -21,7 +21,7 @@ from ragtrace.backends.scores import KeptScore, carriers_of, hex_id, original_id
 from ragtrace.backends.unlisted import Unlisted
 from ragtrace.backends.web import Access, Parameters, Sleep, WebApi
 from ragtrace.backends.windows import at_most
-from ragtrace.errors import ReadError
+from ragtrace.errors import ReadError, ReadUnavailable
 from ragtrace.model import AttributeValue
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, StatusCode, Trace
@@ -77,17 +77,20 @@ class PhoenixReader(Unlisted):
         ids are given.
 
         Raises:
-            ReadError: Phoenix could not be asked, or has no project of that name.
+            ReadError: Phoenix could not be asked, or answered something else.
         """
         if query.traceql is not None:
             raise ReadError("Phoenix has no TraceQL: give a project (--service), an operation or tags")
         chosen = [each for each in await self._projects() if query.service in (None, each.name)]
-        if query.service is not None and not chosen:
-            raise ReadError(
-                f"{self._api.where} has no project {query.service!r}: Phoenix keeps no service names, and "
-                "--service chooses among its projects"
-            )
         return Page.joined([await self._search(project, query) for project in chosen])
+
+    async def services(self) -> tuple[str, ...]:
+        """Return the names of the projects, which stand for services.
+
+        Raises:
+            ReadError: Phoenix could not be asked.
+        """
+        return tuple(project.name for project in await self._projects())
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -105,8 +108,17 @@ class PhoenixReader(Unlisted):
         if found is None:
             return Page(found={}, limit=limit, is_cut=True)
         if len(found) <= limit:
-            found |= await self._traces(project, list(found))
+            found |= await self._readable(project, list(found))
         return Page(found=found, limit=limit, is_cut=False)
+
+    async def _readable(self, project: _Project, trace_ids: Sequence[str]) -> dict[str, Trace]:
+        """Return traces; none where one cannot be read, so that they are read one by one."""
+        try:
+            return await self._traces(project, trace_ids)
+        except ReadUnavailable:
+            raise
+        except ReadError:
+            return {}
 
     async def _trace_ids(self, project: _Project, query: TraceQuery) -> AsyncIterator[str]:
         """Yield the ids of traces that began in the query's time, or of those with a span that matches it."""

@@ -14,7 +14,7 @@ from ragtrace import semconv
 from ragtrace.backends import open_carrier_sink, open_reader
 from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.backends.windows import windows
-from ragtrace.errors import ReadError, SendRejected
+from ragtrace.errors import SendRejected
 from ragtrace.model import RagRecord
 from ragtrace.ports import TraceQuery
 from ragtrace.traces.attach import AttachOptions, Sample, carrier
@@ -121,9 +121,12 @@ async def test_phoenix_searches_by_project_operation_and_tag(phoenix: Phoenix) -
         assert all(trace and len(trace.spans) == 3 for trace in found.values())
 
 
-async def test_project_that_phoenix_has_not_is_told(phoenix: Phoenix) -> None:
-    with pytest.raises(ReadError, match="has no project 'nobody': Phoenix keeps no service names"):
-        await searched(phoenix, TraceQuery(since_ns=0, until_ns=_SECOND_NS, service="nobody"))
+async def test_phoenix_names_its_projects_as_services(phoenix: Phoenix) -> None:
+    stored(phoenix, "named", some_traces(1, first_ns=time.time_ns()))
+    query = TraceQuery(since_ns=0, until_ns=10**9, service="nobody")
+    assert await searched(phoenix, query) == {}
+    async with aclosing(PhoenixReader(phoenix.url)) as reader:
+        assert "named" in await reader.services()
 
 
 async def test_trace_that_is_not_stored_is_none(phoenix: Phoenix) -> None:
