@@ -82,7 +82,7 @@ class _Replayed:
         self._times[key] += 1
         if said and said.error:
             raise _error(said)
-        reply = said and read_reply(said.body, request.reply_type, usage=_usage(said))
+        reply = read_reply(said.body, request.reply_type, usage=_usage(said)) if said else None
         if reply is None:
             raise NotInTranscript(f"nobody asked {self.identity.model} this {request.step}", usage=Usage())
         return reply

@@ -86,7 +86,7 @@ async def rescore(
             each.record,
             metrics=metrics_of(each.evaluation) if metrics is None else metrics,
             judge=voice(each.evaluation.judge, each.session),
-            second_judge=each.second_judge and voice(each.second_judge, each.session),
+            second_judge=voice(each.second_judge, each.session) if each.second_judge else None,
             limits=each.limits,
             embedder=embedder,
             clock=clock,
