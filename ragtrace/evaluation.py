@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import traceback
@@ -15,6 +14,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.metrics import Prompts, StepLimits, Steps, metric_named
+from ragtrace.metrics.asking import together
 from ragtrace.metrics.prompt import StepName
 from ragtrace.metrics.strangers import fault_in
 from ragtrace.model import (
@@ -135,9 +135,7 @@ async def _measure_all(
 ) -> tuple[MetricOutcome, ...]:
     if gap := _no_rag_call(metrics, record):
         return tuple(_skipped(metric, steps, gap) for metric in metrics)
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_measure(metric, record, steps.for_one_metric())) for metric in metrics]
-    return tuple(task.result() for task in tasks)
+    return tuple(await together(_measure(metric, record, steps.for_one_metric()) for metric in metrics))
 
 
 def _no_rag_call(metrics: Sequence[Metric], record: RagRecord) -> Gap | None:
@@ -175,7 +173,9 @@ async def _measure(metric: Metric, record: RagRecord, steps: Steps) -> MetricOut
     fault = fault_in(result, metric)
     if fault:
         return _failure(metric, steps, "metric_invalid", fault)
-    return replace(result, judge=steps.stand_in) if isinstance(result, MetricResult) else result
+    if isinstance(result, MetricResult) and result.judge != steps.stand_in:
+        return replace(result, judge=steps.stand_in)
+    return result
 
 
 def _whereabouts(metric: Metric, exc: Exception) -> str:

@@ -299,6 +299,9 @@ class ChunkVerdict:
     """Probability in [0, 1] that the label is right, where the judge gives one."""
 
 
+_NAMES_OF_LABELS = tuple((label, label.value) for label in VerdictLabel)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictCounts:
     """How many claims or chunks got which verdict: the denominators of every score."""
@@ -315,7 +318,7 @@ class VerdictCounts:
     def of(cls, verdicts: Iterable[Verdict | ChunkVerdict]) -> VerdictCounts:
         """Count verdicts by label."""
         labels = [verdict.label for verdict in verdicts]
-        return cls(**{label.value: labels.count(label) for label in VerdictLabel})
+        return cls(**{name: labels.count(label) for label, name in _NAMES_OF_LABELS})
 
     @property
     def total(self) -> int:

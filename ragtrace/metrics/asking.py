@@ -106,5 +106,5 @@ def output_tokens(texts: Collection[str]) -> int:
 
     Long texts and scripts of several bytes a character take more of them to repeat.
     """
-    size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    size = len("".join(texts).encode("utf-8", "replace"))
     return _TOKENS_A_REPLY + _TOKENS_AN_ITEM * len(texts) + size // _BYTES_A_TOKEN

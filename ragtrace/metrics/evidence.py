@@ -69,13 +69,13 @@ def pack_chunks(chunks: Iterable[NumberedText], budget_chars: int) -> tuple[tupl
 def _pieces(chunks: Iterable[NumberedText], budget_chars: int) -> Iterator[NumberedText]:
     overlap = min(_OVERLAP_CHARS, budget_chars // 4)
     for chunk in chunks:
-        text = chunk.text
-        while len(text) > budget_chars:
-            gap = text.rfind(" ", budget_chars // 2, budget_chars)
+        piece = chunk
+        while len(piece.text) > budget_chars:
+            gap = piece.text.rfind(" ", budget_chars // 2, budget_chars)
             end = gap if gap > 0 else budget_chars
-            yield NumberedText(number=chunk.number, text=text[:end])
-            text = text[end - overlap :]
-        yield NumberedText(number=chunk.number, text=text)
+            yield NumberedText(number=chunk.number, text=piece.text[:end])
+            piece = NumberedText(number=chunk.number, text=piece.text[end - overlap :])
+        yield piece
 
 
 def _unwrapped(quote: str) -> str:

@@ -151,9 +151,9 @@ class _Part:
 
     @classmethod
     def check(cls, reply: ExtractReply, *, asked: set[int], shown: Sequence[Sentence]) -> _Part:
-        given = reply.claims
-        cited = [(_sources(claim, shown), claim) for claim in given if claim.text.strip()]
-        known = [(numbers, claim) for numbers, claim in cited if numbers & _numbers(shown)]
+        given, texts = reply.claims, {sentence.number: _bare(sentence.text) for sentence in shown}
+        cited = [(_sources(claim, texts), claim) for claim in given if claim.text.strip()]
+        known = [(numbers, claim) for numbers, claim in cited if numbers & texts.keys()]
         return cls(
             stated=tuple(_stated(numbers & asked, claim) for numbers, claim in known if numbers & asked),
             rejected=len(given) - len(known),
@@ -165,16 +165,13 @@ def _stated(sentences: set[int], claim: ExtractedClaim) -> _Stated:
     return _Stated(sentences=tuple(sorted(sentences)), text=" ".join(claim.text.split()), kind=claim.kind)
 
 
-def _sources(claim: ExtractedClaim, shown: Sequence[Sentence]) -> set[int]:
+def _sources(claim: ExtractedClaim, texts: Mapping[int, str]) -> set[int]:
     """Return the sentences the claim cites; one that it repeats goes before one that it does not."""
     cited, repeated = {*claim.sentence_ids}, _bare(claim.text)
     if len(repeated) < _MIN_REPEATED_CHARS:
         return cited
-    at_its_place = (sentence for sentence in shown if sentence.number in cited)
-    elsewhere = (sentence for sentence in shown if sentence.number not in cited)
-    if any(repeated in _bare(sentence.text) for sentence in at_its_place):
-        return cited
-    return next(({sentence.number} for sentence in elsewhere if repeated in _bare(sentence.text)), cited)
+    repeating = [number for number, text in texts.items() if repeated in text]
+    return {repeating[0]} if repeating and cited.isdisjoint(repeating) else cited
 
 
 def _bare(text: str) -> str:
@@ -187,12 +184,16 @@ def _join(parts: Sequence[_Part], sentences: Sequence[Sentence]) -> Extraction:
     factual = (each.claim for each in statements if each.claim.kind == "factual")
     covered = {number for part in parts for number in part.cited}
     return Extraction(
-        claims=tuple(replace(claim, index=index) for index, claim in enumerate(factual)),
+        claims=tuple(_indexed(claim, index) for index, claim in enumerate(factual)),
         statements=statements,
         refusal=bool(parts) and all(part.refusal for part in parts),
         sentence_coverage=len(covered) / len(sentences) if sentences else None,
         rejected=sum(part.rejected for part in parts),
     )
+
+
+def _indexed(claim: Claim, index: int) -> Claim:
+    return claim if claim.index == index else replace(claim, index=index)
 
 
 def _statements(stated: Iterable[_Stated], sentences: Mapping[int, Sentence]) -> Iterator[Statement]:

@@ -112,13 +112,13 @@ _SCRIPTS: Mapping[str, re.Pattern[str]] = {
 }
 _LEAST_SHARE = 0.2
 """Of the letters: quotations from other scripts do not make another language."""
-_COMMON_WORDS: Mapping[str, str] = {
-    "en": "the of and is in to was for",
-    "de": "der die das und ist nicht wird mit",
-    "fr": "le les des et est une dans du",
-    "es": "el los las y es una en del",
-    "it": "il gli di che è una nel della",
-    "pt": "os as do da é uma não em",
+_COMMON_WORDS: Mapping[str, frozenset[str]] = {
+    "en": frozenset(("the", "of", "and", "is", "in", "to", "was", "for")),
+    "de": frozenset(("der", "die", "das", "und", "ist", "nicht", "wird", "mit")),
+    "fr": frozenset(("le", "les", "des", "et", "est", "une", "dans", "du")),
+    "es": frozenset(("el", "los", "las", "y", "es", "una", "en", "del")),
+    "it": frozenset(("il", "gli", "di", "che", "è", "una", "nel", "della")),
+    "pt": frozenset(("os", "as", "do", "da", "é", "uma", "não", "em")),
 }
 
 
@@ -145,5 +145,6 @@ def language_of(text: str) -> str:
                 return language
     words = Counter(sample.split())
     return max(
-        _COMMON_WORDS, key=lambda language: sum(words[word] for word in _COMMON_WORDS[language].split())
+        _COMMON_WORDS,
+        key=lambda language: sum(words[word] for word in words.keys() & _COMMON_WORDS[language]),
     )

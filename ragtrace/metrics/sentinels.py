@@ -117,13 +117,13 @@ def _sentence_of(chunks: Sequence[NumberedText], chance: Random) -> str | None:
     """Choose a whole sentence, of the plainest there are."""
     order = list(chunks)
     chance.shuffle(order)
-    found: list[str] = []
+    found: list[tuple[int, str]] = []
     for chunk in order:
         found += _plantable(chunk.text[:_SEARCHED_CHARS])
-        if any(_oddness(sentence) == 0 for sentence in found):
+        if any(oddness == 0 for oddness, _ in found):
             break
-    oddness = min(map(_oddness, found), default=0)
-    alike = [sentence for sentence in found if _oddness(sentence) == oddness]
+    least = min((oddness for oddness, _ in found), default=0)
+    alike = [sentence for oddness, sentence in found if oddness == least]
     return " ".join(chance.choice(alike).split()) if alike else None
 
 
@@ -133,8 +133,9 @@ def _oddness(sentence: str) -> int:
 
 
 @lru_cache(maxsize=256)  # retrievers find the same chunks again and again
-def _plantable(text: str) -> tuple[str, ...]:
-    return tuple(sentence.text for sentence in split_sentences(text) if _may_be_planted(sentence.text))
+def _plantable(text: str) -> tuple[tuple[int, str], ...]:
+    sentences = (sentence.text for sentence in split_sentences(text))
+    return tuple((_oddness(sentence), sentence) for sentence in sentences if _may_be_planted(sentence))
 
 
 def _may_be_planted(sentence: str) -> bool:

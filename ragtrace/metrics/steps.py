@@ -25,6 +25,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, Literal, TypeVar
 
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
@@ -39,7 +40,7 @@ from ragtrace.metrics.relevance import grade_statements
 from ragtrace.metrics.sentences import split_sentences
 from ragtrace.metrics.verify import Context, Verification, verify_claims
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
-from ragtrace.model import Claim, JudgeIdentity, RagRecord, Usage, Verdict
+from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, Usage, Verdict
 from ragtrace.ports import Embedder, Judge, Metric
 
 __all__ = [
@@ -267,15 +268,12 @@ class Steps:
 
     def version_of(self, metric: Metric) -> str:
         """Name what gives a result: another metric, threshold, prompt, judge or limit gives another name."""
-        identity = [
-            [metric.name, metric.profile, metric.version, metric.threshold, metric.direction],
-            [[judge.identity.provider, judge.identity.model] for judge in self._judges],
-            self.prompt_sha256_of(metric),
-            repr(self.limits),
-            *self._embedder_of(metric),
-            *(["retrieval"] if self._may_bundle and _BUNDLED & set(self._steps_of(metric)) else []),
-        ]
-        return f"{metric.version}+{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]}"
+        judges = tuple((judge.identity.provider, judge.identity.model) for judge in self._judges)
+        bundled = self._may_bundle and not _BUNDLED.isdisjoint(self._steps_of(metric))
+        further = (*self._embedder_of(metric), *(("retrieval",) if bundled else ()))
+        about = (metric.name, metric.profile, metric.version, metric.threshold, metric.direction)
+        digest = _digest(*about, judges, self.prompt_sha256_of(metric), self.limits, further)
+        return f"{metric.version}+{digest}"
 
     def prompt_sha256_of(self, metric: Metric) -> str:
         """Digest the prompts that a metric uses; all of them for one that does not say."""
@@ -286,9 +284,9 @@ class Steps:
         steps: tuple[StepName, ...] = getattr(metric, "uses", STEPS)
         return steps
 
-    def _embedder_of(self, metric: Metric) -> Iterator[list[str]]:
+    def _embedder_of(self, metric: Metric) -> Iterator[tuple[str, str]]:
         if self.embedder and "questions" in getattr(metric, "uses", ()):
-            yield [self.embedder.identity.provider, self.embedder.identity.model]
+            yield self.embedder.identity.provider, self.embedder.identity.model
 
     def _key(self, *steps: StepName) -> str:
         # what comes out of these rests on what step A gave them
@@ -404,6 +402,22 @@ class Steps:
 
 
 _BUNDLED: frozenset[StepName] = frozenset({"chunks", "recall"})
+
+
+@lru_cache(maxsize=256, typed=True)  # typed: the thresholds 1 and 1.0 are written in different ways
+def _digest(
+    name: str,
+    profile: str,
+    version: str,
+    threshold: float,
+    direction: Direction,
+    judges: tuple[tuple[str, str], ...],
+    prompts: str,
+    limits: StepLimits,
+    further: tuple[object, ...],
+) -> str:
+    identity = [[name, profile, version, threshold, direction], judges, prompts, repr(limits), *further]
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
 
 class _Once(Generic[T]):
