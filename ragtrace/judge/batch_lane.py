@@ -90,11 +90,12 @@ class BatchLane:
         await self._api.endpoint.aclose()
 
     def _request(self, body: Mapping[str, Any]) -> _Request:
-        document = document_of(body)
-        digest = hashlib.sha256(document).hexdigest()[:40]
-        # a body that is asked twice wants two replies, as of a live judge
+        # not by the other parameters: they change with what is learned about the endpoint, which a crash forgets
+        asked = document_of({"model": body["model"], "messages": body["messages"]})
+        digest = hashlib.sha256(asked).hexdigest()[:40]
+        # what is asked twice wants two replies, as of a live judge
         name = f"{digest}-{next(self._draws(digest))}"
-        line = {"custom_id": name, "method": "POST", "url": ROUTE, "body": json.loads(document)}
+        line = {"custom_id": name, "method": "POST", "url": ROUTE, "body": json.loads(document_of(body))}
         # ASCII: a reader of lines may take U+2028 for the end of one
         return _Request(id=name, line=json.dumps(line).encode() + b"\n")
 

@@ -59,6 +59,8 @@ class Exchange(Generic[ReplyT]):
     where: str
     too_long_advice: str
     request: JudgeRequest[ReplyT]
+    kind: Kind
+    """Of its reply."""
     dialect: Dialect
     confirmed: bool
     """Whether the dialect has worked before, for requests of this kind."""
@@ -71,7 +73,7 @@ class Exchange(Generic[ReplyT]):
         Raises:
             JudgeError: there will be none.
         """
-        if self._kind is Kind.YES and self.dialect.likelihoods is None:
+        if self.kind is Kind.YES and self.dialect.likelihoods is None:
             raise self._unable()
         read = self._reading()
         while True:
@@ -85,7 +87,7 @@ class Exchange(Generic[ReplyT]):
                 return value
 
     def _reading(self) -> Reading[ReplyT]:
-        match self._kind:
+        match self.kind:
             case Kind.JSON:
                 return self._read_json
             case Kind.TEXT:
@@ -167,7 +169,7 @@ class Exchange(Generic[ReplyT]):
 
     def _messages(self) -> list[dict[str, str]]:
         system = self.request.system
-        if self._kind is Kind.JSON and self.dialect.rung in (Rung.JSON_OBJECT, Rung.TEXT):
+        if self.kind is Kind.JSON and self.dialect.rung in (Rung.JSON_OBJECT, Rung.TEXT):
             schema = json.dumps(reply_schema(self.request.reply_type))
             system = f"{system}\n\nThe JSON schema of the reply: {schema}"
         instructions = [("system", system)] if system else []
@@ -184,7 +186,7 @@ class Exchange(Generic[ReplyT]):
         adapted = self.dialect.after_rejection(exc.complaint, self.request.reply_type, self.request.sampling)
         if adapted is not None:
             return adapted
-        if self._kind is Kind.YES and not self.confirmed:
+        if self.kind is Kind.YES and not self.confirmed:
             raise self._unable() from None
         # what worked before is rejected now: then it is this request, not the endpoint
         kind = JudgeNonsense if self.confirmed else JudgeRefused
@@ -198,10 +200,6 @@ class Exchange(Generic[ReplyT]):
 
     def _unable(self) -> JudgeError:
         return self._error(JudgeUnable, "it gives no log-probabilities")
-
-    @property
-    def _kind(self) -> Kind:
-        return Kind.of(self.request.reply_type)
 
     def _error(self, kind: type[JudgeError], what: str) -> JudgeError:
         return kind(f"judge {self.where}: {what}", usage=self.spent)

@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
-_SUPPRESSED: Final = (
-    _SUPPRESS_INSTRUMENTATION_KEY,
-    _SUPPRESS_HTTP_INSTRUMENTATION_KEY,
-    "suppress_language_model_instrumentation",
-)
+_SUPPRESSED: Final = {
+    _SUPPRESS_INSTRUMENTATION_KEY: True,
+    _SUPPRESS_HTTP_INSTRUMENTATION_KEY: True,
+    "suppress_language_model_instrumentation": True,
+}
 _CODE: Final = re.compile(r"[\w.-]{1,60}")
 _ADVICE: Final = {
     401: "it does not accept the key: check the key's environment variable",
@@ -86,10 +86,7 @@ def openai_headers(settings: JudgeSettings) -> Mapping[str, str]:
 @contextmanager
 def untraced() -> Iterator[None]:
     """Keep calls out of the application's own traces: ragtrace would judge them."""
-    context = otel_context.get_current()
-    for key in _SUPPRESSED:
-        context = otel_context.set_value(key, True, context)
-    token = otel_context.attach(context)
+    token = otel_context.attach(otel_context.Context({**otel_context.get_current(), **_SUPPRESSED}))
     try:
         yield
     finally:

@@ -95,6 +95,7 @@ class OpenAICompatibleJudge:
             model=self._identity.model,
             too_long_advice=self._too_long_advice,
             request=request,
+            kind=kind,
             dialect=before,
             confirmed=kind in self._confirmed,
         )
@@ -104,7 +105,8 @@ class OpenAICompatibleJudge:
         except JudgeUnable:
             self._dialect = replace(self._dialect, likelihoods=None)
             raise
-        self._dialect = self._dialect.learning(before, exchange.dialect)
+        if exchange.dialect is not before:
+            self._dialect = self._dialect.learning(before, exchange.dialect)
         self._confirmed |= {kind}
         return JudgeReply(value=value, usage=exchange.spent)
 

@@ -75,7 +75,7 @@ async def retried(
                 raise
             await sleep(wait_s)
         else:
-            return replace(answer, usage=spent + answer.usage)
+            return replace(answer, usage=spent + answer.usage) if retry else answer
     raise AssertionError("the last retry gives up")
 
 
