@@ -34,6 +34,7 @@ class GroupCommit:
 
     def __init__(self, path: Path, prepare: Callable[[sqlite3.Connection], None]) -> None:
         self._path = path
+        self._log = path.with_name(f"{path.name}-wal")
         self._prepare = prepare
         self._submissions: queue.SimpleQueue[_Submission | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
@@ -55,16 +56,18 @@ class GroupCommit:
         await self._opened
 
     async def submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` inside a transaction; on return it is on disk. If it raises, nothing of it is kept."""
+        """Run ``work`` inside a transaction; on return it is on disk. If it raises, nothing of it is kept.
+
+        Work that was submitted is committed even if who waits for it is cancelled.
+        """
         future: asyncio.Future[T] = self._loop.create_future()
         self._submissions.put((work, future))
-        # Shielded: work that was submitted is committed even if who waited for it is cancelled.
-        return await asyncio.shield(future)
+        return await future
 
     def log_bytes(self) -> int:
         """Return how long the write-ahead log is: longer than usual while another program reads the file."""
         try:
-            return self._path.with_name(f"{self._path.name}-wal").stat().st_size
+            return os.stat(self._log).st_size
         except OSError:
             return 0
 
@@ -78,9 +81,9 @@ class GroupCommit:
             connection = self._connect()
             self._file = _file_at(self._path)
         except (sqlite3.Error, OSError) as exc:
-            self._resolve(self._opened, exc)
+            self._resolve([(self._opened, exc)])
             return
-        self._resolve(self._opened, None)
+        self._resolve([(self._opened, None)])
         try:
             for group in self._groups():
                 self._commit(connection, group)
@@ -139,8 +142,7 @@ class GroupCommit:
                 # On a full disk the log cannot grow: with its pages in place, it begins again from its start.
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
             done = [(future, exc) for _, future in group]
-        for future, result in done:
-            self._resolve(future, result)
+        self._resolve(done)
 
     def _refuse_another_file(self) -> None:
         """What is written into a file that was moved or deleted would be gone after a restart."""
@@ -173,17 +175,19 @@ class GroupCommit:
         connection.execute("RELEASE one")
         return result
 
-    def _resolve(self, future: asyncio.Future[Any], result: Any) -> None:
-        def settle() -> None:
-            if future.done():
-                return
-            if isinstance(result, BaseException):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
-
+    def _resolve(self, results: list[tuple[asyncio.Future[Any], Any]]) -> None:
         with suppress(RuntimeError):  # the loop is gone: nobody waits any more
-            self._loop.call_soon_threadsafe(settle)
+            self._loop.call_soon_threadsafe(_settle, results)
+
+
+def _settle(results: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, result in results:
+        if future.done():  # who waited for it was cancelled
+            continue
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
 
 
 def _file_at(path: Path) -> tuple[int, int]:
