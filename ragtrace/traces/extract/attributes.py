@@ -27,7 +27,10 @@ def text_of(attributes: Mapping[str, AttributeValue], key: str) -> str | None:
 
 def first_text(span: Span, *keys: str) -> str | None:
     """Return the first of these attributes that is a text."""
-    return next((text for key in keys if (text := text_of(span.attributes, key))), None)
+    for key in keys:
+        if text := text_of(span.attributes, key):
+            return text
+    return None
 
 
 def strings_of(value: AttributeValue) -> tuple[str, ...]:

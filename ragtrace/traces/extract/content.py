@@ -7,7 +7,7 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -191,7 +191,7 @@ def _as_value(node: object, depth: int = 0) -> AttributeValue:
         return None
     if isinstance(node, str):
         return clean(node)
-    if isinstance(node, Mapping):
+    if isinstance(node, dict):
         return {clean(str(key)): _as_value(value, depth + 1) for key, value in node.items()}
     if isinstance(node, list | tuple | set):
         return tuple(_as_value(item, depth + 1) for item in node)

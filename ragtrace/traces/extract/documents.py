@@ -161,7 +161,8 @@ def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeVal
 
 def _unwrapped(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:
     """Lay the fields of a wrapped document beside those around it: LlamaIndex's node, LangChain's kwargs."""
-    inner = next((document[key] for key in _INNER_KEYS if isinstance(document.get(key), Mapping)), None)
+    wrapped = (document[key] for key in _INNER_KEYS if key in document)
+    inner = next((each for each in wrapped if isinstance(each, Mapping)), None)
     return {**document, **inner} if isinstance(inner, Mapping) else document
 
 
