@@ -19,6 +19,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import math
 import os
 import secrets
 import statistics
@@ -237,13 +238,17 @@ def trace_id_in(request: bytes) -> bytes:
 
 
 async def send_all(server: Server, requests: Sequence[bytes], scores: Scores) -> float:
-    """Send answers as fast as they are taken; return how many a second were judged, from first to last."""
+    """Send answers as fast as they are taken; return how many a second were judged.
+
+    From the first delivery to the last: those of the first were judged before.
+    """
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         export = channel.unary_unary(EXPORT, request_serializer=None, response_deserializer=None)
         for request in requests:
             await export(request)
     came = await asyncio.to_thread(scores.wait_for, [trace_id_in(each) for each in requests])
-    return (len(came) - 1) / (max(came) - min(came))
+    first, last = min(came), max(came)
+    return sum(each > first for each in came) / (last - first) if last > first else math.inf
 
 
 async def send_paced(server: Server, requests: Sequence[bytes], scores: Scores) -> list[float]:
