@@ -180,6 +180,21 @@ async def test_a_trace_that_lost_spans_is_marked(store: WorkStore) -> None:
     assert await store.unsettled() == ("t1",)
 
 
+async def test_a_job_says_how_much_of_its_trace_had_come_when_it_was_leased(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB, slices=1)
+    await append(store, cut=("t1",))
+    (job,) = await store.take_jobs(9, now_ns=4)
+    assert (job.slices, job.is_cut) == (2, True)
+
+
+async def test_a_trace_says_whether_its_answers_were_decided_about(store: WorkStore) -> None:
+    await append(store)
+    assert not (await store.spans("t1")).has_jobs
+    await settle(store, JOB, slices=1)
+    assert (await store.spans("t1")).has_jobs
+
+
 async def test_a_carrier_that_nothing_supersedes_yet_waits_for_what_does(store: WorkStore) -> None:
     await append(store)
     await settle(store, JOB, slices=1)

@@ -291,3 +291,28 @@ async def test_a_verdict_on_a_fragment_is_superseded_when_its_call_comes_at_last
         final = final_carriers(spans.carriers())
     said = {span.parent_span_id: span.name for span in final}
     assert said == {calls[0].span_id: "evaluation pass", calls[1].span_id: "evaluation skipped"}
+
+
+async def test_spans_that_come_while_the_answer_waits_are_judged_with_it(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await spans.send(ROOT, RETRIEVAL, GENERATION)
+        spans.clock.time_ns += QUIET_S * 1_000_000_000
+        await spans.collector.settler.step()
+        await spans.send(second_retrieval())
+        await spans.collector.evaluator.step()
+        await spans.work()
+        (carrier,) = spans.carriers()
+    assert carrier.attributes[SCORE] == 1
+
+
+async def test_a_trace_that_comes_again_after_it_was_forgotten_is_read_again(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        reader = spans.collector.settler.reader
+        for answer in ("Refunds take 30 days.", "Refunds take 14 days."):
+            await spans.send(*rag_trace(0, answer=answer))
+            await spans.pass_time(QUIET_S)
+            record = (await reader.read(ROOT.trace_id)).of(ROOT.span_id)
+            assert record is not None
+            assert record.answer == answer
+            await spans.collector.store.expire(settled_before_ns=2**62, ended_before_ns=2**62)
+        assert await spans.outcomes() == {"judged": 2}
