@@ -49,6 +49,8 @@ async def choose(
 ) -> AsyncIterator[Item]:
     """Yield the records to judge, and how far they were searched for; the others are only counted."""
     taken = 0
+    if selection.limit == 0:
+        return
     of_trace = partial(_of, selection=selection, ledger=ledger, evaluator=evaluator, run=run)
     async for found in find(reader, selection, ledger):
         items: Iterable[Item] = (found,) if isinstance(found, SearchedUpTo) else of_trace(found)

@@ -40,6 +40,19 @@ class Rehearsal:
     pilot: BackfillReport
     """What became of the pilot. Its verdicts are kept, and sent by the run."""
 
+    @property
+    def to_judge(self) -> int:
+        """How many records the run has to look at."""
+        return _looked_at(self.report) + sum(self.report.failed.values()) - _looked_at(self.pilot)
+
+    def left_of(self, limit: int | None) -> int | None:
+        """Return how many records the run may judge where the pilot counts as a part of it."""
+        return None if limit is None else max(0, limit - _looked_at(self.pilot))
+
+
+def _looked_at(report: BackfillReport) -> int:
+    return report.judged + sum(report.ineligible.values())
+
 
 async def rehearse(
     reader: TraceReader,

@@ -322,6 +322,8 @@ class _Run:
                 rehearsal = await self._rehearsed(reader, selection, run, _if_kept(on_evaluated))
                 if not run.stop.is_set():
                     agree(rehearsal, self.prices, asks=self.asks)
+                selection = replace(selection, limit=rehearsal.left_of(selection.limit))
+                self.bar.total = rehearsal.to_judge
                 self.bar.total = to_judge(rehearsal)
             self.bar.share = share_of(reader, selection.query)
             with _stopped_by_ctrl_c(run), self.bar.shown():

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import wraps
+from functools import partial, wraps
 from ipaddress import ip_address
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import click
 
-from ragtrace.backfill import Interval, Rehearsal
+from ragtrace.backfill import Estimate, Interval, Rehearsal
 from ragtrace.cli.options import JudgeChoice
 from ragtrace.cli.terminal import by_kind, many, talk
 from ragtrace.judge import Prices, judge_named_by
@@ -153,31 +153,37 @@ def estimate_json(rehearsal: Rehearsal) -> dict[str, object]:
 def estimate_lines(rehearsal: Rehearsal, prices: Prices) -> Iterator[str]:
     """Tell for people what the run will take."""
     estimate, pilot = rehearsal.estimate, rehearsal.pilot
-    if estimate.basis == "pilot":
-        basis = f"from {estimate.pilot} that were judged (95 %)"
-    else:
-        basis = "from their sizes; --pilot N narrows it"
-    yield f"estimate for {many(estimate.records, 'answer')}, {basis}:"
-    yield f"  calls       {_range(estimate.calls, _whole)}"
-    yield f"  tokens in   {_range(estimate.input_tokens, _whole)}"
-    yield f"  tokens out  {_range(estimate.output_tokens, _whole)}"
-    yield f"  cost        {_cost(estimate.usd, prices)}"
-    yield f"  time        {_range(estimate.seconds, _time)}"
+    answers = f"estimate for {many(estimate.records, 'answer')}"
     if pilot.failed:
         yield f"the pilot failed on {by_kind(pilot.failed)}"
+    if estimate.basis == "pilot":
+        yield f"{answers}, from {estimate.pilot} that were judged (95 %):"
+    elif estimate.calls is not None and not estimate.calls.high:
+        yield f"{answers}: nothing is asked that costs anything"
+        return
+    else:
+        yield f"{answers}, from their sizes; --pilot N narrows it:"
+    told = partial(_range, basis=estimate.basis)
+    yield f"  calls       {told(estimate.calls, _whole)}"
+    yield f"  tokens in   {told(estimate.input_tokens, _whole)}"
+    yield f"  tokens out  {told(estimate.output_tokens, _whole)}"
+    yield f"  cost        {_cost(estimate, prices)}"
+    yield f"  time        {told(estimate.seconds, _time)}"
     if estimate.pilot:
         yield f"the pilot took {pilot.usage.calls:,} of the calls; its verdicts are kept, and sent by the run"
 
 
-def _cost(usd: Interval | None, prices: Prices) -> str:
-    if usd is None:
-        return "unknown: the model has no price (--prices FILE), or tells no tokens"
-    return f"{_range(usd, _dollars)}" + (f" at the prices of {prices.as_of}" if usd.high else "")
+def _cost(estimate: Estimate, prices: Prices) -> str:
+    if estimate.usd is None:
+        return "unknown: a pilot tells" if estimate.calls is None else "unknown: no price, or no tokens told"
+    return _range(estimate.usd, _dollars, basis=estimate.basis) + (
+        f", prices of {prices.as_of}" if estimate.usd.high else ""
+    )
 
 
-def _range(interval: Interval | None, write: Callable[[float], str]) -> str:
+def _range(interval: Interval | None, write: Callable[[float], str], *, basis: str) -> str:
     if interval is None:
-        return "unknown: a pilot tells"
+        return "unknown: a pilot tells" if basis == "sizes" else "unknown: the judge does not count them"
     low, likely, high = (write(number) for number in (interval.low, interval.likely, interval.high))
     return likely if low == high else f"{likely} ({low} to {high})"
 

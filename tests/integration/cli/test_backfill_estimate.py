@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import subprocess
+import termios
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ragtrace.cli.estimate import is_free as judges_free
+from ragtrace.cli.options import JudgeChoice
+from ragtrace.judge import load_prices
 from tests.corpora import CORPORA, Corpus
-from tests.integration.cli.program import json_lines, run
-from tests.typical_model import TypicalModel, running_typical_model
-from tests.unit.backfill.stored_traces import write_traces
+from tests.integration.cli.program import COMMAND, json_lines, run
+from tests.typical_model import Habits, TypicalModel, running_typical_model
+from tests.unit.backfill.stored_traces import rag_trace, write_traces
 
 AMOUNTS = ("calls", "input_tokens", "output_tokens", "usd")
 PER_MILLION = {
@@ -61,3 +69,148 @@ def test_the_run_costs_what_the_dry_run_said_from_sizes_and_from_a_pilot(
     spent = actual(model, corpus.model)
     assert (pilot["pilot"]["usage"]["calls"] + report["usage"]["calls"]) == spent["calls"]
     assert (misses(sizes, spent), misses(pilot["estimate"], spent)) == ({}, {})
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    return write_traces(tmp_path / "traces.jsonl", [rag_trace(number) for number in range(12)])
+
+
+@pytest.mark.parametrize(
+    ("judge", "refused"),
+    [
+        pytest.param(("lexical",), False, id="code"),
+        pytest.param(("openai:own",), False, id="no price, on this machine"),
+        pytest.param(("openai:gpt-4o-mini",), True, id="a price, on this machine: a gateway"),
+        pytest.param(("openai:gpt-4o-mini", "--yes"), False, id="agreed to"),
+        pytest.param(("openai:own", "--second-judge", "openai:gpt-4o-mini"), True, id="the second costs"),
+        pytest.param(("openai:own", "--second-judge", "lexical"), False, id="the second is code"),
+    ],
+)
+def test_who_may_cost_money_is_not_asked_without_a_yes(
+    traces: Path, tmp_path: Path, judge: tuple[str, ...], refused: bool
+) -> None:
+    with running_typical_model(Habits()) as model:
+        url = ("--base-url", model.url) if judge[0] != "lexical" else ()
+        args = ("--from", f"otlp-file:{traces}", "--to", f"otlp-file:{tmp_path / 'out'}", "--judge", *judge)
+        result = run("backfill", *args, *url)
+    assert result.exit_code == (2 if refused else 0)
+    assert ("there is no terminal to ask at" in " ".join(result.stderr.split())) == refused
+    assert not (refused and model.calls)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_free"), [("https://judge.invalid/v1", False), ("http://localhost:1", True)]
+)
+def test_a_model_without_a_price_is_free_on_this_machine_alone(
+    url: str, is_free: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    own = JudgeChoice(spec="openai:own")
+    assert judges_free(own, [own.open(max_concurrency=1)]) == is_free
+
+
+def test_a_price_of_nothing_is_free_anywhere(tmp_path: Path) -> None:
+    (tmp_path / "prices.toml").write_text('[openai]\n"own" = { input = 0.0, output = 0.0 }\n')
+    prices = load_prices(tmp_path / "prices.toml")
+    own = JudgeChoice(spec="openai:own", base_url="https://judge.invalid/v1", prices=prices)
+    assert judges_free(own, [own.open(max_concurrency=1)])
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("--dry-run", "--pilot", "9"), "give its --to"),
+        (("--dry-run", "--pilot", "2"), "2 is not in the range"),
+        (("--from", "otlp-file:-", "--to", "otlp-file:out", "--pilot", "9"), "standard input comes once"),
+        (
+            ("--from", "otlp-file:-", "--to", "otlp-file:out", "--judge", "openai:gpt-4o-mini"),
+            "--yes spends it",
+        ),
+    ],
+)
+def test_a_pilot_wants_a_destination_and_a_source_that_is_still_there(
+    traces: Path, args: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    result = run("backfill", "--from", f"otlp-file:{traces}", *args)
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+
+
+def test_people_are_told_what_a_pilot_found_and_the_run_says_it_before_it_goes_on(
+    traces: Path, tmp_path: Path
+) -> None:
+    with running_typical_model(Habits()) as model:
+        judge = ("--judge", "openai:gpt-4o-mini", "--base-url", model.url)
+        args = ("--from", f"otlp-file:{traces}", "--to", f"otlp-file:{tmp_path / 'out'}", *judge)
+        planned = run("backfill", *args, "--dry-run", "--pilot", "5")
+        assert not (tmp_path / "out").exists()
+        done = run("backfill", *args, "--pilot", "6", "--yes")
+    assert "estimate for 12 answers, from 5 that were judged (95 %):" in planned.stdout
+    assert ", prices of 20" in planned.stdout
+    assert "its verdicts are kept, and sent by the run" in planned.stdout
+    assert "estimate for 7 answers, from 6 that were judged (95 %):" in done.stderr
+    assert len((tmp_path / "out").read_text().splitlines()) == 12
+    assert max(map(len, planned.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("limit", [5, 8])
+def test_the_limit_of_a_run_holds_with_its_pilot(traces: Path, tmp_path: Path, limit: int) -> None:
+    out = tmp_path / "out"
+    args = ("--from", f"otlp-file:{traces}", "--to", f"otlp-file:{out}", "--judge", "lexical", "--pilot", "5")
+    run("backfill", *args, "--limit", str(limit))
+    assert len(out.read_text().splitlines()) == limit
+
+
+def test_a_pilot_that_failed_is_told_and_the_exit_code_is_1(traces: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text('{"error": "judge_refused"}')
+    judge = ("--judge", f"scripted:{tmp_path / 'broken.json'}")
+    result = run(
+        *("backfill", "--from", f"otlp-file:{traces}", "--to", f"otlp-file:{tmp_path / 'out'}", *judge),
+        *("--dry-run", "--pilot", "5"),
+    )
+    assert result.exit_code == 1
+    assert "the pilot failed on 5 (judge_refused 5)" in result.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("answer", "judged"), [("y\n", 12), ("n\n", 0), ("\n", 0), ("\x03", 0)])
+def test_on_a_terminal_the_estimate_is_shown_and_agreed_to(
+    traces: Path, tmp_path: Path, answer: str, judged: int
+) -> None:
+    leader, follower = pty.openpty()
+    out = tmp_path / "out.jsonl"
+    with running_typical_model(Habits(malformed=0.0)) as model:
+        judge = ("--judge", "openai:gpt-4o-mini", "--base-url", model.url)
+        process = subprocess.Popen(
+            [*COMMAND, "backfill", "--from", f"otlp-file:{traces}", "--to", f"otlp-file:{out}", *judge],
+            stdin=follower,
+            stdout=subprocess.DEVNULL,
+            stderr=follower,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,
+        )
+        os.close(follower)
+        shown = until(leader, "go on? [y/N]")
+        assert model.calls == 0
+        os.write(leader, answer.encode())
+        shown += until(leader, None)
+        assert process.wait(timeout=30) == (0 if judged else 1)
+    assert "estimate for 12 answers, from their sizes" in shown
+    assert ("Aborted!" in shown) == (not judged)
+    assert (len(out.read_text().splitlines()) if out.exists() else 0) == judged
+
+
+def until(leader: int, text: str | None) -> str:
+    """Read a terminal until it shows a text, or whoever wrote to it is gone."""
+    shown = b""
+    while text is None or text.encode() not in shown:
+        try:
+            piece = os.read(leader, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+    return shown.decode()
