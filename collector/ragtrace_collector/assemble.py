@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Final
 
 from ragtrace.traces.otlp import SpanRef
@@ -52,6 +53,8 @@ class Assembly:
         """In order of last arrival."""
         self._looks: dict[str, int] = {}
         """When to look for whole calls next, in the traces that may have some."""
+        self._next_looks: list[tuple[int, str]] = []
+        """A heap of these, and of some that were given up since."""
         self._reopened: dict[str, None] = {}
         self._closed: dict[str, frozenset[int]] = {}
         """Hashes of what came of the traces taken last: whoever sends it again opens none of them."""
@@ -144,14 +147,21 @@ class Assembly:
             del self._closed[next(iter(self._closed))]
 
     def _take_calls(self, now_ns: int) -> Iterator[Ready]:
-        due = [trace_id for trace_id, look_ns in self._looks.items() if look_ns <= now_ns]
-        for trace_id in due:
-            del self._looks[trace_id]
+        for trace_id in self._due_looks(now_ns):
             trace = self._open[trace_id]
             calls = trace.take_calls(now_ns, self._policy)
             self._look_later(trace_id, trace, now_ns)
             if calls:
                 yield Ready(trace_id=trace_id, calls=calls)
+
+    def _due_looks(self, now_ns: int) -> Sequence[str]:
+        due: list[str] = []
+        while self._next_looks and self._next_looks[0][0] <= now_ns:
+            look_ns, trace_id = heappop(self._next_looks)
+            if self._looks.get(trace_id) == look_ns:
+                del self._looks[trace_id]
+                due.append(trace_id)
+        return due
 
     def _await_recall(self, trace_id: str, trace: OpenTrace, reopened: bool) -> None:
         if reopened:
@@ -160,9 +170,10 @@ class Assembly:
 
     def _look_later(self, trace_id: str, trace: OpenTrace, now_ns: int) -> None:
         # Each look that finds something reads the whole trace: the larger it is, the rarer.
-        if trace.has_calls_to_take and not trace.awaits_recall:
+        if trace.has_calls_to_take and not trace.awaits_recall and trace_id not in self._looks:
             periods = 1 + trace.number_of_spans // _SPANS_A_PERIOD
-            self._looks.setdefault(trace_id, now_ns + periods * self._policy.quiet_ns)
+            self._looks[trace_id] = now_ns + periods * self._policy.quiet_ns
+            heappush(self._next_looks, (self._looks[trace_id], trace_id))
 
 
 _SPANS_A_PERIOD: Final = 500

@@ -187,7 +187,8 @@ class Intake:
         """Take out the slices that would make their traces too large, or have a span that is."""
         if not split.slices:
             return split, ()
-        oversized = self._span_limits.exceeded_in(request, body_bytes=body_bytes)
+        trace_ids = [part.trace_id for part in split.slices]
+        oversized = self._span_limits.exceeded_in(request, trace_ids, body_bytes=body_bytes)
         cut = [
             part
             for part in split.slices

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -21,16 +21,19 @@ class SpanLimits:
     events: int = 1_000
     links: int = 1_000
 
-    def exceeded_in(self, request: ExportTraceServiceRequest, *, body_bytes: int) -> frozenset[str]:
-        """Return the ids of the traces with a span that holds more.
+    def exceeded_in(
+        self, request: ExportTraceServiceRequest, trace_ids: Iterable[str], *, body_bytes: int
+    ) -> frozenset[str]:
+        """Return the ids of those of the traces that have a span which holds more.
 
         ``body_bytes`` is the size of the request: values are measured only where one could be too large.
         """
-        measure = body_bytes > self.attribute_bytes
+        measure, looked_at = body_bytes > self.attribute_bytes, set(map(bytes.fromhex, trace_ids))
         return frozenset(
             span.trace_id.hex()
             for span in _spans(request)
-            if self._is_exceeded(span) or (measure and self._has_large_value(span))
+            if span.trace_id in looked_at
+            and (self._is_exceeded(span) or (measure and self._has_large_value(span)))
         )
 
     def _is_exceeded(self, span: Span) -> bool:
