@@ -90,7 +90,7 @@ class BatchLane:
         await self._api.endpoint.aclose()
 
     def _request(self, body: Mapping[str, Any]) -> _Request:
-        # not by the other parameters: they change with what is learned about the endpoint, which a crash forgets
+        # not by other parameters: they follow what is learned about the endpoint, which a crash forgets
         asked = document_of({"model": body["model"], "messages": body["messages"]})
         digest = hashlib.sha256(asked).hexdigest()[:40]
         # what is asked twice wants two replies, as of a live judge

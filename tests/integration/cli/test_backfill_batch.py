@@ -179,6 +179,15 @@ def test_an_answer_the_judge_failed_on_is_asked_anew_by_the_next_run(
     assert (failed["failed"], told["judged"]) == ({"judge_refused": 3}, 3)
 
 
+def test_a_limit_ends_a_run_whose_replies_the_next_one_takes(server: BatchServer, source: Path) -> None:
+    ended = run(*batched(server, source, "--max-calls", "4"))
+    assert (ended.exit_code, server.sizes) == (3, [3, 1])
+    (told,) = json_lines(run(*batched(server, source, "--json")).stdout)
+    assert (told["judged"], told["already_evaluated"]) == (2, 1)
+    assert server.sizes == [3, 1, 2]
+    assert {*server.charged.values()} == {1}
+
+
 @pytest.mark.parametrize(
     ("args", "told"),
     [

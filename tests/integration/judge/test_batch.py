@@ -383,6 +383,25 @@ async def test_the_list_of_batches_holds_no_content(server: BatchServer, path: P
     assert b"secret" not in kept.read_bytes()
 
 
+async def test_what_was_learned_about_the_endpoint_makes_no_other_request_of_it(
+    server: BatchServer, path: Path
+) -> None:
+    def thinking(body: Mapping[str, Any]) -> Answer:
+        status, reply = echo(body)
+        if body["max_tokens"] < 100:
+            reply["choices"] = [{"finish_reason": "length", "message": {"content": ""}}]
+            reply["usage"]["completion_tokens_details"] = {"reasoning_tokens": 50}
+        return status, reply
+
+    server.model = thinking
+    async with aclosing(a_judge(server, path)) as judge:
+        assert [*await asked(judge, "a"), *await asked(judge, "b")] == heard("a", "b")
+    assert server.sizes == [1, 1, 1]
+    async with aclosing(a_judge(server, path)) as judge:  # it knows nothing of the endpoint yet
+        assert [*await asked(judge, "b"), *await asked(judge, "a")] == heard("b", "a")
+    assert server.sizes == [1, 1, 1]
+
+
 def test_where_nothing_can_be_noted_nothing_is_sent(path: Path) -> None:
     log = BatchLog(path)
     log.close()
