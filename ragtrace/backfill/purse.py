@@ -46,13 +46,12 @@ class RunPurse:
 
 def _told(limit: str, limits: Limit, spent: Spend, estimate: Spend) -> str:
     """Say what is spent of a limit, and what the next request may take."""
-    most, before, wanted = (dict(_amounts(each))[limit] for each in (limits, spent, estimate))
-    return f"of {most}, {before} is spent, and the next request may take {wanted}"
+    most, before, wanted = (_amount(each, limit) for each in (limits, spent, estimate))
+    unit = "" if limit == "usd" else f" {limit}"
+    return f"{before} of {most}{unit} are spent, and the next request may take {wanted}"
 
 
-def _amounts(amount: Limit | Spend) -> list[tuple[str, str]]:
-    return [
-        ("calls", f"{amount.calls or 0:,} calls"),
-        ("tokens", f"{amount.tokens or 0:,} tokens"),
-        ("usd", f"${(amount.usd_nano or 0) / 1e9:,.4f}"),
-    ]
+def _amount(amount: Limit | Spend, limit: str) -> str:
+    if limit == "usd":
+        return f"${(amount.usd_nano or 0) / 1e9:,.4f}"
+    return f"{(amount.calls if limit == 'calls' else amount.tokens) or 0:,}"

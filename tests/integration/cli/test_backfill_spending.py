@@ -61,7 +61,7 @@ def test_at_the_limit_nothing_more_is_begun_and_what_is_left_is_told(backfill: A
     assert (code, judge.calls) == (OVER_BUDGET, 9)
     assert (report["judged"], report["left"], report["sent"]) == (4, ANSWERS - 4, 4)
     assert report["judged"] + report["left"] == report["records"]
-    assert "of 9 calls, 9 calls is spent" in said
+    assert "9 of 9 calls are spent, and the next request may take 1" in said
     assert f"{ANSWERS - 4} answers left" in said
     assert "--resume" in said
 
@@ -93,13 +93,13 @@ def test_money_and_tokens_are_never_exceeded(backfill: Any, limit: tuple[str, st
     used = report["usage"]["input_tokens"] + report["usage"]["output_tokens"]
     assert code == OVER_BUDGET
     assert 0 < used <= 6_000  # a token costs a cent
-    assert "is spent, and the next request may take" in said
+    assert "are spent, and the next request may take" in said
 
 
 def test_a_request_larger_than_the_whole_limit_is_not_made(backfill: Any, judge: Any) -> None:
     code, report, said = backfill("--max-cost", "0.01")
     assert (code, report["left"], judge.calls) == (OVER_BUDGET, ANSWERS, 0)
-    assert "of $0.0100, $0.0000 is spent" in said
+    assert "$0.0000 of $0.0100 are spent" in said
 
 
 @pytest.mark.slow
