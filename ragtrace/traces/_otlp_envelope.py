@@ -7,45 +7,42 @@ by a schema that says ``bytes`` it stays as it is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.message import Message
+
+__all__ = ["new_envelope", "read_envelope"]
 
 if TYPE_CHECKING:
     from google.protobuf.internal.containers import (
         RepeatedCompositeFieldContainer,
         RepeatedScalarFieldContainer,
     )
-    from google.protobuf.message import Message
 
-__all__ = ["Envelope", "new_envelope", "read_envelope"]
+    __all__ += ["Envelope"]
 
+    class EnvelopeOfScope(Message):
+        """``ScopeSpans`` whose members are bytes."""
 
-class EnvelopeOfScope(Protocol):
-    """``ScopeSpans`` whose members are bytes."""
+        scope: RepeatedScalarFieldContainer[bytes]
+        """In pieces, as protobuf allows."""
+        spans: RepeatedScalarFieldContainer[bytes]
+        schema_url: bytes
 
-    scope: RepeatedScalarFieldContainer[bytes]
-    """In pieces, as protobuf allows."""
-    spans: RepeatedScalarFieldContainer[bytes]
-    schema_url: bytes
+    class EnvelopeOfResource(Message):
+        """``ResourceSpans`` of such scopes."""
 
+        resource: RepeatedScalarFieldContainer[bytes]
+        """In pieces, as protobuf allows."""
+        scope_spans: RepeatedCompositeFieldContainer[EnvelopeOfScope]
+        schema_url: bytes
 
-class EnvelopeOfResource(Protocol):
-    """``ResourceSpans`` of such scopes."""
+    class Envelope(Message):
+        """``ExportTraceServiceRequest`` of such resources."""
 
-    resource: RepeatedScalarFieldContainer[bytes]
-    """In pieces, as protobuf allows."""
-    scope_spans: RepeatedCompositeFieldContainer[EnvelopeOfScope]
-    schema_url: bytes
-
-
-class Envelope(Protocol):
-    """``ExportTraceServiceRequest`` of such resources."""
-
-    resource_spans: RepeatedCompositeFieldContainer[EnvelopeOfResource]
-
-    def SerializeToString(self) -> bytes: ...  # noqa: N802 -- protobuf's own
+        resource_spans: RepeatedCompositeFieldContainer[EnvelopeOfResource]
 
 
 def read_envelope(body: bytes) -> Envelope:

@@ -21,7 +21,7 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
 from ragtrace.errors import CodecError
-from ragtrace.traces._otlp_envelope import Envelope, new_envelope, read_envelope
+from ragtrace.traces._otlp_envelope import new_envelope, read_envelope
 from ragtrace.traces._otlp_flood import MAX_PARTS, is_flood, is_flood_of_json, is_flood_on_the_wire
 from ragtrace.traces._otlp_json import from_json, to_json
 from ragtrace.traces._otlp_usual_json import usual_spans
@@ -30,6 +30,8 @@ from ragtrace.traces.trace import Span
 
 if TYPE_CHECKING:
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+
+    from ragtrace.traces._otlp_envelope import Envelope
 
 __all__ = [
     "Encoding",

@@ -57,14 +57,16 @@ async def serve_grpc(
     return server, port
 
 
-class _Exports(grpc.GenericRpcHandler):
+class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in its stubs alone
     """Takes export calls. Who may not send is told so before anything of the message is read."""
 
     def __init__(self, intake: Intake, access: Access) -> None:
         self._intake = intake
         self._access = access
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
         """Return what answers a call of which the headers have come."""
         if handler_call_details.method != _EXPORT:
             return None
@@ -119,7 +121,8 @@ def _bind(server: grpc.aio.Server, endpoint: str, certificate: Certificate | Non
 
 
 def _authorization(call: grpc.HandlerCallDetails) -> str | None:
-    return next((value for key, value in call.invocation_metadata if key == "authorization"), None)
+    values = (value for key, value in call.invocation_metadata if key == "authorization")
+    return next((value for value in values if isinstance(value, str)), None)
 
 
 async def _refuse(context: Any, refusal: Refusal) -> None:
