@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge.batch_api import ROUTE, Batch, BatchApi, QueueFull
 from ragtrace.judge.batch_log import BatchLog, PlannedBatch
+from ragtrace.judge.batch_outcome import Answers, Failure, Outcome
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.endpoint import JsonObject, Rejected, document_of
 from ragtrace.judge.http import untraced
@@ -57,7 +58,7 @@ class BatchLane:
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._too_much: _Waiting | None = None
         """What no longer went into the last batch."""
-        self._outcomes: OrderedDict[str, asyncio.Future[_Outcome]] = OrderedDict()
+        self._outcomes: OrderedDict[str, asyncio.Future[Outcome]] = OrderedDict()
         """Of batches under way, and of the last that ended."""
         self._promised: set[asyncio.Future[Any]] = set()
         self._work: asyncio.Task[None] | None = None
@@ -76,7 +77,7 @@ class BatchLane:
         outcome = None
         while outcome is None:
             outcome = await self._outcome_of(request)
-        if isinstance(outcome, _Failure):
+        if isinstance(outcome, Failure):
             raise outcome.kind(outcome.message, usage=spent)
         self.log.take(request.id)
         return outcome.reply_to(request.id, who=self._api.who, spent=spent)
@@ -99,15 +100,15 @@ class BatchLane:
         # ASCII: a reader of lines may take U+2028 for the end of one
         return _Request(id=name, line=json.dumps(line).encode() + b"\n")
 
-    async def _outcome_of(self, request: _Request) -> _Outcome:
+    async def _outcome_of(self, request: _Request) -> Outcome:
         sent = self.log.batch_of(request.id) or await self._entrusted(request)
         if not isinstance(sent, PlannedBatch):
             return sent
         return await asyncio.shield(self._followed(sent))
 
-    async def _entrusted(self, request: _Request) -> PlannedBatch | _Failure | None:
+    async def _entrusted(self, request: _Request) -> PlannedBatch | Failure | None:
         """Have a request sent."""
-        placed: asyncio.Future[PlannedBatch | _Failure | None] = self._promise()
+        placed: asyncio.Future[PlannedBatch | Failure | None] = self._promise()
         self._queue.put_nowait(_Waiting(request, placed))
         return await placed
 
@@ -156,7 +157,7 @@ class BatchLane:
         return wave
 
     async def _send(self, wave: Sequence[_Waiting]) -> None:
-        placed: PlannedBatch | _Failure | None = None
+        placed: PlannedBatch | Failure | None = None
         try:
             wave = [each for each in wave if not each.placed.done()]
             if wave:
@@ -167,14 +168,14 @@ class BatchLane:
             if not each.placed.done():
                 each.placed.set_result(placed)
 
-    async def _placed(self, requests: Sequence[_Request]) -> PlannedBatch | _Failure | None:
+    async def _placed(self, requests: Sequence[_Request]) -> PlannedBatch | Failure | None:
         try:
             planned = self.log.plan([each.id for each in requests])
             planned = await self._created(planned, requests)
         except QueueFull:
             return self._refused(planned)
         except JudgeError as exc:
-            return _Failure.of(exc)
+            return Failure.of(exc)
         self._settings.tell(f"batch {planned.batch_id}: {len(requests):,} requests sent")
         self._followed(planned)
         return planned
@@ -214,16 +215,16 @@ class BatchLane:
             lambda: self._api.find(file_id=file_id, key=planned.key, since_s=since_s)
         )
 
-    def _refused(self, planned: PlannedBatch) -> _Failure | None:
+    def _refused(self, planned: PlannedBatch) -> Failure | None:
         """Have a batch sent again in parts, later, unless that was tried often enough."""
         self._crowd.refuse(self.log.drop(planned))
         if self._crowd.refusals < _ATTEMPTS:
             self._settings.tell("the provider's queue of batches is full: smaller ones follow, one by one")
             return None
         what = "its queue of batches stays full (limit of enqueued tokens): run it again later"
-        return _Failure(JudgeTimeout, f"{self._api.who}: {what}")
+        return Failure(JudgeTimeout, f"{self._api.who}: {what}")
 
-    def _followed(self, planned: PlannedBatch) -> asyncio.Future[_Outcome]:
+    def _followed(self, planned: PlannedBatch) -> asyncio.Future[Outcome]:
         outcome = self._outcomes.get(planned.key)
         if outcome is None:
             outcome = self._outcomes[planned.key] = self._promise()
@@ -231,21 +232,21 @@ class BatchLane:
             self._tasks.create_task(self._follow(planned, outcome))
         return outcome
 
-    async def _follow(self, planned: PlannedBatch, outcome: asyncio.Future[_Outcome]) -> None:
+    async def _follow(self, planned: PlannedBatch, outcome: asyncio.Future[Outcome]) -> None:
         try:
             ended = await self._ended(planned)
         except JudgeError as exc:
-            ended = _Failure.of(exc)
+            ended = Failure.of(exc)
         finally:
             self._crowd.leave()
         outcome.set_result(ended)
-        if not isinstance(ended, _Answers):
+        if not isinstance(ended, Answers):
             del self._outcomes[planned.key]
         done = [key for key, each in self._outcomes.items() if each.done()]
         for key in done[:-_ENDED_KEPT]:
             del self._outcomes[key]
 
-    async def _ended(self, planned: PlannedBatch) -> _Outcome:
+    async def _ended(self, planned: PlannedBatch) -> Outcome:
         """Wait for a batch to end; ``None`` if its requests are to be asked anew."""
         batch_id = planned.batch_id
         if batch_id is None:
@@ -261,7 +262,7 @@ class BatchLane:
         if batch.status == "failed":
             self.log.drop(planned)
             what = f"the batch {batch_id} was turned down: {batch.complaint}"
-            return _Failure(JudgeRefused, f"{self._api.who}: {what}")
+            return Failure(JudgeRefused, f"{self._api.who}: {what}")
         return await self._answers(planned, batch)
 
     async def _settled(self, batch_id: str) -> Batch:
@@ -275,7 +276,7 @@ class BatchLane:
                 return batch
             await self._sleep(self._settings.poll_s)
 
-    async def _answers(self, planned: PlannedBatch, batch: Batch) -> _Outcome:
+    async def _answers(self, planned: PlannedBatch, batch: Batch) -> Outcome:
         lines: dict[str, JsonObject] = {}
         for file_id in (batch.error_file_id, batch.output_file_id):
             try:
@@ -287,7 +288,7 @@ class BatchLane:
             lines |= {each.custom_id: each for each in told if isinstance(each.custom_id, str)}
         self.log.ended(planned)
         self._crowd.ease()
-        return _Answers(batch=batch.id, was_cancelled=batch.status == "cancelled", lines=lines)
+        return Answers(batch=batch.id, was_cancelled=batch.status == "cancelled", lines=lines)
 
     async def _lines(self, file_id: str) -> Sequence[JsonObject]:
         return await self._patiently(lambda: self._api.lines(file_id))
@@ -360,54 +361,4 @@ class _Waiting(NamedTuple):
     """A request that is to be sent, and who waits for that."""
 
     request: _Request
-    placed: asyncio.Future[PlannedBatch | _Failure | None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """Why there is no reply to any request of a batch: each waiting call raises an error of its own."""
-
-    kind: type[JudgeError]
-    message: str
-
-    @classmethod
-    def of(cls, exc: JudgeError) -> _Failure:
-        """Keep the kind of an error, but for ``JudgeUnavailable``."""
-        return cls(JudgeTimeout if isinstance(exc, JudgeUnavailable) else type(exc), str(exc))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answers:
-    """What came back from a batch."""
-
-    batch: str
-    was_cancelled: bool
-    lines: Mapping[str, JsonObject]
-    """By request."""
-
-    def reply_to(self, request: str, *, who: str, spent: Usage) -> Any:
-        """Return the JSON of a reply.
-
-        Raises:
-            Rejected: by 400 or 422.
-            JudgeError: there is none.
-        """
-        told = self.lines.get(request, JsonObject())
-        response = told.response
-        if not isinstance(response, JsonObject) or not isinstance(response.status_code, int):
-            raise self._unanswered(told, who, spent)
-        if response.status_code < 400:
-            return response.body
-        rejected = Rejected(response.status_code, response.body)
-        raise rejected if rejected.is_adaptable else rejected.failure(who=who, spent=spent)
-
-    def _unanswered(self, told: JsonObject, who: str, spent: Usage) -> JudgeError:
-        if self.was_cancelled:
-            return JudgeRefused(f"{who}: the batch {self.batch} was cancelled there", usage=spent)
-        expired = isinstance(told.error, JsonObject) and told.error.code == "batch_expired"
-        what = "the batch expired before it was its turn" if expired else "the batch has no reply to it"
-        return JudgeUnavailable(f"{who}: {what}", usage=spent)
-
-
-_Outcome: TypeAlias = _Answers | _Failure | None
-"""Of a batch; ``None`` if its requests are to be asked anew."""
+    placed: asyncio.Future[PlannedBatch | Failure | None]
