@@ -178,6 +178,25 @@ async def test_an_evaluation_out_of_a_cache_does_not_hide_what_the_first_cost(
     assert kept.evaluation.usage.calls == 2
 
 
+async def test_what_rests_on_the_second_judge_rests_on_it_again(transcripts: Transcripts) -> None:
+    plain, second = ScriptedJudge(), recorded(ScriptedJudge(), transcripts)
+
+    def gullible(request: JudgeRequest[Any]) -> BaseModel | JudgeReply[Any]:
+        reply = plain.reply_to(request)
+        if isinstance(reply, VerifyReply):
+            said = [each.model_copy(update={"label": "supported"}) for each in reply.verdicts]
+            return reply.model_copy(update={"verdicts": said})
+        return reply
+
+    first = recorded(_Model(gullible), transcripts)
+    evaluation = await evaluate(FIRST, judge=first, second_judge=second)
+    who, session = second.identity, transcripts.session
+    transcripts.keep(Kept(record=FIRST, evaluation=evaluation, second_judge=who, session=session))
+    (found,) = await again(transcripts)
+    assert (evaluation.compromised, evaluation.results[0].judge) == (True, who)
+    assert timeless(found.after.evaluation) == timeless(evaluation)
+
+
 async def test_replies_to_one_request_come_again_in_their_order_and_no_more_of_them(
     transcripts: Transcripts,
 ) -> None:
