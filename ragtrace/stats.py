@@ -89,6 +89,7 @@ class RunningMean:
 
     def __init__(self) -> None:
         self._records = self._left_out = 0
+        self._origin = 0.0  # values are counted from the first one: differences of like values stay exact
         self._whole = _Moments()
         self._cluster: str | None = None
         self._weight = self._sum = 0.0
@@ -107,17 +108,19 @@ class RunningMean:
         if each.cluster != self._cluster:
             self._whole = self._whole.plus(self._weight, self._sum)
             self._cluster, self._weight, self._sum = each.cluster, 0.0, 0.0
+        if not self._records:
+            self._origin = each.value
         self._records += 1
         self._weight += 1 / each.probability
-        self._sum += each.value / each.probability
+        self._sum += (each.value - self._origin) / each.probability
 
     def estimate(self) -> WeightedMean | None:
         """Return what the records so far say; ``None`` if there are none."""
         if not self._records:
             return None
         whole = self._whole.plus(self._weight, self._sum)
-        mean = min(1.0, max(0.0, whole.sum / whole.weight))
-        effective = whole.effective(mean)
+        mean = min(1.0, max(0.0, self._origin + whole.sum / whole.weight))
+        effective = whole.effective(mean * (1 - mean))
         low, high = _wilson(mean, effective)
         return WeightedMean(
             mean=mean,
@@ -147,12 +150,11 @@ class _Moments(NamedTuple):
             self.sum_sum + total**2,
         )
 
-    def effective(self, mean: float) -> float:
-        kish = self.weight**2 / self.weight_weight
+    def effective(self, even: float) -> float:
+        kish, mean = self.weight**2 / self.weight_weight, self.sum / self.weight
         # the squares of the clusters' residuals, each its weighted values less its weight times the mean
         squares = self.sum_sum - 2 * mean * self.weight_sum + mean**2 * self.weight_weight
         variance = max(0.0, squares) / self.weight**2
-        even = mean * (1 - mean)
         return min(kish, even / variance) if even and variance else kish
 
 

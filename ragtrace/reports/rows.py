@@ -220,7 +220,11 @@ def _moment(time_ns: int) -> str | None:
 def _writable(value: Any) -> Any:
     match value:
         case str():
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            return (
+                value
+                if value.isascii()
+                else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            )
         case float():
             return value if math.isfinite(value) else None
         case list():

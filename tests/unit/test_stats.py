@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+from collections import defaultdict
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -79,6 +81,29 @@ def test_all_passing_is_not_certainty() -> None:
     assert found is not None
     assert found.low < 0.6
     assert found.high == 1.0
+
+
+def twice_over(found: list[Weighed]) -> tuple[float, float]:
+    """The mean and its effective number of records, with all of them at hand; in units of no rounding."""
+    weights, residuals = defaultdict[str, Fraction](Fraction), defaultdict[str, Fraction](Fraction)
+    pairs = [(1 / Fraction(each.probability or 1), Fraction(each.value), each.cluster) for each in found]
+    total = sum(weight for weight, _, _ in pairs)
+    mean = sum(weight * value for weight, value, _ in pairs) / total
+    for weight, value, cluster in pairs:
+        weights[cluster] += weight
+        residuals[cluster] += weight * (value - mean)
+    kish = total**2 / sum(weight**2 for weight in weights.values())
+    variance = sum(residual**2 for residual in residuals.values()) / total**2
+    even = mean * (1 - mean)
+    return float(mean), float(min(kish, even / variance) if variance else kish)
+
+
+@given(records)
+def test_counting_one_by_one_says_what_looking_twice_says(found: list[Weighed]) -> None:
+    said, (mean, effective) = weighted_mean(found), twice_over(found)
+    assert said is not None
+    assert said.mean == pytest.approx(mean)
+    assert said.effective == pytest.approx(effective, rel=1e-4)
 
 
 @given(records)
