@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -56,7 +56,7 @@ class BatchLane:
         self._crowd = _Crowd(settings, sleep)
         self._draws = lru_cache(_DRAWS_KNOWN)(lambda _digest: count())
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
-        self._too_much: _Waiting | None = None
+        self._held: deque[_Waiting] = deque()
         """What no longer went into the last batch."""
         self._outcomes: OrderedDict[str, asyncio.Future[Outcome]] = OrderedDict()
         """Of batches under way, and of the last that ended."""
@@ -131,8 +131,11 @@ class BatchLane:
                 async with asyncio.TaskGroup() as self._tasks:
                     self._is_ready.set()
                     while True:
+                        wave = await self._gathered()
                         await self._crowd.turn()
-                        self._tasks.create_task(self._send(await self._gathered()))
+                        room = self._crowd.room
+                        self._held.extendleft(reversed(wave[room:]))
+                        self._tasks.create_task(self._send(wave[:room]))
         except BaseException as exc:
             for each in [*self._promised]:  # nobody else would answer them
                 each.cancel() if isinstance(exc, asyncio.CancelledError) else each.set_exception(exc)
@@ -140,21 +143,25 @@ class BatchLane:
 
     async def _gathered(self) -> list[_Waiting]:
         """Wait for requests until nothing new comes, or no more go into one batch."""
-        wave = [self._too_much or await self._queue.get()]
-        self._too_much = None
-        size = len(wave[0].request.line)
+        wave: list[_Waiting] = []
+        size = 0
         while len(wave) < self._crowd.room:
             try:
-                async with asyncio.timeout(min(_LONGEST_QUIET_S, self._settings.poll_s)):
-                    each = await self._queue.get()
+                each = await self._next(min(_LONGEST_QUIET_S, self._settings.poll_s) if wave else None)
             except TimeoutError:
                 break
             size += len(each.request.line)
-            if size > self._settings.most_bytes:
-                self._too_much = each
+            if wave and size > self._settings.most_bytes:
+                self._held.appendleft(each)
                 break
             wave.append(each)
         return wave
+
+    async def _next(self, timeout_s: float | None) -> _Waiting:
+        if self._held:
+            return self._held.popleft()
+        async with asyncio.timeout(timeout_s):
+            return await self._queue.get()
 
     async def _send(self, wave: Sequence[_Waiting]) -> None:
         placed: PlannedBatch | Failure | None = None
@@ -165,8 +172,7 @@ class BatchLane:
         finally:
             self._crowd.leave()
         for each in wave:
-            if not each.placed.done():
-                each.placed.set_result(placed)
+            each.settle(placed)
 
     async def _placed(self, requests: Sequence[_Request]) -> PlannedBatch | Failure | None:
         try:
@@ -222,7 +228,10 @@ class BatchLane:
             self._settings.tell("the provider's queue of batches is full: smaller ones follow, one by one")
             return None
         what = "its queue of batches stays full (limit of enqueued tokens): run it again later"
-        return Failure(JudgeTimeout, f"{self._api.who}: {what}")
+        failure = Failure(JudgeTimeout, f"{self._api.who}: {what}")
+        while self._held or not self._queue.empty():  # each of them would wait as long
+            (self._held.popleft() if self._held else self._queue.get_nowait()).settle(failure)
+        return failure
 
     def _followed(self, planned: PlannedBatch) -> asyncio.Future[Outcome]:
         outcome = self._outcomes.get(planned.key)
@@ -362,3 +371,8 @@ class _Waiting(NamedTuple):
 
     request: _Request
     placed: asyncio.Future[PlannedBatch | Failure | None]
+
+    def settle(self, placed: PlannedBatch | Failure | None) -> None:
+        """Tell who waits, if anybody still does."""
+        if not self.placed.done():
+            self.placed.set_result(placed)

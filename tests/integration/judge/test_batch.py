@@ -22,8 +22,12 @@ from ragtrace.errors import (
 )
 from ragtrace.judge import open_judge, spent_by
 from ragtrace.judge.batch import BatchJudge, batches_of
+from ragtrace.judge.batch_api import BatchApi
+from ragtrace.judge.batch_lane import BatchLane
 from ragtrace.judge.batch_log import BatchLog
 from ragtrace.judge.batch_settings import BatchSettings
+from ragtrace.judge.endpoint import Endpoint
+from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
 from ragtrace.ports import FreeText, Judge, JudgeRequest
 from tests.batch_server import Answer, BatchServer, Fault, running_batch_server
 from tests.gullible_model import completion
@@ -292,6 +296,34 @@ async def test_a_full_queue_may_also_be_told_by_429(server: BatchServer, path: P
         assert await asked(judge, *"abcd") == heard(*"abcd")
     assert server.sizes == [2, 2]
     assert "queue of batches is full" in told[0]
+
+
+async def test_a_queue_that_stays_full_is_given_up_after_growing_pauses(
+    server: BatchServer, path: Path
+) -> None:
+    server.faults["create"] = [FULL] * 99
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    endpoint = Endpoint(base_url=server.url, api_key="none", timeout_s=60, who="")
+    lane = BatchLane(
+        api=BatchApi(endpoint=endpoint, who="judge m"),
+        log=BatchLog(path),
+        settings=BatchSettings(path=path, poll_s=0.02),
+        sleep=pause,
+    )
+    model = OpenAICompatibleJudge(model="m", api_key="none", base_url=server.url, instead=lane)
+    async with aclosing(model) as judge:
+        failures = await asked(judge, "a", "b", "c")
+        assert {type(each) for each in failures} == {JudgeTimeout}
+        assert "stays full" in str(failures[0])
+        server.faults.clear()
+        assert await asked(judge, "a") == heard("a")
+    assert pauses[:3] == [0.02, 0.04, 0.08]
+    assert max(pauses) == 900
 
 
 async def test_a_judge_that_is_opened_again_takes_the_replies_that_were_paid_for(
