@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from ragtrace.traces.extract.content import (
     Found,
     broken_damage,
     clean,
+    is_broken_json,
     number_of,
     parse_loosely,
     salvage_elements,
@@ -37,6 +39,9 @@ _TEXT_KEYS = ("content", "text", "page_content", "document", "chunk", "body", "p
 _METADATA_KEYS = ("metadata", "meta")
 _SCORE_KEYS = ("score", "relevance_score", "similarity", "certainty")
 _INNER_KEYS = ("node", "kwargs", "document", "payload", "entity")
+_FIRST_KEY = re.compile(
+    rf'\{{"({"|".join((*_ID_KEYS, *_TEXT_KEYS, *_METADATA_KEYS, *_SCORE_KEYS, *_INNER_KEYS))})"'
+)
 
 
 def find_documents(
@@ -45,8 +50,15 @@ def find_documents(
     """Read a list of documents: structured, as one JSON string, or as one JSON string an element."""
     items, damage = _items(value, attribute)
     parsed = [parse_loosely(item) for item in items[:MAX_CHUNKS]]
-    documents = [item if isinstance(item, Mapping) else {"text": item} for item in parsed]
-    chunks = tuple(chunk_of(document, rank, span_id) for rank, document in enumerate(documents))
+    broken = _broken(items, parsed)
+    chunks = tuple(
+        chunk_of(item if isinstance(item, Mapping) else {"text": item}, rank, span_id)
+        for rank, item in enumerate(parsed)
+        if rank not in broken
+    )
+    if broken:
+        detail = f"{len(broken)} of {len(items)} documents in `{attribute}` are JSON that is not whole"
+        damage = Damage(reason=SkipReason.TRUNCATED, detail=detail)
     if len(items) > MAX_CHUNKS:
         damage = Damage(
             reason=SkipReason.TRUNCATED,
@@ -145,6 +157,21 @@ def joined(lists: Iterable[Sequence[Chunk]]) -> tuple[Chunk, ...]:
             chosen[unique] = replace(chunk, id=unique, rank=offset + chunk.rank)
         offset += max((chunk.rank + 1 for chunk in chunks), default=0)
     return tuple(chosen.values())
+
+
+def _broken(items: Sequence[AttributeValue], parsed: Sequence[AttributeValue]) -> frozenset[int]:
+    """Find the elements that are documents in JSON and were cut, as SDKs cut each string of a list.
+
+    A text may look like JSON that breaks off: it is a document where its neighbours are, or by its first key.
+    """
+    among_documents = any(isinstance(each, Mapping) for each in parsed)
+    return frozenset(
+        rank
+        for rank, (raw, item) in enumerate(zip(items, parsed, strict=False))
+        if isinstance(raw, str)
+        and is_broken_json(raw, item)
+        and (among_documents or _FIRST_KEY.match(raw.lstrip()))
+    )
 
 
 def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeValue], Damage | None]:

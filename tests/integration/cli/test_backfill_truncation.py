@@ -74,6 +74,24 @@ def test_on_request_whole_chunks_are_judged_and_the_verdict_is_marked(
     assert carriers[1].attributes["ragtrace.label.faithfulness"] == "pass"
 
 
+def test_a_list_whose_elements_an_sdk_cut_is_judged_without_them(scripted: str, tmp_path: Path) -> None:
+    documents = [json.dumps({"id": f"c{rank}", "content": text}) for rank, text in enumerate((WHOLE, CUT))]
+    cut = tuple(each[:200] for each in documents)
+    spans = [
+        replace(span, attributes={**span.attributes, semconv.RAG_DOCUMENTS: cut})
+        if semconv.RAG_DOCUMENTS in span.attributes
+        else span
+        for span in rag_trace(0)
+    ]
+    file = tmp_path / "traces.jsonl"
+    file.write_text(encode_json(spans))
+    report, _ = backfill(f"otlp-file:{file}", tmp_path / "out.jsonl", scripted)
+    assert (report["judged"], report["ineligible"]) == (0, {"truncated": 1})
+    report, carriers = backfill(f"otlp-file:{file}", tmp_path / "out.jsonl", scripted, "--allow-truncated")
+    assert report["judged"] == 1
+    assert carriers[-1].attributes[semconv.EVAL_INPUT_TRUNCATED] is True
+
+
 @pytest.mark.slow
 def test_what_tempo_cut_is_found_out(tempo: Tempo, scripted: str, tmp_path: Path) -> None:
     number, start_ns = 0x7A0C, time.time_ns() - 20 * 10**9
