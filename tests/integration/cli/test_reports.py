@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
+from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.spending import OVER_BUDGET
-from tests.integration.cli.program import json_lines, run
+from tests.integration.cli.program import json_lines, run, start
 from tests.integration.collector.paid_judge import PAID, paid, prices
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, plain_trace, rag_trace, trace_id, write_traces
 from tests.unit.reports.reading import Page, csv_rows, json_rows, parquet_rows
@@ -212,3 +214,51 @@ def test_an_error_before_anything_is_judged_leaves_earlier_reports(files: Files)
     assert result.exit_code == 1
     assert files.out(".html").read_text() == "an earlier report"
     assert not list(files.folder.glob("*.partial"))
+
+
+def stopped_at_the_fifth_answer(files: Files, by: signal.Signals) -> tuple[int, bytes]:
+    """Run the command in a process that gets a signal while it judges; return its exit code and talk."""
+    write_traces(files.folder / "traces.jsonl", [rag_trace(number) for number in range(8)])
+    code = f"""
+import os
+from ragtrace.judge import ScriptedJudge
+def open_it(settings):
+    calls, scripted = [], ScriptedJudge()
+    def respond(request):
+        calls.append(request)
+        if len(calls) == 9:
+            os.kill(os.getpid(), {by.value})
+        return scripted.reply_to(request)
+    return ScriptedJudge(respond)
+"""
+    (files.folder / "judge.py").write_text(code)
+    judge = ("--judge", f"{files.folder / 'judge.py'}:open_it", "--concurrency", "1", "--json")
+    process = start(*files.backfill(*judge))
+    _, said = process.communicate(timeout=50)
+    return process.returncode, said
+
+
+@pytest.mark.slow
+def test_what_was_judged_before_ctrl_c_is_reported(files: Files) -> None:
+    code, said = stopped_at_the_fifth_answer(files, signal.SIGINT)
+    assert (code, b"stopped; the same command with --resume" in said) == (INTERRUPTED, True)
+    rows = json_rows(files.out(".jsonl"))
+    assert 4 <= len(rows) < 8
+    assert parquet_rows(files.out(".parquet")) == rows
+    assert len(csv_rows(files.out(".csv"))) == len(rows)
+    page = Page(files.out(".html")).text
+    assert "This run ended before its end: it was stopped." in page
+    assert f"{len(rows)} judged" in page
+
+
+@pytest.mark.slow
+def test_rows_of_a_run_that_was_killed_stay_and_an_earlier_page_too(files: Files) -> None:
+    files.out(".html").write_text("an earlier page")
+    code, _ = stopped_at_the_fifth_answer(files, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    rows = json_rows(files.out(".jsonl"))
+    assert [row["trace_id"] for row in rows] == [trace_id(number) for number in range(len(rows))]
+    assert 0 < len(rows) <= 4
+    assert len(csv_rows(files.out(".csv"))) == len(rows)
+    assert files.out(".html").read_text() == "an earlier page"
+    assert not files.out(".parquet").exists()
