@@ -621,6 +621,28 @@ def test_messages_cut_by_tempo_are_no_answer_but_the_generation_may_have_it() ->
     assert (whole.answer, whole.gaps) == (ANSWER, ())
 
 
+@pytest.mark.parametrize(
+    ("elements", "texts", "is_cut"),
+    [
+        (('{"id": "a", "content": "x"}', '{"id": "b", "cont'), ["x"], True),
+        (('{"content": "Within 14 da',), [], True),
+        (
+            ('{"name": "Ann", "orders": [', "Within 14 days."),
+            ['{"name": "Ann", "orders": [', "Within 14 days."],
+            False,
+        ),
+        (("{not JSON}", "Within 14 days."), ["{not JSON}", "Within 14 days."], False),
+    ],
+    ids=["among documents", "by its first key", "a text that looks so", "no JSON at all"],
+)
+def test_documents_cut_out_of_their_json_are_left_out_of_a_list(
+    elements: tuple[str, ...], texts: list[str], is_cut: bool
+) -> None:
+    record = the_record(workflow(), retrieval(**{"gen_ai.retrieval.documents": elements}))
+    assert [chunk.text for chunk in record.chunks] == texts
+    assert reasons(record) == ({Part.CONTEXT: SkipReason.TRUNCATED} if is_cut else {})
+
+
 def test_openinference_text_cut_by_tempo_is_truncated() -> None:
     attributes = oi("CHAIN", **{"input.value": QUESTION, "output.value": tempo_cut("é" * 3_000)})
     retriever = oi("RETRIEVER", **oi_documents("retrieval.documents", "x" * 2_048))
