@@ -114,7 +114,7 @@ async def test_phoenix_searches_by_project_operation_and_tag(phoenix: Phoenix) -
         (replace(query, operation="nothing"), 0),
         (replace(query, tags={semconv.RAG_KIND: "retrieval"}), 2),
         (replace(query, tags={semconv.RAG_KIND: "true"}), 0),
-        (replace(query, until_ns=sent[1][0].start_ns), 1),
+        (replace(query, until_ns=sent[1][0].start_ns - 1_000_000), 1),
     ):
         found = await searched(phoenix, wanted)
         assert len(found) == number, wanted
