@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import click
 from ragtrace.backends.sinks import open_carrier_sink
 from ragtrace.backends.web import Access
 from ragtrace.cli.comparison import Side, print_comparison, print_comparison_as_json
+from ragtrace.cli.estimate import is_free
 from ragtrace.cli.options import (
     JudgeChoice,
     account_for,
@@ -28,11 +30,10 @@ from ragtrace.cli.options import (
     threshold_option,
 )
 from ragtrace.cli.sources import destination_access_options
-from ragtrace.cli.terminal import talk
+from ragtrace.cli.terminal import many, talk
 from ragtrace.clock import SystemClock
 from ragtrace.compat.peers import PROFILES
-from ragtrace.evaluation import evaluate
-from ragtrace.in_order import map_in_order
+from ragtrace.model import Usage
 from ragtrace.ports import Judge, Metric, SpanSink
 from ragtrace.traces.attach import AttachOptions, CarrierTime, deserves_carrier
 from ragtrace.traces.otlp import encode
@@ -43,9 +44,8 @@ from ragtrace.transcripts import (
     Kept,
     Rescored,
     Transcripts,
+    ask_again,
     compare,
-    metrics_of,
-    recorded,
     rescore,
     unpaid,
 )
@@ -111,6 +111,7 @@ class _Output:
 )
 @judge_options
 @concurrency_option
+@click.option("--yes", "-y", "is_agreed", is_flag=True, help="Spend on --judge without asking.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Take the first N answers only.")
 @click.option(
     "--show",
@@ -132,6 +133,7 @@ def rejudge(
     carrier_time: CarrierTime,
     judge: JudgeChoice,
     concurrency: int,
+    is_agreed: bool,
     limit: int | None,
     show: int,
     as_json: bool,
@@ -181,7 +183,7 @@ def rejudge(
             output=output,
         )
         if judge.spec:
-            is_whole = asyncio.run(again.ask(judge, concurrency))
+            is_whole = asyncio.run(again.ask(judge, concurrency, is_agreed=is_agreed))
         else:
             sending = _Sending(
                 destination=destination,
@@ -228,34 +230,43 @@ class _Again:
         self.output.tell(comparing.comparison(), first, second, not_in_transcript=unknown, sent=sent)
         return not unknown
 
-    async def ask(self, choice: JudgeChoice, concurrency: int) -> bool:
+    async def ask(self, choice: JudgeChoice, concurrency: int, *, is_agreed: bool) -> bool:
         """Ask another judge about the same records, and say whether it answered."""
         opened = choice.open(max_concurrency=concurrency)
         introduce(opened)
+        if not (is_agreed or is_free(choice, (opened,))):
+            self._agree(opened, choice)
         comparing, failed = Comparing(), 0
 
-        async def work(kept: Kept) -> tuple[Kept, Kept]:
-            return kept, await self._asked(recorded(opened, self.transcripts), kept)
-
-        async def emit(pair: tuple[Kept, Kept]) -> None:
+        def count(before: Kept, after: Kept) -> None:
             nonlocal failed
-            self.transcripts.keep(pair[1])
-            comparing.add_pair(*pair)
-            failed += bool(pair[1].evaluation.failures)
+            comparing.add_pair(before, after)
+            failed += bool(after.evaluation.failures)
 
         async with aclosing(opened):
-            await map_in_order(_each(self.kept()), work, emit, concurrency=concurrency)
+            await ask_again(
+                self.kept(),
+                self.transcripts,
+                opened,
+                metrics=self.metrics,
+                on_judged=count,
+                concurrency=concurrency,
+            )
         first = _side(self.transcripts, self.evaluator)
         second = Side(name=f"{opened.identity.provider}:{opened.identity.model}", judge=opened.identity)
         self.output.tell(comparing.comparison(), first, second, failed=failed)
         account_for(opened, choice.prices)
         return not failed
 
-    async def _asked(self, judge: Judge, kept: Kept) -> Kept:
-        metrics = metrics_of(kept.evaluation) if self.metrics is None else self.metrics
-        evaluation = await evaluate(kept.record, metrics=metrics, judge=judge, limits=kept.limits)
-        session = self.transcripts.session
-        return replace(kept, evaluation=evaluation, second_judge=None, session=session)
+    def _agree(self, judge: Judge, choice: JudgeChoice) -> None:
+        spent = [each.evaluation.usage for each in self.kept()]
+        usage, price = sum(spent, Usage()), choice.prices.price_of(judge.identity)
+        cost = f"about ${price.cost_usd(usage):.2f}" if price and usage.input_tokens else "an unknown sum"
+        answers = many(len(spent), "answer")
+        told = f"asking {judge.identity.model} about {answers} costs {cost}, if it is as wordy"
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"{told}: --yes spends it")
+        click.confirm(f"{told}: go on?", default=False, abort=True, err=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,8 +288,9 @@ class _Sending:
 
     async def _send(self, sink: SpanSink, each: Rescored, transcripts: Transcripts) -> bool:
         evaluation = each.after.evaluation
-        is_new = not transcripts.has(each.after.record.id, evaluation)
-        if not (is_new and each.is_whole and each.after.record.target and deserves_carrier(evaluation)):
+        known = transcripts.find(each.after.record.id, evaluation.evaluator_set, evaluation.evaluator_version)
+        is_told = each.is_whole and evaluation.results and deserves_carrier(evaluation)
+        if known or not is_told or each.after.record.target is None:
             return False
         await sink.send(encode([each.carrier(self.options, now_ns=SystemClock().now_ns())]))
         transcripts.keep(unpaid(each.after))
@@ -287,11 +299,6 @@ class _Sending:
 
 async def _nowhere(_: Rescored, __: Transcripts) -> bool:
     return False
-
-
-async def _each(kept: Iterator[Kept]) -> AsyncIterator[Kept]:
-    for each in kept:
-        yield each
 
 
 def _diff(first: _Named, second: _Named, output: _Output) -> None:

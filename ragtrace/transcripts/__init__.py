@@ -3,6 +3,7 @@ a call and two evaluators compared on the same answers."""
 
 from __future__ import annotations
 
+from ragtrace.transcripts.asking import ask_again
 from ragtrace.transcripts.comparing import Comparing, Comparison, Disagreement, MetricComparison, compare
 from ragtrace.transcripts.file import Evaluator, Kept, Transcripts
 from ragtrace.transcripts.judges import recorded, replayed
@@ -17,6 +18,7 @@ __all__ = [
     "MetricComparison",
     "Rescored",
     "Transcripts",
+    "ask_again",
     "compare",
     "metrics_of",
     "recorded",

@@ -194,13 +194,18 @@ class Transcripts:
             ),
         )
 
-    def has(self, record_id: str, evaluation: Evaluation) -> bool:
-        """Say whether this evaluator's verdict on a record is kept."""
+    def find(self, record_id: str, evaluator_set: str, evaluator_version: str) -> Kept | None:
+        """Return what an evaluator made of a record; ``None`` if that is not kept.
+
+        Raises:
+            InputError: it is of another form.
+        """
         row = self._db.execute(
-            "SELECT 1 FROM evaluation WHERE record_id = ? AND evaluator_set = ? AND evaluator_version = ?",
-            (_text(record_id), evaluation.evaluator_set, evaluation.evaluator_version),
+            "SELECT record.body, evaluation.body FROM evaluation JOIN record ON sha256 = record"
+            " WHERE record_id = ? AND evaluator_set = ? AND evaluator_version = ?",
+            (_text(record_id), evaluator_set, evaluator_version),
         ).fetchone()
-        return row is not None
+        return _kept(*row) if row else None
 
     def evaluators(self) -> tuple[Evaluator, ...]:
         """Return who judged, in the order in which they came."""
@@ -251,11 +256,15 @@ class Transcripts:
         ).fetchall():
             last = rows[-1][0]
             for _, record, body in rows:
-                kept = from_json(Kept, zlib.decompress(body))
-                yield replace(kept, record=from_json(RagRecord, zlib.decompress(record)))
+                yield _kept(record, body)
 
     async def _write(self, statement: str, *values: object) -> None:
         await asyncio.to_thread(self._db.execute, statement, values)
+
+
+def _kept(record: bytes, body: bytes) -> Kept:
+    kept = from_json(Kept, zlib.decompress(body))
+    return replace(kept, record=from_json(RagRecord, zlib.decompress(record)))
 
 
 def _nothing(record: RagRecord) -> RagRecord:

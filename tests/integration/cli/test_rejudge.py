@@ -171,10 +171,21 @@ def test_another_judge_is_asked_about_the_same_records_and_kept(
     calls, lenient = server.calls, judge(LENIENT)
     asked = ("--judge", "openai:model-b", "--base-url", lenient.base_url)
     live = rejudged("--transcripts", place.transcripts, *asked, "--limit", "4")
+    again = rejudged("--transcripts", f"{place.transcripts}#model-a", *asked, "--limit", "4")
     kept = rejudged("--diff", f"{place.transcripts}#model-a", f"{place.transcripts}#model-b")
     assert (live["both"], live["failed"], lenient.calls, server.calls) == (4, 0, 8, calls)
     assert (kept["both"], kept["only_first"]) == (4, 2)
-    assert kept["metrics"] == live["metrics"]
+    assert kept["metrics"] == live["metrics"] == again["metrics"]
+
+
+def test_money_is_not_spent_before_somebody_agreed(judged: tuple[Place, JudgeServer]) -> None:
+    args = ("--judge", "anthropic:claude-haiku-4-5")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANTHROPIC_API_KEY", "not-a-key")
+        result = run("rejudge", "--transcripts", judged[0].transcripts, *args)
+    assert result.exit_code == 2
+    assert "about 6 answers costs about $" in " ".join(result.stderr.split())
+    assert "--yes spends it" in result.stderr
 
 
 def test_answers_stand_for_those_that_were_left_out(
