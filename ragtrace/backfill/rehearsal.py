@@ -41,6 +41,11 @@ class Rehearsal:
     """What became of the pilot. Its verdicts are kept, and sent by the run."""
 
     @property
+    def has_pilot(self) -> bool:
+        """Whether any record was to be judged."""
+        return bool(_looked_at(self.pilot) or self.pilot.failed or self.pilot.left)
+
+    @property
     def to_judge(self) -> int:
         """How many records the run has to look at."""
         return _looked_at(self.report) + sum(self.report.failed.values()) - _looked_at(self.pilot)
@@ -105,6 +110,7 @@ async def rehearse(
         on_evaluated=on_evaluated,
     )
     await trial.carry_out(sizing.chosen, concurrency)
+    ledger.is_stopped = trial.ledger.is_stopped = run is not None and run.stop.is_set()
     return Rehearsal(
         report=ledger.report(),
         estimate=_estimate(sizing.sizes, trial, concurrency),

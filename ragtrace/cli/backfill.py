@@ -24,7 +24,15 @@ from ragtrace.cli.absence import tell_absence
 from ragtrace.cli.bar import Bar, share_of, to_judge
 from ragtrace.cli.batching import batch_options, settle, waits_for_batches
 from ragtrace.cli.checks import EMPTY_EXPORT
-from ragtrace.cli.estimate import Planning, agree, estimate_json, estimate_lines, is_free, planning_options
+from ragtrace.cli.estimate import (
+    Planning,
+    agree,
+    estimate_json,
+    estimate_lines,
+    exit_code_of,
+    is_free,
+    planning_options,
+)
 from ragtrace.cli.faults import Faults
 from ragtrace.cli.options import (
     JudgeChoice,
@@ -229,10 +237,10 @@ def backfill(
             report, rehearsal = asyncio.run(run.carry_out(told))
             reports.end(ending_of(report, told=reports.answers))
     is_whole = reports.is_whole and not run.faults.number
-    if dry_run and rehearsal:
-        is_whole = is_whole and rehearsal.pilot.is_clean
     _print_report(report, rehearsal, prices=judge.prices, dry_run=dry_run, as_json=as_json)
     run.faults.tell_rest()
+    if dry_run and rehearsal:
+        click.get_current_context().exit(exit_code_of(rehearsal) or not is_whole)
     _end(report, is_whole=is_whole)
 
 
@@ -338,6 +346,7 @@ class _Run:
                     concurrency=self.concurrency,
                     on_evaluated=on_evaluated,
                     run=run,
+                    sleep=run.pause,
                 )
             await tell_absence(reader, selection.query, report)
             settle((self.judge, self.second_judge), report)
@@ -355,7 +364,7 @@ class _Run:
             leaves = waits_for_batches(self.judge)
             run = Run(progress=progress, name=self._name(), leaves_waiting=leaves, watch=self.bar.watch)
             run = await opened.enter_async_context(self.spending.opened(run))
-            reader = await opened.enter_async_context(aclosing(self._reader()))
+            reader = await opened.enter_async_context(aclosing(self._reader(run)))
             done = await _done(self.destination)
             yield reader, replace(self.selection, done=done, query=self._query(run)), run
 
@@ -363,8 +372,8 @@ class _Run:
         assert self.destination is not None
         return open_carrier_sink(self.destination, access=self.destination_access)
 
-    def _reader(self) -> TraceReader:
-        return open_reader(self.source, access=self.access, on_fault=self.faults.tell)
+    def _reader(self, run: Run) -> TraceReader:
+        return open_reader(self.source, access=self.access, on_fault=self.faults.tell, sleep=run.pause)
 
     def _query(self, run: Run) -> TraceQuery | None:
         unfinished = run.progress.unfinished(run.name)

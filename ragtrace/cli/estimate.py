@@ -17,12 +17,22 @@ import click
 
 from ragtrace.backfill import Estimate, Interval, Rehearsal
 from ragtrace.cli.options import JudgeChoice
+from ragtrace.cli.script import INTERRUPTED
+from ragtrace.cli.spending import OVER_BUDGET
 from ragtrace.cli.terminal import by_kind, many, talk
 from ragtrace.judge import Prices, judge_named_by
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
 
-__all__ = ["Planning", "agree", "estimate_json", "estimate_lines", "is_free", "planning_options"]
+__all__ = [
+    "Planning",
+    "agree",
+    "estimate_json",
+    "estimate_lines",
+    "exit_code_of",
+    "is_free",
+    "planning_options",
+]
 
 Callback: TypeAlias = Callable[..., Any]
 
@@ -144,9 +154,23 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def exit_code_of(rehearsal: Rehearsal) -> int:
+    """Return the exit code of a dry run, and say what it left out."""
+    report, pilot = rehearsal.report, rehearsal.pilot
+    if report.broken_off:
+        talk(f"{report.broken_off}\nbroken off: the numbers are of what was read")
+    if report.is_stopped:
+        talk("stopped: the numbers are of what was read and judged so far")
+        return INTERRUPTED
+    if pilot.over_budget:
+        talk(f"no more of the pilot was judged: {pilot.over_budget}")
+        return OVER_BUDGET
+    return int(not (report.is_clean and pilot.is_clean))
+
+
 def estimate_json(rehearsal: Rehearsal) -> dict[str, object]:
     """Return the estimate, and what became of the pilot, for machines."""
-    pilot = asdict(rehearsal.pilot) if rehearsal.estimate.pilot else None
+    pilot = asdict(rehearsal.pilot) if rehearsal.has_pilot else None
     return {"estimate": asdict(rehearsal.estimate), "pilot": pilot}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import signal
 import subprocess
 import termios
 from collections.abc import Mapping
@@ -15,9 +16,11 @@ import pytest
 
 from ragtrace.cli.estimate import is_free as judges_free
 from ragtrace.cli.options import JudgeChoice
+from ragtrace.cli.spending import OVER_BUDGET
 from ragtrace.judge import load_prices
+from tests.acceptance.judge_server import running_judge
 from tests.corpora import CORPORA, Corpus
-from tests.integration.cli.program import COMMAND, json_lines, run
+from tests.integration.cli.program import COMMAND, json_lines, run, start
 from tests.typical_model import Habits, TypicalModel, running_typical_model
 from tests.unit.backfill.stored_traces import rag_trace, write_traces
 
@@ -172,6 +175,35 @@ def test_a_pilot_that_failed_is_told_and_the_exit_code_is_1(traces: Path, tmp_pa
     )
     assert result.exit_code == 1
     assert "the pilot failed on 5 (judge_refused 5)" in result.stdout
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_pilot_and_says_of_what_the_numbers_are(traces: Path, tmp_path: Path) -> None:
+    with running_judge({}) as judge:
+        judge.gate.clear()
+        asked = ("--judge", "openai:own", "--base-url", judge.base_url, "--concurrency", "1")
+        args = ("--from", f"otlp-file:{traces}", "--to", f"otlp-file:{tmp_path / 'out'}", *asked)
+        process = start("backfill", *args, "--dry-run", "--pilot", "9", "--json")
+        judge.wait_for_calls(1)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        while b"finishing" not in process.stderr.readline():
+            pass
+        judge.gate.set()
+        stdout, stderr = process.communicate(timeout=30)
+    (told,) = json_lines(stdout.decode())
+    assert (process.returncode, told["is_stopped"], told["pilot"]["left"]) == (130, True, 8)
+    assert b"the numbers are of what was read and judged so far" in stderr
+
+
+def test_a_pilot_beyond_the_budget_is_exit_code_3(traces: Path, tmp_path: Path) -> None:
+    with running_typical_model(Habits()) as model:
+        asked = ("--judge", "openai:gpt-4o-mini", "--base-url", model.url, "--max-calls", "3")
+        args = ("--from", f"otlp-file:{traces}", "--to", f"otlp-file:{tmp_path / 'out'}", *asked)
+        result = run("backfill", *args, "--concurrency", "1", "--dry-run", "--pilot", "9")
+    assert result.exit_code == OVER_BUDGET
+    assert "no more of the pilot was judged: 3 of 3 calls are spent" in " ".join(result.stderr.split())
+    assert model.calls <= 3
 
 
 @pytest.mark.slow
