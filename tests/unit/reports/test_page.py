@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.model import Direction, VerdictLabel
 from ragtrace.reports import Ending, LeftOut, open_report
 from ragtrace.reports.marks import Mark, pieces
-from tests.unit.reports.judged_answers import ABOUT, a_verdict, failure, judged, of_outcome, result, write
+from tests.unit.reports.judged_answers import (
+    ABOUT,
+    a_verdict,
+    failure,
+    judged,
+    of_outcome,
+    result,
+    texts,
+    write,
+)
 from tests.unit.reports.reading import Page
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -32,6 +42,21 @@ def test_text_under_judgment_is_never_markup(tmp_path: Path) -> None:
     assert not {"script", "img"} & {*page.tags}
     assert not any(name.startswith("on") for name, _ in page.attributes)
     assert page.text.count(SCRIPT) >= 8
+
+
+@settings(max_examples=30)
+@given(texts, texts, st.lists(st.tuples(texts, st.sampled_from(VerdictLabel), st.none() | texts), max_size=3))
+def test_any_text_makes_a_page_with_the_same_tags(
+    answer: str, chunk: str, claims: list[tuple[str, VerdictLabel, str | None]]
+) -> None:
+    found = replace(
+        result(0.5), verdicts=tuple(a_verdict(label, text, quote) for text, label, quote in claims)
+    )
+    with TemporaryDirectory() as folder:
+        page = Page(write(Path(folder) / "r.html", of_outcome(found, answer=answer, chunk=chunk)))
+    assert page.tags.count("article") == 1
+    assert page.tags.count("div") == 11
+    assert not {"script", "img", "iframe", "object"} & {*page.tags}
 
 
 def test_the_page_stands_alone(tmp_path: Path) -> None:
