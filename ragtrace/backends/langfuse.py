@@ -89,8 +89,13 @@ class LangfuseReader(Unlisted):
     async def _spoken(self) -> _Version:
         """Find out once what the server speaks."""
         if self._version is None:
-            newest = await self._api.page(_OBSERVATIONS, {"limit": 1, "fields": "core"})
-            self._version = _V3() if newest is None else _V4()
+            asked: Parameters = {"limit": 1, "fields": "core"}
+            if await self._api.page(_OBSERVATIONS, asked) is not None:
+                self._version = _V4()
+            elif await self._api.page(_TRACES, asked) is not None:
+                self._version = _V3()
+            else:
+                raise ReadError(f"{self._api.web.where} has no {_TRACES}: is this the address of a Langfuse?")
         return self._version
 
     def _filters(self, query: TraceQuery) -> dict[str, str]:

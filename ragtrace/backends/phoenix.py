@@ -35,6 +35,7 @@ _TRACES_AT_ONCE: Final = 100
 """Their ids stand in one address, of some kilobytes."""
 _SPANS_AT_ONCE: Final = 1_000
 _SPAN_IDS_AT_ONCE: Final = 200
+_ANNOTATIONS: Final = "span_annotations"
 _UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -159,7 +160,7 @@ class PhoenixReader(Unlisted):
         ids = {str(each.resource.attributes.get(semconv.ORIGINAL_SPAN_ID, each.span_id)) for each in spans}
         for batch in _batches(sorted(ids), _SPAN_IDS_AT_ONCE):
             asked: Parameters = {"span_ids": batch, "limit": _SPANS_AT_ONCE}
-            async for score in self._all(project.path("span_annotations"), asked, _kept):
+            async for score in self._all(project.path(_ANNOTATIONS), asked, _kept):
                 yield score
 
     async def _all(
@@ -181,8 +182,13 @@ class PhoenixReader(Unlisted):
 
     async def _page(self, path: str, parameters: Parameters) -> Json:
         response = await self._api.get(path, parameters)
-        if response.status_code == 404:  # deleted in between
-            return {}
+        if response.status_code == 404:
+            if path.endswith(_ANNOTATIONS):  # it has none of these spans any more
+                return {}
+            raise ReadError(
+                f"{self._api.where} has no {path}: is this its address, and a version that lists traces? A "
+                "project may also have been deleted meanwhile"
+            )
         try:
             page = json.loads(response.text)
         except _UNREADABLE as exc:

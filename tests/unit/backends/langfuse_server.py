@@ -76,7 +76,7 @@ def langfuse_v3(
     def reply(path: str) -> HttpAnswer:
         url = urlsplit(path)
         if url.path == "/api/public/traces":
-            page = int(parse_qs(url.query)["page"][0])
+            page = int(parse_qs(url.query).get("page", ["1"])[0])
             data = [{"id": trace["id"]}] if page == 2 else [{"id": "another"}]
             return _json({"data": data, "meta": {"page": page, "limit": 1, "totalItems": 2, "totalPages": 2}})
         if url.path == f"/api/public/traces/{trace['id']}":

@@ -130,13 +130,14 @@ async def test_annotations_of_others_are_no_carriers() -> None:
     ("answer", "said"),
     [
         (HttpAnswer(status=401), "refused the credentials"),
+        (HttpAnswer(status=404), "has no /v1/projects: is this its address"),
         (HttpAnswer(status=422, body=b"no"), "answered 422: no"),
         (HttpAnswer(body=b"<html>"), "web page"),
         (HttpAnswer(body=b'{"data":{}}'), "something else"),
         (HttpAnswer(body=b"{"), "cannot be read: JSONDecodeError"),
         (HttpAnswer(body=b'{"data":[{"id":"a"}]}'), "cannot be read: KeyError"),
     ],
-    ids=["credentials", "query", "page", "form", "no JSON", "no projects"],
+    ids=["credentials", "address", "query", "page", "form", "no JSON", "no projects"],
 )
 async def test_other_answers_are_read_errors(answer: HttpAnswer, said: str) -> None:
     with pytest.raises(ReadError, match=said):
