@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -12,7 +13,7 @@ from ragtrace.backends.langfuse import LangfuseReader
 from ragtrace.backends.otlp_file_reader import OtlpFileReader
 from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.backends.tempo import TempoReader
-from ragtrace.backends.web import Access
+from ragtrace.backends.web import Access, Sleep
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.ports import TraceReader
 
@@ -25,13 +26,18 @@ _ACCEPTED = (
 
 
 def open_reader(
-    source: str, *, access: Access | None = None, on_fault: Callable[[InputError], None] | None = None
+    source: str,
+    *,
+    access: Access | None = None,
+    on_fault: Callable[[InputError], None] | None = None,
+    sleep: Sleep = asyncio.sleep,
 ) -> TraceReader:
     """Choose the reader for ``otlp-file:PATH``, or a URL after ``jaeger:``, ``tempo:``, ``phoenix:`` or
     ``langfuse:``; a plain URL is Jaeger's.
 
     A URL of Jaeger's may begin with ``http``, ``https``, ``grpc`` or ``grpcs``. ``on_fault`` is told of what
-    cannot be read in files, which is then left out; without it, it is raised.
+    cannot be read in files, which is then left out; without it, it is raised. By ``sleep``, back ends are
+    waited for that fail.
 
     Raises:
         ConfigError: the address is none of these.
@@ -42,10 +48,10 @@ def open_reader(
     address = rest if scheme == "jaeger" or scheme in _OVER_HTTP else source
     url = _split(address)
     if scheme not in _OVER_HTTP and url is not None and url.scheme in ("grpc", "grpcs"):
-        return JaegerGrpcReader(url.netloc, insecure=url.scheme == "grpc", access=access)
+        return JaegerGrpcReader(url.netloc, insecure=url.scheme == "grpc", access=access, sleep=sleep)
     if url is None or url.scheme not in ("http", "https"):
         raise ConfigError(f"{source!r} is no address to read traces from: {_ACCEPTED}")
-    return _OVER_HTTP.get(scheme, JaegerReader)(address, access=access)
+    return _OVER_HTTP.get(scheme, JaegerReader)(address, access=access, sleep=sleep)
 
 
 _OVER_HTTP: Final[Mapping[str, Callable[..., TraceReader]]] = {

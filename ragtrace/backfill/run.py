@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ragtrace.backfill.progress import Progress
 from ragtrace.backfill.report import Ledger
 
-__all__ = ["Run"]
+__all__ = ["Run", "pause"]
 
 
 async def _at_once() -> None:
@@ -35,3 +36,14 @@ class Run:
     """Given the counts of the run when it begins: they change as it goes."""
     leaves_waiting: bool = False
     """What is under way when the run is stopped is left, to be gone on with, and not finished."""
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, and no longer than until the run is stopped: who asks a server again then gives up soon."""
+        await pause(seconds, self.stop)
+
+
+async def pause(seconds: float, stop: asyncio.Event) -> None:
+    """Wait, and no longer than until the run is stopped."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()

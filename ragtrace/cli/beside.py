@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ragtrace.backfill.run import pause
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace.judge import Prices
@@ -107,7 +108,7 @@ class Beside:
                 return
             waited_s = 0.0
             while await self.count() and waited_s < self.longest_turn_s and not self.stop.is_set():
-                await _pause(self.poll_s, self.stop)
+                await pause(self.poll_s, self.stop)
                 waited_s += self.poll_s
             self._looked_ns = 0 if self.waiting_for else self.clock.now_ns()
             self.waiting_for = 0
@@ -148,13 +149,4 @@ class _NextMinute:
                 wait_s = (full.refusal.until_ns - self.clock.now_ns()) / 1e9
                 if wait_s > _LONGEST_WINDOW_S or self.stop.is_set():
                     raise
-                await _pause(max(0.0, wait_s), self.stop)
-
-
-async def _pause(seconds: float, stop: asyncio.Event) -> None:
-    """Wait, and no longer than until the run is stopped."""
-    try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return
+                await pause(max(0.0, wait_s), self.stop)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -12,10 +14,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ragtrace.cli.script import INTERRUPTED
 from ragtrace.traces.otlp import decode_json, encode, encode_json
 from ragtrace.traces.trace import Span
 from tests.integration.cli.faulty_servers import DOWN, FaultyServer, faulty_jaeger, faulty_tempo
-from tests.integration.cli.program import json_lines, run
+from tests.integration.cli.program import json_lines, run, start
 from tests.rag_spans import START_NS, rag_trace, trace_id_of
 from tests.unit.backends.servers import HttpAnswer
 
@@ -39,24 +42,24 @@ def backfill(tmp_path: Path) -> Callable[..., Outcome]:
     (tmp_path / "script.json").write_text("{}")
     asked = ("--judge", f"scripted:{tmp_path / 'script.json'}", "--concurrency", "2", "--json")
 
-    def start(source: str, *args: str) -> Outcome:
+    def begin(source: str, *args: str) -> Outcome:
         to = f"otlp-file:{tmp_path / 'verdicts.jsonl'}"
         result = run("backfill", "--from", source, "--to", to, *asked, *args)
         found = json_lines(result.stdout)
         return Outcome(result.exit_code, found[0] if found else {}, " ".join(result.stderr.split()))
 
-    return start
+    return begin
 
 
 @pytest.fixture
 def search(backfill: Callable[..., Outcome]) -> Callable[..., Outcome]:
     """Search a server for what is stored in it."""
 
-    def start(server: FaultyServer, *args: str, kind: str = "tempo") -> Outcome:
+    def begin(server: FaultyServer, *args: str, kind: str = "tempo") -> Outcome:
         named = ("--service", "shop") if "--service" not in args else ()
         return backfill(f"{kind}:{server.url}", "--since", SINCE, "--until", UNTIL, *named, *args)
 
-    return start
+    return begin
 
 
 def judged(folder: Path) -> Counter[str]:
@@ -89,6 +92,7 @@ def test_no_traces_are_told_with_the_time_that_was_searched(search: Any) -> None
     assert "no trace was found from 2025-10-09 08:53 UTC to 2025-10-09 08:53 UTC" in outcome.said
 
 
+@pytest.mark.slow
 def test_a_window_that_the_server_cuts_is_told_and_the_rest_is_judged(search: Any, tmp_path: Path) -> None:
     crowd = [rag_trace(0x100 + number, start_ns=START_NS + 10**10) for number in range(500)]
     with faulty_tempo([*STORED, *crowd]) as server:
@@ -169,6 +173,27 @@ def test_after_a_server_was_down_for_long_the_rest_is_judged_once(search: Any, t
     assert "broken off; the same command with --resume goes on from here" in first.said
     assert (second.code, second.report["judged"], second.report["already_evaluated"]) == (0, ANSWERS - 3, 3)
     assert judged(tmp_path) == Counter(IDS)
+
+
+@pytest.mark.slow
+def test_who_stops_a_run_does_not_wait_for_a_server_that_is_down(tmp_path: Path) -> None:
+    asked = threading.Event()
+    with faulty_tempo(STORED) as server:
+
+        def fault(path: str) -> HttpAnswer | None:
+            if len(server.paths) > 6:
+                asked.set()
+            return HttpAnswer(status=503) if len(server.paths) > 4 else None
+
+        server.fault = fault
+        to = ("--to", f"otlp-file:{tmp_path / 'out.jsonl'}", "--since", SINCE, "--until", UNTIL)
+        process = start("backfill", "--from", f"tempo:{server.url}", *to, "--judge", "lexical", "--json")
+        assert asked.wait(timeout=30)
+        process.send_signal(signal.SIGINT)
+        output, said = process.communicate(timeout=30)
+    (report,) = json_lines(output.decode())
+    assert (process.returncode, report["is_stopped"], report["sent"]) == (INTERRUPTED, True, 3)
+    assert "stopped; the same command with --resume goes on from here" in said.decode()
 
 
 def test_a_trace_that_cannot_be_read_does_not_stop_the_others(search: Any, tmp_path: Path) -> None:
