@@ -57,6 +57,8 @@ class BatchServer:
     charged: Counter[str] = field(default_factory=Counter)
     batches: dict[str, Json] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
+    exports: list[bytes] = field(default_factory=list)
+    """It takes OTLP, too: what was sent to it."""
     routes: list[str] = field(default_factory=list)
     """Of the requests that came."""
     _looked: Counter[str] = field(default_factory=Counter)
@@ -96,6 +98,9 @@ class BatchServer:
             case "content":
                 found = self.files.get(path.split("/")[3]) if self.keeps_files else None
                 return (200, found) if found is not None else (404, {"error": {"code": None}})
+            case "export":
+                self.exports.append(body)
+                return 200, b""
         return 404, {"error": {"code": "unknown_url"}}
 
     def _keep(self, content: bytes) -> str:
@@ -226,6 +231,8 @@ def _route(method: str, path: str) -> str:
     match (method, *parts):
         case ("POST", "files"):
             return "upload"
+        case ("POST", "traces"):
+            return "export"
         case ("POST", "batches"):
             return "create"
         case ("GET", "batches"):
