@@ -106,6 +106,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         "ragtrace/__init__.py",
         "ragtrace/py.typed",
+        "ragtrace/reports/page.css",
+        "ragtrace/reports/page.html",
         "ragtrace_collector/__init__.py",
         "ragtrace_collector/py.typed",
         "ragtrace_collector/config.yaml",

@@ -10,6 +10,7 @@ from ragtrace.traces.otlp import encode
 from tests.backends.jaeger_server import Jaeger
 from tests.integration.cli.program import json_lines, run
 from tests.unit.backfill.stored_traces import WRONG, rag_trace, trace_id
+from tests.unit.reports.reading import Page
 
 
 async def store(jaeger: Jaeger, number: int) -> str:
@@ -45,6 +46,16 @@ async def test_a_stored_answer_gets_its_verdict_once_and_without_a_warning(
     (carrier,) = [span for span in trace["spans"] if span["operationName"] == "evaluation fail"]
     assert carrier["references"][0]["spanID"] == "0000000000000001"
     assert [span["warnings"] for span in trace["spans"]] == [None, None, None]
+
+
+async def test_a_trace_in_the_page_leads_to_jaegers_own(jaeger: Jaeger, tmp_path: Path) -> None:
+    stored, page = await store(jaeger, 0xDF), tmp_path / "report.html"
+    await asyncio.to_thread(jaeger.wait_for_trace, stored, spans=2)
+    source = ("--from", f"jaeger:{jaeger.query_url}/", "--trace-id", stored)
+    into = ("--to", f"otlp-file:{tmp_path / 'verdicts'}", "--out", str(page))
+    result = await asyncio.to_thread(run, "backfill", *source, *into, "--judge", "lexical")
+    assert result.exit_code == 0
+    assert ("href", f"{jaeger.query_url}/trace/{stored}") in Page(page).attributes
 
 
 async def test_explain_reads_from_jaeger(jaeger: Jaeger) -> None:
