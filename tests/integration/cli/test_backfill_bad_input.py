@@ -6,17 +6,21 @@ import gzip
 import json
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import pytest
 
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.traces.otlp import decode_json, encode, encode_json
 from ragtrace.traces.trace import Span
+from tests.backends.jaeger_server import Jaeger
+from tests.backends.tempo_server import Tempo
 from tests.integration.cli.faulty_servers import DOWN, FaultyServer, faulty_jaeger, faulty_tempo
 from tests.integration.cli.program import json_lines, run, start
 from tests.rag_spans import START_NS, rag_trace, trace_id_of
@@ -250,3 +254,32 @@ def test_a_folder_of_many_forms_is_read_as_one(backfill: Any, tmp_path: Path) ->
     outcome = backfill(f"otlp-file:{folder}")
     assert (outcome.code, outcome.report["judged"]) == (0, 6)
     assert judged(tmp_path) == Counter(IDS[:6])
+
+
+def send(endpoint: str, spans: Sequence[Span]) -> None:
+    headers = {"content-type": "application/x-protobuf"}
+    httpx.post(f"{endpoint}/v1/traces", content=encode(spans), headers=headers).raise_for_status()
+
+
+@pytest.mark.slow
+def test_a_real_tempo_tells_its_services(backfill: Any, tempo: Tempo) -> None:
+    spans = rag_trace(0xBAD1, service="known-to-tempo", start_ns=time.time_ns() - 10**9)
+    send(tempo.otlp_http, spans)
+    tempo.wait_for_trace(spans[0].trace_id)
+    outcome = backfill(f"tempo:{tempo.url}", "--service", "unknown", "--min-age", "0s")
+    assert outcome.code == 0
+    assert "there is no service 'unknown', but " in outcome.said
+    assert "known-to-tempo" in outcome.said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("api", ["http", "grpc"])
+def test_a_real_jaeger_tells_its_services(backfill: Any, jaeger: Jaeger, api: str) -> None:
+    spans = rag_trace(0xBAD2, service="a-known-to-jaeger", start_ns=time.time_ns() - 10**9)
+    send(jaeger.otlp_http, spans)
+    jaeger.wait_for_trace(spans[0].trace_id, spans=3)
+    address = jaeger.query_url if api == "http" else f"grpc://{jaeger.query_grpc}"
+    outcome = backfill(f"jaeger:{address}", "--service", "unknown", "--min-age", "0s")
+    assert outcome.code == 0
+    assert "there is no service 'unknown', but " in outcome.said
+    assert "a-known-to-jaeger" in outcome.said
