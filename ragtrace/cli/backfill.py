@@ -236,7 +236,7 @@ def backfill(
             told = _telling(listeners, metrics, None if as_json else bar.console())
             report, rehearsal = asyncio.run(run.carry_out(told))
             reports.end(ending_of(report, told=reports.answers))
-    is_whole = reports.is_whole and not run.faults.number
+    is_whole = reports.is_whole and transcribing.is_whole and not run.faults.number
     _print_report(report, rehearsal, prices=judge.prices, dry_run=dry_run, as_json=as_json)
     run.faults.tell_rest()
     if dry_run and rehearsal:

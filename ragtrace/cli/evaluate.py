@@ -140,7 +140,8 @@ def evaluate(
     for asked in (models.judge, models.second):
         if asked is not None:
             account_for(asked, judge.prices)
-    click.get_current_context().exit(_exit_code(tallies.values(), fail_under) or not reports.is_whole)
+    is_whole = reports.is_whole and transcribing.is_whole
+    click.get_current_context().exit(_exit_code(tallies.values(), fail_under) or not is_whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,7 +256,7 @@ class _Again:
         second = Side(name=f"{opened.identity.provider}:{opened.identity.model}", judge=opened.identity)
         self.output.tell(comparing.comparison(), first, second, failed=failed)
         account_for(opened, choice.prices)
-        return not failed
+        return self.transcripts.is_whole and not failed
 
     def _agree(self, judge: Judge, choice: JudgeChoice) -> None:
         spent = [each.evaluation.usage for each in self.kept()]

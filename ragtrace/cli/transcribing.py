@@ -58,6 +58,11 @@ class Transcribing:
         self._second = judge.identity
         return self.around(judge)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was to be kept is."""
+        return self._transcripts is None or self._transcripts.is_whole
+
     def __enter__(self) -> Self:
         """Open the file.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 import sqlite3
 import zlib
@@ -25,6 +26,8 @@ from ragtrace.traces.attach import Sample, record_sha256
 from ragtrace.transcripts.values import from_json, to_json
 
 __all__ = ["Evaluator", "Kept", "Said", "Transcripts"]
+
+_log = logging.getLogger(__name__)
 
 _OURS: Final = 0x72616773  # "rags": marks the file, so that no other program's database is written to
 _FORM: Final = 1
@@ -118,6 +121,8 @@ class Transcripts:
         self._must_exist = must_exist
         self._clock = clock or SystemClock()
         self.session = uuid4().hex
+        self.is_whole = True
+        """Whether all that was to be kept is."""
 
     def __enter__(self) -> Self:
         """Open the file, or make it.
@@ -165,10 +170,10 @@ class Transcripts:
     ) -> None:
         """Keep what came of a request in this session."""
         sha256 = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).digest()
-        await self._write(
-            "INSERT OR IGNORE INTO prompt VALUES (?, ?)", sha256, prompt.encode("utf-8", "replace").decode()
-        )
-        await self._write(
+        text = prompt.encode("utf-8", "replace").decode()
+        await asyncio.to_thread(self._write, "INSERT OR IGNORE INTO prompt VALUES (?, ?)", sha256, text)
+        await asyncio.to_thread(
+            self._write,
             "INSERT INTO reply SELECT ?1, ?2, coalesce(max(time) + 1, 0), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10"
             " FROM reply WHERE request = ?1 AND session = ?2",
             *(request, self.session, identity.provider, identity.model, step, sha256),
@@ -183,15 +188,13 @@ class Transcripts:
         body = to_json(replace(kept, record=_nothing(kept.record)))
         record = to_json(kept.record)
         sha256, evaluation = hashlib.sha256(record).digest(), kept.evaluation
-        self._db.execute("INSERT OR IGNORE INTO record VALUES (?, ?)", (sha256, zlib.compress(record)))
-        self._db.execute(
+        self._write("INSERT OR IGNORE INTO record VALUES (?, ?)", sha256, zlib.compress(record))
+        self._write(
             "INSERT INTO evaluation VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO UPDATE SET"
             " record = ?6, body = ?7 WHERE ?8",
-            (
-                *(_text(kept.record.id), evaluation.evaluator_set, evaluation.evaluator_version),
-                *(evaluation.judge.provider, evaluation.judge.model, sha256, zlib.compress(body)),
-                evaluation.usage.calls > 0 or evaluation.judge.computes,
-            ),
+            *(_text(kept.record.id), evaluation.evaluator_set, evaluation.evaluator_version),
+            *(evaluation.judge.provider, evaluation.judge.model, sha256, zlib.compress(body)),
+            evaluation.usage.calls > 0 or evaluation.judge.computes,
         )
 
     def find(self, record_id: str, evaluator_set: str, evaluator_version: str) -> Kept | None:
@@ -258,8 +261,18 @@ class Transcripts:
             for _, record, body in rows:
                 yield _kept(record, body)
 
-    async def _write(self, statement: str, *values: object) -> None:
-        await asyncio.to_thread(self._db.execute, statement, values)
+    def _write(self, statement: str, *values: object) -> None:
+        if not self.is_whole:
+            return
+        try:
+            self._db.execute(statement, values)
+        except sqlite3.Error as exc:  # what was paid for is worth more than its transcript
+            self.is_whole = False
+            _log.warning(
+                "the transcripts %s cannot be written any more (%s): judging goes on without them",
+                self.path,
+                exc,
+            )
 
 
 def _kept(record: bytes, body: bytes) -> Kept:

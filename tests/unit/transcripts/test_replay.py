@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -273,6 +274,21 @@ async def test_answers_are_compared_that_both_judged_on_the_same_texts(transcrip
     ]
     found = compare(mine, theirs)
     assert (found.both, found.other_material, found.only_first, found.only_second) == (1, 1, 1, 1)
+
+
+async def test_a_full_disk_costs_the_transcript_and_not_the_verdict(
+    transcripts: Transcripts, caplog: pytest.LogCaptureFixture
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, hard))
+    try:
+        many = [replace(FIRST, id=f"{number:x}" * 500) for number in range(40)]
+        found = await judged(transcripts, *many)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not transcripts.is_whole
+    assert {each.results[0].score for each in found} == {0.5}
+    assert [each.message.count("cannot be written any more") for each in caplog.records] == [1]
 
 
 def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
