@@ -111,9 +111,11 @@ async def rehearse(
     )
     await trial.carry_out(sizing.chosen, concurrency)
     ledger.is_stopped = trial.ledger.is_stopped = run is not None and run.stop.is_set()
+    estimate = _estimate(sizing.sizes, trial, concurrency)
+    waits = run is not None and run.leaves_waiting  # for others: that takes as long for many as for few
     return Rehearsal(
         report=ledger.report(),
-        estimate=_estimate(sizing.sizes, trial, concurrency),
+        estimate=replace(estimate, seconds=None) if waits else estimate,
         pilot=trial.ledger.report(),
     )
 
@@ -136,12 +138,8 @@ def _estimate(sizes: Sizes, trial: _Trial, concurrency: int) -> Estimate:
         sizes = Sizes(records=sizes.records)
     elif trial.ledger.failed or trial.ledger.left:
         sizes.unsized = sizes.records  # the sizes are those for a pilot, and nothing came of it
-    return from_sizes(
-        sizes,
-        cost_of=trial.cost_of,
-        concurrency=concurrency,
-        is_remote=not judge.computes and judge.provider != "llama",
-    )
+    is_remote = not judge.computes and judge.provider != "llama"
+    return from_sizes(sizes, cost_of=trial.cost_of, concurrency=concurrency, is_remote=is_remote)
 
 
 def _keeps_replies(judge: Judge) -> bool:

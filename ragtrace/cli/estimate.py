@@ -207,7 +207,7 @@ def _cost(estimate: Estimate, prices: Prices) -> str:
 
 def _range(interval: Interval | None, write: Callable[[float], str], *, basis: str) -> str:
     if interval is None:
-        return "unknown: a pilot tells" if basis == "sizes" else "unknown: the judge does not count them"
+        return "unknown: a pilot tells" if basis == "sizes" else "unknown"
     low, likely, high = (write(number) for number in (interval.low, interval.likely, interval.high))
     return likely if low == high else f"{likely} ({low} to {high})"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -218,3 +218,10 @@ async def test_the_dearer_of_two_judges_bounds_the_cost() -> None:
     assert alone is not None
     assert beside is not None
     assert (beside.low, beside.high) == (alone.low, pytest.approx(100 * alone.high))
+
+
+@pytest.mark.parametrize("pilot", [0, 5])
+async def test_how_long_others_let_a_request_wait_nobody_tells(run: Run, pilot: int) -> None:
+    waiting = replace(run, leaves_waiting=True)
+    assert (await plan(answers(9), run=waiting)).estimate.seconds is None
+    assert (await plan(answers(9), pilot=pilot)).estimate.seconds is not None
