@@ -144,7 +144,7 @@ def _moment(time_ns: int) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
+    return f"{100 * share:.{1 if 0 < share < 0.1 else 0}f}\N{NO-BREAK SPACE}%"
 
 
 def _words(name: str) -> str:

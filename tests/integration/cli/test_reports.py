@@ -107,6 +107,14 @@ def test_the_page_says_what_was_asked_for_and_what_was_left_out(files: Files) ->
     assert "no RAG call 1 trace " in text
 
 
+def test_the_first_answers_are_not_said_to_be_a_sample(files: Files) -> None:
+    run(*files.backfill("--limit", "1", suffixes=(".html",)))
+    assert (
+        "limited to its first answers (--limit 1), which are no random sample"
+        in Page(files.out(".html")).text
+    )
+
+
 def test_a_trace_leads_where_the_template_says(files: Files) -> None:
     run(*files.backfill("--trace-url", "http://tempo/{trace_id}/{span_id}", suffixes=(".html",)))
     assert ("href", f"http://tempo/{trace_id(1)}/{1:016x}") in Page(files.out(".html")).attributes

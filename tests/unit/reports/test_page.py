@@ -84,7 +84,7 @@ def test_answers_without_a_probability_stand_in_no_mean_and_are_counted(tmp_path
     found = [judged(0, 1.0), *(judged(number, 0.0, probability=None) for number in range(1, 4))]
     page = Page(write(tmp_path / "r.html", *found))
     assert "Mean 1.00" in page.text
-    assert "3 answers more have a score and are left out of these figures" in page.text
+    assert "3 more answers have a score and are left out of these figures" in page.text
 
 
 def test_claims_lead_to_the_quote_in_the_chunk(tmp_path: Path) -> None:
