@@ -32,7 +32,7 @@ def rarely_apart(draw: random.Random) -> tuple[float, float]:
 def stricter(draw: random.Random) -> tuple[float, float]:
     """A second judge who finds something to object to in most answers."""
     score = draw.betavariate(5, 1)
-    return score, max(0.0, score - 0.3 * draw.random())
+    return score, score * (1 - 0.3 * draw.random())
 
 
 def labels(draw: random.Random) -> tuple[float, float]:
@@ -41,10 +41,8 @@ def labels(draw: random.Random) -> tuple[float, float]:
     return first, first if draw.random() > 0.15 else 1 - first
 
 
-def coverage(of: Draw, size: int, *, rounds: int = 400) -> float:
-    draw = random.Random(7)
-    truth = sum(second - first for first, second in (of(draw) for _ in range(60_000))) / 60_000
-    hits = 0
+def coverage(of: Draw, truth: float, size: int, *, rounds: int = 200) -> float:
+    draw, hits = random.Random(7), 0
     for _ in range(rounds):
         found = paired_difference(Pair(*of(draw), 1.0, str(number)) for number in range(size))
         assert found is not None
@@ -52,16 +50,21 @@ def coverage(of: Draw, size: int, *, rounds: int = 400) -> float:
     return hits / rounds
 
 
-@pytest.mark.parametrize("size", [12, 50, 300])
-@pytest.mark.parametrize("of", [rarely_apart, stricter, labels])
-def test_the_interval_holds_the_true_difference_in_nineteen_of_twenty_samples(of: Draw, size: int) -> None:
-    assert coverage(of, size) >= 0.93
+@pytest.mark.parametrize("size", [12, 50, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("of", "truth"),
+    [(rarely_apart, 0.05 * (0.5 - 0.65)), (stricter, -0.15 * 5 / 6), (labels, 0.15 * (1 - 2 * 0.8))],
+)
+def test_the_interval_holds_the_true_difference_in_nineteen_of_twenty_samples(
+    of: Draw, truth: float, size: int
+) -> None:
+    assert coverage(of, truth, size) >= 0.93
 
 
 def test_weights_undo_a_sample_by_rules_that_look_for_what_differs() -> None:
     draw, hits = random.Random(3), 0
-    for _ in range(100):
-        everything = [stricter(draw) for _ in range(3_000)]
+    for _ in range(40):
+        everything = [stricter(draw) for _ in range(1_000)]
         truth = sum(second - first for first, second in everything) / len(everything)
         rated = [(pair, 1.0 if pair[1] < 0.5 else 0.1) for pair in everything]
         found = paired_difference(
@@ -71,7 +74,7 @@ def test_weights_undo_a_sample_by_rules_that_look_for_what_differs() -> None:
         )
         assert found is not None
         hits += found.low <= truth <= found.high
-    assert hits >= 93
+    assert hits >= 37
 
 
 @given(pairs)
