@@ -98,15 +98,21 @@ class JaegerReader(Unlisted):
     async def _spoken(self) -> _Version:
         """Find out once what the server speaks: one without v3 answers with its page, or with 404."""
         if self._version is None:
-            try:
-                self._version = V3 if "services" in (await self._json(V3.services) or {}) else V2
-            except ReadUnavailable:
-                raise
-            except ReadError:
-                if "data" not in (await self._json(V2.services) or {}):
-                    raise
-                self._version = V2
+            self._version = await self._found_out()
         return self._version
+
+    async def _found_out(self) -> _Version:
+        failure = ReadError(f"{self._api.where} is no Jaeger: is this its query API (port 16686)?")
+        try:
+            if "services" in (await self._json(V3.services) or {}):
+                return V3
+        except ReadUnavailable:
+            raise
+        except ReadError as exc:
+            failure = exc
+        if "data" in (await self._json(V2.services) or {}):
+            return V2
+        raise failure
 
     async def _asked(self, path: str, params: Mapping[str, str | int]) -> str | None:
         response = await self._api.get(path, params)

@@ -80,7 +80,9 @@ class TempoReader(Unlisted):
             "limit": self._traces_at_once,
             "spss": 1,
         }
-        tree = await self._asked("/api/search", params) or {}
+        tree = await self._asked("/api/search", params)
+        if tree is None:
+            raise ReadError(f"{self._api.where} knows no search: is this Tempo's query API (port 3200)?")
         try:
             ids = [normalized_trace_id(each["traceID"]) for each in tree.get("traces") or ()]
         except (KeyError, TypeError, AttributeError) as exc:

@@ -20,6 +20,7 @@ from ragtrace.cli.script import INTERRUPTED
 from ragtrace.traces.otlp import decode_json, encode, encode_json
 from ragtrace.traces.trace import Span
 from tests.backends.jaeger_server import Jaeger
+from tests.backends.process import eventually
 from tests.backends.tempo_server import Tempo
 from tests.integration.cli.faulty_servers import DOWN, FaultyServer, faulty_jaeger, faulty_tempo
 from tests.integration.cli.program import json_lines, run, start
@@ -126,8 +127,9 @@ def test_a_trace_deleted_between_search_and_reading_is_told(search: Any, tmp_pat
         ),
         (HttpAnswer(status=502, body=b"<html>"), "answered 502 with a web page"),
         (HttpAnswer(body=b"hello"), "answered no"),
+        (HttpAnswer(status=404), "is this"),
     ],
-    ids=["401", "403", "login page", "page with a mark", "redirect", "proxy", "no JSON"],
+    ids=["401", "403", "login page", "page with a mark", "redirect", "proxy", "no JSON", "elsewhere"],
 )
 @pytest.mark.parametrize(("kind", "serve"), [("tempo", faulty_tempo), ("jaeger", faulty_jaeger)])
 def test_a_wrong_address_or_login_is_told_and_nothing_is_judged(
@@ -263,13 +265,16 @@ def send(endpoint: str, spans: Sequence[Span]) -> None:
 
 @pytest.mark.slow
 def test_a_real_tempo_tells_its_services(backfill: Any, tempo: Tempo) -> None:
-    spans = rag_trace(0xBAD1, service="known-to-tempo", start_ns=time.time_ns() - 10**9)
+    spans = rag_trace(0xBAD1, service="a-known-to-tempo", start_ns=time.time_ns() - 10**9)
     send(tempo.otlp_http, spans)
-    tempo.wait_for_trace(spans[0].trace_id)
+    now_s = int(time.time())
+    window = {"start_s": now_s - 60, "end_s": now_s + 60}
+    found = '{ resource.service.name = "a-known-to-tempo" }'
+    eventually(lambda: tempo.search(found, **window), what="the trace in Tempo's search")
     outcome = backfill(f"tempo:{tempo.url}", "--service", "unknown", "--min-age", "0s")
     assert outcome.code == 0
     assert "there is no service 'unknown', but " in outcome.said
-    assert "known-to-tempo" in outcome.said
+    assert "a-known-to-tempo" in outcome.said
 
 
 @pytest.mark.slow
