@@ -251,7 +251,7 @@ def _slices(
         yield TraceSlice(
             trace_id=trace_id.hex(),
             payload=_select(envelope, places).SerializeToString() if whole is None else whole,
-            spans=tuple(_ref(span, raw) for of_scope in places.values() for span, raw in of_scope),
+            spans=tuple(_ref(span) for of_scope in places.values() for span, _ in of_scope),
         )
 
 
@@ -331,20 +331,23 @@ def _copy_unknown(source: Message, target: Message, *, members: str) -> None:
         target.CopyFrom(whole)
 
 
-def _ref(span: trace_pb2.Span, raw: bytes) -> SpanRef:
+def _ref(span: trace_pb2.Span) -> SpanRef:
+    written = (
+        span.SerializeToString()
+    )  # not as it came: on its way round a loop, others write it in their way
     return SpanRef(
         span_id=span.span_id.hex(),
         parent_span_id=parent_id(span),
         is_feedback=_is_feedback(span),
-        is_call=_CALL in raw and _is_call(span),
-        content_hash=hash(raw),
+        is_call=_CALL in written and _is_call(span),
+        content_hash=hash(written),
     )
 
 
 _CALL: Final = KeyValue(
     key=semconv.RAG_KIND, value=AnyValue(string_value=semconv.KIND_RAG)
 ).SerializeToString()
-"""As all writers of protobuf write it. Sought in the bytes first: to look at each attribute takes long."""
+"""Sought in the bytes first: to look at each attribute takes long."""
 
 
 def _is_call(span: trace_pb2.Span) -> bool:
