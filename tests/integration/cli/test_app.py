@@ -36,6 +36,7 @@ def test_help_names_every_command() -> None:
         "outbox",
         "backup",
         "backfill",
+        "rejudge",
         "calibrate",
         "metrics",
         "doctor",
