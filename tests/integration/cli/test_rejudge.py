@@ -19,11 +19,10 @@ from tests.acceptance.replies import ANSWER, REPLIES
 from tests.integration.cli.program import json_lines, run
 from tests.rag_spans import rag_trace, trace_id_of
 
+_VERDICTS: Any = REPLIES["verify"]
 LENIENT = {
-    "extract": REPLIES["extract"],
-    "verify": {
-        "verdicts": [{**verdict, "label": "supported"} for verdict in REPLIES["verify"]["verdicts"]],
-    },
+    **REPLIES,
+    "verify": {"verdicts": [{**verdict, "label": "supported"} for verdict in _VERDICTS["verdicts"]]},
 }
 """The second claim is supported, too."""
 
