@@ -40,6 +40,11 @@ class Level:
     """Of the verdict *unsupported*, over what was decided."""
     auc: Estimate | None = None
 
+    @property
+    def said(self) -> list[str]:
+        """What the judge said at all, in the order of the alphabet."""
+        return sorted({judge for row in self.confusion.values() for judge in row})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
@@ -133,6 +138,11 @@ class GroupResult:
     """That could have been measured."""
     candidates: tuple[CandidateResult, ...]
     leads: tuple[Lead, ...]
+
+    @property
+    def has_cuts(self) -> bool:
+        """Whether a threshold was looked for."""
+        return any(each.claim_cut or each.answer_cut for each in self.candidates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,7 +133,8 @@ def calibrate(
     """
     if report:
         with needs_extra("report"):
-            import matplotlib as _  # noqa: F401  before hours of judging, not after
+            import jinja2  # noqa: F401  before hours of judging, not after
+            import matplotlib as mpl  # noqa: F401
     sample = _sample(
         paths,
         statements_only=statements_only,

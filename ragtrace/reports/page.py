@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from ragtrace import __version__
 from ragtrace.errors import ConfigError
 from ragtrace.model import Direction, SkipReason
 from ragtrace.reports.answers import JudgedAnswer, Status
 from ragtrace.reports.files import ReplacedFile
 from ragtrace.reports.histogram import Histogram, draw
 from ragtrace.reports.report import About, Ending
-from ragtrace.reports.rows import SCHEMA_VERSION
 from ragtrace.reports.tally import Tally
+from ragtrace.reports.templates import open_template
 from ragtrace.reports.totals import Bin, MetricTotals, Totals
 from ragtrace.reports.worst import Worst, shown_answer
 from ragtrace.stats import WeightedMean
@@ -58,7 +54,6 @@ class PageReport:
 
     def close(self, ending: Ending) -> None:
         """Write the page."""
-        style = files("ragtrace.reports").joinpath("page.css").read_text("utf-8")
         page = _template().render(
             about=self._about,
             ending=ending,
@@ -68,10 +63,6 @@ class PageReport:
                 shown_answer(rank, each, trace_url=_trace_url(self._about.trace_url, each))
                 for rank, each in enumerate(self._worst, start=1)
             ],
-            style=style,
-            style_sha256=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
-            ragtrace_version=__version__,
-            schema_version=SCHEMA_VERSION,
             meanings=_MEANINGS,
             Status=Status,
         )
@@ -119,20 +110,15 @@ def _trace_url(template: str | None, answer: JudgedAnswer) -> str | None:
 
 @cache
 def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    return open_template(
+        "reports/page.html",
+        count="{:,}".format,
+        money=_money,
+        moment=_moment,
+        percent=_percent,
+        score="{:.2f}".format,
+        words=_words,
     )
-    environment.filters |= {
-        "count": "{:,}".format,
-        "money": _money,
-        "moment": _moment,
-        "percent": _percent,
-        "score": "{:.2f}".format,
-        "words": _words,
-    }
-    return environment.from_string(files("ragtrace.reports").joinpath("page.html").read_text("utf-8"))
 
 
 def _money(dollars: float) -> str:

@@ -106,6 +106,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         "ragtrace/__init__.py",
         "ragtrace/py.typed",
+        "ragtrace/calibration/page.html",
+        "ragtrace/reports/frame.html",
         "ragtrace/reports/page.css",
         "ragtrace/reports/page.html",
         "ragtrace_collector/__init__.py",
