@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.traces.otlp import SpanRef
-from ragtrace_collector.assemble import AssemblePolicy, Assembly, Ready
+from ragtrace_collector.assemble import AssemblePolicy, Assembly, ClosedTraces, Ready
 
 SECOND = 1_000_000_000
 POLICY = AssemblePolicy(
@@ -248,6 +248,16 @@ def test_copies_of_a_span_that_differ_take_room_and_equal_ones_none() -> None:
     assert spans.assembly.has_all("t", copies[:5])
     assert spans.assembly.has_room("t", copies[:5])
     assert not spans.assembly.has_room("t", copies[5:])
+
+
+def test_of_traces_that_were_taken_so_many_spans_are_remembered() -> None:
+    closed = ClosedTraces(most_spans=4)
+
+    for trace_id in ("first", "second", "third"):
+        closed.remember(trace_id, {1, 2}, most_traces=10)
+
+    known = [closed.copies(trace_id) for trace_id in ("first", "second", "third")]
+    assert known == [frozenset(), {1, 2}, {1, 2}]
 
 
 def test_what_came_of_the_last_traces_is_known_after_they_were_taken() -> None:
