@@ -20,7 +20,7 @@ from ragtrace.tls import ClientTls
 __all__ = ["EMPTY_EXPORT", "Check", "check_endpoint", "check_store", "check_versions"]
 
 _PACKAGES: Final = ("ragtrace-otel", "openai", "opentelemetry-sdk", "opentelemetry-exporter-otlp", "pydantic")
-_EXTRAS: Final = {"cli": ("rich",), "collector": ("yaml", "starlette", "uvicorn")}
+_EXTRAS: Final = {"cli": ("rich",), "collector": ("yaml", "starlette", "uvicorn", "httptools")}
 EMPTY_EXPORT: Final = b""
 """A serialized ``ExportTraceServiceRequest`` without spans: valid, and nothing comes of it."""
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-import h11
+import httptools
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ragtrace.errors import ConfigError
 from ragtrace_collector.receivers.tls import Certificate
@@ -21,6 +21,7 @@ __all__ = ["HttpServer", "is_loopback", "open_socket"]
 
 _MAX_CONNECTIONS: Final = 1_000
 _HEADERS_TIMEOUT_S: Final = 10.0
+_MAX_HEAD_BYTES: Final = 16 << 10
 
 
 def is_loopback(endpoint: str) -> bool:
@@ -86,13 +87,16 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-class _BoundedProtocol(H11Protocol):
-    """A connection that is closed where its sender does not say what it wants, or there are too many of them.
+class _BoundedProtocol(HttpToolsProtocol):
+    """A connection that takes one request at a time, and ends where its sender asks too much of it.
 
-    uvicorn waits without end for the first request, and for the rest of a request's headers.
+    uvicorn waits without end for a request, its headers, and the rest of a body that is answered already. It
+    queues requests that come before the one ahead is answered, and httptools keeps headers of any length.
     """
 
     _impatience: asyncio.TimerHandle | None = None
+    _unfinished_bytes = 0
+    """What came since a head or a piece of a body was whole: headers, trailers, extensions of chunks."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -105,21 +109,89 @@ class _BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
+        if self.transport.is_closing():
+            return
+        self._unset_keepalive_if_required()
+        self._unfinished_bytes += len(data)
+        self._parse(data)
+        if self._is_answering():
             self._stop_waiting()
         elif self._impatience is None:
             self._wait_for_headers()
 
+    def on_message_begin(self) -> None:
+        if self._is_answering():
+            raise ValueError("one request at a time")
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.cycle is None or not self.cycle.more_body:  # behind a body, it is a trailer
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._unfinished_bytes = 0
+        self._check_head()
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unfinished_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unfinished_bytes = 0
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+            self.cycle.more_body = False  # uvicorn does not say so where the answer came first
+
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP; where an answer is already under way, hang up."""
-        if self.cycle is not None:
-            self.cycle.disconnected = True  # or it would answer too, and fail with a traceback in the log
-            self.cycle.message_event.set()
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+        """Answer what is not HTTP; where an answer is owed or under way already, that one is the last."""
+        cycle = self.cycle
+        if self._is_answering() and not cycle.more_body:  # it is what follows that is refused
+            cycle.keep_alive = False
+            return
+        if cycle is not None:
+            cycle.disconnected = True  # or it would answer too
+            cycle.message_event.set()
+        if cycle is None or not cycle.response_started or not cycle.more_body:
             super().send_400_response(msg)
         else:
             self.transport.close()
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:  # raised by the methods above, too
+            self.send_400_response("Invalid HTTP request received.")
+        except httptools.HttpParserUpgrade as stopped:
+            self._decline_upgrade(data[stopped.args[0] :])
+        else:
+            if self._unfinished_bytes > _MAX_HEAD_BYTES:
+                self.send_400_response("Headers are too long.")
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Read the request as if it asked for no other protocol: the parser takes its body to be in that one.
+
+        A client may ask for HTTP/2 so with its first request, whose body is HTTP/1.1 (RFC 7540, section 3.2).
+        """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self.send_400_response("This is no proxy.")
+            return
+        head = [b"%s %s HTTP/%s" % (method, self.url, self.parser.get_http_version().encode())]
+        head += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self._parse(b"\r\n".join([*head, b"", rest]))
+
+    def _check_head(self) -> None:
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > _MAX_HEAD_BYTES:
+            raise ValueError("headers are too long")
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
+            raise ValueError("RFC 9112, section 3.2: a request names one host")
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _wait_for_headers(self) -> None:
         self._impatience = self.loop.call_later(_HEADERS_TIMEOUT_S, self.transport.abort)
