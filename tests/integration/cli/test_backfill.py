@@ -83,11 +83,11 @@ def test_dry_run_asks_no_judge_sends_nothing_and_estimates(source: str, tmp_path
     (plan,) = json_lines(result.stdout)
     assert (plan["dry_run"], plan["judged"], plan["sent"]) == (True, 2, 0)
     assert (plan["ineligible"], plan["usage"]["calls"]) == ({"no_content": 1}, 0)
-    assert plan["estimate"]["calls"] == {"low": 3, "likely": 4, "high": 8}
+    assert plan["estimate"]["calls"] == {"low": 3, "likely": 4, "high": 6}
     assert (plan["estimate"]["usd"], plan["pilot"]) == (None, None)
     assert not out.exists()
     people = run("backfill", "--from", source, *judge, "--dry-run").stdout
-    assert "calls       4 (3 to 8)" in people
+    assert "calls       4 (3 to 6)" in people
 
 
 def test_a_destination_that_is_not_there_fails_before_the_judge_is_asked(source: str, scripted: str) -> None:
