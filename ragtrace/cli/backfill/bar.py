@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.backfill.rehearsal import Rehearsal
 from ragtrace.backfill.report import Ledger
 from ragtrace.cli.terminal import open_console
 from ragtrace.ports import TraceQuery, TraceReader
@@ -17,7 +16,7 @@ from ragtrace.ports import TraceQuery, TraceReader
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Bar", "Gauge", "bar_line", "share_of", "to_judge"]
+__all__ = ["Bar", "Gauge", "bar_line", "share_of"]
 
 _REFRESH_HZ: Final = 4
 _WIDEST: Final = 20
@@ -118,12 +117,6 @@ class Bar:
             spent=self._spent(),
             waiting_for=self._waiting_for(),
         )
-
-
-def to_judge(rehearsal: Rehearsal) -> int:
-    """Return how many answers a run goes through that was rehearsed; those of the pilot are behind it."""
-    planned, done = rehearsal.report, rehearsal.pilot
-    return planned.judged + sum(planned.ineligible.values()) - done.judged - sum(done.ineligible.values())
 
 
 def share_of(reader: TraceReader, query: TraceQuery | None) -> Callable[[Ledger], float | None]:

@@ -1,0 +1,5 @@
+"""``ragtrace backfill``: judge the answers in stored traces."""
+
+from ragtrace.cli.backfill.command import backfill
+
+__all__ = ["backfill"]

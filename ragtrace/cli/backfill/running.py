@@ -1,0 +1,218 @@
+"""One run of a back-fill: what it reads, asks and writes is opened, and closed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ragtrace import backfill as library
+from ragtrace.backends import OtlpFileReader, open_carrier_sink, open_reader
+from ragtrace.backends.web import Access
+from ragtrace.backfill import BackfillReport, Progress, Rehearsal, Run, Selection, SpanId
+from ragtrace.cli.backfill.absence import tell_absence
+from ragtrace.cli.backfill.bar import Bar, share_of
+from ragtrace.cli.backfill.batching import settle, waits_for_batches
+from ragtrace.cli.backfill.faults import Faults
+from ragtrace.cli.backfill.telling import OnEvaluated, if_kept
+from ragtrace.cli.checks import EMPTY_EXPORT
+from ragtrace.cli.estimate import Planning, agree
+from ragtrace.cli.sources import SearchChoice
+from ragtrace.cli.spending import Spending
+from ragtrace.cli.terminal import talk
+from ragtrace.judge import Prices
+from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
+from ragtrace.traces.attach import AttachOptions
+
+__all__ = ["BackfillRun", "is_file"]
+
+_FILE: Final = "otlp-file:"
+
+
+def is_file(address: str) -> bool:
+    """Say whether an address is of files, not of a server."""
+    return address.startswith(_FILE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillRun:
+    """One run: opens what it reads and writes, and closes it."""
+
+    source: str
+    destination: str | None
+    access: Access
+    destination_access: Access
+    search: SearchChoice | None
+    selection: Selection
+    metrics: tuple[Metric, ...]
+    judge: Judge
+    second_judge: Judge | None
+    concurrency: int
+    spending: Spending
+    planning: Planning
+    asks: bool
+    """Somebody must agree before anything is spent."""
+    prices: Prices
+    attach: AttachOptions
+    bar: Bar
+    progress_path: Path
+    resume: bool
+    faults: Faults = field(default_factory=Faults)
+
+    async def rehearse(self, on_evaluated: OnEvaluated) -> Rehearsal:
+        """Say what would be done."""
+        async with self._opened() as (reader, selection, run):
+            rehearsal = await self._rehearsed(reader, selection, run, on_evaluated)
+            await tell_absence(reader, selection.query, rehearsal.report)
+            return rehearsal
+
+    async def _rehearsed(
+        self, reader: TraceReader, selection: Selection, run: Run, on_evaluated: OnEvaluated
+    ) -> Rehearsal:
+        with _stopped_by_ctrl_c(run):
+            return await library.rehearse(
+                reader,
+                metrics=self.metrics,
+                judge=self.judge,
+                second_judge=self.second_judge,
+                selection=selection,
+                attach=self.attach,
+                concurrency=self.concurrency,
+                pilot=self.planning.pilot,
+                prices=self.prices,
+                on_evaluated=on_evaluated,
+                run=run,
+            )
+
+    async def carry_out(self, on_evaluated: OnEvaluated) -> tuple[BackfillReport, Rehearsal | None]:
+        """Judge and send, until it is done or Ctrl-C stops it; where asked, say first what it takes."""
+        assert self.destination is not None
+        async with self._opened() as (reader, selection, run), aclosing(self._sink()) as sink:
+            if not is_file(self.destination):
+                await sink.send(EMPTY_EXPORT)  # before money is spent: an address that is wrong fails here
+            if not self.resume:
+                since_ns, until_ns = _stretch(selection.query)
+                run.progress.begin(run.name, since_ns=since_ns, until_ns=until_ns)
+            rehearsal = None
+            if self.asks or self.planning.pilot:
+                rehearsal = await self._rehearsed(reader, selection, run, if_kept(on_evaluated))
+                if not run.stop.is_set():
+                    agree(rehearsal, self.prices, asks=self.asks)
+                selection = replace(selection, limit=rehearsal.left_of(selection.limit))
+                self.bar.total = rehearsal.to_judge
+            self.bar.share = share_of(reader, selection.query)
+            with _stopped_by_ctrl_c(run), self.bar.shown():
+                report = await library.backfill(
+                    reader,
+                    sink,
+                    metrics=self.metrics,
+                    judge=self.judge,
+                    second_judge=self.second_judge,
+                    selection=selection,
+                    attach=self.attach,
+                    concurrency=self.concurrency,
+                    on_evaluated=on_evaluated,
+                    run=run,
+                    sleep=run.pause,
+                )
+            await tell_absence(reader, selection.query, report)
+            settle((self.judge, self.second_judge), report)
+            if selection.query is None and not report.is_behind:
+                await run.progress.reached(run.name, _stretch(None)[1])
+            return report, rehearsal
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[tuple[TraceReader, Selection, Run]]:
+        async with AsyncExitStack() as opened:
+            for judge in (self.judge, self.second_judge):
+                if judge is not None:
+                    await opened.enter_async_context(aclosing(judge))
+            progress = opened.enter_context(Progress(self.progress_path))
+            leaves = waits_for_batches(self.judge)
+            run = Run(progress=progress, name=self._name(), leaves_waiting=leaves, watch=self.bar.watch)
+            run = await opened.enter_async_context(self.spending.opened(run))
+            reader = await opened.enter_async_context(aclosing(self._reader(run)))
+            done = await _done(self.destination)
+            yield reader, replace(self.selection, done=done, query=self._query(run)), run
+
+    def _sink(self) -> SpanSink:
+        assert self.destination is not None
+        return open_carrier_sink(self.destination, access=self.destination_access)
+
+    def _reader(self, run: Run) -> TraceReader:
+        return open_reader(self.source, access=self.access, on_fault=self.faults.tell, sleep=run.pause)
+
+    def _query(self, run: Run) -> TraceQuery | None:
+        unfinished = run.progress.unfinished(run.name)
+        if self.resume and unfinished is None:
+            raise click.UsageError("no such run was stopped before its end: leave --resume out")
+        if self.search is None:
+            return None
+        query = self.search.query(time.time_ns())
+        if unfinished is None:
+            return query
+        _, until_ns, reached_ns = unfinished
+        if self.resume:
+            return replace(query, since_ns=reached_ns, until_ns=until_ns)
+        talk(f"a run of this search was stopped at {_date(reached_ns)}: --resume goes on there")
+        return query
+
+    def _name(self) -> str:
+        """Name the run: the same search by the same evaluator goes on with it."""
+        metrics = sorted((metric.name, metric.profile) for metric in self.metrics)
+        chosen = self._searched() or self.selection.trace_ids
+        told = repr((chosen, self.selection.sampling, metrics, self.judge.identity))
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def _searched(self) -> tuple[object, ...]:
+        search = self.search
+        if search is None:
+            return ()
+        typed = (str(search.since), str(search.until), str(search.min_age))
+        return (search.service, search.operation, search.tags, search.traceql, *typed)
+
+
+def _stretch(query: TraceQuery | None) -> tuple[int, int]:
+    """Return the time that is searched; what is not searched has only a beginning and an end."""
+    return (query.since_ns, query.until_ns) if query is not None else (0, 1)
+
+
+@contextmanager
+def _stopped_by_ctrl_c(run: Run) -> Iterator[None]:
+    """Finish or leave what is under way on the first Ctrl-C, and be gone at once on the second."""
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        run.stop.set()
+        loop.remove_signal_handler(signal.SIGINT)
+        what = "leaving what waits for batches" if run.leaves_waiting else "finishing what is under way"
+        talk(f"{what}; Ctrl-C again leaves at once")
+
+    with suppress(RuntimeError, ValueError):  # outside the main thread no signal comes
+        loop.add_signal_handler(signal.SIGINT, on_signal)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+async def _done(destination: str | None) -> frozenset[SpanId]:
+    """Return the spans of a destination that can be read: a file."""
+    path = (destination or "").removeprefix(_FILE)
+    if path == destination or not await asyncio.to_thread(os.path.exists, path):
+        return frozenset()
+    return await library.span_ids(OtlpFileReader(path))
+
+
+def _date(time_ns: int) -> str:
+    return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
