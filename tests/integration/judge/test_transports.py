@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from email.utils import formatdate
 from time import time
 from typing import Any
@@ -141,13 +141,13 @@ async def test_a_pause_in_seconds_is_understood(told: str, endpoint: Any, judge:
 
 @pytest.mark.parametrize(
     ("told", "least", "most"),
-    [("3600", 3600, 3600), (formatdate(time() + 7200, usegmt=True), 7000, 7200)],
+    [(lambda: "3600", 3600, 3600), (lambda: formatdate(time() + 7200, usegmt=True), 7000, 7200)],
     ids=["seconds", "date"],
 )
 async def test_a_pause_too_long_to_wait_for_goes_along_with_the_error(
-    told: str, least: float, most: float, endpoint: Any, judge: Judge
+    told: Callable[[], str], least: float, most: float, endpoint: Any, judge: Judge
 ) -> None:
-    endpoint.extra = {"retry-after": told}
+    endpoint.extra = {"retry-after": told()}
     endpoint.answers = lambda body: (429, {})
     with pytest.raises(JudgeUnavailable) as caught:
         await judge.ask(request())

@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from ragtrace import errors
 from ragtrace.errors import JudgeError, JudgeOverBudget, NotInTranscript
 from ragtrace.model import SkipReason
 from ragtrace.traces.attach import Sample
@@ -181,7 +182,7 @@ NO_FAILURES_HERE = {JudgeOverBudget.error_type, NotInTranscript.error_type}
 
 def error_types(of: type[JudgeError] = JudgeError) -> set[str]:
     return {of.error_type}.union(
-        *(error_types(each) for each in of.__subclasses__() if each.__module__.startswith("ragtrace."))
+        *(error_types(each) for each in of.__subclasses__() if each.__module__ == errors.__name__)
     )
 
 
