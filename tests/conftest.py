@@ -19,8 +19,8 @@ from tests.backends.phoenix_server import Phoenix, running_phoenix
 from tests.backends.process import TEST_VARIABLES
 from tests.backends.tempo_server import Tempo, running_tempo
 
-# No deadline: what an example takes on a shared machine says nothing. In CI the examples stay the same.
-settings.register_profile("ragtrace", deadline=None)
+# No deadline: what an example takes on a shared machine says nothing. In CI there are more, always the same.
+settings.register_profile("ragtrace", deadline=None, max_examples=40)
 settings.register_profile("ragtrace-ci", deadline=None, derandomize=True)
 settings.load_profile("ragtrace-ci" if os.environ.get("CI") else "ragtrace")
 

@@ -168,6 +168,7 @@ def test_a_server_that_turns_four_of_five_requests_away_is_read_to_its_end(
     assert judged(tmp_path) == Counter(IDS)
 
 
+@pytest.mark.slow
 def test_after_a_server_was_down_for_long_the_rest_is_judged_once(search: Any, tmp_path: Path) -> None:
     with faulty_tempo(STORED) as server:
         server.fault = lambda _: DOWN if len(server.paths) > 4 else None

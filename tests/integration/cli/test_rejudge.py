@@ -177,6 +177,7 @@ def test_another_judge_is_asked_about_the_same_records_and_kept(
     assert kept["metrics"] == live["metrics"] == again["metrics"]
 
 
+@pytest.mark.slow
 def test_money_is_not_spent_before_somebody_agreed(judged: tuple[Place, JudgeServer]) -> None:
     args = ("--judge", "anthropic:claude-haiku-4-5")
     with pytest.MonkeyPatch.context() as patch:

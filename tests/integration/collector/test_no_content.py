@@ -50,6 +50,7 @@ async def told(collector: Collector) -> str:
     return "".join([(await get(collector, path)).text for path in paths])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
 async def test_a_judge_that_quotes_what_it_was_asked_is_not_quoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Everything, status: int

@@ -131,6 +131,7 @@ async def test_tokens_change_at_once(tmp_path: Path) -> None:
         assert (await post(collector, b"")).status_code == 200
 
 
+@pytest.mark.slow
 async def test_what_another_evaluator_found_a_part_of_is_judged_anew(tmp_path: Path) -> None:
     def evaluated_at(threshold: float) -> dict[str, object]:
         metrics = [{"name": "faithfulness", "threshold": threshold}, {"name": "context_recall"}]

@@ -276,6 +276,7 @@ async def test_stopping_drains_what_is_complete_and_keeps_the_rest(tmp_path: Pat
     assert len(carriers_in(tmp_path / "out.jsonl")) == 2
 
 
+@pytest.mark.slow
 async def test_a_thousand_chunks_and_a_huge_answer_are_judged(tmp_path: Path) -> None:
     chunks = [f"Fact {number} is that number {number} is nice." for number in range(1000)]
     answer = " ".join(chunks)[:200_000]

@@ -278,6 +278,7 @@ async def test_what_a_back_end_refused_is_kept_for_the_retention(path: Path) -> 
             assert db.execute("SELECT count(*) FROM parcel").fetchone() == (0,)
 
 
+@pytest.mark.slow
 async def test_the_file_shrinks_after_much_was_forgotten(path: Path) -> None:
     async with opened(path) as store:
         await fill(store, 500, size=20_000)

@@ -298,6 +298,7 @@ async def test_a_full_queue_may_also_be_told_by_429(server: BatchServer, path: P
     assert "queue of batches is full" in told[0]
 
 
+@pytest.mark.slow
 async def test_a_queue_that_stays_full_is_given_up_after_growing_pauses(
     server: BatchServer, path: Path
 ) -> None:

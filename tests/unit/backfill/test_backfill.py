@@ -180,6 +180,7 @@ async def test_limit_stops_after_so_many_new_answers() -> None:
     assert [span.trace_id for span in sink.spans] == [trace_id(0), trace_id(1)]
 
 
+@pytest.mark.slow
 @given(ratio=st.floats(0, 1), higher=st.floats(0, 1))
 async def test_every_record_ends_in_one_count_and_a_higher_ratio_keeps_what_a_lower_one_kept(
     ratio: float, higher: float

@@ -74,6 +74,7 @@ def test_every_copy_of_a_span_gets_its_addition() -> None:
     assert [len(each.scope_spans[0].spans[0].events) for each in request.resource_spans] == [1, 1]
 
 
+@pytest.mark.slow
 @given(span=spans())
 def test_spans_that_get_nothing_keep_their_bytes(span: Any) -> None:
     payload = encode([span])

@@ -831,6 +831,7 @@ odd_spans = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(odd_spans, max_size=4))
 def test_no_trace_makes_extraction_fail(spans: list[Span]) -> None:

@@ -57,12 +57,14 @@ def a_json_request(**span: object) -> bytes:
     return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [body]}]}]}).encode()
 
 
+@pytest.mark.slow
 @LAW
 @given(st.lists(spans(), max_size=3))
 def test_protobuf_round_trip_keeps_every_span(originals: list[Span]) -> None:
     assert sorted(decode(encode(originals)), key=repr) == sorted(originals, key=repr)
 
 
+@pytest.mark.slow
 @LAW
 @given(st.lists(spans(), max_size=3))
 def test_json_round_trip_keeps_every_span_on_one_line(originals: list[Span]) -> None:
@@ -74,6 +76,7 @@ def test_json_round_trip_keeps_every_span_on_one_line(originals: list[Span]) -> 
 ODDITIES = [None, True, -1, 1.5, 2**64, "", "5", "1e3", "0" * 16, "0" * 32, "ab" * 8, "NaN", "\ud800", [], {}]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(spans(), st.integers(min_value=0), st.sampled_from(ODDITIES))
 def test_what_exporters_write_and_what_they_do_not_is_read_as_protobuf_reads_it(
@@ -104,6 +107,7 @@ def _read(work: Callable[[], tuple[Span, ...]]) -> str:
         return str(exc)
 
 
+@pytest.mark.slow
 @LAW
 @given(st.lists(spans(), max_size=3))
 def test_encoding_is_stable(originals: list[Span]) -> None:
@@ -212,6 +216,7 @@ MANY = 600_000
 LARGE = 3_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "encoding"),
     [
@@ -253,6 +258,7 @@ def test_large_request_of_usual_spans_is_no_flood() -> None:
     assert parse_request(request, encoding="protobuf").SerializeToString() == request
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [encode([a_span(attributes={"text": "x" * (5 << 20)})])[:-9], b"\xff" * (5 << 20), b"\x0a" * (5 << 20)],
@@ -363,6 +369,7 @@ def test_what_is_not_wanted_is_counted_and_left_out() -> None:
     assert ([piece.trace_id for piece in split.slices], split.spans) == ([TRACE], 3)
 
 
+@pytest.mark.slow
 def test_large_resource_is_not_copied_into_ever_so_many_traces() -> None:
     resource = Resource(attributes={"text": "x" * 2_000_000})
     members = [replace(a_span(trace_id=f"{number:032x}"), resource=resource) for number in range(1, 1_000)]
@@ -381,6 +388,7 @@ def test_body_of_one_trace_is_its_slice_and_of_two_is_not() -> None:
         assert (split.slices[0].payload is body) is same
 
 
+@pytest.mark.slow
 @LAW
 @given(st.lists(spans(), max_size=5))
 def test_splitting_loses_no_span(members: list[Span]) -> None:
