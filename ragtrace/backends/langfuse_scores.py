@@ -7,39 +7,19 @@ ClickHouse, Redis and an object store.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Final
 
-from ragtrace.backends.posting import Poster
+from ragtrace.backends.posting import PostingSink
 from ragtrace.backends.scores import Score, scores_in
 from ragtrace.model import AttributeValue
-from ragtrace.tls import ClientTls
 
 __all__ = ["LangfuseScoreSink"]
 
-_RETRYABLE: Final = frozenset({429, 500, 502, 503, 504, 524})
-"""Sending again does no harm: a score of the same id is written over."""
 
-
-class LangfuseScoreSink:
+class LangfuseScoreSink(PostingSink):
     """Post one score a metric on the answer's observation. Spans that are no carriers are left out."""
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        tls: ClientTls | None = None,
-        timeout_s: float = 10,
-    ) -> None:
-        self._poster = Poster(
-            base_url.rstrip("/"), headers=headers, tls=tls, timeout_s=timeout_s, retryable=_RETRYABLE
-        )
-
-    @property
-    def name(self) -> str:
-        """The URL without user, password and query."""
-        return self._poster.name
+    retryable = frozenset({429, 500, 502, 503, 504, 524})
+    """A score of the same id is written over."""
 
     async def send(self, request: bytes) -> None:
         """Post the scores of the carriers in a request; without any, only whether the keys open is seen.
@@ -59,10 +39,6 @@ class LangfuseScoreSink:
                 body=json.dumps(_body(score)).encode(),
                 headers={"content-type": "application/json"},
             )
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._poster.aclose()
 
 
 def _body(score: Score) -> dict[str, AttributeValue]:

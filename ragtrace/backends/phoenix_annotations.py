@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Final
 
-from ragtrace.backends.posting import Poster
+from ragtrace.backends.posting import PostingSink
 from ragtrace.backends.scores import Score, scores_in
 from ragtrace.errors import SendRejected
 from ragtrace.model import AttributeValue
-from ragtrace.tls import ClientTls
 
 __all__ = ["PhoenixAnnotationSink"]
 
 _PATH: Final = "/v1/span_annotations?sync=true"
 """It answers once the annotations are stored, and says so where there is no such span."""
-_RETRYABLE: Final = frozenset({429, 500, 502, 503, 504})
-"""Sending again does no harm: an annotation of the same identifier is written over."""
 _NO_SUCH_SPAN: Final = 404
 
 
-class PhoenixAnnotationSink:
+class PhoenixAnnotationSink(PostingSink):
     """Post one annotation a metric on the answer's span. Spans that are no carriers are left out."""
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        tls: ClientTls | None = None,
-        timeout_s: float = 10,
-    ) -> None:
-        self._poster = Poster(
-            base_url.rstrip("/"), headers=headers, tls=tls, timeout_s=timeout_s, retryable=_RETRYABLE
-        )
-
-    @property
-    def name(self) -> str:
-        """The URL without user, password and query."""
-        return self._poster.name
+    retryable = frozenset({429, 500, 502, 503, 504})
+    """An annotation of the same identifier is written over."""
 
     async def send(self, request: bytes) -> None:
         """Post the scores of the carriers in a request; without any, only whether Phoenix takes some is seen.
@@ -56,10 +38,6 @@ class PhoenixAnnotationSink:
         )
         if response.status_code == _NO_SUCH_SPAN:
             raise SendRejected(f"{self.name} has no such span: send the traces there first")
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._poster.aclose()
 
 
 def _annotation(score: Score) -> dict[str, AttributeValue]:

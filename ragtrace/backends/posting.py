@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ragtrace.backends.retry_after import retry_after_s
 from ragtrace.errors import SendRefused, SendRejected, SendRetryable
@@ -14,7 +14,7 @@ from ragtrace.tls import ClientTls
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Poster"]
+__all__ = ["Poster", "PostingSink"]
 
 _REFUSING: Final = frozenset({301, 302, 307, 308, 401, 403, 404, 405, 407})
 """These are about the sender or the address, not about what was sent."""
@@ -102,3 +102,29 @@ class Poster:
             wait_s = retry_after_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
             raise SendRetryable(message, retry_after_s=wait_s)
         raise SendRefused(message) if response.status_code in _REFUSING else SendRejected(message)
+
+
+class PostingSink:
+    """What sinks that post have in common: one receiver, its name, and when to send again."""
+
+    retryable: ClassVar[Collection[int]]
+    """Statuses after which sending again may help, and does no harm."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        tls: ClientTls | None = None,
+        timeout_s: float = 10,
+    ) -> None:
+        self._poster = Poster(url, headers=headers, tls=tls, timeout_s=timeout_s, retryable=self.retryable)
+
+    @property
+    def name(self) -> str:
+        """The URL without user, password and query."""
+        return self._poster.name
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._poster.aclose()

@@ -78,7 +78,7 @@ def open_carrier_sink(address: str, *, access: Access | None = None) -> SpanSink
         return open_sink(address, headers=headers, tls=access.tls)
     if _split(url).scheme not in ("http", "https"):
         raise ConfigError(f"{_shown(address)} is no address to send scores to: give {scheme}:http(s)://host")
-    return _SCORE_SINKS[scheme](url, headers=headers, tls=access.tls, timeout_s=access.timeout_s)
+    return _SCORE_SINKS[scheme](url.rstrip("/"), headers=headers, tls=access.tls, timeout_s=access.timeout_s)
 
 
 _SCORE_SINKS: Final[Mapping[str, Callable[..., SpanSink]]] = {
