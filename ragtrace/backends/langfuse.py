@@ -90,9 +90,9 @@ class LangfuseReader(Unlisted):
         """Find out once what the server speaks."""
         if self._version is None:
             asked: Parameters = {"limit": 1, "fields": "core"}
-            if await self._api.page(_OBSERVATIONS, asked) is not None:
+            if await self._api.web.document(_OBSERVATIONS, asked) is not None:
                 self._version = _V4()
-            elif await self._api.page(_TRACES, asked) is not None:
+            elif await self._api.web.document(_TRACES, asked) is not None:
                 self._version = _V3()
             else:
                 raise ReadError(f"{self._api.web.where} has no {_TRACES}: is this the address of a Langfuse?")
@@ -114,28 +114,14 @@ class _Api:
     def __init__(self, web: WebApi) -> None:
         self.web = web
 
-    async def page(self, path: str, parameters: Parameters) -> Json | None:
-        """Return an answer, or ``None`` where there is nothing of that name."""
-        response = await self.web.get(path, parameters)
-        if response.status_code == 404:
-            return None
-        if response.status_code == 400:
-            raise ReadError(
-                f"{self.web.where} does not understand the query: {' '.join(response.text.split())[:200]}"
-            )
-        try:
-            page = json.loads(response.text)
-        except _UNREADABLE as exc:
-            raise self.nonsense(exc) from exc
-        if not isinstance(page, dict):
-            raise ReadError(f"{self.web.where} answered something else than it is asked for")
-        return page
-
     async def by_cursor(self, path: str, parameters: Parameters) -> AsyncIterator[Json]:
         """Yield the items of all pages, each of which names the next."""
         cursor: str | None = None
         while True:
-            page = await self.page(path, {**parameters, "cursor": cursor} if cursor else parameters) or {}
+            page = (
+                await self.web.document(path, {**parameters, "cursor": cursor} if cursor else parameters)
+                or {}
+            )
             for each in page.get("data") or ():
                 yield each
             cursor = (page.get("meta") or {}).get("cursor")
@@ -146,7 +132,7 @@ class _Api:
         """Yield the items of all pages, which are numbered from 1."""
         number, last = 1, 1
         while number <= last:
-            page = await self.page(path, {**parameters, "page": number}) or {}
+            page = await self.web.document(path, {**parameters, "page": number}) or {}
             for each in page.get("data") or ():
                 yield each
             number, last = number + 1, int((page.get("meta") or {}).get("totalPages") or 0)
@@ -223,7 +209,7 @@ class _V3:
             yield str(each["id"])
 
     async def stored(self, api: _Api, trace_id: str) -> _Stored | None:
-        trace = await api.page(f"{_TRACES}/{quote(trace_id, safe='')}", {})
+        trace = await api.web.document(f"{_TRACES}/{quote(trace_id, safe='')}", {})
         if trace is None:
             return None
         return _Stored(trace, trace.get("observations") or [], trace.get("scores") or [])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -53,7 +53,7 @@ class TempoReader(Unlisted):
             InputError: the trace id is not hex.
         """
         trace_id = normalized_trace_id(trace_id)
-        tree = await self._asked(f"/api/v2/traces/{trace_id}", {})
+        tree = await self._api.document(f"/api/v2/traces/{trace_id}", {})
         if tree is None or not tree.get("trace"):
             return None
         try:
@@ -80,7 +80,7 @@ class TempoReader(Unlisted):
             "limit": self._traces_at_once,
             "spss": 1,
         }
-        tree = await self._asked("/api/search", params)
+        tree = await self._api.document("/api/search", params)
         if tree is None:
             raise ReadError(f"{self._api.where} knows no search: is this Tempo's query API (port 3200)?")
         try:
@@ -95,28 +95,13 @@ class TempoReader(Unlisted):
         Raises:
             ReadError: Tempo could not be asked, or answered something else.
         """
-        tree = await self._asked("/api/search/tag/service.name/values", {}) or {}
+        tree = await self._api.document("/api/search/tag/service.name/values", {}) or {}
         names = tree.get("tagValues")
         return tuple(str(name) for name in names) if isinstance(names, list) else ()
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._api.aclose()
-
-    async def _asked(self, path: str, params: dict[str, str | int]) -> dict[str, Any] | None:
-        response = await self._api.get(path, params)
-        if response.status_code == 404:
-            return None
-        if response.status_code == 400:
-            said = " ".join(response.text.split())[:200]
-            raise ReadError(f"{self._api.where} does not understand the query: {said}")
-        try:
-            tree = json.loads(response.text)
-        except (ValueError, RecursionError) as exc:
-            raise ReadError(f"{self._api.where} answered no JSON") from exc
-        if not isinstance(tree, dict):
-            raise ReadError(f"{self._api.where} answered something else than it is asked for")
-        return tree
 
 
 def traceql_of(query: TraceQuery) -> str:

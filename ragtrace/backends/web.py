@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ragtrace.backends.patience import Patience
 from ragtrace.backends.retry_after import retry_after_s
@@ -98,6 +99,26 @@ class WebApi:
             if pause_s is None:
                 raise ReadUnavailable(f"{failure} ({patience})") from failure
             await self._sleep(pause_s)
+
+    async def document(self, path: str, params: Parameters | None = None) -> dict[str, Any] | None:
+        """Return the JSON object of an answer, or ``None`` where there is nothing of that name (404).
+
+        Raises:
+            ReadError: as `get` does, the query is not understood (400), or the answer is no JSON object.
+        """
+        response = await self.get(path, params)
+        if response.status_code == 404:
+            return None
+        if response.status_code == 400:
+            said = " ".join(response.text.split())[:200]
+            raise ReadError(f"{self.where} does not understand the query: {said}")
+        try:
+            tree = json.loads(response.text)
+        except (ValueError, RecursionError) as exc:
+            raise ReadError(f"{self.where} answered no JSON") from exc
+        if not isinstance(tree, dict):
+            raise ReadError(f"{self.where} answered something else than it is asked for")
+        return tree
 
     async def aclose(self) -> None:
         """Close the connections."""
