@@ -79,6 +79,8 @@ class SkipReason(StrEnum):
     """The answer states nothing that can be checked."""
     ALL_UNJUDGED = "all_unjudged"
     """The judge decided nothing of what it was asked: no claim, no chunk, no question."""
+    UNDECIDED = "undecided"
+    """Too few verdicts to tell pass from fail: the judge left out too many claims, or one that decides it."""
     NO_REFERENCE = "no_reference"
     """The metric needs a reference answer and there is none."""
     MISSING_PART = "missing_part"
@@ -283,6 +285,8 @@ class Verdict:
     """Whether the judge's quote was found in a chunk it cited."""
     confidence: float | None = None
     """Probability in [0, 1] that the label is right, where the judge gives one."""
+    omitted: bool = False
+    """Unjudged because the judge gave no usable verdict, though asked again; not because it abstained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +301,8 @@ class ChunkVerdict:
     reason: str | None = None
     confidence: float | None = None
     """Probability in [0, 1] that the label is right, where the judge gives one."""
+    omitted: bool = False
+    """Unjudged because the judge gave no usable verdict, though asked again; not because it abstained."""
 
 
 _NAMES_OF_LABELS = tuple((label, label.value) for label in VerdictLabel)
@@ -422,7 +428,8 @@ class MetricResult:
     profile: str
     score: float | None
     """In [0, 1]; ``None`` exactly where ``skip_reason`` is set."""
-    threshold: float
+    threshold: float | None
+    """Where ``pass`` begins; ``None`` where `pass_when` asks for more than a score."""
     direction: Direction
     evaluator_version: str
     skip_reason: SkipReason | None = None
@@ -439,6 +446,10 @@ class MetricResult:
     """Set by profiles that follow another tool."""
     diagnosis: Diagnosis | None = None
     """Set by composites that can tell where the call fails."""
+    pass_when: str | None = None
+    """The rule of a pass, where it is more than a threshold: ``contradicted == 0 and coverage >= 0.5``."""
+    passed: bool | None = None
+    """What the rule says; ``None`` leaves it to the threshold."""
     judge: JudgeIdentity | None = None
     """Who judged instead of the evaluation's judge, which got a planted claim wrong: the second judge."""
 
@@ -449,9 +460,11 @@ class MetricResult:
 
     @property
     def label(self) -> Label:
-        """``pass`` where the score is on the good side of the threshold."""
+        """``pass`` where the rule says so; without a rule, where the score reaches the threshold."""
         if self.score is None:
             return Label.SKIPPED
+        if self.passed is not None or self.threshold is None:
+            return Label.PASS if self.passed else Label.FAIL
         if self.direction is Direction.HIGHER_IS_BETTER:
             return Label.PASS if self.score >= self.threshold else Label.FAIL
         return Label.PASS if self.score <= self.threshold else Label.FAIL

@@ -33,6 +33,7 @@ __all__ = [
     "TraceReader",
     "TraceSearch",
     "YesProbability",
+    "passes_when",
 ]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
@@ -178,8 +179,8 @@ class Metric(Protocol):
         ...
 
     @property
-    def threshold(self) -> float:
-        """Where ``pass`` begins."""
+    def threshold(self) -> float | None:
+        """Where ``pass`` begins; ``None`` for a metric whose rule (``pass_when``) asks for more."""
         ...
 
     @property
@@ -196,6 +197,13 @@ class Metric(Protocol):
             JudgeError: the judge gave no usable answer.
         """
         ...
+
+
+def passes_when(metric: Metric) -> str:
+    """Say what must hold for a metric's ``pass``: ``score >= 0.5``, or its rule."""
+    rule = getattr(metric, "pass_when", None)
+    relation = ">=" if metric.direction is Direction.HIGHER_IS_BETTER else "<="
+    return f"score {relation} {metric.threshold:g}" if rule is None else str(rule)
 
 
 class TraceReader(Protocol):

@@ -209,6 +209,7 @@ def _found(result: MetricResult) -> dict[str, Any]:
         "skip_reason": result.skip_reason.value if result.skip_reason else None,
         "explanation": result.explanation,
         "threshold": result.threshold,
+        "pass_when": result.pass_when,
         "direction": result.direction.value,
         "details": dict(result.details),
         **({"diagnosis": result.diagnosis.value} if result.diagnosis else {}),

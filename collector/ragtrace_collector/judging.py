@@ -230,8 +230,10 @@ def _metric(config: MetricConfig, pass_at: Mapping[str, float]) -> Metric:
         options["weights"] = dict(config.weights)
     is_own = config.profile == "ragtrace"
     default = pass_at.get(config.name) if is_own else None
-    threshold = default if config.threshold is None else config.threshold
-    return metric_named(config.name, profile=config.profile, threshold=threshold, **options)
+    threshold = default if config.threshold is None and config.pass_when is None else config.threshold
+    return metric_named(
+        config.name, profile=config.profile, threshold=threshold, pass_when=config.pass_when, **options
+    )
 
 
 def _peer_metric(config: MetricConfig) -> Metric:

@@ -126,6 +126,10 @@ _MEANINGS: Final[Mapping[str, Meaning]] = {
     "ineligible:refusal": Meaning("the answer declines to answer"),
     "ineligible:no_claims": Meaning("the answer states nothing that can be checked"),
     "ineligible:all_unjudged": Meaning("the judge decided nothing", "a judge that is a model decides more"),
+    "ineligible:undecided": Meaning(
+        "too few claims were decided to tell pass from fail",
+        "a judge that is a model decides more; `evaluate.metrics[].pass_when` says how many it takes",
+    ),
     "ineligible:no_reference": Meaning("the metric needs a reference answer", "give one, or drop the metric"),
     "ineligible:missing_part": Meaning("a metric that this one is made of has no score"),
     "ineligible:out_of_range": Meaning("the tool whose rule was asked for gives a number outside [0, 1]"),

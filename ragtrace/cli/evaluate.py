@@ -36,7 +36,7 @@ from ragtrace.in_order import map_in_order
 from ragtrace.judge import Prices
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
-from ragtrace.ports import Embedder, Judge, Metric
+from ragtrace.ports import Embedder, Judge, Metric, passes_when
 from ragtrace.records import read_records, to_json_line
 from ragtrace.reports import JudgedAnswer
 from ragtrace.reports.tally import Tally
@@ -117,7 +117,10 @@ def evaluate(
     if measured:
         metrics = tuple(_passing_at(measured.answer_threshold, metric) for metric in metrics)
     calls = 0
-    tallies = {(metric.name, metric.profile): Tally(metric=_named(metric)) for metric in metrics}
+    tallies = {
+        (metric.name, metric.profile): Tally(metric=_named(metric), pass_when=passes_when(metric))
+        for metric in metrics
+    }
     show = _json_lines(judge.prices) if as_json else _table(metrics)
 
     def count_and_show(record: RagRecord, evaluation: Evaluation) -> None:
@@ -237,4 +240,4 @@ def _goal(tally: Tally, fail_under: float) -> str:
 
 
 def _named(metric: Metric) -> str:
-    return f"{metric.name} (profile {metric.profile}, pass at {metric.threshold:g})"
+    return f"{metric.name} (profile {metric.profile})"

@@ -50,6 +50,7 @@ def _as_json(info: MetricInfo) -> dict[str, object]:
         "needs": [str(part) for part in info.needs],
         "direction": str(info.direction),
         "threshold": info.threshold,
+        "pass_when": info.pass_when,
         "version": info.version,
         "profiles": _other_profiles(info),
         "aliases": _aliases(info),
@@ -58,14 +59,11 @@ def _as_json(info: MetricInfo) -> dict[str, object]:
 
 
 def _print(console: Console, info: MetricInfo) -> None:
-    is_higher_better = info.direction is Direction.HIGHER_IS_BETTER
-    passes = "from" if is_higher_better else "up to"
-    better = "" if is_higher_better else ", lower is better"
+    better = "" if info.direction is Direction.HIGHER_IS_BETTER else "; lower is better"
     console.print(printable(f"{info.name} (profile {info.profile}, version {info.version})"), style="bold")
     print_indented(console, 2, info.description)
-    print_indented(
-        console, 2, f"needs {_listed(info.needs) or 'nothing'}; passes {passes} {info.threshold:g}{better}"
-    )
+    print_indented(console, 2, f"needs {_listed(info.needs) or 'nothing'}{better}")
+    print_indented(console, 2, f"passes when {info.pass_when}")
     if profiles := _other_profiles(info):
         print_indented(console, 2, f"other profiles: {', '.join(profiles)}", style="dim")
     if aliases := _aliases(info):

@@ -41,6 +41,8 @@ __all__ = [
     "mapping_option",
     "metric_options",
     "names_option",
+    "pass_when_option",
+    "passing",
     "sampling_option",
     "second_judge_option",
     "split_names",
@@ -248,7 +250,12 @@ threshold_option = click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
     metavar="SCORE",
-    help="Where `pass` begins. Without it: the metric's own.",
+    help="The score where `pass` begins. Without it: the metric's own rule.",
+)
+pass_when_option = click.option(
+    "--pass-when",
+    metavar="RULE",
+    help="The rule of a `pass`, in place of a threshold: `contradicted == 0 and unsupported <= 1`.",
 )
 
 
@@ -257,6 +264,7 @@ def metric_options(callback: Callback) -> Callback:
 
     @names_option
     @threshold_option
+    @pass_when_option
     @click.option(
         "--allow-truncated",
         is_flag=True,
@@ -264,12 +272,35 @@ def metric_options(callback: Callback) -> Callback:
         " verdicts. Without it they are `ineligible:truncated`.",
     )
     @wraps(callback)
-    def with_metrics(names: str, threshold: float | None, allow_truncated: bool, **others: Any) -> Any:
-        rules: dict[str, Any] = {"judge_truncated": True} if allow_truncated else {}
-        metrics = tuple(make_metric(name, threshold=threshold, **rules) for name in split_names(names))
+    def with_metrics(
+        names: str,
+        threshold: float | None,
+        pass_when: str | None,
+        allow_truncated: bool,
+        **others: Any,
+    ) -> Any:
+        rules = passing(threshold, pass_when)
+        if allow_truncated:
+            rules["judge_truncated"] = True
+        metrics = tuple(make_metric(name, **rules) for name in split_names(names))
         return callback(metrics=metrics, **others)
 
     return with_metrics
+
+
+def passing(threshold: float | None, pass_when: str | None) -> dict[str, Any]:
+    """Return the options of a metric that say when it passes.
+
+    Raises:
+        UsageError: two of them do.
+    """
+    if threshold is not None and pass_when is not None:
+        raise click.UsageError(
+            "--threshold and --pass-when both say when a metric passes: give one;"
+            f" --pass-when 'score >= {threshold:g} and contradicted == 0' asks for both"
+        )
+    given = {"threshold": threshold, "pass_when": pass_when}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def account_for(judge: Judge, prices: Prices) -> None:

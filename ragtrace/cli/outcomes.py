@@ -108,6 +108,8 @@ def tally_lines(tally: Tally) -> Iterator[str]:
         + (f", mean score {tally.mean:.2f} over these {tally.scored}" if tally.mean is not None else "")
         + better
     )
+    if tally.pass_when:
+        yield f"  pass is  {tally.pass_when}"
     yield f"  skipped  {by_kind(tally.skipped)}"
     yield f"  errors   {by_kind(tally.errors)}"
     yield from _counted("claims", "claim", tally.claims)

@@ -10,7 +10,15 @@ from typing import Any, TypeAlias
 
 import click
 
-from ragtrace.cli.options import JudgeChoice, make_metric, names_option, split_names, threshold_option
+from ragtrace.cli.options import (
+    JudgeChoice,
+    make_metric,
+    names_option,
+    pass_when_option,
+    passing,
+    split_names,
+    threshold_option,
+)
 from ragtrace.compat.peer import PeerOptions
 from ragtrace.compat.peers import PROFILES, peer_named
 from ragtrace.compat.running import PeerPrompted
@@ -73,6 +81,7 @@ def profile_options(callback: Callback) -> Callback:
 
     @names_option
     @threshold_option
+    @pass_when_option
     @click.option(
         "--profile",
         type=click.Choice((_OWN, *PROFILES)),
@@ -91,6 +100,7 @@ def profile_options(callback: Callback) -> Callback:
     def with_metrics(
         names: str,
         threshold: float | None,
+        pass_when: str | None,
         profile: str,
         peer_prompts: bool,
         options: PeerOptions,
@@ -98,11 +108,16 @@ def profile_options(callback: Callback) -> Callback:
     ) -> Any:
         if peer_prompts and profile == _OWN:
             raise click.UsageError("--peer-prompts needs --profile: whose prompts?")
+        passes = passing(threshold, pass_when)
+        if pass_when and profile != _OWN:
+            raise click.UsageError(
+                f"--pass-when is a rule of ragtrace's own profile: under {profile}, give a --threshold"
+            )
         rules = {} if peer_prompts else _rules(options, profile)
         metrics = tuple(
             _prompted(name, profile, options, threshold)
             if peer_prompts
-            else make_metric(name, profile=profile, threshold=threshold, **rules)
+            else make_metric(name, profile=profile, **passes, **rules)
             for name in split_names(names)
         )
         return callback(metrics=metrics, **others)

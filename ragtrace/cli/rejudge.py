@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 import click
 
@@ -26,6 +26,8 @@ from ragtrace.cli.options import (
     json_option,
     judge_options,
     make_metric,
+    pass_when_option,
+    passing,
     split_names,
     threshold_option,
 )
@@ -93,6 +95,7 @@ class _Output:
 @click.option("--diff", nargs=2, metavar="A B", help="Two such files, or evaluators of one: FILE#NAME.")
 @click.option("--metrics", "names", metavar="NAMES", help="Separated by commas.  [default: those that ran]")
 @threshold_option
+@pass_when_option
 @click.option(
     "--profile",
     type=click.Choice((_OWN, *PROFILES)),
@@ -127,6 +130,7 @@ def rejudge(
     diff: tuple[str, str] | None,
     names: str | None,
     threshold: float | None,
+    pass_when: str | None,
     profile: str | None,
     destination: str | None,
     destination_access: Access,
@@ -140,8 +144,8 @@ def rejudge(
 ) -> None:
     """Score kept verdicts again without a call, or compare two evaluators on the same answers.
 
-    With --transcripts: records are evaluated again out of what the judge said of them, with other
-    thresholds, another tool's rules, or newer checks of evidence. Nobody is asked; answers about which
+    With --transcripts: records are evaluated again out of what the judge said of them, with another
+    rule of a pass, another tool's rules, or newer checks of evidence. Nobody is asked; answers about which
     something new would have to be asked are counted. --to sends the new verdicts, which name the ones whose
     place they take.
 
@@ -179,7 +183,7 @@ def rejudge(
             transcripts=transcripts,
             evaluator=evaluator,
             kept=lambda: islice(transcripts.of(evaluator), limit),
-            metrics=_metrics(evaluator, names, profile=profile, threshold=threshold),
+            metrics=_metrics(evaluator, names, profile=profile, passes=passing(threshold, pass_when)),
             output=output,
         )
         if judge.spec:
@@ -195,16 +199,14 @@ def rejudge(
 
 
 def _metrics(
-    evaluator: Evaluator, names: str | None, *, profile: str | None, threshold: float | None
+    evaluator: Evaluator, names: str | None, *, profile: str | None, passes: Mapping[str, Any]
 ) -> tuple[Metric, ...] | None:
     """Make the metrics that options name; ``None`` for those that ran, as they ran."""
-    if names is None and profile is None and threshold is None:
+    if names is None and profile is None and not passes:
         return None
     ran = [each.rpartition("/")[::2] for each in evaluator.evaluator_set.split(",")]
     wanted = [(name, profile or _OWN) for name in split_names(names)] if names else ran
-    return tuple(
-        make_metric(name, profile=profile or ran_under, threshold=threshold) for name, ran_under in wanted
-    )
+    return tuple(make_metric(name, profile=profile or ran_under, **passes) for name, ran_under in wanted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

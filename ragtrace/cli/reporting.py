@@ -20,7 +20,7 @@ from ragtrace.backfill import BackfillReport, Rehearsal
 from ragtrace.cli.terminal import by_kind, many, talk
 from ragtrace.errors import RagtraceError
 from ragtrace.judge import Prices
-from ragtrace.ports import Judge, Metric
+from ragtrace.ports import Judge, Metric, passes_when
 from ragtrace.reports import SUFFIXES, About, Ending, JudgedAnswer, LeftOut, Report, open_report
 
 __all__ = ["ReportChoice", "Reports", "ending_of", "report_options"]
@@ -256,7 +256,7 @@ def _written(value: object) -> str:
 
 def _passing(metric: Metric) -> str:
     name = metric.name if metric.profile == "ragtrace" else f"{metric.name}.{metric.profile}"
-    return f"{name} (pass at {metric.threshold:g})"
+    return f"{name} (pass when {passes_when(metric)})"
 
 
 def _name(judge: Judge) -> str:

@@ -62,7 +62,8 @@ class Profiled:
         self.profile = profile
         self._strict_mode = strict_mode
         self._penalize = penalize_ambiguous_claims
-        self._own: Metric = metric_named(_own_metric(self.name, profile), **own)
+        # its verdicts are wanted, whatever it would make of them: a rule that every score passes
+        self._own: Metric = metric_named(_own_metric(self.name, profile), pass_when="score >= 0", **own)
         self.needs = getattr(self._own, "needs", ())
         self.uses = getattr(self._own, "uses", ())
         self.prompts = getattr(self._own, "prompts", {})
@@ -96,7 +97,13 @@ class Profiled:
 
     def _scored(self, result: MetricResult, compat: Compat) -> MetricResult:
         named = replace(
-            result, threshold=self.threshold, direction=self.direction, details={}, diagnosis=None
+            result,
+            threshold=self.threshold,
+            direction=self.direction,
+            pass_when=None,
+            passed=None,
+            details={},
+            diagnosis=None,
         )
         if compat.status is CompatStatus.OK and compat.score is not None:
             in_range = 0 <= compat.score <= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ragtrace.metrics.claims import nothing_stated
 from ragtrace.metrics.own import Finding, OwnMetric, readings, tally
 from ragtrace.metrics.steps import Steps
-from ragtrace.model import Part, RagRecord, SkipReason, VerdictCounts
+from ragtrace.model import Part, RagRecord, SkipReason, VerdictCounts, VerdictLabel
 from ragtrace.scoring import coverage, relevant_share, serving_share
 
 __all__ = ["AnswerRelevance"]
@@ -27,6 +27,7 @@ class AnswerRelevance(OwnMetric):
     name = "answer_relevance"
     needs = (Part.QUESTION, Part.ANSWER)
     uses = ("extract", "relevance")
+    good, wrong = VerdictLabel.RELEVANT, VerdictLabel.IRRELEVANT
 
     async def find(self, record: RagRecord, steps: Steps) -> Finding:
         """Count the statements that serve the question."""
@@ -49,6 +50,10 @@ class AnswerRelevance(OwnMetric):
                 sentence_coverage=extraction.sentence_coverage,
             ),
         )
+
+    def score_of(self, finding: Finding) -> float | None:
+        """Count the statements that serve the question."""
+        return serving_share(VerdictCounts.of(finding.verdicts))
 
 
 def _explain(counts: VerdictCounts) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ragtrace.metrics.grades import graded_chunks
 from ragtrace.metrics.own import Finding, OwnMetric
 from ragtrace.metrics.steps import Steps
-from ragtrace.model import Part, RagRecord
+from ragtrace.model import Part, RagRecord, VerdictCounts
 from ragtrace.scoring import relevant_share, serving_share
 
 __all__ = ["ChunkPrecision"]
@@ -33,3 +33,7 @@ class ChunkPrecision(OwnMetric):
         if isinstance(found, Finding):
             return found
         return found.finding(relevant_share(found.counts), lenient=serving_share(found.counts))
+
+    def score_of(self, finding: Finding) -> float | None:
+        """Count the score out of the grades."""
+        return relevant_share(VerdictCounts.of(finding.chunk_verdicts))

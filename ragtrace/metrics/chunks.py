@@ -66,7 +66,12 @@ async def grade_chunks(
     ranked = sorted(enumerate(chunks, start=1), key=lambda numbered: numbered[1].rank)
     return Grading(
         verdicts=tuple(
-            _verdict(chunk.id, rank, _grade(number, pieces[number], answers))
+            _verdict(
+                chunk.id,
+                rank,
+                _grade(number, pieces[number], answers),
+                omitted=any(number in answer.omitted for answer in answers),
+            )
             for rank, (number, chunk) in enumerate(ranked)
         ),
         rejected=sum(answer.rejected for answer in answers),
@@ -134,8 +139,10 @@ def _grade(number: int, pieces: int, answers: Sequence[Answers[GivenGrade]]) -> 
     return next(given_up, "the context is too long to show all of the chunk")
 
 
-def _verdict(chunk_id: str, rank: int, grade: GivenGrade | str) -> ChunkVerdict:
+def _verdict(chunk_id: str, rank: int, grade: GivenGrade | str, *, omitted: bool) -> ChunkVerdict:
     if isinstance(grade, str):
-        return ChunkVerdict(chunk_id=chunk_id, rank=rank, label=VerdictLabel.UNJUDGED, reason=grade)
+        return ChunkVerdict(
+            chunk_id=chunk_id, rank=rank, label=VerdictLabel.UNJUDGED, reason=grade, omitted=omitted
+        )
     label, reason = _LABELS[grade.relevance], grade.reason.strip() or None
     return ChunkVerdict(chunk_id=chunk_id, rank=rank, label=label, reason=reason)

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ragtrace.metrics.own import Finding, tally
+from ragtrace.metrics.own import Finding, OwnMetric, tally
 from ragtrace.metrics.steps import Extraction, Steps, Verification
 from ragtrace.model import SkipReason, VerdictCounts
+from ragtrace.scoring.passing import CLAIM_READINGS, Readings, claim_readings
 
-__all__ = ["JudgedClaims", "explain_support", "judged_claims", "nothing_stated"]
+__all__ = ["ClaimMetric", "JudgedClaims", "explain_support", "judged_claims", "nothing_stated"]
+
+
+class ClaimMetric(OwnMetric):
+    """A metric that counts verdicts on claims. It passes only where nothing is wrong with any of them."""
+
+    readings = CLAIM_READINGS
+    passes = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
+
+    def read(self, finding: Finding) -> Readings:
+        """Read from the verdicts what the rule of a pass may ask for."""
+        return claim_readings(self.score_of(finding), VerdictCounts.of(finding.verdicts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

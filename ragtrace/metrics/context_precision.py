@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragtrace.metrics.grades import graded_chunks
+from ragtrace.metrics.grades import graded_chunks, useful
 from ragtrace.metrics.own import Finding, OwnMetric
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord
@@ -34,4 +34,10 @@ class ContextPrecision(OwnMetric):
         found = await graded_chunks(steps)
         if isinstance(found, Finding):
             return found
-        return found.finding(average_precision(found.useful), precision=relevant_share(found.counts))
+        return found.finding(
+            average_precision(useful(found.grading.verdicts)), precision=relevant_share(found.counts)
+        )
+
+    def score_of(self, finding: Finding) -> float | None:
+        """Count the score out of the grades."""
+        return average_precision(useful(finding.chunk_verdicts))

@@ -47,3 +47,7 @@ class ContextRecall(OwnMetric):
                 sentinels_passed=found.sentinels_passed or None,
             ),
         )
+
+    def score_of(self, finding: Finding) -> float | None:
+        """Count the supported sentences of the reference."""
+        return strict_faithfulness(VerdictCounts.of(finding.verdicts))

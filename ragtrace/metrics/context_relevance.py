@@ -5,7 +5,7 @@ from __future__ import annotations
 from ragtrace.metrics.grades import graded_chunks
 from ragtrace.metrics.own import Finding, OwnMetric
 from ragtrace.metrics.steps import Steps
-from ragtrace.model import Part, RagRecord
+from ragtrace.model import Part, RagRecord, VerdictCounts
 from ragtrace.scoring import mean_relevance
 
 __all__ = ["ContextRelevance"]
@@ -33,3 +33,7 @@ class ContextRelevance(OwnMetric):
         if isinstance(found, Finding):
             return found
         return found.finding(mean_relevance(found.counts))
+
+    def score_of(self, finding: Finding) -> float | None:
+        """Count the score out of the grades."""
+        return mean_relevance(VerdictCounts.of(finding.chunk_verdicts))

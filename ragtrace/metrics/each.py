@@ -23,6 +23,8 @@ class Answers(Generic[T]):
     found: Mapping[int, T]
     given_up: Mapping[int, str] = field(default_factory=dict)
     """Items without an answer, and why."""
+    omitted: frozenset[int] = frozenset()
+    """Those of them that the judge owed an answer: it did not abstain."""
     rejected: int = 0
     """Answers under numbers that nobody asked for."""
 
@@ -55,6 +57,7 @@ class Answers(Generic[T]):
         return Answers(
             found=found,
             given_up={n: why for n, why in given_up.items() if n not in found},
+            omitted=(self.omitted | other.omitted).difference(found),
             rejected=self.rejected + other.rejected,
         )
 
@@ -65,7 +68,12 @@ class Answers(Generic[T]):
     def settled(self, items: Iterable[NumberedText], reason: str) -> Answers[T]:
         """Give the items up that are missing still."""
         lost = {item.number: reason for item in self.missing(items)}
-        return Answers(found=self.found, given_up={**self.given_up, **lost}, rejected=self.rejected)
+        return Answers(
+            found=self.found,
+            given_up={**self.given_up, **lost},
+            omitted=self.omitted.union(lost),
+            rejected=self.rejected,
+        )
 
 
 AskAbout: TypeAlias = Callable[[Sequence[NumberedText]], Awaitable[Answers[T]]]

@@ -7,19 +7,23 @@ counted, and said. Whether a claim is *true* is another question, and not asked 
 
 from __future__ import annotations
 
-from ragtrace.metrics.claims import explain_support, judged_claims
-from ragtrace.metrics.own import Finding, OwnMetric, readings
+from ragtrace.metrics.claims import ClaimMetric, explain_support, judged_claims
+from ragtrace.metrics.own import Finding, readings
 from ragtrace.metrics.steps import Steps
-from ragtrace.model import Part, RagRecord
+from ragtrace.model import Part, RagRecord, VerdictCounts
 from ragtrace.scoring import coverage, lenient_faithfulness, lower_bound, strict_faithfulness
 
 __all__ = ["Faithfulness"]
 
 
-class Faithfulness(OwnMetric):
+class Faithfulness(ClaimMetric):
     """Measures the share of an answer's claims that its context supports.
 
     score = S / (n - U), with S supported, C contradicted, N not mentioned and U unjudged of n claims.
+
+    Passes where no claim is contradicted or unsupported and at least half of them are decided. Where nothing
+    wrong was found and fewer are, or where the judge left a verdict out that would tell, there is no score
+    (``undecided``). ``pass_when`` takes other rules.
 
     Details: ``lenient`` = (S + N) / (n - U), ``lower_bound`` = S / n, ``coverage`` = (n - U) / n,
     ``sentence_coverage``: share of the answer's sentences that a statement was drawn from, and the numbers
@@ -54,3 +58,7 @@ class Faithfulness(OwnMetric):
                 sentinels_passed=found.verification.sentinels_passed or None,
             ),
         )
+
+    def score_of(self, finding: Finding) -> float | None:
+        """Count the supported claims."""
+        return strict_faithfulness(VerdictCounts.of(finding.verdicts))

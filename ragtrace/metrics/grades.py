@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ragtrace.metrics.own import Finding, readings, tally
 from ragtrace.metrics.steps import Grading, Steps
-from ragtrace.model import SkipReason, VerdictCounts, VerdictLabel
+from ragtrace.model import ChunkVerdict, SkipReason, VerdictCounts, VerdictLabel
 from ragtrace.scoring import coverage
 
-__all__ = ["GradedChunks", "graded_chunks"]
+__all__ = ["GradedChunks", "graded_chunks", "useful"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,12 +19,6 @@ class GradedChunks:
 
     grading: Grading
     counts: VerdictCounts
-
-    @property
-    def useful(self) -> tuple[bool, ...]:
-        """Whether each judged chunk is relevant, in the order of the ranks."""
-        judged = (each.label for each in self.grading.verdicts if each.label is not VerdictLabel.UNJUDGED)
-        return tuple(label is VerdictLabel.RELEVANT for label in judged)
 
     @property
     def details(self) -> Mapping[str, float]:
@@ -43,6 +37,12 @@ class GradedChunks:
             chunk_verdicts=self.grading.verdicts,
             details={**readings(**more), **self.details},
         )
+
+
+def useful(verdicts: Iterable[ChunkVerdict]) -> tuple[bool, ...]:
+    """Tell whether each judged chunk is relevant, in the order of the ranks."""
+    judged = (each.label for each in verdicts if each.label is not VerdictLabel.UNJUDGED)
+    return tuple(label is VerdictLabel.RELEVANT for label in judged)
 
 
 async def graded_chunks(steps: Steps) -> GradedChunks | Finding:

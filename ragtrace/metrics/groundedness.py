@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ragtrace.metrics.claims import JudgedClaims, explain_support, judged_claims
-from ragtrace.metrics.own import Finding, OwnMetric, readings
+from ragtrace.metrics.claims import ClaimMetric, JudgedClaims, explain_support, judged_claims
+from ragtrace.metrics.own import Finding, readings
 from ragtrace.metrics.sentences import Sentence, split_sentences
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Claim, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
@@ -22,12 +22,14 @@ _WORST_FIRST = (
 )
 
 
-class Groundedness(OwnMetric):
+class Groundedness(ClaimMetric):
     """Measures the share of an answer's sentences all of whose claims are supported.
 
     score = G / (m - U): of the m sentences with at least one factual claim, G have supported claims only, and
     U have no wrong claim but an unjudged one. Sentences without a claim (headings, courtesies) do not count.
     A claim that was drawn from several sentences counts in each.
+
+    Passes as faithfulness does: no sentence with a wrong claim, and at least half of them decided.
 
     Details: ``lower_bound`` = G / m, ``coverage`` = (m - U) / m.
 
@@ -54,6 +56,10 @@ class Groundedness(OwnMetric):
             details=readings(lower_bound=lower_bound(counts), coverage=coverage(counts)),
         )
 
+    def score_of(self, finding: Finding) -> float | None:
+        """Count the sentences whose claims are all supported."""
+        return strict_faithfulness(VerdictCounts.of(finding.verdicts))
+
 
 def _by_sentence(sentences: Sequence[Sentence], found: JudgedClaims) -> Iterator[Verdict]:
     sources = list(zip(found.extraction.sources, found.verification.verdicts, strict=True))
@@ -67,6 +73,6 @@ def _by_sentence(sentences: Sequence[Sentence], found: JudgedClaims) -> Iterator
 
 def _worst(sentence: Sentence, index: int, stated: Sequence[Verdict]) -> Verdict:
     """Return the verdict that decides a sentence, with its evidence, about the sentence."""
-    worst = min(stated, key=lambda verdict: _WORST_FIRST.index(verdict.label))
+    worst = min(stated, key=lambda verdict: (_WORST_FIRST.index(verdict.label), not verdict.omitted))
     claim = Claim(index=index, text=sentence.text, start=sentence.start, end=sentence.end, kind="sentence")
     return replace(worst, claim=claim)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ragtrace.metrics.claims import judged_claims
-from ragtrace.metrics.own import Finding, OwnMetric, readings, tally
+from ragtrace.metrics.claims import ClaimMetric, judged_claims
+from ragtrace.metrics.own import Finding, readings, tally
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Direction, Part, RagRecord, SkipReason, VerdictCounts
 from ragtrace.scoring import contradicted_share, coverage
@@ -13,13 +13,15 @@ __all__ = ["Hallucination"]
 _BLIND = "this judge cannot tell a contradiction from what the context does not mention"
 
 
-class Hallucination(OwnMetric):
+class Hallucination(ClaimMetric):
     """Measures the share of an answer's claims that its context contradicts: lower is better.
 
     score = C / (n - U), with S supported, C contradicted, N not mentioned and U unjudged of n claims: the
     rest of lenient faithfulness to 1, from the same verdicts. What the context does not mention is not
     counted here but in the details; faithfulness counts it. A judge that cannot tell the two apart (the
     lexical one) gives no score.
+
+    Passes where no claim is contradicted and at least half of them are decided.
 
     Details: ``unsupported_share`` = N / (n - U), ``ungrounded_share`` = (C + N) / (n - U), ``upper_bound`` =
     (C + U) / n: if every unjudged claim were contradicted, ``coverage`` = (n - U) / n.
@@ -30,6 +32,7 @@ class Hallucination(OwnMetric):
 
     name = "hallucination"
     direction = Direction.LOWER_IS_BETTER
+    passes = "contradicted == 0 and coverage >= 0.5"
     needs = (Part.CONTEXT, Part.ANSWER)
     uses = ("extract", "verify")
 
@@ -52,6 +55,10 @@ class Hallucination(OwnMetric):
                 coverage=coverage(counts),
             ),
         )
+
+    def score_of(self, finding: Finding) -> float | None:
+        """Count the contradicted claims."""
+        return contradicted_share(VerdictCounts.of(finding.verdicts))
 
 
 def _explain(counts: VerdictCounts) -> str:

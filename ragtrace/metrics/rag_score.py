@@ -9,6 +9,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.metrics.answer_relevance import AnswerRelevance
 from ragtrace.metrics.asking import together
 from ragtrace.metrics.chunk_precision import ChunkPrecision
+from ragtrace.metrics.claims import ClaimMetric
 from ragtrace.metrics.faithfulness import Faithfulness
 from ragtrace.metrics.own import Finding, OwnMetric, readings
 from ragtrace.metrics.prompt import PromptSource
@@ -33,7 +34,7 @@ _SAID = {
 }
 
 
-class RagScore(OwnMetric):
+class RagScore(ClaimMetric):
     """Measures a RAG call as a whole: faithfulness, answer relevance and chunk precision in one number.
 
     score = 0.4 faithfulness + 0.3 answer relevance + 0.3 chunk precision; the weights are configurable, and
@@ -43,6 +44,8 @@ class RagScore(OwnMetric):
     precision high: ``generation_problem``; only faithfulness high: ``retrieval_noise``; neither:
     ``retrieval_failure``. It is there whenever these two have a score.
 
+    Passes where faithfulness does and the score is 0.5 or more.
+
     Details: the three scores under their names. The verdicts are those of faithfulness, and the chunks'.
 
     Source: a convention of ours; look at the parts before you act on the sum.
@@ -51,16 +54,20 @@ class RagScore(OwnMetric):
     name = "rag_score"
     needs = (Part.QUESTION, Part.CONTEXT, Part.ANSWER)
     uses = ("extract", "relevance", "verify", "chunks")
+    passes = f"score >= 0.5 and {ClaimMetric.passes}"
 
     def __init__(
         self,
         *,
-        threshold: float = 0.5,
+        threshold: float | None = None,
+        pass_when: str | None = None,
         judge_truncated: bool = False,
         prompts: Mapping[str, PromptSource] | None = None,
         weights: Mapping[str, float] | None = None,
     ) -> None:
-        super().__init__(threshold=threshold, judge_truncated=judge_truncated, prompts=prompts)
+        super().__init__(
+            threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
+        )
         self.weights = _checked(weights or DEFAULT_WEIGHTS)
         self._parts: tuple[OwnMetric, ...] = (Faithfulness(), AnswerRelevance(), ChunkPrecision())
 

@@ -15,7 +15,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.metrics.strangers import make_metric
 from ragtrace.model import Direction, Part
 from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
-from ragtrace.ports import Metric
+from ragtrace.ports import Metric, passes_when
 from ragtrace.scoring import ALIASES, PROFILES, canonical
 
 __all__ = ["ALIASES", "MetricInfo", "available_metrics", "metric_named"]
@@ -50,21 +50,30 @@ class MetricInfo:
     direction: Direction
     version: str
     """Changes whenever the same verdicts could give another score."""
-    threshold: float
-    """Where ``pass`` begins by default."""
+    threshold: float | None
+    """Where ``pass`` begins by default; ``None`` where `pass_when` asks for more than a score."""
+    pass_when: str
+    """What must hold for a ``pass`` by default: ``score >= 0.5``."""
     description: str
     """One line for people."""
 
 
 def metric_named(
-    name: str, *, profile: str = OWN_PROFILE, threshold: float | None = None, **options: Any
+    name: str,
+    *,
+    profile: str = OWN_PROFILE,
+    threshold: float | None = None,
+    pass_when: str | None = None,
+    **options: Any,
 ) -> Metric:
     """Make the metric of this name, or at this address; other tools' names of ours are understood.
 
     Args:
         name: ``faithfulness``, ``answer_relevancy``, ``./my_metric.py:Politeness``.
         profile: Whose rules.
-        threshold: Where ``pass`` begins; the metric's own if none.
+        threshold: Where ``pass`` begins; the metric's own rule if none.
+        pass_when: The rule of a pass, in place of a threshold: ``contradicted == 0 and unsupported <= 1``.
+            For metrics of ours under our own profile; other tools have rules of their own.
         options: What else the metric takes; those of ours take ``judge_truncated`` and ``prompts``, a mapping
             of a prompt's name to a path or a text that replaces it: ``prompts={"verify": Path("mine.md")}``.
 
@@ -73,6 +82,13 @@ def metric_named(
     """
     if threshold is not None:
         options["threshold"] = threshold
+    if pass_when is not None:
+        if profile != OWN_PROFILE:
+            raise ConfigError(
+                f"`pass_when` is a rule of ragtrace's own profile: under {profile!r}, {name} passes by"
+                " that tool's rule and a `threshold`"
+            )
+        options["pass_when"] = pass_when
     if address := Address.parse(name):
         return make_metric(load_address(address), named=name, **options)
     points = find_plugins(GROUP, _BUILT_IN)
@@ -105,5 +121,6 @@ def _describe(name: str, make: Any) -> MetricInfo:
         direction=metric.direction,
         version=metric.version,
         threshold=metric.threshold,
+        pass_when=passes_when(metric),
         description=(type(metric).__doc__ or "").strip().partition("\n")[0],
     )

@@ -83,4 +83,5 @@ def _graded(statement: Statement, answers: Sequence[Answers[GivenRelevance]]) ->
         if number in answer.found:
             return Verdict(claim=statement.claim, label=_LABELS[answer.found[number].relevance])
     reason = next(answer.given_up[number] for answer in answers if number in answer.given_up)
-    return Verdict(claim=statement.claim, label=VerdictLabel.UNJUDGED, reason=reason)
+    omitted = any(number in answer.omitted for answer in answers)
+    return Verdict(claim=statement.claim, label=VerdictLabel.UNJUDGED, reason=reason, omitted=omitted)

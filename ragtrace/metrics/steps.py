@@ -271,7 +271,7 @@ class Steps:
         judges = tuple((judge.identity.provider, judge.identity.model) for judge in self._judges)
         bundled = self._may_bundle and not _BUNDLED.isdisjoint(self._steps_of(metric))
         further = (*self._embedder_of(metric), *(("retrieval",) if bundled else ()))
-        about = (metric.name, metric.profile, metric.version, metric.threshold, metric.direction)
+        about = (metric.name, metric.profile, metric.version, _passes(metric), metric.direction)
         digest = _digest(*about, judges, self.prompt_sha256_of(metric), self.limits, further)
         return f"{metric.version}+{digest}"
 
@@ -401,6 +401,11 @@ class Steps:
         return fence_code(self.input_sha256)
 
 
+def _passes(metric: Metric) -> str | float | None:
+    rule = getattr(metric, "pass_when", None)
+    return metric.threshold if rule is None else str(rule)
+
+
 _BUNDLED: frozenset[StepName] = frozenset({"chunks", "recall"})
 
 
@@ -409,14 +414,14 @@ def _digest(
     name: str,
     profile: str,
     version: str,
-    threshold: float,
+    passes: str | float | None,
     direction: Direction,
     judges: tuple[tuple[str, str], ...],
     prompts: str,
     limits: StepLimits,
     further: tuple[object, ...],
 ) -> str:
-    identity = [[name, profile, version, threshold, direction], judges, prompts, repr(limits), *further]
+    identity = [[name, profile, version, passes, direction], judges, prompts, repr(limits), *further]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
 

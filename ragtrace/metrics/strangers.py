@@ -56,6 +56,8 @@ def fault_in(result: object, metric: Metric) -> str | None:
         return None if result.skip_reason else "its result has neither a score nor a `skip_reason`"
     if not math.isfinite(result.score) or not 0 <= result.score <= 1:
         return f"its score is {result.score!r}, outside [0, 1]"
+    if result.threshold is None and result.passed is None:
+        return "its result says neither where `pass` begins (`threshold`) nor whether it `passed`"
     return "its result has a score and a `skip_reason`" if result.skip_reason else None
 
 
@@ -80,7 +82,8 @@ def _lack(metric: object) -> str | None:
     if not _NAME.fullmatch(name):
         return f"its name {name!r} cannot stand in an attribute key"
     threshold = getattr(metric, "threshold", None)
-    if not isinstance(threshold, float | int) or not math.isfinite(threshold):
+    is_number = isinstance(threshold, float | int) and math.isfinite(threshold)
+    if not is_number and getattr(metric, "pass_when", None) is None:
         return f"{name!r} has no `threshold`, a number"
     if not isinstance(getattr(metric, "direction", None), Direction):
         return f"{name!r} has no `direction`, a ragtrace.model.Direction"

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from ragtrace.metrics.forms import GivenVerdict, VerdictWord, VerifyReply
 from ragtrace.model import VerdictLabel
 
-__all__ = ["CheckedReply", "FindQuote", "Ruling", "Rulings", "check_reply", "combine", "undecided"]
+__all__ = ["CheckedReply", "FindQuote", "Ruling", "Rulings", "check_reply", "combine", "omitted", "undecided"]
 
 FindQuote: TypeAlias = Callable[[int, str], str | None]
 """Looks a quote up in the chunk of this number; returns the chunk's own text."""
@@ -34,6 +34,8 @@ class Ruling:
     """Verbatim text of the first chunk."""
     confidence: float | None = None
     """Probability in [0, 1] that the label is right, where the judge gives one."""
+    omitted: bool = False
+    """The judge owed a verdict and gave none that can be used: it did not abstain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +85,18 @@ class CheckedReply:
 
     def settled(self, reason: str) -> CheckedReply:
         """Leave the unanswered claims unjudged for this reason."""
-        given_up = dict.fromkeys(self.unanswered, undecided(reason))
+        given_up = dict.fromkeys(self.unanswered, omitted(reason))
         return replace(self, rulings={**self.rulings, **given_up}, unanswered=())
 
 
 def undecided(reason: str) -> Ruling:
     """Rule that there is no verdict, and why."""
     return Ruling(label=VerdictLabel.UNJUDGED, reason=reason)
+
+
+def omitted(reason: str) -> Ruling:
+    """Rule that the judge left out a verdict that it owed, and how."""
+    return Ruling(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)
 
 
 def check_reply(
@@ -131,7 +138,7 @@ def combine(rulings: Sequence[Ruling]) -> Ruling:
     for label in (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED, VerdictLabel.UNJUDGED):
         alike = [ruling for ruling in rulings if ruling.label is label]
         if alike:
-            return max(alike, key=lambda ruling: (ruling.quote is not None, _confidence(ruling)))
+            return max(alike, key=lambda each: (each.quote is not None, each.omitted, _confidence(each)))
     return min(rulings, key=_confidence, default=undecided("no chunk with text was shown"))
 
 

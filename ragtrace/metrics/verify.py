@@ -137,4 +137,5 @@ def _verdict(claim: Claim, ruling: Ruling, context: Context) -> Verdict:
         quote=ruling.quote,
         quote_verified=ruling.quote is not None,
         confidence=ruling.confidence,
+        omitted=ruling.omitted,
     )

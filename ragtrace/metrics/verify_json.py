@@ -11,7 +11,7 @@ from ragtrace.metrics.context import Material
 from ragtrace.metrics.forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.metrics.prompt import Prompt, render_verify
 from ragtrace.metrics.sentinels import Sentinel, check_sentinels
-from ragtrace.metrics.verdicts import CheckedReply, Rulings, check_reply, combine, undecided
+from ragtrace.metrics.verdicts import CheckedReply, Rulings, check_reply, combine, omitted
 from ragtrace.model import VerdictLabel
 from ragtrace.ports import JudgeRequest
 
@@ -99,7 +99,7 @@ class JsonAsking:
         if not replies:
             raise cut_off
         answered = replies[0].joined(replies[1]) if len(replies) == 2 else replies[0]
-        lost = {claim.number: undecided("the judge's reply was cut off") for claim in claims}
+        lost = {claim.number: omitted("the judge's reply was cut off") for claim in claims}
         return replace(answered, rulings={**lost, **answered.rulings})
 
     def _request(

@@ -20,7 +20,7 @@ from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.forms import NumberedText
 from ragtrace.metrics.prompt import Prompt, chunk_sections
 from ragtrace.metrics.sentinels import Sentinel, check_sentinels
-from ragtrace.metrics.verdicts import Ruling, Rulings, combine, undecided
+from ragtrace.metrics.verdicts import Ruling, Rulings, combine, omitted
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Usage, VerdictLabel
 from ragtrace.ports import JudgeRequest, YesProbability
@@ -148,16 +148,14 @@ class YesNoAsking:
     def _ruling(self, heard: _Heard, claim: NumberedText) -> Ruling:
         p, q = heard.support.get(claim.number), heard.against.get(claim.number)
         if p is None:
-            return undecided("the judge answered neither yes nor no")
+            return omitted("the judge answered neither yes nor no")
         alone = {chunk.number for chunk in heard.pack}
         chunks = tuple(alone) if len(alone) == 1 else ()
         if self._is_yes(p):
             return self._supported(heard, claim, p, chunks)
         if q is None:
             # either it was not asked, as another pack supports the claim, or it got no answer
-            return undecided(
-                "the judge said neither that the chunks contradict the claim nor that they do not"
-            )
+            return omitted("the judge said neither that the chunks contradict the claim nor that they do not")
         if q >= _EVEN:
             return Ruling(label=VerdictLabel.CONTRADICTED, chunks=chunks, confidence=(1 - p) * q)
         return Ruling(label=VerdictLabel.UNSUPPORTED, confidence=(1 - p) * (1 - q))

@@ -43,6 +43,7 @@ _OF_METRIC: Final = (
     "label",
     "score",
     "threshold",
+    "pass_when",
     "direction",
     "skip_reason",
     "error_type",

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ragtrace.model import Direction
 from ragtrace.reports.totals import Bin
 from ragtrace.stats import WeightedMean
 
@@ -27,7 +26,6 @@ class Bar:
     width: float
     height: float
     of: Bin
-    passes: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +47,11 @@ class Histogram:
     height: int = HEIGHT
 
 
-def draw(
-    bins: Sequence[Bin], mean: WeightedMean | None, *, threshold: float | None, direction: Direction
-) -> Histogram:
-    """Lay out the bars, the threshold, and the mean with its interval."""
+def draw(bins: Sequence[Bin], mean: WeightedMean | None, *, threshold: float | None) -> Histogram:
+    """Lay out the bars, the threshold if there is one, and the mean with its interval."""
     highest = max((each.share for each in bins), default=0.0) or 1.0
-    is_higher_better = direction is Direction.HIGHER_IS_BETTER
-
-    def passes(each: Bin) -> bool:
-        middle = (each.low + each.high) / 2
-        return threshold is None or (middle >= threshold) is is_higher_better
-
     return Histogram(
-        bars=tuple(_bar(each, highest, passes=passes(each)) for each in bins if each.answers),
+        bars=tuple(_bar(each, highest) for each in bins if each.answers),
         highest=highest,
         threshold=None if threshold is None else _x(threshold),
         mean=(_x(mean.low), _x(mean.mean), _x(mean.high)) if mean else None,
@@ -69,7 +59,7 @@ def draw(
     )
 
 
-def _bar(each: Bin, highest: float, *, passes: bool) -> Bar:
+def _bar(each: Bin, highest: float) -> Bar:
     room = HEIGHT - _BOTTOM - _TOP
     height = max(1.0, room * each.share / highest)
     return Bar(
@@ -78,7 +68,6 @@ def _bar(each: Bin, highest: float, *, passes: bool) -> Bar:
         width=round(_x(each.high) - _x(each.low) - _GAP, 2),
         height=round(height, 2),
         of=each,
-        passes=passes,
     )
 
 

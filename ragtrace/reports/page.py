@@ -80,6 +80,7 @@ class _ShownMetric:
 
     tally: Tally
     threshold: float | None
+    pass_when: str | None
     mean: WeightedMean | None
     passing: WeightedMean | None
     bins: tuple[Bin, ...]
@@ -92,10 +93,11 @@ def _shown_metric(metric: MetricTotals) -> _ShownMetric:
     return _ShownMetric(
         tally=metric.tally,
         threshold=metric.threshold,
+        pass_when=metric.pass_when,
         mean=mean,
         passing=metric.passing.estimate(),
         bins=metric.bins,
-        picture=draw(metric.bins, mean, threshold=metric.threshold, direction=direction),
+        picture=draw(metric.bins, mean, threshold=metric.threshold),
         lower_is_better=direction is Direction.LOWER_IS_BETTER,
     )
 
@@ -148,6 +150,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
     SkipReason.REFUSAL: "the answer declines to answer",
     SkipReason.NO_CLAIMS: "the answer states nothing that can be checked",
     SkipReason.ALL_UNJUDGED: "the judge decided nothing of what it was asked",
+    SkipReason.UNDECIDED: "too few verdicts to tell pass from fail",
     SkipReason.NO_REFERENCE: "the metric needs a reference answer and there is none",
     SkipReason.MISSING_PART: "a metric that this one is made of has no score",
     SkipReason.OUT_OF_RANGE: "the rule that was asked for gives a number outside 0 to 1",

@@ -59,6 +59,7 @@ class MetricRow(TypedDict):
     label: str
     score: float | None
     threshold: float | None
+    pass_when: str | None
     direction: str | None
     skip_reason: str | None
     error_type: str | None
@@ -168,6 +169,7 @@ def _metric(outcome: MetricOutcome, judge: JudgeIdentity) -> MetricRow:
         "label": outcome.label.value,
         "score": result.score if result else None,
         "threshold": result.threshold if result else None,
+        "pass_when": result.pass_when if result else None,
         "direction": result.direction.value if result else None,
         "skip_reason": skip_reason,
         "error_type": failure.error_type if failure else None,

@@ -25,6 +25,8 @@ class Tally:
     calls: int = 0
     """Of the steps this metric rests on: metrics share steps."""
     direction: Direction = Direction.HIGHER_IS_BETTER
+    pass_when: str | None = None
+    """What must hold for a pass, where it is known."""
 
     @property
     def scored(self) -> int:

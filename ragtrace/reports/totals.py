@@ -22,8 +22,15 @@ class Bin(NamedTuple):
     high: float
     """Not part of it, but in the last one."""
     answers: int
+    passed: int
+    """How many of these answers pass."""
     share: float
     """Of all answers, each standing for as many as it was sampled from."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether most of these answers pass."""
+        return 2 * self.passed > self.answers
 
 
 class MetricTotals:
@@ -33,9 +40,11 @@ class MetricTotals:
         own = outcome.profile == "ragtrace"
         self.tally = Tally(metric=outcome.metric if own else f"{outcome.metric}.{outcome.profile}")
         self.threshold: float | None = None
+        self.pass_when: str | None = None
         self.mean = RunningMean()
         self.passing = RunningMean()
         self._answers = [0] * BINS
+        self._passed = [0] * BINS
         self._weights = [0.0] * BINS
 
     def add(self, outcome: MetricOutcome, answer: JudgedAnswer) -> None:
@@ -43,13 +52,15 @@ class MetricTotals:
         self.tally.add(outcome)
         if not isinstance(outcome, MetricResult) or outcome.score is None:
             return
-        self.threshold = outcome.threshold
+        self.threshold, self.pass_when = outcome.threshold, outcome.pass_when
+        passes = outcome.label is Label.PASS
         probability, cluster = answer.probability, answer.cluster
         self.mean.add(Weighed(outcome.score, probability, cluster))
-        self.passing.add(Weighed(float(outcome.label is Label.PASS), probability, cluster))
+        self.passing.add(Weighed(float(passes), probability, cluster))
         if probability is not None:
             place = min(BINS - 1, int(outcome.score * BINS))
             self._answers[place] += 1
+            self._passed[place] += passes
             self._weights[place] += 1 / probability
 
     @property
@@ -57,8 +68,16 @@ class MetricTotals:
         """How the scores are spread; without answers whose probability nobody knows."""
         whole = sum(self._weights) or 1.0
         return tuple(
-            Bin(low=place / BINS, high=(place + 1) / BINS, answers=number, share=weight / whole)
-            for place, (number, weight) in enumerate(zip(self._answers, self._weights, strict=True))
+            Bin(
+                low=place / BINS,
+                high=(place + 1) / BINS,
+                answers=number,
+                passed=passed,
+                share=weight / whole,
+            )
+            for place, (number, passed, weight) in enumerate(
+                zip(self._answers, self._passed, self._weights, strict=True)
+            )
         )
 
 

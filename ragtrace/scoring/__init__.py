@@ -1,6 +1,7 @@
 """Scores are arithmetic over verdicts, never the judge's own number: our readings, and other tools' rules."""
 
 from ragtrace.scoring.grades import Judged
+from ragtrace.scoring.passing import PassRule
 from ragtrace.scoring.profiles import ALIASES, PROFILES, ProfileScore, canonical, score, scored_metrics
 from ragtrace.scoring.readings import (
     average_precision,
@@ -18,6 +19,7 @@ __all__ = [
     "ALIASES",
     "PROFILES",
     "Judged",
+    "PassRule",
     "ProfileScore",
     "average_precision",
     "canonical",

@@ -103,6 +103,8 @@ def _verdict_on(outcome: MetricOutcome) -> str:
     if outcome.score is None:
         why = f"{outcome.skip_reason}: {outcome.explanation}".removesuffix(": ")
         return f"not measured, {why} (allow_skipped=True lets this pass)"
+    if outcome.threshold is None:
+        return f"{outcome.score:.3f}, passes when {outcome.pass_when}; {outcome.explanation}".rstrip("; ")
     must = "at least" if outcome.direction is Direction.HIGHER_IS_BETTER else "at most"
     return f"{outcome.score:.3f}, must be {must} {outcome.threshold:g}; {outcome.explanation}".rstrip("; ")
 

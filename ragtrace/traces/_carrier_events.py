@@ -136,7 +136,8 @@ def _score(outcome: MetricOutcome) -> Attributes:
     return {
         semconv.EVALUATION_SCORE: None if outcome.score is None else float(outcome.score),
         semconv.EVALUATION_LABEL: outcome.label.value,
-        semconv.THRESHOLD: float(outcome.threshold),
+        semconv.THRESHOLD: None if outcome.threshold is None else float(outcome.threshold),
+        semconv.PASS_WHEN: outcome.pass_when,
         semconv.DIRECTION: outcome.direction.value,
         semconv.PROMPT_SHA256: outcome.prompt_sha256,
         **{f"{semconv.DETAIL_PREFIX}{name}": float(value) for name, value in details[:_MAX_DETAILS]},

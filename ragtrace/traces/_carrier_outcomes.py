@@ -90,7 +90,10 @@ def outcome_attributes(evaluation: Evaluation) -> dict[str, AttributeValue]:
 def _of_metric(key: str, outcome: MetricOutcome) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {f"{semconv.LABEL_PREFIX}{key}": outcome.label.value}
     if isinstance(outcome, MetricResult):
-        attributes[f"{semconv.THRESHOLD_PREFIX}{key}"] = float(outcome.threshold)
+        if outcome.threshold is not None:
+            attributes[f"{semconv.THRESHOLD_PREFIX}{key}"] = float(outcome.threshold)
+        if outcome.pass_when is not None:
+            attributes[f"{semconv.PASS_WHEN_PREFIX}{key}"] = outcome.pass_when
         if outcome.score is not None:
             attributes[f"{semconv.SCORE_PREFIX}{key}"] = float(outcome.score)
     if compat := outcome.compat:

@@ -82,7 +82,8 @@ def _summary(result: MetricResult) -> str:
     if result.diagnosis:
         return result.diagnosis.value.replace("_", " ")
     said = [_tally(group) for group in (result.verdicts, result.chunk_verdicts) if group]
-    return ", ".join(said) or f"score {result.score:.2f}, threshold {result.threshold:.2f}"
+    passes = result.pass_when or f"threshold {result.threshold:.2f}"
+    return ", ".join(said) or f"score {result.score:.2f}, {passes}"
 
 
 def _tally(verdicts: Sequence[Verdict | ChunkVerdict]) -> str:

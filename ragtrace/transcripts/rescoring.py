@@ -9,7 +9,7 @@ from functools import cache, partial
 from ragtrace import semconv
 from ragtrace.evaluation import evaluate
 from ragtrace.metrics import metric_named
-from ragtrace.model import Evaluation, JudgeIdentity, MetricFailure, Usage
+from ragtrace.model import Evaluation, JudgeIdentity, MetricFailure, MetricOutcome, Usage
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace.traces.attach import AttachOptions, Sample, carrier
 from ragtrace.traces.trace import Span
@@ -95,19 +95,20 @@ async def rescore(
 
 
 def metrics_of(evaluation: Evaluation) -> list[Metric]:
-    """Make the metrics that an evaluation ran, with their thresholds.
+    """Make the metrics that an evaluation ran, with their thresholds and rules of a pass.
 
     Raises:
         ConfigError: one is of code that was named by its place: name it again.
     """
-    return [
-        metric_named(
-            outcome.metric,
-            profile=outcome.profile,
-            threshold=None if isinstance(outcome, MetricFailure) else outcome.threshold,
-        )
-        for outcome in evaluation.outcomes
-    ]
+    return [_again(outcome) for outcome in evaluation.outcomes]
+
+
+def _again(outcome: MetricOutcome) -> Metric:
+    if isinstance(outcome, MetricFailure):
+        return metric_named(outcome.metric, profile=outcome.profile)
+    return metric_named(
+        outcome.metric, profile=outcome.profile, threshold=outcome.threshold, pass_when=outcome.pass_when
+    )
 
 
 def unpaid(kept: Kept) -> Kept:

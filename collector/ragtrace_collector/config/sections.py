@@ -163,10 +163,25 @@ class MetricConfig(Section):
     peer_prompts: bool = False
     """Ask as the tool of the profile asks, instead of scoring our own verdicts by its rules."""
     threshold: float | None = Field(default=None, ge=0, le=1)
+    pass_when: str | None = None
+    """The rule of a pass, in place of a threshold."""
     prompts: dict[str, str] = {}
     """By the name of the prompt that each replaces; a text of several lines, or a path."""
     weights: dict[str, float] = {}
     options: dict[str, JsonValue] = {}
+
+    @model_validator(mode="after")
+    def _passes_by_one_rule(self) -> MetricConfig:
+        if self.pass_when is not None and self.threshold is not None:
+            raise ValueError(
+                "`threshold` and `pass_when` both say when it passes: leave one out, or write"
+                f" `score >= {self.threshold:g}` into the rule"
+            )
+        if self.pass_when is not None and self.profile != "ragtrace":
+            raise ValueError(
+                "`pass_when` is a rule of ragtrace's own profile: another tool's passes by a `threshold`"
+            )
+        return self
 
     @model_validator(mode="after")
     def _has_one_asker(self) -> MetricConfig:

@@ -8,9 +8,10 @@ from tests.integration.cli.program import json_lines, run
 def test_metrics_are_listed_for_people() -> None:
     output = run("metrics").stdout
     assert "faithfulness (profile ragtrace, version 1)" in output
-    assert "needs context and answer; passes from 0.5\n" in output
-    assert "needs question, context and answer; passes from 0.5" in output
-    assert "passes up to 0.5, lower is better" in output
+    assert "needs context and answer\n" in output
+    assert "  passes when contradicted == 0 and unsupported == 0 and coverage >= 0.5\n" in output
+    assert "needs question and context\n  passes when score >= 0.5\n" in output
+    assert "needs context and answer; lower is better\n  passes when contradicted == 0 and cov" in output
     assert "other profiles: ragas, ragas-legacy, deepeval-3, deepeval-4, promptfoo,\n  rag_evals" in output
     assert "also called answer_relevancy" in output
     assert max(map(len, output.splitlines())) <= 80
@@ -23,7 +24,8 @@ def test_metrics_are_listed_for_machines() -> None:
     assert faithfulness["profile"] == "ragtrace"
     assert faithfulness["needs"] == ["context", "answer"]
     assert faithfulness["direction"] == "higher_is_better"
-    assert faithfulness["threshold"] == 0.5
+    assert faithfulness["threshold"] is None
+    assert faithfulness["pass_when"] == "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
     assert faithfulness["version"] == "1"
     assert "deepeval-4" in faithfulness["profiles"]
     assert faithfulness["description"]

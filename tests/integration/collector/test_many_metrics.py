@@ -121,7 +121,7 @@ async def test_what_is_found_is_shown_where_a_part_fails_for_good(tmp_path: Path
     judge = judge_that_fails(tmp_path, times=99)
     metrics = ["faithfulness", "context_recall"]
     carrier = await carrier_of(tmp_path, judge=judge, evaluate={"metrics": metrics})
-    assert carrier.name == "evaluation pass"
+    assert carrier.name == "evaluation fail"
     assert carrier.attributes[semconv.EVAL_STATUS] == "partial"
     assert carrier.attributes[f"{semconv.SCORE_PREFIX}faithfulness"] == 0.5
     assert carrier.attributes[f"{semconv.LABEL_PREFIX}context_recall"] == "error"

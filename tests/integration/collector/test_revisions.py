@@ -290,7 +290,7 @@ async def test_a_verdict_on_a_fragment_is_superseded_when_its_call_comes_at_last
             await spans.pass_time(DEADLINE_S)
         final = final_carriers(spans.carriers())
     said = {span.parent_span_id: span.name for span in final}
-    assert said == {calls[0].span_id: "evaluation pass", calls[1].span_id: "evaluation skipped"}
+    assert said == {calls[0].span_id: "evaluation fail", calls[1].span_id: "evaluation skipped"}
 
 
 async def test_spans_that_come_while_the_answer_waits_are_judged_with_it(tmp_path: Path) -> None:

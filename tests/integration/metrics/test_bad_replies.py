@@ -108,13 +108,13 @@ def test_malformed_replies_that_hold_the_verdicts_are_read(model: Scripted, text
         pytest.param(numbered(3, 77, 78), ["unjudged", "unjudged", "supported"], id="wrong ids"),
     ],
 )
-def test_what_stays_missing_is_unjudged_and_lowers_the_bound(
-    model: Scripted, text: str, labels: list[str]
-) -> None:
+def test_what_stays_missing_is_unjudged_and_no_pass(model: Scripted, text: str, labels: list[str]) -> None:
     outcome = outcome_of(model, text)
     assert isinstance(outcome, MetricResult)
     assert [verdict.label for verdict in outcome.verdicts] == labels
-    assert (outcome.score, outcome.details["lower_bound"]) == (1.0, pytest.approx(1 / 3))
+    assert (outcome.score, outcome.skip_reason) == (None, "undecided")
+    assert outcome.details["lower_bound"] == pytest.approx(1 / 3)
+    assert "the judge left out 2 verdicts" in outcome.explanation
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,8 @@ async def measured(record: RagRecord, judge: Any = None, **settings: Any) -> Met
     ("verdicts", "score", "lenient", "label", "explanation"),
     [
         ("SS", 1.0, 1.0, "pass", "all 2 claims supported"),
-        ("SC", 0.5, 0.5, "pass", "1 of 2 claims contradicted"),
-        ("SN", 0.5, 1.0, "pass", "1 of 2 claims not mentioned"),
+        ("SC", 0.5, 0.5, "fail", "1 of 2 claims contradicted"),
+        ("SN", 0.5, 1.0, "fail", "1 of 2 claims not mentioned"),
         ("NN", 0.0, 1.0, "fail", "2 of 2 claims not mentioned"),
         ("SCNN", 0.25, 0.75, "fail", "1 of 4 claims contradicted, 2 not mentioned"),
         ("S", 1.0, 1.0, "pass", "1 claim supported"),
@@ -248,7 +248,7 @@ async def test_the_version_is_known_before_and_stands_on_the_results() -> None:
 
 def test_metrics_are_listed_with_what_they_need() -> None:
     [info] = [info for info in available_metrics() if info.name == "faithfulness"]
-    assert (info.profile, info.threshold, info.direction) == ("ragtrace", 0.5, Direction.HIGHER_IS_BETTER)
+    assert (info.profile, info.threshold, info.direction) == ("ragtrace", None, Direction.HIGHER_IS_BETTER)
     assert info.needs == (Part.CONTEXT, Part.ANSWER)
     assert info.description == "Measures the share of an answer's claims that its context supports."
 

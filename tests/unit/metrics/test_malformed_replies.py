@@ -130,8 +130,8 @@ async def test_a_verdict_in_foreign_words_is_a_failure(label: str) -> None:
     [
         ('{"chunks": []}', "None unjudged unjudged"),
         ('{"chunks": [{"id": 1, "reason": "", "relevance": 2}]}', "1.0 relevant unjudged"),
-        (one_grade(id="7"), "0.0 unjudged irrelevant"),
-        (one_grade(id="-1"), "0.0 unjudged irrelevant"),
+        (one_grade(id="7"), "None unjudged irrelevant"),
+        (one_grade(id="-1"), "None unjudged irrelevant"),
         (one_grade(id="2"), "None unjudged unjudged"),
         (GRADES.replace("]}", ', {"id": 3, "reason": "", "relevance": 2}]}'), "0.5 relevant irrelevant"),
     ],

@@ -94,7 +94,9 @@ async def test_claims_are_counted(name: str, verdicts: str, score: float) -> Non
 
 async def test_hallucination_passes_low_and_tells_conflict_from_silence() -> None:
     result = await measured("hallucination", record(claims=4), judge("SCNN"))
-    assert (result.score, result.direction, result.label) == (0.25, Direction.LOWER_IS_BETTER, "pass")
+    assert (result.score, result.direction, result.label) == (0.25, Direction.LOWER_IS_BETTER, "fail")
+    silent = await measured("hallucination", record(claims=4), judge("SSNN"))
+    assert (silent.score, silent.label) == (0.0, "pass")
     assert result.details["unsupported_share"] == 0.5
     assert result.details["ungrounded_share"] == 0.75
     assert result.explanation == "1 of 4 claims contradicted"
@@ -464,7 +466,7 @@ async def test_what_the_judge_abstains_from_is_no_score() -> None:
 def test_every_metric_is_listed_with_a_threshold_a_direction_and_a_version() -> None:
     infos = {info.name: info for info in available_metrics() if info.profile == "ragtrace"}
     assert {*OWN, "question_similarity"} <= infos.keys()
-    assert all(info.threshold == 0.5 and info.version and info.needs for info in infos.values())
+    assert all(info.pass_when and info.version and info.needs for info in infos.values())
     low = [name for name, info in infos.items() if info.direction is Direction.LOWER_IS_BETTER]
     assert low == ["hallucination"]
     assert all(info.description.startswith("Measures ") for name, info in infos.items() if name in OWN)

@@ -48,7 +48,7 @@ def with_chance(runs: list[int]) -> Callable[[MetricResult], MetricResult]:
 @pytest.mark.parametrize(
     ("alter", "told"),
     [
-        (with_default, "gives fail|gives pass"),
+        (with_default, "gives fail|gives pass|nor whether it `passed`"),
         (with_chance([]), "another result where it measures the same record"),
         (lambda result: replace(result, score=2.0, skip_reason=None), "outside"),
         (lambda result: replace(result, score=None, skip_reason=None), "neither a score nor"),

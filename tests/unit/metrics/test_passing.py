@@ -1,0 +1,182 @@
+"""When a metric's result passes, and what a verdict that the judge left out changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragtrace.errors import ConfigError
+from ragtrace.evaluation import evaluate, evaluator_version
+from ragtrace.judge import Script, ScriptedJudge
+from ragtrace.metrics import metric_named
+from ragtrace.metrics.forms import ChunksReply, RelevanceReply, VerifyReply
+from ragtrace.model import Chunk, Label, MetricResult, RagRecord, SkipReason
+from ragtrace.ports import JudgeReply, JudgeRequest
+
+CHUNK = RagRecord.of(
+    question="How long do refunds take?",
+    contexts={"faq-12": "Refunds take 14 days."},
+    answer="Refunds take 30 days. They are paid to your card.",
+)
+JUDGE = ScriptedJudge(
+    Script.model_validate(
+        {"claims": {"Refunds take 30 days.": "contradicted", "They are paid to your card.": "supported"}}
+    )
+)
+ITEMS: Final = ("alpha", "beta", "gamma", "delta")
+METRICS: Final = (
+    "faithfulness",
+    "groundedness",
+    "hallucination",
+    "context_recall",
+    "answer_relevance",
+    "chunk_precision",
+    "context_precision",
+    "context_relevance",
+    "rag_score",
+)
+
+
+def label(given: RagRecord = CHUNK, judge: Any = JUDGE, metric: str = "faithfulness", **how: Any) -> str:
+    return result_of(given, judge, metric, **how).label.value
+
+
+def result_of(given: RagRecord, judge: Any, metric: str, **how: Any) -> MetricResult:
+    (result,) = asyncio.run(evaluate(given, metrics=[metric_named(metric, **how)], judge=judge)).results
+    return result
+
+
+def test_an_answer_with_a_wrong_claim_fails() -> None:
+    result = result_of(CHUNK, JUDGE, "faithfulness")
+    assert (result.score, result.label) == (0.5, "fail")
+    assert [label(metric=name) for name in ("groundedness", "hallucination", "rag_score")] == ["fail"] * 3
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"threshold": 0.5}, "pass"),
+        ({"threshold": 0.6}, "fail"),
+        ({"pass_when": "score >= 0.5"}, "pass"),
+        ({"pass_when": "contradicted == 0"}, "fail"),
+        ({"pass_when": "contradicted <= 1 and unsupported == 0"}, "pass"),
+        ({"pass_when": "lower_bound >= 0.9"}, "fail"),
+        ({"pass_when": "coverage >= 0.5"}, "pass"),
+    ],
+)
+def test_a_rule_of_ones_own_takes_its_place(how: Mapping[str, Any], expected: str) -> None:
+    assert label(**how) == expected
+
+
+def test_a_threshold_and_a_rule_are_one_too_many() -> None:
+    with pytest.raises(ConfigError, match="both `threshold` and `pass_when`: leave one out"):
+        metric_named("faithfulness", threshold=0.5, pass_when="contradicted == 0")
+
+
+def test_another_tool_has_a_rule_of_its_own() -> None:
+    with pytest.raises(ConfigError, match="under 'ragas', faithfulness passes by that tool's rule"):
+        metric_named("faithfulness", profile="ragas", pass_when="contradicted == 0")
+    assert [label(profile=tool) for tool in ("ragas", "deepeval-4", "promptfoo")] == ["pass"] * 3
+
+
+def test_metrics_without_claims_know_only_their_score() -> None:
+    with pytest.raises(ConfigError, match="no 'contradicted' to compare: choose from score"):
+        metric_named("chunk_precision", pass_when="contradicted == 0")
+    assert metric_named("chunk_precision", pass_when="score >= 0.9").threshold == 0.9
+
+
+def test_another_rule_is_another_evaluator_and_a_threshold_is_a_rule() -> None:
+    named: list[dict[str, Any]] = [
+        {},
+        {"threshold": 0.5},
+        {"pass_when": "score >= 0.5"},
+        {"pass_when": "contradicted == 0"},
+    ]
+    default, at_half, said_so, other = (
+        evaluator_version([metric_named("faithfulness", **how)], JUDGE) for how in named
+    )
+    assert at_half == said_so
+    assert len({default, at_half, other}) == 3
+
+
+class Omitting:
+    """A judge that leaves some verdicts out of every reply, however often it is asked."""
+
+    identity = JUDGE.identity
+
+    def __init__(self, script: Script, left_out: frozenset[str]) -> None:
+        self._whole = ScriptedJudge(script)
+        self._left_out = left_out
+
+    async def ask(self, request: JudgeRequest[Any]) -> JudgeReply[Any]:
+        """Answer as the script says, but for what is left out."""
+        reply = await self._whole.ask(request)
+        lost = {n for n, text in request.items.items() if any(each in text for each in self._left_out)}
+        match reply.value:
+            case VerifyReply(verdicts=verdicts):
+                value: Any = VerifyReply(verdicts=[each for each in verdicts if each.id not in lost])
+            case ChunksReply(chunks=chunks):
+                value = ChunksReply(chunks=[each for each in chunks if each.id not in lost])
+            case RelevanceReply(statements=statements):
+                value = RelevanceReply(statements=[each for each in statements if each.id not in lost])
+            case whole:
+                value = whole
+        return JudgeReply(value=value, usage=reply.usage)
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+_CASES: Final = st.lists(
+    st.tuples(
+        st.sampled_from(["supported", "supported", "contradicted", "not_mentioned"]),
+        st.sampled_from(["direct", "supporting", "irrelevant"]),
+        st.sampled_from([0, 1, 2]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=len(ITEMS),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(METRICS), _CASES)
+def test_a_verdict_that_is_left_out_turns_no_fail_into_a_pass_and_no_pass_into_a_fail(
+    metric: str, cases: list[tuple[str, str, int, bool]]
+) -> None:
+    items = list(zip(ITEMS, cases, strict=False))
+    record = RagRecord(
+        id="r",
+        question="What is what?",
+        chunks=tuple(Chunk(id=n, text=f"Chunk {n}.", rank=rank) for rank, (n, _) in enumerate(items)),
+        answer=" ".join(f"Claim {name}." for name, _ in items),
+        reference=" ".join(f"Truth {name}." for name, _ in items),
+    )
+    claims = [
+        {"text": f"Claim {name}.", "sentences": [n], "relevance": case[1]}
+        for n, (name, case) in enumerate(items, start=1)
+    ]
+    script = Script.model_validate(
+        {
+            "answers": {"Claim alpha": {"claims": claims}},
+            "claims": {f"{kind} {name}.": case[0] for name, case in items for kind in ("Claim", "Truth")},
+            "chunks": {f"Chunk {name}.": case[2] for name, case in items},
+        }
+    )
+    left_out = frozenset(name for name, case in items if case[3])
+    whole = result_of(record, ScriptedJudge(script), metric)
+    partial = result_of(record, Omitting(script, left_out), metric)
+    assert whole.label in (Label.PASS, Label.FAIL)
+    assert partial.label in (whole.label, Label.SKIPPED)
+    if partial.label is Label.SKIPPED:
+        assert partial.skip_reason in (
+            SkipReason.UNDECIDED,
+            SkipReason.ALL_UNJUDGED,
+            SkipReason.MISSING_PART,
+        )
+        assert left_out

@@ -1,0 +1,85 @@
+"""The rule of a pass: what it reads, and what it says where verdicts are missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragtrace.errors import ConfigError
+from ragtrace.model import Direction, VerdictCounts
+from ragtrace.scoring import PassRule, strict_faithfulness
+from ragtrace.scoring.passing import Readings, claim_readings
+
+DEFAULT = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
+FIELDS = {"S": "supported", "C": "contradicted", "N": "unsupported", "U": "unjudged"}
+
+
+def readings(verdicts: str) -> Readings:
+    counts = VerdictCounts(**{name: verdicts.count(letter) for letter, name in FIELDS.items()})
+    return claim_readings(strict_faithfulness(counts), counts)
+
+
+def decided(rule: str, verdicts: str) -> bool | None:
+    """Decide on S, C, N, U (the judge abstained) and ``?`` (it left the verdict out)."""
+    given, worst, best = (readings(verdicts.replace("?", letter)) for letter in "UCS")
+    return PassRule.parse(rule).decide(given, worst=worst, best=best)
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdicts", "passes"),
+    [
+        (DEFAULT, "SS", True),
+        (DEFAULT, "SSSSSN", False),
+        (DEFAULT, "SC", False),
+        (DEFAULT, "SU", True),
+        (DEFAULT, "SUU", None),
+        (DEFAULT, "CUUUU", False),
+        (DEFAULT, "SSS?", None),
+        (DEFAULT, "SC?", False),
+        ("score >= 0.5", "SC", True),
+        ("score >= 0.5", "SSC?", True),
+        ("score >= 0.5", "SC?", None),
+        ("score >= 0.5", "CC?", False),
+        ("contradicted == 0", "SN", True),
+        ("contradicted == 0", "SCN", False),
+        ("unsupported <= 1", "SN", True),
+        ("unsupported <= 1", "SNN", False),
+        ("lower_bound >= 0.5", "SUU", False),
+        ("lenient > 0.5 and coverage >= 0.9", "SNNC", True),
+        ("lenient > 0.5 and coverage >= 0.9", "SNNCU", None),
+        ("supported >= 2", "SS", True),
+    ],
+)
+def test_a_rule_decides_on_verdicts(rule: str, verdicts: str, passes: bool | None) -> None:
+    assert decided(rule, verdicts) is passes
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "'' is no condition such as `score >= 0.8`"),
+        ("score", "'score' is no condition"),
+        ("score >= ", "no condition"),
+        ("score > 0.5 or contradicted == 0", "no condition"),
+        ("contradicted == 0 and", "'' is no condition"),
+        ("score >= nan", "no condition"),
+        ("accuracy >= 0.5", "there is no 'accuracy' to compare: choose from score, lenient"),
+        ("__import__('os') == 0", "no condition"),
+    ],
+)
+def test_what_is_no_rule_is_told(text: str, told: str) -> None:
+    with pytest.raises(ConfigError, match="`pass_when` is ") as raised:
+        PassRule.parse(text)
+    assert told in str(raised.value)
+
+
+def test_a_rule_is_written_as_it_is_read() -> None:
+    rule = PassRule.parse("contradicted=0, unsupported<=2 and coverage >= .5")
+    assert str(rule) == "contradicted == 0 and unsupported <= 2 and coverage >= 0.5"
+    assert PassRule.parse(str(rule)) == rule
+
+
+def test_a_threshold_is_a_rule_about_the_score() -> None:
+    assert str(PassRule.at(0.8, Direction.HIGHER_IS_BETTER)) == "score >= 0.8"
+    assert str(PassRule.at(0.1, Direction.LOWER_IS_BETTER)) == "score <= 0.1"
+    assert PassRule.parse("score >= 0.8").threshold == 0.8
+    assert PassRule.parse(DEFAULT).threshold is None
