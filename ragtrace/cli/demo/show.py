@@ -67,7 +67,7 @@ class TerminalShow:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Keep a progress line below the answers while the traffic flows."""
-        header = _Line("score", "failed", "open", "people marked", "question")
+        header = _Line("verdict", "score", "wrong", "open", "people marked", "question")
         self._console.print(header.table(), style="bold")
         with self._live:
             yield
@@ -82,8 +82,9 @@ class TerminalShow:
         decided = verdict.claims - verdict.undecided
         marked = len(labelled.marked_sentences)
         line = _Line(
+            verdict=verdict.word,
             score="-" if verdict.score is None else f"{verdict.score:.2f}",
-            failed=f"{failed} of {decided}" if decided else verdict.instead_of_claims,
+            wrong=f"{failed} of {decided}" if decided else "",
             open=str(verdict.undecided or ""),
             people=f"{marked} sentence{'s' * (marked != 1)}" if marked else "nothing",
             question=labelled.question,
@@ -101,13 +102,13 @@ class TerminalShow:
         """Show the agreement with people, and where to look next."""
         self._console.print()
         self._console.print(
-            "failed: of the claims the judge decided; open: claims it left undecided", style="dim"
+            "wrong: of the claims the judge decided; open: claims it left undecided", style="dim"
         )
         self._console.print(f"Judge: {judge}")
         self._console.print(agreement.sentence())
         if unscored:
             self._console.print(
-                f"{unscored} answers have no score: nothing in them was decided or to be decided."
+                f"{unscored} answers have no score: too few of their claims were decided, or none was made."
             )
         if missing:
             self._console.print(f"{missing} answers have no verdict.", style="yellow")
@@ -182,8 +183,9 @@ class JsonShow:
 class _Line(NamedTuple):
     """One line of the table: printed as soon as it is known, so every line sets its own, equal, columns."""
 
+    verdict: str
     score: str
-    failed: str
+    wrong: str
     open: str
     people: str
     question: str
@@ -191,8 +193,9 @@ class _Line(NamedTuple):
     def table(self) -> Table:
         """Lay the line out over the width there is; the question gives way."""
         table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+        table.add_column(width=9, no_wrap=True)
         table.add_column(width=5, justify="right", no_wrap=True)
-        table.add_column(width=10, no_wrap=True)
+        table.add_column(width=7, no_wrap=True)
         table.add_column(width=4, justify="right", no_wrap=True)
         table.add_column(width=13, no_wrap=True)
         table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")

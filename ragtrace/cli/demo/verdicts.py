@@ -42,10 +42,10 @@ class TraceVerdict:
     brief: str
 
     @property
-    def instead_of_claims(self) -> str:
-        """Say in a word why no claim was decided."""
+    def word(self) -> str:
+        """Say in a word what became of the answer: ``pass``, ``fail``, or why it is neither."""
         if self.skip_reason == SkipReason.ALL_UNJUDGED:
-            return "all open"
+            return SkipReason.UNDECIDED.value
         return (self.skip_reason or self.label).replace("_", " ")
 
 
