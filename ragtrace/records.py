@@ -2,31 +2,30 @@
 
 A row may use our own field names, or those of RAGAS or DeepEval:
 
-==============  ======================  =======================
-ours            RAGAS                   DeepEval
-==============  ======================  =======================
+=========================  ======================  =======================
+ours                       RAGAS                   DeepEval
+=========================  ======================  =======================
 ``id``
-``question``    ``user_input``          ``input``
-``contexts``    ``retrieved_contexts``  ``retrieval_context``
-``answer``      ``response``            ``actual_output``
-``reference``   ``reference``           ``expected_output``
-==============  ======================  =======================
+``question``               ``user_input``          ``input``
+``contexts``, ``context``  ``retrieved_contexts``  ``retrieval_context``
+``answer``                 ``response``            ``actual_output``
+``reference``              ``reference``           ``expected_output``
+=========================  ======================  =======================
 
-A context is a text, or ``{"id", "text", "score", "metadata"}``. A row needs one of
-these fields; others are ignored.
+Contexts are a text, or a list; each is a text, or ``{"id", "text", "score", "metadata"}``. A row needs one of
+these fields; others are left out, and that is said.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypedDict
+from typing import Annotated, Any, Final, TypeAlias, TypedDict
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat
+from pydantic_core import PydanticCustomError
 
 from ragtrace.errors import InputError
 from ragtrace.model import (
@@ -35,52 +34,62 @@ from ragtrace.model import (
     ChunkVerdict,
     Compat,
     CompatStatus,
+    Gap,
     JudgeIdentity,
     MetricFailure,
     MetricOutcome,
     MetricResult,
+    Part,
     RagRecord,
+    SkipReason,
     Usage,
     Verdict,
 )
+from ragtrace.rows import STRICT, Names, Row, RowNotices, clean_text, read_rows
 
 __all__ = [
+    "RECORD_NAMES",
     "ChunkVerdictObject",
+    "Contexts",
+    "RecordRow",
+    "Text",
     "TokenCounts",
     "VerdictObject",
     "chunk_verdict_object",
     "one_json_line",
     "read_records",
+    "record_of",
     "to_json_line",
     "token_counts",
     "verdict_object",
 ]
 
 
-def read_records(path: str | Path) -> Iterator[RagRecord]:
-    """Read the records of a JSON-lines file, or of standard input for ``-``, one by one.
+def read_records(path: str | Path, *, notices: RowNotices = STRICT) -> Iterator[RagRecord]:
+    """Read the records of a file (JSON lines, or one array), or of standard input for ``-``, one by one.
 
     Empty lines are skipped; a row without an id is named after its line (``line-7``); what has no UTF-8 form
-    (lone surrogates) becomes U+FFFD.
+    (lone surrogates) becomes U+FFFD. Where ``notices`` does not raise, rows that are no record are left out.
 
     Raises:
-        InputError: the file cannot be read, or a line is no record; names the file, the line and the field.
+        InputError: the file cannot be read; or, without ``notices``, a row is no record: names the file, the
+            line and the field.
     """
-    name = "standard input" if str(path) == "-" else str(path)
-    first_lines: dict[str, int] = {}
-    with _opened(path, name) as lines:
-        for number, line in enumerate(lines, start=1):
-            bare = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
-            if not bare.strip():
-                continue
-            record = _record(_parsed(bare, f"{name}, line {number}"), number)
-            if record.id in first_lines:
+    places: dict[str, str] = {}
+    for row in read_rows(path, RecordRow, RECORD_NAMES, notices):
+        try:
+            _check_parts(row)
+            record = record_of(row.form, row.place)
+            if record.id in places:
                 raise InputError(
-                    f"{name}, line {number}: field `id`: {record.id!r} stands on line"
-                    f" {first_lines[record.id]} already: ids must be unique"
+                    f"{row.where}: field `id`: {record.id!r} stands at {places[record.id]} already:"
+                    " ids must be unique"
                 )
-            first_lines[record.id] = number
-            yield record
+        except InputError as fault:
+            notices.row_refused(fault)
+            continue
+        places[record.id] = row.place.replace("-", " ")
+        yield record
 
 
 def to_json_line(
@@ -224,120 +233,123 @@ def _compat(outcome: MetricOutcome) -> dict[str, Any]:
 
 
 _OWN_PROFILE = "ragtrace"
-_LINE_ENDS = "\x85\u2028\u2029"
 _TRACES_HINT = "; for OTLP traces there are `ragtrace explain` and `ragtrace backfill`"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
-def _clean(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+_LINE_ENDS = "\x85\u2028\u2029"
+_PARTS = frozenset({"question", "contexts", "answer", "reference"})
 
 
 def _name(value: Any) -> Any:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _clean(value)
-
-
-_Text: TypeAlias = Annotated[str, BeforeValidator(_clean)]
-_Name: TypeAlias = Annotated[str, BeforeValidator(_name), Field(min_length=1)]
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else clean_text(value)
 
 
 def _in_an_object(value: Any) -> Any:
     return {"text": value} if isinstance(value, str) else value
 
 
-class _Context(BaseModel):
+def _in_a_list(value: Any) -> Any:
+    if not isinstance(value, list | str | dict):
+        raise PydanticCustomError("said", "must be a text, or a list of texts")
+    return value if isinstance(value, list) else [value]
+
+
+_Name: TypeAlias = Annotated[str, BeforeValidator(_name), Field(min_length=1)]
+Text: TypeAlias = Annotated[str, BeforeValidator(clean_text)]
+"""A text that has a UTF-8 form."""
+
+
+class ContextRow(BaseModel):
+    """A context, as rows have it."""
+
     id: _Name | None = None
-    text: _Text | None
+    text: Text | None
     score: FiniteFloat | None = None
     metadata: dict[str, Any] = {}
 
 
-class _Row(BaseModel):
+Contexts: TypeAlias = Annotated[
+    list[Annotated[ContextRow, BeforeValidator(_in_an_object)]], BeforeValidator(_in_a_list)
+]
+"""A list of contexts; a single one stands for a list of one."""
+
+
+class RecordRow(BaseModel):
+    """A record, as rows have it."""
+
     id: _Name | None = None
-    question: _Text | None = Field(None, validation_alias=AliasChoices("question", "user_input", "input"))
-    contexts: list[Annotated[_Context, BeforeValidator(_in_an_object)]] | None = Field(
-        None, validation_alias=AliasChoices("contexts", "retrieved_contexts", "retrieval_context")
-    )
-    answer: _Text | None = Field(None, validation_alias=AliasChoices("answer", "response", "actual_output"))
-    reference: _Text | None = Field(None, validation_alias=AliasChoices("reference", "expected_output"))
+    question: Text | None = None
+    contexts: Contexts | None = None
+    answer: Text | None = None
+    reference: Text | None = None
 
 
-@contextmanager
-def _opened(path: str | Path, name: str) -> Iterator[Iterable[bytes]]:
-    if str(path) == "-":
-        yield _stdin()
-        return
-    try:
-        file = Path(path).open("rb")  # noqa: SIM115  closed below: only opening it may fail like this
-    except OSError as exc:
-        raise InputError(f"{name} cannot be read: {exc.strerror}") from exc
-    with file:
-        yield file
+RECORD_NAMES: Final = Names(
+    written={
+        "id": ["id"],
+        "question": ["question", "user_input", "input"],
+        "contexts": ["contexts", "context", "retrieved_contexts", "retrieval_context"],
+        "answer": ["answer", "response", "actual_output"],
+        "reference": ["reference", "expected_output"],
+    },
+    likely={
+        "query": "question",
+        "prompt": "question",
+        "passages": "contexts",
+        "documents": "contexts",
+        "chunks": "contexts",
+        "sources": "contexts",
+        "output": "answer",
+        "completion": "answer",
+        "generation": "answer",
+        "ground_truth": "reference",
+        "ground_truths": "reference",
+        "expected": "reference",
+        "expected_answer": "reference",
+    },
+)
+"""What the fields of a record may be called."""
 
 
-def _stdin() -> Iterable[bytes]:
-    # A reader of its own: where a daemon thread waits in that of `sys.stdin`, the interpreter cannot exit.
-    try:
-        return open(sys.stdin.fileno(), "rb", closefd=False)
-    except (AttributeError, OSError):  # a stand-in without a descriptor
-        return sys.stdin.buffer
-
-
-def _parsed(line: bytes, where: str) -> _Row:
-    try:
-        value = json.loads(line.decode("utf-8"))
-    except UnicodeDecodeError as exc:
-        raise InputError(f"{where}: is not UTF-8 (byte {exc.start + 1})") from exc
-    except (ValueError, RecursionError) as exc:
-        what = (
-            f"{exc.msg} at column {exc.colno}"
-            if isinstance(exc, json.JSONDecodeError)
-            else "it nests too deep, or a number is too long"
-        )
-        raise InputError(f"{where}: is not JSON: {what}") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: is not a JSON object")
-    try:
-        row = _Row.model_validate(value)
-    except ValidationError as exc:
-        # the message of the exception itself would quote the record
-        fault = exc.errors(include_input=False, include_url=False, include_context=False)[0]
-        field = ".".join(map(str, fault["loc"]))
-        raise InputError(f"{where}: field `{field}`: {fault['msg']}") from None
-    if value.keys() - {"id"} and not row.model_fields_set - {"id"}:
-        raise InputError(
-            f"{where}: is no record: it has none of the fields `question`, `contexts`, `answer`"
-            f"{_TRACES_HINT if 'resourceSpans' in value else ''}"
-        )
-    return row
-
-
-def _record(row: _Row, number: int) -> RagRecord:
+def record_of(row: RecordRow, name: str) -> RagRecord:
+    """Make a record of a row; it is called by the name where it has no id of its own."""
     return RagRecord(
-        id=row.id or f"line-{number}",
+        id=row.id or name,
         question=row.question or None,
         chunks=tuple(_chunk(context, rank) for rank, context in enumerate(row.contexts or ())),
         answer=row.answer,
         reference=row.reference,
+        gaps=() if row.contexts is not None else (_NO_CONTEXTS,),
     )
 
 
-def _chunk(context: _Context, rank: int) -> Chunk:
+_NO_CONTEXTS: Final = Gap(
+    part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail="the record has no contexts"
+)
+"""An empty list of contexts says that nothing was found; no list says nothing."""
+
+
+def _check_parts(row: Row[RecordRow]) -> None:
+    if row.form.model_fields_set & _PARTS or not row.unknown:
+        return
+    raise InputError(
+        f"{row.where}: is no record: it has none of the fields `question`, `contexts`, `answer`"
+        f"{_TRACES_HINT if 'resourceSpans' in row.unknown else ''}"
+    )
+
+
+def _chunk(context: ContextRow, rank: int) -> Chunk:
     return Chunk(
         id=context.id or hashlib.sha256((context.text or "").encode()).hexdigest()[:16],
         text=context.text,
         rank=rank,
         score=context.score,
-        metadata={_clean(key): _attribute(value) for key, value in context.metadata.items()},
+        metadata={clean_text(key): _attribute(value) for key, value in context.metadata.items()},
     )
 
 
 def _attribute(value: Any) -> AttributeValue:
     if isinstance(value, Mapping):
-        return {_clean(key): _attribute(item) for key, item in value.items()}
+        return {clean_text(key): _attribute(item) for key, item in value.items()}
     if isinstance(value, list):
         return tuple(_attribute(item) for item in value)
-    attribute: AttributeValue = _clean(value)
+    attribute: AttributeValue = clean_text(value)
     return attribute

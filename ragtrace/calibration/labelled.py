@@ -8,17 +8,17 @@ did not agree.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field
 
-from ragtrace.errors import InputError
-from ragtrace.model import Chunk, Claim, RagRecord
+from ragtrace.model import Claim, RagRecord
+from ragtrace.records import RECORD_NAMES, Contexts, RecordRow, Text, record_of
+from ragtrace.rows import STRICT, Names, RowNotices, read_rows
 
 __all__ = ["HumanLabel", "LabelledAnswer", "read_labelled"]
 
@@ -54,97 +54,50 @@ class LabelledAnswer:
         return any(label is not HumanLabel.SUPPORTED for label in self.labels)
 
 
-def read_labelled(path: str | Path) -> Iterator[LabelledAnswer]:
-    """Read labelled answers from a JSON-lines file; empty lines are skipped.
+def read_labelled(path: str | Path, *, notices: RowNotices = STRICT) -> Iterator[LabelledAnswer]:
+    """Read labelled answers, as records are read; where ``notices`` does not raise, bad rows are left out.
 
     Raises:
-        InputError: the file cannot be read, or a line is no labelled answer; names file, line and field.
+        InputError: the file cannot be read; or, without ``notices``, a row is no labelled answer: names file,
+            line and field.
     """
-    try:
-        lines = Path(path).read_bytes().splitlines()
-    except OSError as exc:
-        raise InputError(f"{str(path)!r} cannot be read: {exc.strerror}") from exc
-    for number, line in enumerate(lines, start=1):
-        bare = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-        if bare.strip():
-            yield _answer(_row(bare, f"{path}, line {number}"), Path(path).name, number)
+    file = "standard input" if str(path) == "-" else Path(path).name
+    for row in read_rows(path, _Row, _NAMES, notices):
+        yield _answer(row.form, file, row.place)
 
 
 _SYNONYMS = {"unsupported": "neutral", "not_mentioned": "neutral"}
-
-
-def _clean(value: Any) -> Any:
-    # lone surrogates have no UTF-8 form: no judge can be sent them
-    return (
-        value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        if isinstance(value, str)
-        else value
-    )
-
-
-def _in_an_object(value: Any) -> Any:
-    return {"text": value} if isinstance(value, str) else value
 
 
 def _one_word(value: Any) -> Any:
     return _SYNONYMS.get(value, value) if isinstance(value, str) else value
 
 
-_Text: TypeAlias = Annotated[str, BeforeValidator(_clean)]
 _Label: TypeAlias = Annotated[HumanLabel | None, BeforeValidator(_one_word)]
 
 
-class _Context(BaseModel):
-    id: str | None = None
-    text: _Text
-
-
 class _Claim(BaseModel):
-    text: Annotated[_Text, Field(min_length=1)]
+    text: Annotated[Text, Field(min_length=1)]
     label: _Label
 
 
-class _Row(BaseModel):
-    id: str | int | None = None
-    question: _Text | None = Field(None, validation_alias=AliasChoices("question", "user_input", "input"))
-    contexts: list[Annotated[_Context, BeforeValidator(_in_an_object)]] = Field(
-        validation_alias=AliasChoices("contexts", "retrieved_contexts", "retrieval_context")
-    )
-    answer: _Text | None = Field(None, validation_alias=AliasChoices("answer", "response", "actual_output"))
+class _Row(RecordRow):
+    contexts: Contexts
     claims: list[_Claim]
     answer_label: _Label = None
 
 
-def _row(line: bytes, where: str) -> _Row:
-    try:
-        value = json.loads(line)
-    except json.JSONDecodeError as exc:
-        raise InputError(f"{where}: is not JSON: {exc.msg} at column {exc.colno}") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{where}: is not UTF-8, nests too deep, or a number is too long") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: is not a JSON object")
-    try:
-        return _Row.model_validate(value)
-    except ValidationError as exc:
-        # the message of the exception itself would quote the row
-        fault = exc.errors(include_input=False, include_url=False, include_context=False)[0]
-        raise InputError(f"{where}: field `{'.'.join(map(str, fault['loc']))}`: {fault['msg']}") from None
+_NAMES: Final = Names(
+    written={**RECORD_NAMES.written, "claims": ["claims"], "answer_label": ["answer_label"]},
+    likely=RECORD_NAMES.likely,
+)
 
 
-def _answer(row: _Row, file: str, number: int) -> LabelledAnswer:
+def _answer(row: _Row, file: str, place: str) -> LabelledAnswer:
     labelled = [(claim.text, claim.label) for claim in row.claims if claim.label is not None]
-    chunks = tuple(
-        Chunk(id=context.id or str(rank), text=context.text, rank=rank)
-        for rank, context in enumerate(row.contexts)
-    )
+    record = record_of(row, place)
     return LabelledAnswer(
-        record=RagRecord(
-            id=str(row.id or f"line-{number}"),
-            question=row.question or None,
-            chunks=chunks,
-            answer=row.answer or "\n".join(claim.text for claim in row.claims),
-        ),
+        record=replace(record, answer=row.answer or "\n".join(claim.text for claim in row.claims)),
         claims=tuple(Claim(index=index, text=text) for index, (text, _) in enumerate(labelled)),
         labels=tuple(label for _, label in labelled),
         supported=_is_supported(row),

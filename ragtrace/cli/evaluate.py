@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -26,7 +27,7 @@ from ragtrace.cli.options import (
 )
 from ragtrace.cli.outcomes import OutcomeTable, tally_lines
 from ragtrace.cli.profiles import EmbedderChoice, embedder_option, profile_options
-from ragtrace.cli.reading import in_background
+from ragtrace.cli.reading import LeftOutRows, in_background
 from ragtrace.cli.reporting import ReportChoice, report_options
 from ragtrace.cli.terminal import many, open_console, print_line, talk
 from ragtrace.cli.transcribing import Transcribing, transcripts_option
@@ -83,15 +84,18 @@ def evaluate(
 ) -> None:
     """Judge the records of a JSON-lines file; - is standard input.
 
-    A record is {"id", "question", "contexts": [text or {"id", "text"}], "answer"}; the field names of RAGAS
-    and DeepEval are understood. With --json: one line a record and metric, in the order of the file, as soon
-    as it is there.
+    A record is {"id", "question", "contexts": [text or {"id", "text"}], "answer"}; contexts may be one text.
+    The field names of RAGAS and DeepEval are understood, and so is one JSON array of records. With --json:
+    one line a record and metric, in the order of the file, as soon as it is there.
 
     With --profile, scores follow another tool's rules, and the lines add compat_status (ok, nan, error,
     grader_error) and compat_score (the tool's raw number).
 
+    A row that is no record is left out, with a line on stderr that says which and why; the others are
+    judged.
+
     Exit code 0 if every record was judged or had nothing to judge, 1 if the judge failed on one, 2 if the
-    file cannot be read.
+    file or a row of it cannot be read.
 
     \b
     Examples:
@@ -116,7 +120,8 @@ def evaluate(
     introduce(opened)
     if measured:
         metrics = tuple(_passing_at(measured.answer_threshold, metric) for metric in metrics)
-    calls = 0
+    calls = read = 0
+    left_out = LeftOutRows()
     tallies = {
         (metric.name, metric.profile): Tally(metric=_named(metric), pass_when=passes_when(metric))
         for metric in metrics
@@ -124,7 +129,8 @@ def evaluate(
     show = _json_lines(judge.prices) if as_json else _table(metrics)
 
     def count_and_show(record: RagRecord, evaluation: Evaluation) -> None:
-        nonlocal calls
+        nonlocal calls, read
+        read += 1
         calls += evaluation.usage.calls
         for outcome in evaluation.outcomes:
             tallies[outcome.metric, outcome.profile].add(outcome)
@@ -137,14 +143,17 @@ def evaluate(
         source=path, metrics=metrics, judge=models.judge, second_judge=models.second, prices=judge.prices
     )
     with reports:
-        asyncio.run(_evaluate_all(path, metrics, models, concurrency, count_and_show))
+        records = partial(read_records, path, notices=left_out)
+        asyncio.run(_evaluate_all(records, metrics, models, concurrency, count_and_show))
+        left_out.check_any(path, read)
     if not as_json:
         _print_summary(tallies.values(), calls)
     for asked in (models.judge, models.second):
         if asked is not None:
             account_for(asked, judge.prices)
     is_whole = reports.is_whole and transcribing.is_whole
-    click.get_current_context().exit(_exit_code(tallies.values(), fail_under) or not is_whole)
+    code = _exit_code(tallies.values(), fail_under) or int(not is_whole)
+    click.get_current_context().exit(left_out.exit_code() or code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +175,11 @@ def _passing_at(threshold: float, metric: Metric) -> Metric:
 
 
 async def _evaluate_all(
-    path: str, metrics: Sequence[Metric], models: _Models, concurrency: int, show: Show
+    read: Callable[[], Iterable[RagRecord]],
+    metrics: Sequence[Metric],
+    models: _Models,
+    concurrency: int,
+    show: Show,
 ) -> None:
     async def work(record: RagRecord) -> tuple[RagRecord, Evaluation]:
         evaluation = await evaluate_record(
@@ -186,7 +199,7 @@ async def _evaluate_all(
         for model in (models.judge, models.second, models.embedder):
             if model is not None:
                 await opened.enter_async_context(aclosing(model))
-        records = await opened.enter_async_context(aclosing(in_background(lambda: read_records(path))))
+        records = await opened.enter_async_context(aclosing(in_background(read)))
         await map_in_order(records, work, emit, concurrency=concurrency)
 
 

@@ -1,4 +1,4 @@
-"""Reading what may make one wait, without holding the program up: neither its work nor its end."""
+"""Reading files and standard input: what is left out is said, and a wait holds up neither work nor end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,51 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import CancelledError
 from typing import Final, TypeVar
 
-__all__ = ["in_background"]
+from ragtrace.cli.terminal import many, one_line, talk
+from ragtrace.errors import InputError
+
+__all__ = ["LeftOutRows", "in_background"]
 
 T = TypeVar("T")
 
 _AHEAD: Final = 64
+_MOST_SAID: Final = 20
+
+
+class LeftOutRows:
+    """Says on stderr which rows and fields of a file are left out, and counts the rows."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def row_refused(self, fault: InputError) -> None:
+        """Say it of the first rows; the others are only counted."""
+        self.number += 1
+        if self.number <= _MOST_SAID:
+            talk(f"left out: {one_line(str(fault))}")
+        elif self.number == _MOST_SAID + 1:
+            talk("left out: further rows, which are counted at the end")
+
+    def fields_ignored(self, warning: str) -> None:
+        """Say it."""
+        talk(f"warning: {one_line(warning)}")
+
+    def check_any(self, path: str, read: int) -> None:
+        """Raise if rows were left out and nothing else was there.
+
+        Raises:
+            InputError: no row could be read.
+        """
+        if self.number and not read:
+            name = "standard input" if path == "-" else path
+            raise InputError(f"{name}: {many(self.number, 'row')}, and none could be read")
+
+    def exit_code(self) -> int:
+        """Return 2, and say why, where rows were left out."""
+        if not self.number:
+            return 0
+        talk(f"failed: {many(self.number, 'row')} could not be read and stand in no figure")
+        return 2
 
 
 async def in_background(items: Callable[[], Iterable[T]]) -> AsyncGenerator[T, None]:

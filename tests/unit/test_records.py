@@ -11,7 +11,7 @@ import pytest
 from ragtrace.errors import InputError
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import Script, ScriptedJudge
-from ragtrace.model import Chunk, RagRecord
+from ragtrace.model import Chunk, Part, RagRecord
 from ragtrace.records import read_records, to_json_line
 
 
@@ -64,7 +64,8 @@ def test_odd_text_is_read(tmp_path: Path) -> None:
         (b"[" * 100_000, "is not JSON"),
         ({"answer": 3}, "field `answer`"),
         ({"response": 3}, "field `response`"),
-        ({"contexts": "SECRET"}, "field `contexts`"),
+        ({"contexts": 7}, "field `contexts`: must be a text, or a list of texts"),
+        ({"contexts": ["SECRET"], "context": "b"}, "fields `contexts` and `context` are two names"),
         ({"contexts": ["a", {"id": "x"}]}, "field `contexts.1.text`"),
         (b'{"contexts": [{"text": "a", "score": NaN}]}', "field `contexts.0.score`"),
         ({"id": ""}, "field `id`"),
@@ -80,6 +81,26 @@ def test_a_bad_line_is_named_with_its_field(line: Any, told: str, tmp_path: Path
     assert "records.jsonl, line 2" in str(caught.value)
     assert told in str(caught.value)
     assert "SECRET" not in str(caught.value)
+
+
+def test_one_text_is_one_context_whatever_its_name(tmp_path: Path) -> None:
+    names = ["contexts", "context", "retrieved_contexts", "retrieval_context"]
+    rows = [
+        *({name: "t"} for name in names),
+        {"contexts": "t", "context": ["t"]},
+        {"contexts": {"text": "t"}},
+    ]
+    assert [[chunk.text for chunk in record.chunks] for record in read(tmp_path, *rows)] == [["t"]] * 6
+
+
+def test_an_empty_name_gives_way_to_another(tmp_path: Path) -> None:
+    [record] = read(tmp_path, {"question": None, "input": "q", "contexts": None, "context": "c"})
+    assert (record.question, record.chunks[0].text) == ("q", "c")
+
+
+def test_no_list_of_contexts_is_a_gap_and_an_empty_one_is_none(tmp_path: Path) -> None:
+    absent, null, empty = read(tmp_path, {"answer": "a"}, {"contexts": None}, {"contexts": []})
+    assert [[gap.part for gap in each.gaps] for each in (absent, null, empty)] == [[Part.CONTEXT]] * 2 + [[]]
 
 
 def test_records_before_a_bad_line_are_given(tmp_path: Path) -> None:

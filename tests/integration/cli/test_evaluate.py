@@ -113,7 +113,7 @@ def test_fail_under_fails_where_nothing_was_scored(tmp_path: Path, scripted: str
     assert (result.exit_code, "nothing was scored" in result.stderr) == (1, True)
 
 
-def test_a_bad_line_is_named_after_what_came_before_it_was_judged(tmp_path: Path, scripted: str) -> None:
+def test_a_bad_line_is_named_and_what_stands_around_it_is_judged(tmp_path: Path, scripted: str) -> None:
     path = tmp_path / "records.jsonl"
     write(path, [record("one"), record("two")])
     path.write_text(path.read_text() + "{nonsense\n" + json.dumps(record("four")) + "\n")
@@ -121,7 +121,7 @@ def test_a_bad_line_is_named_after_what_came_before_it_was_judged(tmp_path: Path
     assert result.exit_code == 2
     assert f"{path}" in result.stderr
     assert "3" in result.stderr.partition(str(path))[2][:12]
-    assert [line["id"] for line in json_lines(result.stdout)] == ["one", "two"]
+    assert [line["id"] for line in json_lines(result.stdout)] == ["one", "two", "four"]
 
 
 @pytest.mark.parametrize("columns", [40, 60])
@@ -239,3 +239,87 @@ def test_the_batch_size_is_how_many_claims_go_into_a_request(tmp_path: Path) -> 
         ).stdout
     )
     assert line["calls"] == 1 + 3
+
+
+@pytest.mark.parametrize("name", ["contexts", "context", "retrieved_contexts", "retrieval_context"])
+@pytest.mark.parametrize(
+    "form", [CHUNK, [CHUNK], [{"id": "faq-12", "text": CHUNK}]], ids=["text", "list", "ids"]
+)
+def test_contexts_are_judged_under_each_name_and_in_each_form(
+    tmp_path: Path, scripted: str, name: str, form: object
+) -> None:
+    path = write(tmp_path / "records.jsonl", [{"question": "How long?", name: form, "answer": WRONG}])
+    result = run("evaluate", path, "--judge", scripted, "--json")
+    [line] = json_lines(result.stdout)
+    assert (result.exit_code, line["score"], line["label"]) == (0, 0.0, "fail")
+    assert "unknown" not in result.stderr
+
+
+def test_a_bad_row_is_left_out_with_what_to_do_and_the_others_are_judged(
+    tmp_path: Path, scripted: str
+) -> None:
+    path = tmp_path / "records.jsonl"
+    bad = [
+        '{"question": "SECRET", "contexts": [5], "answer": "a"}',
+        '{"contexts": [["SECRET"]], "answer": "a"}',
+        '{"contexts": ["SECRET"], "context": "other", "answer": "a"}',
+        "question,answer",
+        json.dumps(record("one")),
+    ]
+    path.write_text("\n".join([json.dumps(record("one")), *bad, json.dumps(record("last"))]))
+    result = run("evaluate", str(path), "--judge", scripted, "--json")
+    assert [line["id"] for line in json_lines(result.stdout)] == ["one", "last"]
+    assert result.exit_code == 2
+    for number, said in enumerate(
+        [
+            "`contexts.0`: must be a text",
+            "`contexts.0`: must be",
+            "keep one of them",
+            "is not JSON",
+            "unique",
+        ],
+        start=2,
+    ):
+        [told] = [line for line in result.stderr.splitlines() if f"{path}, line {number}:" in line]
+        assert told.startswith("left out: ")
+        assert said in told
+    assert "failed: 5 rows could not be read" in result.stderr
+    assert "SECRET" not in result.output
+
+
+def test_a_field_that_nobody_knows_is_said_once_with_the_one_that_was_meant(
+    tmp_path: Path, scripted: str
+) -> None:
+    rows = [{**record(str(at)), "contxts": ["x"], "ground_truth": "y", "source": "z"} for at in range(3)]
+    result = run("evaluate", write(tmp_path / "records.jsonl", rows), "--judge", scripted, "--json")
+    assert result.exit_code == 0
+    [told] = [line for line in result.stderr.splitlines() if "unknown" in line]
+    assert "`contxts` (did you mean `contexts`?)" in told
+    assert "`ground_truth` (did you mean `reference`?)" in told
+    assert "`source`" in told
+
+
+def test_the_ideal_context_of_deepeval_is_not_taken_for_what_was_retrieved(
+    tmp_path: Path, scripted: str
+) -> None:
+    case = {"input": "q", "actual_output": RIGHT, "retrieval_context": [CHUNK], "context": ["Nothing."]}
+    result = run("evaluate", write(tmp_path / "cases.jsonl", [case]), "--judge", scripted, "--json")
+    assert (result.exit_code, json_lines(result.stdout)[0]["score"]) == (0, 1.0)
+    assert "`retrieval_context` is read" in result.stderr
+
+
+def test_an_array_of_records_is_read_like_lines(tmp_path: Path, scripted: str) -> None:
+    path = tmp_path / "records.json"
+    path.write_text("\ufeff" + json.dumps([record("one"), 7, record("two")], indent=2).replace("\n", "\r\n"))
+    result = run("evaluate", str(path), "--judge", scripted, "--json")
+    assert [line["id"] for line in json_lines(result.stdout)] == ["one", "two"]
+    assert (result.exit_code, "item 2: is not a JSON object" in result.stderr) == (2, True)
+
+
+def test_many_bad_rows_are_counted_and_the_first_are_named(tmp_path: Path, scripted: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("question,answer\n" * 500)
+    result = run("evaluate", str(path), "--judge", scripted, "--json")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "500 rows, and none could be read" in result.stderr
+    assert len(result.stderr.splitlines()) < 30

@@ -73,9 +73,9 @@ def test_the_names_of_ragas_are_understood(path: Path) -> None:
     [
         ("{", "is not JSON"),
         ("[]", "is not a JSON object"),
-        ({"claims": []}, "field `contexts`: Field required"),
-        ({"contexts": []}, "field `claims`: Field required"),
-        ({"contexts": [], "claims": [{"text": "secret"}]}, "field `claims.0.label`: Field required"),
+        ({"claims": []}, "field `contexts`: is missing"),
+        ({"contexts": []}, "field `claims`: is missing"),
+        ({"contexts": [], "claims": [{"text": "secret"}]}, "field `claims.0.label`: is missing"),
         (row("secret"), "field `claims.0.label`"),
         ({"contexts": [], "claims": [{"text": "", "label": None}]}, "field `claims.0.text`"),
     ],

@@ -1,0 +1,272 @@
+"""Rows of files that people made: found, checked against a form, and what is wrong with them told.
+
+A file holds a JSON object a line, or one JSON array of objects. A row that cannot be read is told with its
+place and what to do about it, and so is a field that nobody knows, the first time that it is seen.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from ragtrace.errors import InputError
+
+__all__ = ["STRICT", "Names", "Row", "RowNotices", "clean_text", "read_rows"]
+
+FormT = TypeVar("FormT", bound=BaseModel)
+
+
+class RowNotices(Protocol):
+    """Who is told what is left out of a file."""
+
+    def row_refused(self, fault: InputError) -> None:
+        """Hear that a row cannot be read, and why: the next one follows, unless this raises."""
+        ...
+
+    def fields_ignored(self, warning: str) -> None:
+        """Hear that fields of the file are not known: once for each name."""
+        ...
+
+
+class _Strict:
+    """Ends with the first row that cannot be read, and does not mind further fields."""
+
+    def row_refused(self, fault: InputError) -> None:
+        raise fault
+
+    def fields_ignored(self, warning: str) -> None:
+        pass
+
+
+STRICT: Final[RowNotices] = _Strict()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What the fields of a row may be called."""
+
+    written: Mapping[str, Sequence[str]]
+    """The names of each field of the form, our own first."""
+    likely: Mapping[str, str]
+    """What people mean by names that no field has: only said, never read."""
+
+    @property
+    def known(self) -> frozenset[str]:
+        """All names that are read."""
+        return frozenset(name for names in self.written.values() for name in names)
+
+    def nearest(self, name: str) -> str | None:
+        """Return the known name that was probably meant."""
+        if name.lower() in self.likely:
+            return self.likely[name.lower()]
+        near = get_close_matches(name.lower(), sorted(self.known), n=1, cutoff=_NEAR)
+        return near[0] if near else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(Generic[FormT]):
+    """A row that has the form."""
+
+    form: FormT
+    place: str
+    """``line-7``, or ``item-7`` of an array."""
+    where: str
+    """The file and the place, for people."""
+    unknown: frozenset[str]
+    """The names of the fields that are not read."""
+
+
+def read_rows(path: str | Path, form: type[FormT], names: Names, notices: RowNotices) -> Iterator[Row[FormT]]:
+    """Read the rows of a file, or of standard input for ``-``, one by one; empty lines are skipped.
+
+    Raises:
+        InputError: the file cannot be read, or what ``notices`` raises about a row.
+    """
+    name = "standard input" if str(path) == "-" else str(path)
+    known, seen = names.known, set[str]()
+    with _opened(path, name) as lines:
+        for place, content in _values(lines, name):
+            where = f"{name}, {place}"
+            try:
+                found = _object(content, where)
+                unknown = _unknown(found, known)
+                given = _by_field(found, names, unknown, where)
+                checked = _checked(given, form, where)
+            except InputError as fault:
+                notices.row_refused(fault)
+                continue
+            if news := [name for name in found if name in unknown - seen]:
+                seen |= unknown
+                notices.fields_ignored(_warning(news, names, where))
+            yield Row(form=checked, place=place.replace(" ", "-"), where=where, unknown=unknown)
+
+
+def clean_text(value: Any) -> Any:
+    """Replace what has no UTF-8 form in a text (lone surrogates): no judge can be sent it."""
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_NEAR: Final = 0.75
+_ONE_LINE: Final = "write each row as one JSON object on a line of its own (`jq -c . FILE` does)"
+_FAULTS: Final = {
+    "missing": "is missing",
+    "string_type": "must be a text",
+    "string_too_short": "must not be empty",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be a text, or an object with a `text`",
+    "model_attributes_type": "must be a text, or an object with a `text`",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+}
+
+
+@contextmanager
+def _opened(path: str | Path, name: str) -> Iterator[Iterable[bytes]]:
+    if str(path) == "-":
+        yield _stdin()
+        return
+    try:
+        file = Path(path).open("rb")  # noqa: SIM115  closed below: only opening it may fail like this
+    except OSError as exc:
+        raise InputError(f"{name} cannot be read: {exc.strerror}") from exc
+    with file:
+        yield file
+
+
+def _stdin() -> Iterable[bytes]:
+    # A reader of its own: where a daemon thread waits in that of `sys.stdin`, the interpreter cannot exit.
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except (AttributeError, OSError):  # a stand-in without a descriptor
+        return sys.stdin.buffer
+
+
+def _values(lines: Iterable[bytes], name: str) -> Iterator[tuple[str, bytes | object]]:
+    """Yield each line that is not empty, undecoded; or the items, where the file is one array."""
+    numbered = enumerate(lines, start=1)
+    for number, line in numbered:
+        bare = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+        if not bare.strip():
+            continue
+        if bare.lstrip().startswith(b"["):
+            rest = b"".join(chain([bare], (line for _, line in numbered)))
+            yield from _items(rest, name)
+            return
+        yield f"line {number}", bare
+        break
+    for number, line in numbered:
+        if line.strip():
+            yield f"line {number}", line
+
+
+def _items(array: bytes, name: str) -> Iterator[tuple[str, object]]:
+    for number, item in enumerate(_parsed(array, name), start=1):
+        yield f"item {number}", item
+
+
+def _parsed(content: bytes, where: str) -> Any:
+    try:
+        return json.loads(content.decode("utf-8"))
+    except UnicodeDecodeError as exc:
+        raise InputError(f"{where}: is not UTF-8 (byte {exc.start + 1}): save the file as UTF-8") from exc
+    except json.JSONDecodeError as exc:
+        at = f"line {exc.lineno}, column {exc.colno}" if exc.lineno > 1 else f"column {exc.colno}"
+        raise InputError(f"{where}: is not JSON: {exc.msg} at {at}: {_ONE_LINE}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{where}: is not JSON: it nests too deep, or a number is too long") from None
+
+
+def _object(content: object, where: str) -> Mapping[str, Any]:
+    value = _parsed(content, where) if isinstance(content, bytes) else content
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: is not a JSON object: {_ONE_LINE}")
+    return value
+
+
+def _by_field(
+    found: Mapping[str, Any], names: Names, unknown: frozenset[str], where: str
+) -> dict[str, tuple[str, Any]]:
+    """Return the name and value of each field of the form that the row has.
+
+    Raises:
+        InputError: it has a field under two names, with different values.
+    """
+    by_field: dict[str, tuple[str, Any]] = {}
+    for field, written in names.written.items():
+        there = [name for name in written if name in found and name not in unknown]
+        said = [name for name in there if found[name] is not None] or there
+        if not said:
+            continue
+        first, *others = said
+        for other in others:
+            if _listed(found[other]) != _listed(found[first]):
+                raise InputError(
+                    f"{where}: fields `{first}` and `{other}` are two names for the {field}, and differ:"
+                    " keep one of them"
+                )
+        by_field[field] = first, found[first]
+    return by_field
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _checked(given: Mapping[str, tuple[str, Any]], form: type[FormT], where: str) -> FormT:
+    try:
+        return form.model_validate({field: value for field, (_, value) in given.items()})
+    except ValidationError as exc:
+        # the message of the exception itself would quote the row
+        fault = exc.errors(include_input=False, include_url=False)[0]
+    top, *below = fault["loc"]
+    written = given[str(top)][0] if str(top) in given else str(top)
+    field = ".".join([written, *map(str, below)])
+    raise InputError(f"{where}: field `{field}`: {_said(fault)}")
+
+
+def _said(fault: ErrorDetails) -> str:
+    if fault["type"] == "said":  # by a check of ours
+        return fault["msg"]
+    if expected := fault.get("ctx", {}).get("expected"):
+        return f"must be {expected}"
+    return _FAULTS.get(fault["type"], "has a form that is not understood")
+
+
+def _unknown(found: Mapping[str, Any], known: frozenset[str]) -> frozenset[str]:
+    """Return the names of the row that are not read."""
+    unknown = found.keys() - known
+    if found.get("retrieval_context") is not None and found.get("context") is not None:
+        unknown.add(_IDEAL)
+    return frozenset(unknown)
+
+
+_IDEAL: Final = "context"
+"""Beside ``retrieval_context`` it is DeepEval's ideal context, which is not what the answer was made of."""
+
+
+def _warning(news: Sequence[str], names: Names, where: str) -> str:
+    fields = "field" if len(news) == 1 else "fields"
+    shown = ", ".join(f"`{name[:60]}`{_note(name, names)}" for name in news)
+    return f"{where}: unknown {fields} left out, here and below: {shown}"
+
+
+def _note(name: str, names: Names) -> str:
+    if name == _IDEAL:
+        return " (DeepEval's ideal context: `retrieval_context` is read)"
+    near = names.nearest(name)
+    return f" (did you mean `{near}`?)" if near else ""
