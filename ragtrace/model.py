@@ -24,6 +24,7 @@ __all__ = [
     "Direction",
     "Evaluation",
     "Gap",
+    "Intermediate",
     "JudgeIdentity",
     "Label",
     "MetricFailure",
@@ -421,6 +422,18 @@ class Compat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Intermediate:
+    """What a metric made on its way to a score. It holds text under judgment: only files show it."""
+
+    truths: tuple[str, ...] = ()
+    """What DeepEval's rules extract from the chunks, and judge claims against."""
+    questions: tuple[str, ...] = ()
+    """Made from the answer, to be compared with the one that was asked."""
+    similarities: tuple[float | None, ...] = ()
+    """The cosine of each of the ``questions`` with the one that was asked; ``None`` where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricResult:
     """A metric that ran: with a score, or skipped with a reason."""
 
@@ -434,12 +447,16 @@ class MetricResult:
     evaluator_version: str
     skip_reason: SkipReason | None = None
     explanation: str = ""
+    reason: str | None = None
+    """Why it scored so, in the judge's words, where that was asked for: it may hold text under judgment."""
     verdicts: tuple[Verdict, ...] = ()
     """About claims of the answer, or sentences of the reference."""
     chunk_verdicts: tuple[ChunkVerdict, ...] = ()
     """About chunks, in the order of their ranks."""
     details: Mapping[str, float] = field(default_factory=dict)
     """Further readings of the same verdicts, such as ``lenient``, ``lower_bound`` and ``coverage``."""
+    intermediate: Intermediate | None = None
+    """What was made on the way, where the metric makes something."""
     prompt_sha256: str | None = None
     usage: Usage = Usage()
     compat: Compat | None = None

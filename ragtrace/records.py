@@ -35,6 +35,7 @@ from ragtrace.model import (
     Compat,
     CompatStatus,
     Gap,
+    Intermediate,
     JudgeIdentity,
     MetricFailure,
     MetricOutcome,
@@ -51,11 +52,13 @@ __all__ = [
     "RECORD_NAMES",
     "ChunkVerdictObject",
     "Contexts",
+    "IntermediateObject",
     "RecordRow",
     "Text",
     "TokenCounts",
     "VerdictObject",
     "chunk_verdict_object",
+    "intermediate_object",
     "one_json_line",
     "read_records",
     "record_of",
@@ -99,9 +102,10 @@ def to_json_line(
 
     ``status`` is ``ok``, ``skipped`` (with ``skip_reason``) or ``error`` (with ``error_type``); only ``ok``
     has a score. ``tokens`` counts input and output, ``usage`` has the parts; ``cost_usd`` is ``null`` where
-    it is not known; metrics that share a step each count it. Under a profile of another tool,
-    ``compat_status`` (``ok``, ``nan``, ``error``, ``grader_error``) and ``compat_score`` say what the tool
-    itself reports.
+    it is not known; metrics that share a step each count it. ``reason`` stands where one was asked for,
+    ``intermediate`` (``truths``, ``questions``, ``similarities``) where the metric makes such things. Under a
+    profile of another tool, ``compat_status`` (``ok``, ``nan``, ``error``, ``grader_error``) and
+    ``compat_score`` say what the tool itself reports.
     """
     line: dict[str, Any] = {"id": record_id, "metric": outcome.metric, "profile": outcome.profile}
     line |= _failed(outcome) if isinstance(outcome, MetricFailure) else _found(outcome)
@@ -157,6 +161,23 @@ class ChunkVerdictObject(TypedDict):
     label: str
     reason: str | None
     confidence: float | None
+
+
+class IntermediateObject(TypedDict):
+    """What a metric made on its way, as files have it."""
+
+    truths: list[str]
+    questions: list[str]
+    similarities: list[float | None]
+
+
+def intermediate_object(made: Intermediate) -> IntermediateObject:
+    """Write what a metric made on its way as files have it."""
+    return {
+        "truths": list(made.truths),
+        "questions": list(made.questions),
+        "similarities": list(made.similarities),
+    }
 
 
 def token_counts(usage: Usage) -> TokenCounts:
@@ -217,10 +238,12 @@ def _found(result: MetricResult) -> dict[str, Any]:
         "chunk_verdicts": [chunk_verdict_object(verdict) for verdict in result.chunk_verdicts],
         "skip_reason": result.skip_reason.value if result.skip_reason else None,
         "explanation": result.explanation,
+        **({"reason": result.reason} if result.reason is not None else {}),
         "threshold": result.threshold,
         "pass_when": result.pass_when,
         "direction": result.direction.value,
         "details": dict(result.details),
+        **({"intermediate": intermediate_object(made)} if (made := result.intermediate) else {}),
         **({"diagnosis": result.diagnosis.value} if result.diagnosis else {}),
     }
 
@@ -243,6 +266,8 @@ def _name(value: Any) -> Any:
 
 
 def _in_an_object(value: Any) -> Any:
+    if not isinstance(value, str | dict):
+        raise PydanticCustomError("said", "must be a text, or an object with a `text`")
     return {"text": value} if isinstance(value, str) else value
 
 

@@ -146,6 +146,7 @@ def evaluate(
         records = partial(read_records, path, notices=left_out)
         asyncio.run(_evaluate_all(records, metrics, models, concurrency, count_and_show))
         left_out.check_any(path, read)
+        reports.end(left_out.ending())
     if not as_json:
         _print_summary(tallies.values(), calls)
     for asked in (models.judge, models.second):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["print_failing"]
+__all__ = ["print_failing", "print_reason"]
 
 VerdictT = TypeVar("VerdictT", Verdict, ChunkVerdict)
 
@@ -39,6 +39,12 @@ def print_failing(console: Console, result: MetricResult, record: RagRecord, alr
         console.print(_lines(VerdictLabel.IRRELEVANT, f"… and {more} more chunks", ()))
 
 
+def print_reason(console: Console, result: MetricResult) -> None:
+    """Print why the judge says that it scored so, where it was asked."""
+    if result.reason:
+        console.print(_lines("reason", one_line(result.reason), (), style="dim"))
+
+
 def _new(verdicts: Iterable[VerdictT], already: set[object]) -> Iterator[VerdictT]:
     """Yield the failing verdicts that were not shown, worst first, and note them."""
     for label in _FAILING:
@@ -55,7 +61,7 @@ def _marks(verdict: Verdict | ChunkVerdict) -> set[Hashable]:
     return {verdict, (verdict.label, verdict.claim.start, verdict.claim.end)}
 
 
-def _lines(label: VerdictLabel, text: str, details: Iterable[str]) -> Table:
+def _lines(label: str, text: str, details: Iterable[str], *, style: str = "red") -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -63,7 +69,7 @@ def _lines(label: VerdictLabel, text: str, details: Iterable[str]) -> Table:
     grid.add_column(width=_INDENT)
     grid.add_column(width=len(VerdictLabel.CONTRADICTED))
     grid.add_column(ratio=1, overflow="fold")
-    grid.add_row("", Text(str(label), style="red"), Text(text))
+    grid.add_row("", Text(label, style=style), Text(text))
     for line in details:
         grid.add_row("", "", Text(line, style="dim"))
     return grid

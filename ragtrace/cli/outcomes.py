@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.cli.failing import print_failing
+from ragtrace.cli.failing import print_failing, print_reason
 from ragtrace.cli.terminal import by_kind, many, one_line
 from ragtrace.model import (
     CompatStatus,
@@ -63,6 +63,7 @@ class OutcomeTable:
             self._console.print(self._outcome(shown_id, outcome))
             if isinstance(outcome, MetricResult):
                 print_failing(self._console, outcome, record, already)
+                print_reason(self._console, outcome)
 
     def _print_header(self) -> None:
         first = f"{self._id_title}, metric" if self._has_several else self._id_title

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from ragtrace.cli.terminal import many, one_line, talk
 from ragtrace.errors import InputError
+from ragtrace.reports import Ending, LeftOut
 
 __all__ = ["LeftOutRows", "in_background"]
 
@@ -46,6 +47,12 @@ class LeftOutRows:
         if self.number and not read:
             name = "standard input" if path == "-" else path
             raise InputError(f"{name}: {many(self.number, 'row')}, and none could be read")
+
+    def ending(self) -> Ending:
+        """Return what reports are to say of it."""
+        why = "They are no records: stderr says of each what is wrong."
+        unreadable = LeftOut(what="unreadable", number=self.number, unit="row", why=why)
+        return Ending(left_out=(unreadable,) if self.number else ())
 
     def exit_code(self) -> int:
         """Return 2, and say why, where rows were left out."""

@@ -18,6 +18,7 @@ by side with this module.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -46,6 +47,7 @@ from ragtrace.model import (
     Claim,
     CompatStatus,
     Direction,
+    Intermediate,
     Part,
     RagRecord,
     Verdict,
@@ -81,12 +83,11 @@ class DeepEvalMetric:
         if Part.ANSWER in self.needs and record.answer == "":
             missing = Part.ANSWER.value
         if missing:
-            return PeerRun.failed(f"deepeval refuses a test case without {missing}")
+            return PeerRun.lacking(f"deepeval refuses a test case without {missing}")
         asking = _Asking(calls=calls, options=options, version=self.version)
         try:
             reading = await self.measure(record, asking)
-            if options.include_reason:
-                await asking.reason(self.metric, reading)
+            reason = await asking.reason(self.metric, reading) if options.include_reason else None
         except Unreadable as exc:
             return PeerRun.failed(f"{exc}; deepeval neither repairs it nor asks again")
         return PeerRun(
@@ -95,6 +96,8 @@ class DeepEvalMetric:
             explanation=reading.explanation,
             verdicts=reading.verdicts,
             chunk_verdicts=reading.chunk_verdicts,
+            reason=reason,
+            intermediate=Intermediate(truths=reading.truths) if reading.truths else None,
         )
 
 
@@ -119,6 +122,7 @@ class _Reading:
     """What the reason is made of."""
     verdicts: tuple[Verdict, ...] = ()
     chunk_verdicts: tuple[ChunkVerdict, ...] = ()
+    truths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +140,12 @@ class _Asking:
         reply = await self.text("verdicts", prompt)
         return self.read("verdicts", reply, partial(self.version.read_verdicts, form))
 
-    async def reason(self, metric: str, reading: _Reading) -> None:
+    async def reason(self, metric: str, reading: _Reading) -> str | None:
         """Ask why, as deepeval does by default: an unreadable reply costs it the score."""
         prompt = prompts.reason(metric.replace("_", " "), reading.score, reading.findings)
-        self.read("reason", await self.text("reason", prompt), partial(field_of, name="reason"))
+        reply = await self.text("reason", prompt)
+        said = self.read("reason", reply, partial(field_of, name="reason"))
+        return said if isinstance(said, str) or said is None else json.dumps(said, ensure_ascii=False)
 
     def read(self, step: str, reply: str, reader: Callable[[JsonObject], ReadT]) -> ReadT:
         try:
@@ -179,7 +185,8 @@ async def _faithfulness(record: RagRecord, asking: _Asking) -> _Reading:
     claimed, _ = asking.size("claims", claims), asking.size("truths", truths)
     if not claimed:
         nothing = asking.score("faithfulness", [])
-        return _Reading(score=nothing, explanation="the answer claims nothing, and nothing is all faithful")
+        explanation = "the answer claims nothing, and nothing is all faithful"
+        return _Reading(score=nothing, explanation=explanation, truths=_texts(truths))
     prompt = prompts.claim_verdicts(claims, _joined(truths), unsure=asking.version.unsure)
     items = await asking.items(prompt, VerdictForm(words=TERNARY))
     passing = {Word.YES} if asking.options.penalize_ambiguous_claims else {Word.YES, Word.BORDERLINE}
@@ -188,6 +195,7 @@ async def _faithfulness(record: RagRecord, asking: _Asking) -> _Reading:
         explanation=_summary(items, passing, "verdicts agree with the context"),
         findings=_reasons(items, set(Word) - passing),
         verdicts=_verdicts(claims, items, _CLAIM_LABELS),
+        truths=_texts(truths),
     )
 
 
@@ -283,14 +291,16 @@ def _verdicts(
     listed: JsonValue, items: Sequence[Item], labels: dict[Word, VerdictLabel]
 ) -> tuple[Verdict, ...]:
     """Pair what was judged with its verdicts by position, as deepeval's reader would."""
-    texts = (
-        [text if isinstance(text, str) else str(text) for text in listed] if isinstance(listed, list) else []
-    )
+    texts = _texts(listed)
     judged = [*items, *[Item(word=None)] * len(texts)]
     return tuple(
         Verdict(claim=Claim(index=index, text=text), label=_label(item, labels), reason=item.reason)
         for index, (text, item) in enumerate(zip(texts, judged, strict=False))
     )
+
+
+def _texts(listed: JsonValue) -> tuple[str, ...]:
+    return tuple(map(str, listed)) if isinstance(listed, list) else ()
 
 
 def _verdicts_on_answer(record: RagRecord, items: Sequence[Item]) -> tuple[Verdict, ...]:

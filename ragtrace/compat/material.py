@@ -27,11 +27,12 @@ def contexts_of(record: RagRecord) -> list[str]:
 
 
 def missing_parts(record: RagRecord, needs: tuple[Part, ...]) -> str:
-    """Name what a record lacks of the parts, for people. No chunks at all are a context: an empty one."""
+    """Name what a record lacks of the parts, for people. An empty list of chunks is a context."""
     there = {
         Part.QUESTION: record.question is not None,
         Part.ANSWER: record.answer is not None,
         Part.REFERENCE: record.reference is not None,
-        Part.CONTEXT: all(chunk.text is not None for chunk in record.chunks),
+        Part.CONTEXT: all(chunk.text is not None for chunk in record.chunks)
+        and bool(record.chunks or record.gap(Part.CONTEXT) is None),
     }
     return " and ".join(part.value for part in needs if not there[part])

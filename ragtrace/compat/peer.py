@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ragtrace.model import ChunkVerdict, CompatStatus, Direction, Part, RagRecord, Verdict
+from ragtrace.model import ChunkVerdict, CompatStatus, Direction, Intermediate, Part, RagRecord, Verdict
 from ragtrace.ports import FreeText, SamplingParameters
 from ragtrace.scoring import ProfileScore
 
@@ -72,6 +72,11 @@ class PeerRun:
     """One line for people, without text under judgment."""
     verdicts: tuple[Verdict, ...] = ()
     chunk_verdicts: tuple[ChunkVerdict, ...] = ()
+    reason: str | None = None
+    """Why, in the words of the judge that was asked for it."""
+    intermediate: Intermediate | None = None
+    error_type: str | None = None
+    """What kind of error it is, where that is known better than that the peer raises."""
 
     @classmethod
     def of(
@@ -81,6 +86,7 @@ class PeerRun:
         *,
         verdicts: tuple[Verdict, ...] = (),
         chunk_verdicts: tuple[ChunkVerdict, ...] = (),
+        intermediate: Intermediate | None = None,
     ) -> PeerRun:
         """End with what the peer's rule makes of these verdicts."""
         return cls(
@@ -89,12 +95,20 @@ class PeerRun:
             explanation=explanation,
             verdicts=verdicts,
             chunk_verdicts=chunk_verdicts,
+            intermediate=intermediate,
         )
 
     @classmethod
     def failed(cls, explanation: str) -> PeerRun:
         """End as where the peer raises."""
         return cls(status=CompatStatus.ERROR, score=None, explanation=explanation)
+
+    @classmethod
+    def lacking(cls, explanation: str) -> PeerRun:
+        """End as where the peer refuses a record for what it lacks, before any call."""
+        return cls(
+            status=CompatStatus.ERROR, score=None, explanation=explanation, error_type="missing_params"
+        )
 
 
 class PeerMetric(Protocol):

@@ -29,6 +29,7 @@ from ragtrace.model import (
     Direction,
     MetricOutcome,
     MetricResult,
+    Part,
     RagRecord,
     SkipReason,
     Verdict,
@@ -117,7 +118,8 @@ class Profiled:
     async def _compat(self, record: RagRecord, found: MetricResult, steps: Steps) -> Compat:
         if self.name == "answer_relevance" and self.profile in _COSINES:
             return self._of_questions(found)
-        no_chunks = not record.chunks and self.name in _OF_CHUNKS
+        found_none = not record.chunks and record.gap(Part.CONTEXT) is None  # an empty list, not no list
+        no_chunks = found_none and self.name in _OF_CHUNKS
         if found.skip_reason in _STATES_NOTHING or no_chunks:
             return self._score([], n_contexts=len(record.chunks))
         if found.skip_reason is SkipReason.ALL_UNJUDGED:

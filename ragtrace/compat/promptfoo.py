@@ -19,6 +19,7 @@ from ragtrace.model import (
     Claim,
     CompatStatus,
     Direction,
+    Intermediate,
     Part,
     RagRecord,
     Verdict,
@@ -45,7 +46,7 @@ class PromptfooMetric:
         """Measure the record as promptfoo does, one call after another."""
         missing = missing_parts(record, self.needs)
         if missing:
-            return PeerRun.failed(f"promptfoo refuses a test without {missing}")
+            return PeerRun.lacking(f"promptfoo refuses a test without {missing}")
         try:
             return await self.measure(record, calls, options)
         except _GraderError as exc:
@@ -80,7 +81,11 @@ async def _answer_relevance(record: RagRecord, calls: PeerCalls, options: PeerOp
         return PeerRun.failed("the vectors of the questions are of different length: promptfoo raises here")
     cosines = [_cosine(asked, vector) for vector in vectors]
     found = score("answer_relevance", "promptfoo", cosines)
-    return PeerRun.of(found, f"mean cosine of the question and {len(vectors)} questions made from the answer")
+    return PeerRun.of(
+        found,
+        f"mean cosine of the question and {len(vectors)} questions made from the answer",
+        intermediate=Intermediate(questions=tuple(made), similarities=tuple(cosines)),
+    )
 
 
 async def _context_recall(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:

@@ -100,7 +100,7 @@ class RagEvalsMetric:
         """Measure the record as rag_evals does, with one call unless the reply is refused."""
         missing = missing_parts(record, self.needs)
         if missing:
-            return PeerRun.failed(f"rag_evals cannot ask without {missing}")
+            return PeerRun.lacking(f"rag_evals cannot ask without {missing}")
         try:
             return await self.measure(record, calls, options)
         except _Refused as exc:

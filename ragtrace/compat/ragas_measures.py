@@ -6,7 +6,7 @@ How a reply is asked for and read differs; an ``Asking`` says how.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -73,11 +73,18 @@ class _RagasMetric(Generic[AskingT]):
     profile: str
     direction: Direction = Direction.HIGHER_IS_BETTER
     threshold: float = 0.5
+    without_reference: PeerMetric | None = None
+    """What measures a record that has no reference."""
 
     async def run(self, record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
         """Measure the record as RAGAS does, one call after another."""
-        if missing := self.rules.missing(record, self.needs):
-            return PeerRun.failed(f"ragas refuses a sample without {missing}")
+        missing = self.rules.missing(record, self.needs)
+        if missing == Part.REFERENCE and self.without_reference is not None:
+            run = await self.without_reference.run(record, calls, options)
+            why = f"{self.without_reference.metric}: judged by the answer, since there is no reference"
+            return replace(run, explanation=f"{run.explanation}; {why}")
+        if missing:
+            return PeerRun.lacking(f"ragas refuses a sample without {missing}")
         try:
             return await self.measure(record, self.rules.asking(calls, options))
         except Unreadable as exc:
@@ -100,10 +107,12 @@ def ragas_metrics(rules: RagasRules[AskingT]) -> tuple[PeerMetric, ...]:
         ("context_relevance", _context_relevance, (question, context)),
         ("groundedness", rules.groundedness, (answer, context)),
     )
-    return tuple(
-        _RagasMetric(metric=metric, measure=measure, needs=needs, rules=rules, profile=rules.profile)
+    made = {
+        metric: _RagasMetric(metric=metric, measure=measure, needs=needs, rules=rules, profile=rules.profile)
         for metric, measure, needs in measures
-    )
+    }
+    precision = replace(made["context_precision"], without_reference=made["context_utilization"])
+    return tuple((made | {"context_precision": precision}).values())
 
 
 def context_of(record: RagRecord) -> str:

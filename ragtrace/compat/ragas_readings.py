@@ -7,7 +7,9 @@ from itertools import zip_longest
 
 from ragtrace.compat.peer import PeerRun
 from ragtrace.compat.ragas_replies import Classification, JudgedStatement, MadeQuestionReply, Usefulness
-from ragtrace.model import ChunkVerdict, Claim, RagRecord, Verdict, VerdictLabel
+from ragtrace.errors import JudgeNonsense
+from ragtrace.metrics.questions import cosine
+from ragtrace.model import ChunkVerdict, Claim, Intermediate, RagRecord, Verdict, VerdictLabel
 from ragtrace.scoring import score
 
 __all__ = ["claims_run", "nodes_run", "questions_run", "ratings_run", "recall_run"]
@@ -39,7 +41,14 @@ def questions_run(
     if not made:
         return PeerRun.of(found, "no question was made from the answer")
     evading = sum(bool(reply.noncommittal) for reply in made)
-    return PeerRun.of(found, f"{len(made)} questions made from the answer, {evading} of them noncommittal")
+    return PeerRun.of(
+        found,
+        f"{len(made)} questions made from the answer, {evading} of them noncommittal",
+        intermediate=Intermediate(
+            questions=tuple(reply.question for reply in made),
+            similarities=tuple(_similarity(vectors[asked], vectors[reply.question]) for reply in made),
+        ),
+    )
 
 
 def nodes_run(profile: str, record: RagRecord, judged: Sequence[Usefulness]) -> PeerRun:
@@ -74,6 +83,13 @@ def ratings_run(profile: str, metric: str, ratings: Sequence[int | None]) -> Pee
     """Score by the ratings of two judges."""
     said = " and ".join("none" if rating is None else str(rating) for rating in ratings)
     return PeerRun.of(score(metric, profile, ratings), f"the two judges' ratings, of 2 at most: {said}")
+
+
+def _similarity(one: Sequence[float], other: Sequence[float]) -> float | None:
+    try:
+        return cosine(one, other)
+    except JudgeNonsense:  # RAGAS calculates with it all the same, and gets NaN
+        return None
 
 
 def _claims(stated: Sequence[str], judged: Sequence[JudgedStatement]) -> tuple[Verdict, ...]:

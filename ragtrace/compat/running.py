@@ -86,7 +86,8 @@ class PeerPrompted:
     def _outcome(self, run: PeerRun, steps: Steps) -> MetricOutcome:
         compat = Compat(status=run.status, score=run.score)
         if run.status in _ERROR_TYPES:
-            return self._failure(_ERROR_TYPES[run.status], run.explanation, compat, steps)
+            error_type = run.error_type or _ERROR_TYPES[run.status]
+            return self._failure(error_type, run.explanation, compat, steps)
         reason = _why_no_score(compat)
         return MetricResult(
             metric=self.name,
@@ -99,6 +100,8 @@ class PeerPrompted:
             explanation=run.explanation,
             verdicts=run.verdicts,
             chunk_verdicts=run.chunk_verdicts,
+            reason=run.reason,
+            intermediate=run.intermediate,
             compat=compat,
         )
 

@@ -14,6 +14,7 @@ from ragtrace.model import (
     Diagnosis,
     Direction,
     Gap,
+    Intermediate,
     MetricResult,
     Part,
     RagRecord,
@@ -36,6 +37,7 @@ class Finding:
     verdicts: tuple[Verdict, ...] = ()
     chunk_verdicts: tuple[ChunkVerdict, ...] = ()
     details: Mapping[str, float] = field(default_factory=dict)
+    intermediate: Intermediate | None = None
     diagnosis: Diagnosis | None = None
 
 
@@ -100,6 +102,7 @@ class OwnMetric(ABC):
             verdicts=finding.verdicts,
             chunk_verdicts=finding.chunk_verdicts,
             details=finding.details,
+            intermediate=finding.intermediate,
             prompt_sha256=steps.prompt_sha256_of(self),
             usage=steps.spent_here,
             diagnosis=finding.diagnosis,

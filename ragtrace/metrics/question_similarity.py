@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import fmean
 
 from ragtrace.metrics.own import Finding, OwnMetric, readings
 from ragtrace.metrics.questions import cosine
 from ragtrace.metrics.steps import Steps
-from ragtrace.model import Part, RagRecord, SkipReason
+from ragtrace.model import Intermediate, Part, RagRecord, SkipReason
 
 __all__ = ["QuestionSimilarity"]
 
@@ -40,7 +41,8 @@ class QuestionSimilarity(OwnMetric):
             )
         asked, *others = await steps.embed((record.question or "", *made.questions))
         cosines = [cosine(asked, other) for other in others]
-        return _finding(cosines)
+        compared = Intermediate(questions=made.questions, similarities=tuple(cosines))
+        return replace(_finding(cosines), intermediate=compared)
 
 
 def _finding(cosines: list[float]) -> Finding:

@@ -9,9 +9,11 @@ from typing import Any, Final, TypedDict, cast
 from ragtrace.model import Chunk, Gap, JudgeIdentity, MetricFailure, MetricOutcome, MetricResult
 from ragtrace.records import (
     ChunkVerdictObject,
+    IntermediateObject,
     TokenCounts,
     VerdictObject,
     chunk_verdict_object,
+    intermediate_object,
     token_counts,
     verdict_object,
 )
@@ -65,8 +67,10 @@ class MetricRow(TypedDict):
     error_type: str | None
     message: str | None
     explanation: str
+    reason: str | None
     diagnosis: str | None
     details: dict[str, float | None]
+    intermediate: IntermediateObject | None
     verdicts: list[VerdictObject]
     chunk_verdicts: list[ChunkVerdictObject]
     judge: str
@@ -175,8 +179,10 @@ def _metric(outcome: MetricOutcome, judge: JudgeIdentity) -> MetricRow:
         "error_type": failure.error_type if failure else None,
         "message": failure.message if failure else None,
         "explanation": result.explanation if result else "",
+        "reason": result.reason if result else None,
         "diagnosis": result.diagnosis.value if result and result.diagnosis else None,
         "details": {**result.details} if result else {},
+        "intermediate": intermediate_object(result.intermediate) if result and result.intermediate else None,
         "verdicts": [verdict_object(each) for each in result.verdicts] if result else [],
         "chunk_verdicts": [chunk_verdict_object(each) for each in result.chunk_verdicts] if result else [],
         "judge": _judge((result.judge if result else None) or judge),

@@ -50,7 +50,8 @@ def explain(outcome: MetricOutcome, *, content: bool) -> str:
     """Explain an outcome in one sentence; without content, by its counts alone."""
     if isinstance(outcome, MetricFailure):
         return outcome.message or outcome.error_type
-    return (outcome.explanation if content else "") or _summary(outcome)
+    said = [outcome.explanation, outcome.reason] if content else []
+    return ": ".join(each for each in said if each) or _summary(outcome)
 
 
 def _fitting(lines: Sequence[str]) -> str:

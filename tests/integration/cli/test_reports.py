@@ -207,13 +207,13 @@ def test_records_of_a_file_are_reported_too(files: Files) -> None:
     assert "Mean 0.50" in Page(files.out(".html")).text
 
 
-def test_what_was_judged_before_an_error_is_reported(files: Files) -> None:
+def test_rows_that_cannot_be_read_are_counted_in_the_report(files: Files) -> None:
     records = files.folder / "records.jsonl"
     records.write_text(json.dumps({"question": "?", "contexts": [RIGHT], "answer": RIGHT}) + "\nnot JSON\n")
     outs = [arg for suffix in SUFFIXES for arg in ("--out", str(files.out(suffix)))]
     assert run("evaluate", str(records), "--judge", files.judge, *outs).exit_code == 2
     assert len(json_rows(files.out(".jsonl"))) == len(parquet_rows(files.out(".parquet"))) == 1
-    assert "This run ended before its end: an error ended it" in Page(files.out(".html")).text
+    assert "unreadable 1 row" in Page(files.out(".html")).text
 
 
 def test_an_error_before_anything_is_judged_leaves_earlier_reports(files: Files) -> None:

@@ -19,6 +19,7 @@ from ragtrace.model import (
     CompatStatus,
     Diagnosis,
     Evaluation,
+    Intermediate,
     JudgeIdentity,
     MetricResult,
     RagRecord,
@@ -212,6 +213,19 @@ def test_without_content_no_text_is_written() -> None:
     assert "14 days" not in written
     assert span.events[1].attributes["ragtrace.claim.chunk_ids"] == ("faq-12",)
     assert span.events[1].attributes["ragtrace.claim.answer_end"] == 9
+
+
+def test_a_reason_stands_in_the_explanation_where_content_may() -> None:
+    result = a_result(a_claim(0, VerdictLabel.CONTRADICTED))
+    reasoned = replace(result, explanation="1 of 1 contradicted", reason="It says 30 days.")
+    made = replace(reasoned, intermediate=Intermediate(truths=("SECRET",)))
+    shown, hidden = (
+        a_carrier(an_evaluation(made), options=AttachOptions(content=content)) for content in (True, False)
+    )
+    said = shown.events[0].attributes["gen_ai.evaluation.explanation"]
+    assert said == "1 of 1 contradicted: It says 30 days."
+    assert "It says" not in repr(hidden)
+    assert "SECRET" not in repr(shown)
 
 
 def test_long_texts_are_cut_between_characters_and_the_quote_stays_verbatim() -> None:
