@@ -84,6 +84,8 @@ class Row(Generic[FormT]):
     """The file and the place, for people."""
     unknown: frozenset[str]
     """The names of the fields that are not read."""
+    given: Mapping[str, Any]
+    """The object itself."""
 
 
 def read_rows(path: str | Path, form: type[FormT], names: Names, notices: RowNotices) -> Iterator[Row[FormT]]:
@@ -108,7 +110,7 @@ def read_rows(path: str | Path, form: type[FormT], names: Names, notices: RowNot
             if news := [name for name in found if name in unknown - seen]:
                 seen |= unknown
                 notices.fields_ignored(_warning(news, names, where))
-            yield Row(form=checked, place=place.replace(" ", "-"), where=where, unknown=unknown)
+            yield Row(form=checked, place=place.replace(" ", "-"), where=where, unknown=unknown, given=found)
 
 
 def clean_text(value: Any) -> Any:

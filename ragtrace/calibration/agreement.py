@@ -21,6 +21,7 @@ __all__ = [
     "balanced_accuracy",
     "cohen_kappa",
     "precision_of_unsupported",
+    "recall_of_decided",
     "recall_of_unsupported",
     "share_decided",
 ]
@@ -100,6 +101,11 @@ def precision_of_unsupported(counts: Counts) -> float | None:
 
 
 def recall_of_unsupported(counts: Counts) -> float | None:
+    """Return how much of all that is unsupported the judge calls so: what it leaves open is missed."""
+    return _share(counts.caught, counts.caught + counts.missed + counts.open_unsupported)
+
+
+def recall_of_decided(counts: Counts) -> float | None:
     """Return how much of what is unsupported the judge calls so, out of what it decided."""
     return _share(counts.caught, counts.caught + counts.missed)
 

@@ -1,4 +1,4 @@
-"""Intervals by drawing again: the bootstrap over answers (Efron 1979), stratified as the sample was."""
+"""Intervals by drawing again: the bootstrap (Efron 1979) over answers, or over what several are about."""
 
 from __future__ import annotations
 
@@ -30,24 +30,36 @@ class Estimate:
 
 
 class Resampling:
-    """Draws clusters with replacement, within their strata, always in the same way for a seed."""
+    """Draws clusters with replacement, within their strata, always in the same way for a seed.
+
+    Clusters of the same group are drawn together: answers about one document are not independent. A group is
+    drawn from the stratum of its first cluster.
+    """
 
     def __init__(
-        self, weights: Weights, strata: Sequence[Hashable], *, resamples: int = 1000, seed: int = 0
+        self,
+        weights: Weights,
+        strata: Sequence[Hashable],
+        groups: Sequence[Hashable] | None = None,
+        *,
+        resamples: int = 1000,
+        seed: int = 0,
     ) -> None:
         self.weights = weights
-        members: dict[Hashable, list[int]] = {}
-        for cluster, stratum in enumerate(strata):
-            members.setdefault(stratum, []).append(cluster)
+        members = _members(groups or range(len(weights)))
+        by_stratum: dict[Hashable, list[list[int]]] = {}
+        for group in members:
+            by_stratum.setdefault(strata[group[0]], []).append(group)
         drawn = random.Random(seed)
-        enough = len(weights) >= _FEWEST_CLUSTERS
-        self._draws = [self._draw(members.values(), drawn) for _ in range(resamples if enough else 0)]
+        enough = len(members) >= _FEWEST_CLUSTERS
+        self._draws = [self._draw(by_stratum.values(), drawn) for _ in range(resamples if enough else 0)]
 
-    def _draw(self, strata: Iterable[list[int]], drawn: random.Random) -> Weights:
+    def _draw(self, strata: Iterable[list[list[int]]], drawn: random.Random) -> Weights:
         weights = array("d", bytes(8 * len(self.weights)))
-        for members in strata:
-            for cluster in drawn.choices(members, k=len(members)):
-                weights[cluster] += self.weights[cluster]
+        for groups in strata:
+            for group in drawn.choices(groups, k=len(groups)):
+                for cluster in group:
+                    weights[cluster] += self.weights[cluster]
         return weights
 
     def estimate(self, statistic: Statistic) -> Estimate | None:
@@ -66,9 +78,20 @@ class Resampling:
         return Estimate(value=value, low=found[at_low], high=found[len(found) - 1 - at_low])
 
 
-def fold_of(strata: Sequence[Hashable], *, folds: int, seed: int) -> tuple[int, ...]:
-    """Deal the clusters of each stratum out to folds, as evenly as can be."""
-    shuffled = random.Random(seed).sample(range(len(strata)), k=len(strata))
-    order = sorted(shuffled, key=lambda cluster: str(strata[cluster]))
-    place = {cluster: position % folds for position, cluster in enumerate(order)}
+def fold_of(
+    strata: Sequence[Hashable], groups: Sequence[Hashable] | None = None, *, folds: int, seed: int
+) -> tuple[int, ...]:
+    """Deal the clusters of each stratum out to folds, as evenly as can be; those of a group stay together."""
+    members = _members(groups or range(len(strata)))
+    shuffled = random.Random(seed).sample(range(len(members)), k=len(members))
+    order = sorted(shuffled, key=lambda group: str(strata[members[group][0]]))
+    place = {cluster: position % folds for position, group in enumerate(order) for cluster in members[group]}
     return tuple(place[cluster] for cluster in range(len(strata)))
+
+
+def _members(groups: Iterable[Hashable]) -> list[list[int]]:
+    """Return the clusters of each group, in the order of the first."""
+    members: dict[Hashable, list[int]] = {}
+    for cluster, group in enumerate(groups):
+        members.setdefault(group, []).append(cluster)
+    return list(members.values())

@@ -25,6 +25,8 @@ class Level:
     """With a label of people and a run of the judge."""
     unsupported: int
     """As people say."""
+    caught: int
+    """How many of these the judge calls so."""
     confusion: Mapping[str, Mapping[str, int]]
     """What people say → what the judge says → how often, unweighted."""
     decided: Estimate | None
@@ -37,7 +39,9 @@ class Level:
     precision: Estimate | None
     """Of the verdict *unsupported*."""
     recall: Estimate | None
-    """Of the verdict *unsupported*, over what was decided."""
+    """Of the verdict *unsupported*, over all that people call so: what the judge leaves open is missed."""
+    recall_of_decided: Estimate | None
+    """The same over what the judge decided: it says nothing about what is found."""
     auc: Estimate | None = None
 
     @property
@@ -154,6 +158,8 @@ class Results:
     left_out: Mapping[str, int]
     resamples: int
     seed: int
+    documents: int | None = None
+    """How many the answers are about, where several are about the same: intervals draw these."""
 
     @property
     def overall(self) -> GroupResult:

@@ -8,7 +8,7 @@ what they were picked by.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -24,6 +24,7 @@ from ragtrace.calibration.agreement import (
     balanced_accuracy,
     cohen_kappa,
     precision_of_unsupported,
+    recall_of_decided,
     recall_of_unsupported,
     share_decided,
 )
@@ -89,7 +90,19 @@ def summarize(
         left_out=plan.left_out,
         resamples=plan.resamples,
         seed=plan.seed,
+        documents=_documents(measured),
     )
+
+
+def _documents(measured: Sequence[Measured]) -> int | None:
+    """Count what the answers are about; ``None`` where each is about something of its own."""
+    number = len({_document(each) for each in measured})
+    return number if number < len(measured) else None
+
+
+def _document(each: Measured) -> Hashable:
+    """Name what an answer is drawn together with."""
+    return each.answer.file, each.answer.document or each.position
 
 
 def _group(
@@ -137,10 +150,13 @@ def _drawing(members: Sequence[Measured], population: Mapping[Stratum, int], pla
     drawn_from = [stratum_of(each.answer) for each in members]
     sizes = Counter(drawn_from)
     weights = [population[stratum] / sizes[stratum] for stratum in drawn_from]
-    strata = drawn_from if plan.sampled else [stratum[0] for stratum in drawn_from]
+    documents = [_document(each) for each in members]
+    # the answers about a document may be of both strata: then it is drawn from the file
+    as_drawn = plan.sampled and len(set(documents)) == len(documents)
+    strata = drawn_from if as_drawn else [stratum[0] for stratum in drawn_from]
     return _Drawing(
-        resampling=Resampling(weights, strata, resamples=plan.resamples, seed=plan.seed),
-        fold_of=fold_of(drawn_from, folds=_FOLDS, seed=plan.seed),
+        resampling=Resampling(weights, strata, documents, resamples=plan.resamples, seed=plan.seed),
+        fold_of=fold_of(drawn_from, documents, folds=_FOLDS, seed=plan.seed),
     )
 
 
@@ -333,6 +349,7 @@ def _level(
     return Level(
         things=int(sum(total)),
         unsupported=int(total.missed + total.caught + total.open_unsupported),
+        caught=int(total.caught),
         confusion=table,
         decided=estimate(share_decided),
         balanced_accuracy=estimate(balanced_accuracy),
@@ -340,6 +357,7 @@ def _level(
         kappa=estimate(cohen_kappa),
         precision=estimate(precision_of_unsupported),
         recall=estimate(recall_of_unsupported),
+        recall_of_decided=estimate(recall_of_decided),
         auc=auc,
     )
 

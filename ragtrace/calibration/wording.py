@@ -45,9 +45,16 @@ def basis(results: Results) -> Iterator[str]:
         )
     else:
         yield "All answers were measured."
-    yield f"Intervals: 95 %, {results.resamples:,} bootstrap samples of whole answers, seed {results.seed}."
+    drawn = f"{results.resamples:,} bootstrap samples of {_drawn(results)}"
+    yield f"Intervals: 95 %, {drawn}, seed {results.seed}."
     if results.left_out:
-        yield f"Left out: {', '.join(f'{number:,} {what}' for what, number in results.left_out.items())}."
+        yield f"Left out: {', '.join(f'{what} ({number:,})' for what, number in results.left_out.items())}."
+
+
+def _drawn(results: Results) -> str:
+    if results.documents is None:
+        return "whole answers"
+    return f"{counted(results.documents, 'document')}, each with all answers about it"
 
 
 def recommendations(results: Results) -> Iterator[str]:

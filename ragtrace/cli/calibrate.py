@@ -15,7 +15,7 @@ from typing import Final
 
 import click
 
-from ragtrace.calibration.labelled import LabelledAnswer, read_labelled
+from ragtrace.calibration.labelled import HumanLabel, LabelledAnswer, read_labelled
 from ragtrace.calibration.measuring import Candidate, Measured, measure_all
 from ragtrace.calibration.results import Results
 from ragtrace.calibration.sampling import draw
@@ -25,6 +25,7 @@ from ragtrace.calibration.wording import counted
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.figures import print_results
 from ragtrace.cli.options import JudgeChoice, concurrency_option, introduce, judge_options
+from ragtrace.cli.reading import LeftOutRows
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.terminal import print_json, talk
 from ragtrace.errors import ConfigError, InputError
@@ -82,6 +83,12 @@ def _forms(context: click.Context, parameter: click.Parameter, value: str) -> tu
 @click.option(
     "--floor/--no-floor", default=True, show_default=True, help="Measure the lexical judge beside it."
 )
+@click.option(
+    "--group-by",
+    metavar="FIELD",
+    help="Rows with the same value here are about one document: intervals draw documents. --group-by id: each"
+    " row its own.  [default: rows with the same contexts]",
+)
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of samples and orders.")
 @click.option(
     "--resamples",
@@ -107,6 +114,7 @@ def calibrate(
     end_to_end: bool,
     statements_only: bool,
     floor: bool,
+    group_by: str | None,
     seed: int,
     resamples: int,
     concurrency: int,
@@ -115,11 +123,15 @@ def calibrate(
     with_examples: bool,
     as_json: bool,
 ) -> None:
-    """Measure a judge against human labels.
+    """Measure a judge against human labels; - is standard input.
 
     A row of DATA is {"contexts": [...], "claims": [{"text", "label"}]} with the labels supported,
     contradicted, neutral or null (left out), and as far as there are: "id", "question", "answer",
-    "answer_label". The judge is shown contexts and claims, not the labels.
+    "answer_label". The judge is shown contexts and claims, not the labels. Lines about the answer itself
+    ("Here's a summary in 92 words:") are no claims, and are left out.
+
+    Everything is checked before the first call: rows, labels of both kinds, and whether FILEs can be written.
+    A row that cannot be read is left out, with a line on stderr; the exit code is then 2.
 
     Ctrl-C ends the run early and reports what was measured so far.
 
@@ -131,12 +143,20 @@ def calibrate(
           --judge openai:qwen2.5 --base-url http://localhost:11434/v1
       ragtrace calibrate labelled.jsonl --judge lexical
     """
+    if with_examples and not report:
+        raise click.UsageError("--with-examples needs --report: which page?")
     if report:
         with needs_extra("report"):
             import jinja2  # noqa: F401  before hours of judging, not after
             import matplotlib as mpl  # noqa: F401
+    for file in (save, report):
+        if file:
+            _check_writable(Path(file))
+    left_out = LeftOutRows()
     sample = _sample(
         paths,
+        left_out,
+        group_by=group_by,
         statements_only=statements_only,
         limit=limit,
         seed=seed,
@@ -158,11 +178,35 @@ def calibrate(
         _write_page(Path(report), results, measured if with_examples else (), candidates)
     if save:
         _save(save, results, opened.identity)
-    click.get_current_context().exit(INTERRUPTED if interrupted else _exit_code(results))
+    code = left_out.exit_code() or _exit_code(results)
+    click.get_current_context().exit(INTERRUPTED if interrupted else code)
+
+
+def _check_writable(path: Path) -> None:
+    """Raise before anything is paid for if a file cannot be written.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    was_there = path.exists()
+    try:
+        path.open("ab").close()
+    except OSError as exc:
+        raise ConfigError(f"{str(path)!r} cannot be written: {exc.strerror}") from exc
+    if not was_there:
+        path.unlink()
 
 
 def _sample(
-    paths: Sequence[str], *, statements_only: bool, limit: int | None, seed: int, resamples: int, at_once: int
+    paths: Sequence[str],
+    notices: LeftOutRows,
+    *,
+    group_by: str | None,
+    statements_only: bool,
+    limit: int | None,
+    seed: int,
+    resamples: int,
+    at_once: int,
 ) -> _Sample:
     names = Counter(Path(path).name for path in paths)
     left_out: Counter[str] = Counter()
@@ -170,20 +214,25 @@ def _sample(
     chosen: list[LabelledAnswer] = []
     for path in paths:
         of_file: list[LabelledAnswer] = []
-        for read in read_labelled(path):
+        for read in read_labelled(path, group_by=group_by, notices=notices):
             answer = replace(read, file=path) if names[read.file] > 1 else read
             left_out["claims without a label"] += answer.left_out
+            left_out["lines about the answer itself"] += answer.announcements
             if statements_only:
                 answer, dropped = _statements(answer)
                 left_out["claims that state nothing"] += dropped
-            if answer.claims:
-                of_file.append(answer)
-            else:
+            if not answer.claims:
                 left_out["answers without labelled claims"] += 1
+            elif not any((chunk.text or "").strip() for chunk in answer.record.chunks):
+                left_out["answers without contexts"] += 1
+            else:
+                of_file.append(answer)
         able += of_file
         chosen += draw(of_file, limit, seed=seed)
-    if not able:
-        raise InputError(f"there is no labelled claim in {', '.join(paths)}")
+    _check_labels(able, paths, left_out)
+    if group_by is not None and all(answer.document is None for answer in able):
+        raise InputError(f"--group-by: no row of {', '.join(paths)} has a field {group_by!r}")
+    _check_labels(chosen, paths, left_out, sampled=len(chosen) < len(able))
     random.Random(seed).shuffle(chosen)  # a run that is stopped has seen some of every file
     return _Sample(
         answers=chosen,
@@ -195,6 +244,33 @@ def _sample(
             seed=seed,
             at_once=max(1, min(at_once, len(chosen))),
         ),
+    )
+
+
+def _check_labels(
+    answers: Sequence[LabelledAnswer],
+    paths: Sequence[str],
+    left_out: Mapping[str, int],
+    sampled: bool = False,
+) -> None:
+    """Raise before anything is paid for if nothing can be said about a judge.
+
+    Raises:
+        InputError: there is no claim that people call supported, or none that they call unsupported.
+    """
+    labels = {label is HumanLabel.SUPPORTED for answer in answers for label in answer.labels}
+    if len(labels) == 2:
+        return
+    where = ", ".join(paths)
+    if not labels:
+        why = ", ".join(f"{what} ({number})" for what, number in left_out.items() if number)
+        raise InputError(f"there is no labelled claim in {where}" + (f"; left out: {why}" if why else ""))
+    lacking = "unsupported" if True in labels else "supported"
+    what = f"the sample of {where}" if sampled else where
+    to_do = "draw more with --limit" if sampled else "label answers of both kinds"
+    raise InputError(
+        f"{what} has no claim that people call {lacking}: without both kinds nothing can be said about a"
+        f" judge; {to_do}"
     )
 
 

@@ -62,8 +62,8 @@ def _level(name: str, level: Level) -> Iterator[str]:
         _point(level.auc),
     )
     if level.unsupported:
-        precision, recall = _point(level.precision), _point(level.recall)
-        yield f"      {level.unsupported:,} unsupported: precision {precision}, recall {recall}"
+        found = f"found {level.caught:,} of {level.unsupported:,} unsupported"
+        yield f"      {found}: recall {interval(level.recall)}, precision {_point(level.precision)}"
 
 
 def _effort(candidate: CandidateResult) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_meta", "is_refusal", "without_source"]
+__all__ = ["announces_answer", "is_meta", "is_refusal", "without_source"]
 
 _SOURCE = (
     r"(?:(?:the|these|this|those|any|all|your|given|provided|supplied|retrieved|available|following|above) )*"
@@ -35,6 +35,15 @@ _ADDRESS = re.compile(
     r"|(?:sure|certainly|of course)[!,.]|as an ai\b)",
     re.IGNORECASE,
 )
+_ARTEFACT = r"(?:summar(?:y|ies)|answers?|responses?|overviews?|recaps?|paraphrases?)"
+_ANNOUNCED = re.compile(
+    r"^(?:(?:sure|certainly|of course|okay|ok|absolutely)[,.!]* )?"
+    r"(?:(?:based (?:up)?on|according to|using|given|from) [^,:]{1,60}, )?"
+    r"(?:here(?:'s| is| are)|(?:the )?following is|below is|this is) (?:\w+[ -]){0,4}?"
+    rf"{_ARTEFACT}\b[^:]{{0,120}}:$"
+    r"|^\W*(?:word count|length): ?\d+(?: words)?\W*$|^\W*\d+ words\W*$",
+    re.IGNORECASE,
+)
 _BASED_ON = re.compile(
     rf"^(?:(?:so|therefore|however|overall|thus)\W+)?"
     rf"(?:based (?:up)?on|according to|as per|from|given|per|in) (?:the )?(?:{_SOURCE})\W+",
@@ -57,6 +66,14 @@ def is_meta(sentence: str) -> bool:
     plain = _plain(sentence)
     announces = plain.endswith(":") and len(plain.split()) <= 25
     return announces or plain.endswith("?") or bool(_ADDRESS.match(plain) or _SILENT.match(plain))
+
+
+def announces_answer(sentence: str) -> bool:
+    """Tell whether the sentence is about the answer alone: "Here's a summary in 92 words:".
+
+    Narrower than `is_meta`: "Here are the steps to draw a cone:" says that there are such steps.
+    """
+    return bool(_ANNOUNCED.match(_plain(sentence)))
 
 
 def without_source(sentence: str) -> str:

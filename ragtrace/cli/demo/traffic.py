@@ -38,18 +38,14 @@ class _Sentence(BaseModel):
     label: str
 
 
-class _Human(BaseModel):
-    label: str
-    sentences: list[_Sentence]
-
-
 class _Row(BaseModel):
     id: str
     question: str
     contexts: list[_Passage]
     answer: str
     model: str
-    human: _Human
+    claims: list[_Sentence]
+    """The sentences of the answer, in the form that `ragtrace calibrate` reads."""
 
 
 def load_sample() -> tuple[LabelledAnswer, ...]:
@@ -59,7 +55,7 @@ def load_sample() -> tuple[LabelledAnswer, ...]:
 
 
 def _labelled(row: _Row) -> LabelledAnswer:
-    marked = [sentence.text for sentence in row.human.sentences if sentence.label != "supported"]
+    marked = [sentence.text for sentence in row.claims if sentence.label != "supported"]
     return LabelledAnswer(
         id=row.id,
         question=row.question,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
@@ -14,6 +15,7 @@ import pytest
 from click.testing import Result
 
 from ragtrace.calibration.saved import read_calibration
+from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import json_lines, run, start
 
 CHUNK = "Orders can be returned within 14 days. Refunds take 5 working days. The shop is in Ulm."
@@ -42,7 +44,7 @@ def rows(number: int) -> list[dict[str, Any]]:
         {
             "id": f"row-{at}",
             "question": "How long?",
-            "contexts": [CHUNK],
+            "contexts": [f"{CHUNK} Row {at}."],
             "answer": " ".join(pairs[at % 3]),
             "claims": [{"text": text, "label": SAID[text]} for text in pairs[at % 3]],
         }
@@ -172,11 +174,11 @@ def test_what_the_judge_cost_follows_the_prices_that_are_given(data: str, tmp_pa
 
 
 def test_headings_may_be_left_out(tmp_path: Path, scripted: str) -> None:
-    [row] = rows(1)
-    row["claims"].append({"text": "**Returns**", "label": "supported"})
-    data = write(tmp_path / "headed.jsonl", [row])
+    made = rows(2)
+    made[0]["claims"].append({"text": "**Returns**", "label": "supported"})
+    data = write(tmp_path / "headed.jsonl", made)
     found = as_json(data, "--judge", scripted, "--statements-only")
-    assert found["groups"][0]["candidates"][0]["claims"]["things"] == 2
+    assert found["groups"][0]["candidates"][0]["claims"]["things"] == 4
     assert found["left_out"] == {"claims that state nothing": 1}
 
 
@@ -243,6 +245,127 @@ def test_rows_without_labels_cannot_be_measured(tmp_path: Path) -> None:
     result = calibrate(data, "--judge", "lexical")
     assert result.exit_code == 2
     assert "no labelled claim" in result.stderr
+
+
+SAMPLE = Path(__file__).parents[3] / "examples" / "data" / "ragtruth_qa_sample.jsonl"
+
+
+def test_the_shipped_sample_says_how_many_of_all_unsupported_claims_were_found() -> None:
+    shown = calibrate(str(SAMPLE), "--judge", "lexical").stdout
+    assert "found 1 of 19 unsupported: recall 0.05 [0.00, 0." in shown
+    claims = as_json(str(SAMPLE), "--judge", "lexical")["groups"][0]["candidates"][0]["claims"]
+    assert (claims["caught"], claims["unsupported"]) == (1, 19)
+    assert claims["recall"]["value"] == pytest.approx(1 / 19)
+    assert claims["recall_of_decided"]["value"] == pytest.approx(1 / 4)
+
+
+def interval_of(*args: str) -> tuple[float, float] | None:
+    found = as_json(*args)["groups"][0]["candidates"][0]["claims"]["two_way"]
+    return None if found["low"] is None else (found["low"], found["high"])
+
+
+def test_answers_about_one_document_are_drawn_together(tmp_path: Path, scripted: str) -> None:
+    made = rows(60)
+    for at, row in enumerate(made):  # what is said of a document is right throughout, or wrong throughout
+        document = at % 6
+        row.update(rows(3)[document % 3], id=row["id"], contexts=[CHUNK, f"Document {document}."], topic=at)
+        if at >= 30:
+            row["contexts"].reverse()  # in whichever order
+    data = write(tmp_path / "shared.jsonl", made)
+    together, apart = (
+        interval_of(data, "--judge", scripted, *more) for more in ((), ("--group-by", "topic"))
+    )
+    assert together is not None
+    assert apart is not None
+    assert together[1] - together[0] > 1.5 * (apart[1] - apart[0])
+    assert "6 documents, each with all" in calibrate(data, "--judge", scripted).stdout
+    assert "whole answers" in calibrate(data, "--judge", scripted, "--group-by", "id").stdout
+
+
+def test_a_field_may_name_the_document(data: str, tmp_path: Path, scripted: str) -> None:
+    made = [{**row, "source": {"page": at % 2}} for at, row in enumerate(rows(12))]
+    data = write(tmp_path / "named.jsonl", made)
+    found = as_json(data, "--judge", scripted, "--group-by", "source")
+    assert found["documents"] == 2
+    assert interval_of(data, "--judge", scripted, "--group-by", "source") is None  # too few to draw from
+    assert "unknown" not in calibrate(data, "--judge", scripted, "--group-by", "source").stderr
+
+
+def test_lines_about_the_answer_itself_are_no_claims(tmp_path: Path, scripted: str) -> None:
+    lines = [
+        "Here's a summary in 92 words:",
+        "Sure, here is the answer to your question:",
+        "Based on the passages, here is a brief answer on how to return a thing:",
+        "(92 words)",
+    ]
+    kept = [
+        "Here are the steps to return a thing:",
+        "Here is the shop.",
+        "The answer is 14 days.",
+        "In 92 words.",
+    ]
+    made = rows(3)
+    made[0]["claims"] += [{"text": text, "label": "supported"} for text in (*lines, *kept)]
+    data = write(tmp_path / "announced.jsonl", made)
+    found = as_json(data, "--judge", scripted)
+    assert found["left_out"] == {"lines about the answer itself": len(lines)}
+    assert found["groups"][0]["candidates"][0]["claims"]["things"] == 6 + len(kept)
+
+
+ONE_KIND = [{"contexts": ["C."], "claims": [{"text": "A.", "label": "supported"}]}]
+NO_CONTEXTS = [{"contexts": [], "claims": [{"text": "A.", "label": "supported"}]}]
+NOWHERE = "nowhere/file"
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "said"),
+    [
+        (ONE_KIND, [], "no claim that people call unsupported"),
+        (NO_CONTEXTS, [], "left out: answers without contexts (1)"),
+        (rows(12), ["--limit", "1", "--seed", "3"], "draw more with --limit"),
+        (rows(12), ["--save", NOWHERE], "cannot be written"),
+        (rows(12), ["--report", NOWHERE], "cannot be written"),
+        (rows(12), ["--with-examples"], "--with-examples needs --report"),
+        (rows(12), ["--group-by", "topic"], "no row of"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_what_a_run_needs_is_checked_before_the_first_call(
+    tmp_path: Path, given: list[dict[str, Any]], options: list[str], said: str
+) -> None:
+    if "--limit" in options:  # an answer of which nothing is supported
+        given = [{**row, "claims": row["claims"][1:]} for row in given]
+    data = write(tmp_path / "labelled.jsonl", given)
+    endpoint = PeerEndpoint(replies=["{}"])
+    asked = [str(tmp_path / each) if each == NOWHERE else each for each in options]
+    async with serving(endpoint):
+        at = ("--judge", "openai:m", "--base-url", endpoint.url)
+        result = await asyncio.to_thread(calibrate, data, *asked, *at)
+    assert (result.exit_code, result.stdout, endpoint.prompts) == (2, "", [])
+    assert said in " ".join(result.stderr.split())
+
+
+def test_files_that_can_be_written_are_left_alone_until_the_end(tmp_path: Path, data: str) -> None:
+    (tmp_path / "down.json").write_text('{"error": "judge_refused"}')
+    there, new = tmp_path / "there.json", tmp_path / "new.json"
+    there.write_text("before")
+    for file in (there, new):
+        calibrate(data, "--judge", f"scripted:{tmp_path / 'down.json'}", "--save", str(file))
+    assert (there.read_text(), new.exists()) == ("before", False)
+
+
+def test_a_row_that_cannot_be_read_is_left_out_and_the_others_are_measured(data: str, scripted: str) -> None:
+    path = Path(data)
+    path.write_text(path.read_text() + '{"contexts": 5, "claims": []}\n')
+    result = calibrate(data, "--judge", scripted)
+    assert result.stdout.startswith("labelled.jsonl: 12 of 12 answers")
+    assert "line 13: field `contexts`: must be a text, or a list of texts" in result.stderr
+    assert result.exit_code == 2
+
+
+def test_labelled_rows_come_from_standard_input(data: str, scripted: str) -> None:
+    result = run("calibrate", "-", "--judge", scripted, "--resamples", "100", stdin=Path(data).read_text())
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "standard input: 12 of 12 answers")
 
 
 def test_an_unknown_form_is_refused(data: str) -> None:

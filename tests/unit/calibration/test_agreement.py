@@ -16,6 +16,7 @@ from ragtrace.calibration.agreement import (
     balanced_accuracy,
     cohen_kappa,
     precision_of_unsupported,
+    recall_of_decided,
     recall_of_unsupported,
     share_decided,
 )
@@ -65,7 +66,8 @@ def test_kappa_is_the_agreement_beyond_chance(pairs: Pairs) -> None:
 def test_precision_and_recall_are_about_the_verdict_unsupported() -> None:
     counts = counted([(False, False), (False, False), (False, True), (True, False), (False, None)])
     assert precision_of_unsupported(counts) == pytest.approx(2 / 3)
-    assert recall_of_unsupported(counts) == pytest.approx(2 / 3)
+    assert recall_of_unsupported(counts) == pytest.approx(2 / 4)  # what is left open is not found
+    assert recall_of_decided(counts) == pytest.approx(2 / 3)
     assert share_decided(counts) == pytest.approx(4 / 5)
 
 

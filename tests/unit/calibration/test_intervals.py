@@ -46,6 +46,24 @@ def test_claims_of_one_answer_widen_the_interval() -> None:
     assert width(by_answer) > 1.8 * width(by_claim)
 
 
+def test_clusters_of_a_group_are_drawn_together() -> None:
+    values = [float(at % 2) for at in range(40)]  # twenty of each, in groups that are all right or all wrong
+    groups = [f"{at % 2}-{at // 8}" for at in range(40)]
+    drawn = Resampling([1.0] * 40, ["all"] * 40, groups, resamples=200)
+    found = drawn.estimate(lambda weights: mean_of(values, weights))
+    assert found is not None
+    assert width(found) > 1.5 * width(estimate(values))
+    few = Resampling([1.0] * 40, ["all"] * 40, [at % 4 for at in range(40)], resamples=200)
+    assert few.estimate(lambda weights: mean_of(values, weights)) == Estimate(value=0.5)  # too few
+
+
+def test_a_group_stays_in_one_fold() -> None:
+    groups = [at % 7 for at in range(70)]
+    folds = fold_of(["all"] * 70, groups, folds=5, seed=0)
+    assert len({*zip(groups, folds, strict=True)}) == 7
+    assert set(folds) == set(range(5))
+
+
 def test_a_stratum_keeps_its_size_in_every_draw() -> None:
     values = [0.0] * 10 + [1.0] * 30
     assert width(estimate(values)) > 0.2
