@@ -16,6 +16,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from ragtrace.calibration.labelled import LabelledAnswer
+from ragtrace.calibration.located import Found, find_claims
 from ragtrace.evaluation import evaluate
 from ragtrace.metrics import metric_named
 from ragtrace.metrics.steps import StepLimits, Steps
@@ -96,6 +97,8 @@ class EndToEnd:
     score: float | None = None
     skipped: str | None = None
     failure: str | None = None
+    found: tuple[Found | None, ...] = ()
+    """What it says of each labelled claim; ``None`` for one that is not in the answer word for word."""
     usage: Usage = _NO_USAGE
 
 
@@ -194,7 +197,8 @@ async def _whole(answer: LabelledAnswer, candidate: Candidate) -> EndToEnd:
     if isinstance(outcome, MetricFailure):
         return EndToEnd(failure=outcome.error_type, usage=usage)
     skipped = str(outcome.skip_reason) if outcome.skip_reason else None
-    return EndToEnd(score=outcome.score, skipped=skipped, usage=usage)
+    found = find_claims(answer.claims, answer.record.answer or "", outcome.verdicts)
+    return EndToEnd(score=outcome.score, skipped=skipped, found=found, usage=usage)
 
 
 async def _outcome(

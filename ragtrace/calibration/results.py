@@ -83,6 +83,9 @@ class CandidateResult:
     """An answer is judged supported where each of its claims is."""
     end_to_end: Level | None
     """The same where the judge words the claims itself."""
+    end_to_end_claims: Level | None
+    """Labelled claims by what the judge's own claims say of the same place: one that it never made is
+    missed."""
     claim_cut: Cut | None
     """Of the probability that a claim is supported, where the judge gives one."""
     answer_cut: Cut | None

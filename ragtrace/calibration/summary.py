@@ -280,6 +280,7 @@ def _result(side: _Side, candidate: Candidate, plan: Plan, price: Price) -> Cand
         claims=_claims(side),
         answers=_answers(side, side.answer_scores()),
         end_to_end=_end_to_end(side),
+        end_to_end_claims=_end_to_end_claims(side),
         claim_cut=side.claim_cut,
         answer_cut=_answer_cut(side),
         flips=_flips(side, candidate),
@@ -319,6 +320,27 @@ def _end_to_end(side: _Side) -> Level | None:
     if all(whole is None for whole in side.whole):
         return None
     return _level(counts, _answer_confusion(counts), side.drawing.resampling, None)
+
+
+def _end_to_end_claims(side: _Side) -> Level | None:
+    pairs = [
+        [(label, found) for label, found in zip(answer.labels, whole.found, strict=True) if found]
+        if whole and not whole.failure
+        else None
+        for answer, whole in zip(side.answers, side.whole, strict=True)
+    ]
+    confusion = Counter((str(label), str(found)) for of_answer in pairs for label, found in of_answer or ())
+    if not confusion:
+        return None
+    counts = [
+        None
+        if of_answer is None
+        else Counts.total(
+            Counts.of(label is HumanLabel.SUPPORTED, found.is_supported) for label, found in of_answer
+        )
+        for of_answer in pairs
+    ]
+    return _level(counts, confusion, side.drawing.resampling, None)
 
 
 def _answer_confusion(by_cluster: _ByCluster) -> Mapping[tuple[str, str], int]:

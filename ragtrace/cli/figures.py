@@ -43,6 +43,8 @@ def _lines(candidate: CandidateResult) -> Iterator[str]:
     yield from _level("answer", candidate.answers)
     if candidate.end_to_end is not None:
         yield f"    end to end, the claims worded by {one_line(candidate.name)}"
+        if candidate.end_to_end_claims is not None:
+            yield from _level("claim", candidate.end_to_end_claims)
         yield from _level("answer", candidate.end_to_end)
     yield f"    {_effort(candidate)}"
     if candidate.runs > 1:

@@ -151,6 +151,39 @@ def test_end_to_end_the_judge_words_the_claims(data: str, scripted: str) -> None
     assert judge["usage"]["calls"] == 36
 
 
+def test_end_to_end_a_claim_that_the_judge_never_makes_is_missed(tmp_path: Path) -> None:
+    right, wrong, reworded = (
+        "Orders can be returned within 14 days.",
+        "The shop is in Bonn.",
+        "It is in Bonn.",
+    )
+    rules = {"claims": {wrong: "contradicted"}, "answers": {"14 days. The shop": {"claims": [right]}}}
+    (tmp_path / "script.json").write_text(json.dumps(rules))
+    made = [
+        {
+            "contexts": [f"{CHUNK} Row {at}."],
+            "answer": " ".join((right, wrong) if at else (wrong, right)),
+            "claims": [
+                {"text": right, "label": "supported"},
+                {"text": wrong, "label": "contradicted"},
+                {"text": reworded, "label": "contradicted"},
+            ],
+        }
+        for at in range(4)
+    ]
+    data = write(tmp_path / "end.jsonl", made)
+    judge = f"scripted:{tmp_path / 'script.json'}"
+    [found, *_] = as_json(data, "--judge", judge, "--end-to-end")["groups"][0]["candidates"]
+    claims = found["end_to_end_claims"]
+    assert claims["confusion"] == {
+        "contradicted": {"not extracted": 3, "unsupported": 1},
+        "supported": {"supported": 4},
+    }
+    assert (claims["recall"]["value"], claims["recall_of_decided"]["value"]) == (1 / 4, 1)
+    shown = calibrate(data, "--judge", judge, "--end-to-end").stdout.partition("end to end")[2]
+    assert "found 1 of 4 unsupported: recall 0.25" in shown
+
+
 PRICED_JUDGE = """
 from ragtrace.judge import ScriptedJudge
 from ragtrace.model import JudgeIdentity
