@@ -25,7 +25,7 @@ from ragtrace.calibration.wording import counted
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.figures import print_results
 from ragtrace.cli.options import JudgeChoice, concurrency_option, introduce, judge_options
-from ragtrace.cli.reading import LeftOutRows
+from ragtrace.cli.reading import LeftOutRows, shown_path
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.terminal import print_json, talk
 from ragtrace.errors import ConfigError, InputError
@@ -231,7 +231,9 @@ def _sample(
         chosen += draw(of_file, limit, seed=seed)
     _check_labels(able, paths, left_out)
     if group_by is not None and all(answer.document is None for answer in able):
-        raise InputError(f"--group-by: no row of {', '.join(paths)} has a field {group_by!r}")
+        raise InputError(
+            f"--group-by: no row of {', '.join(map(shown_path, paths))} has a field {group_by!r}"
+        )
     _check_labels(chosen, paths, left_out, sampled=len(chosen) < len(able))
     random.Random(seed).shuffle(chosen)  # a run that is stopped has seen some of every file
     return _Sample(
@@ -261,7 +263,7 @@ def _check_labels(
     labels = {label is HumanLabel.SUPPORTED for answer in answers for label in answer.labels}
     if len(labels) == 2:
         return
-    where = ", ".join(paths)
+    where = ", ".join(map(shown_path, paths))
     if not labels:
         why = ", ".join(f"{what} ({number})" for what, number in left_out.items() if number)
         raise InputError(f"there is no labelled claim in {where}" + (f"; left out: {why}" if why else ""))

@@ -12,7 +12,7 @@ from ragtrace.cli.terminal import many, one_line, talk
 from ragtrace.errors import InputError
 from ragtrace.reports import Ending, LeftOut
 
-__all__ = ["LeftOutRows", "in_background"]
+__all__ = ["LeftOutRows", "in_background", "shown_path"]
 
 T = TypeVar("T")
 
@@ -39,14 +39,17 @@ class LeftOutRows:
         talk(f"warning: {one_line(warning)}")
 
     def check_any(self, path: str, read: int) -> None:
-        """Raise if rows were left out and nothing else was there.
+        """Say that there was no row; raise if there were some and none could be read.
 
         Raises:
             InputError: no row could be read.
         """
-        if self.number and not read:
-            name = "standard input" if path == "-" else path
+        if read:
+            return
+        name = shown_path(path)
+        if self.number:
             raise InputError(f"{name}: {many(self.number, 'row')}, and none could be read")
+        talk(f"{name} holds no record")
 
     def ending(self) -> Ending:
         """Return what reports are to say of it."""
@@ -60,6 +63,11 @@ class LeftOutRows:
             return 0
         talk(f"failed: {many(self.number, 'row')} could not be read and stand in no figure")
         return 2
+
+
+def shown_path(path: str) -> str:
+    """Name a file, or standard input, for people."""
+    return "standard input" if path == "-" else path
 
 
 async def in_background(items: Callable[[], Iterable[T]]) -> AsyncGenerator[T, None]:

@@ -144,7 +144,8 @@ def test_a_missing_file_is_named() -> None:
 
 
 def test_no_records_are_no_failure(tmp_path: Path, scripted: str) -> None:
-    assert run("evaluate", write(tmp_path / "empty.jsonl", []), "--judge", scripted).exit_code == 0
+    result = run("evaluate", write(tmp_path / "empty.jsonl", []), "--judge", scripted)
+    assert (result.exit_code, "empty.jsonl holds no record" in result.stderr) == (0, True)
     assert run("evaluate", "-", "--judge", scripted, "--json", stdin="").output.startswith("judge: ")
 
 
