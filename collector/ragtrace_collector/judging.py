@@ -323,9 +323,8 @@ def verify_settings_of(config: JudgeConfig, judge: JudgeIdentity) -> VerifySetti
 
 
 def _pass_at(config: JudgeConfig) -> Mapping[str, float]:
-    if config.calibration is None:
-        return {}
-    return {"faithfulness": read_calibration(config.calibration).answer_threshold}
+    measured = read_calibration(config.calibration).answer_threshold if config.calibration else None
+    return {} if measured is None else {"faithfulness": measured}
 
 
 def _kind(spec: str) -> str:

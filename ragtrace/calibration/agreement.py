@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 __all__ = [
     "DEFAULT_THRESHOLD",
+    "NO_WRONG_CLAIM",
     "Bin",
     "Counts",
     "Ranking",
@@ -27,6 +28,9 @@ __all__ = [
 ]
 
 DEFAULT_THRESHOLD = 0.5
+"""Of the probability that a claim is supported."""
+NO_WRONG_CLAIM = 1.0
+"""Of the share of supported claims, where an answer with a wrong one fails: the default rule of a pass."""
 
 Weights: TypeAlias = Sequence[float]
 """How much each cluster counts."""
@@ -136,7 +140,9 @@ class Bin:
 class Ranking:
     """Scored things in order: how well the order separates them, and where best to cut."""
 
-    def __init__(self, scored: Iterable[Scored]) -> None:
+    def __init__(self, scored: Iterable[Scored], *, default: float = DEFAULT_THRESHOLD) -> None:
+        self.default = default
+        """Where they are cut unless something better is found."""
         ascending = sorted(scored, key=lambda each: each.score)
         self._groups = [
             (score, tuple((each.cluster, each.supported) for each in group))
@@ -162,12 +168,12 @@ class Ranking:
         ``None`` where one of the two sides is missing.
         """
         steps = list(self._steps(weights))
-        best = self.accuracy_at(DEFAULT_THRESHOLD, weights)
+        best = self.accuracy_at(self.default, weights)
         if best is None:
             return None
-        found, margin = DEFAULT_THRESHOLD, 1e-12
+        found, margin = self.default, 1e-12
         for cut, accuracy in _cuts(steps):
-            nearer = abs(cut - DEFAULT_THRESHOLD) < abs(found - DEFAULT_THRESHOLD)
+            nearer = abs(cut - self.default) < abs(found - self.default)
             if accuracy > best + margin or (nearer and accuracy > best - margin):
                 best, found = max(best, accuracy), cut
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ragtrace.calibration.agreement import DEFAULT_THRESHOLD, Bin
+from ragtrace.calibration.agreement import Bin
 from ragtrace.calibration.intervals import Estimate
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import Usage
@@ -56,19 +56,21 @@ class Cut:
 
     recommended: float
     """The best, if held-out data bears it out; else the default."""
+    default: float
+    """0.5 of a probability; 1 of the share of supported claims: an answer with a wrong claim fails."""
     best: Estimate
     """The highest balanced accuracy on the very data it was looked for in."""
     at_best: float
     """That balanced accuracy: too high, since it was picked."""
     at_default: Estimate
-    """Balanced accuracy at 0.5."""
+    """Balanced accuracy at the default."""
     held_out: Estimate | None
     """Balanced accuracy of thresholds on answers that they were not looked for in."""
 
     @property
     def is_moved(self) -> bool:
         """Whether another threshold than the default is recommended."""
-        return self.recommended != DEFAULT_THRESHOLD
+        return self.recommended != self.default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,12 @@ class CandidateResult:
         if self.claim_cut is not None and self.claim_cut.is_moved:
             return self.claim_cut.held_out
         return self.claims.two_way
+
+    @property
+    def answer_threshold(self) -> float | None:
+        """The share of supported claims from which to pass an answer, if one beats the default rule."""
+        cut = self.answer_cut
+        return cut.recommended if cut is not None and cut.is_moved else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from ragtrace.calibration.agreement import DEFAULT_THRESHOLD
 from ragtrace.calibration.results import CandidateResult, Results
 from ragtrace.errors import ConfigError
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
@@ -29,6 +31,11 @@ class MeasuredOn(_Saved):
     high: float | None = None
 
 
+def _recommended(threshold: float | None) -> float | None:
+    # what earlier versions wrote where they recommended nothing
+    return None if threshold == DEFAULT_THRESHOLD else threshold
+
+
 class Calibration(_Saved):
     """How a judge is best asked, and where its numbers are best cut."""
 
@@ -38,8 +45,8 @@ class Calibration(_Saved):
     form: VerifyForm
     threshold: float = Field(ge=0, le=1)
     """P(yes) from which a claim counts as supported."""
-    answer_threshold: float = Field(ge=0, le=1)
-    """Faithfulness from which an answer passes."""
+    answer_threshold: Annotated[float | None, Field(ge=0, le=1), AfterValidator(_recommended)] = None
+    """Faithfulness from which an answer passes; ``None`` where no share does better than the default rule."""
     measured_on: MeasuredOn
 
     @classmethod
@@ -52,8 +59,8 @@ class Calibration(_Saved):
             provider=identity.provider,
             model=identity.model,
             form=VerifyForm(chosen.form),
-            threshold=chosen.claim_cut.recommended if chosen.claim_cut else 0.5,
-            answer_threshold=chosen.answer_cut.recommended if chosen.answer_cut else 0.5,
+            threshold=chosen.claim_cut.recommended if chosen.claim_cut else DEFAULT_THRESHOLD,
+            answer_threshold=chosen.answer_threshold,
             measured_on=_measured_on(results, chosen),
         )
 

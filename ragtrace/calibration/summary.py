@@ -16,7 +16,7 @@ from operator import mul
 from typing import Final, TypeAlias
 
 from ragtrace.calibration.agreement import (
-    DEFAULT_THRESHOLD,
+    NO_WRONG_CLAIM,
     Counts,
     Ranking,
     Scored,
@@ -405,14 +405,15 @@ def _cut(
         return None
     resampling = drawing.resampling
     best = resampling.estimate(ranking.best_threshold)
-    at_default = resampling.estimate(lambda weights: ranking.accuracy_at(DEFAULT_THRESHOLD, weights))
+    at_default = resampling.estimate(lambda weights: ranking.accuracy_at(ranking.default, weights))
     if best is None or at_default is None:
         return None
     weigh = _weighing(counts_at(_thresholds_of_folds(ranking, drawing)))
     held_out = resampling.estimate(lambda weights: balanced_accuracy(weigh(weights)))
     bears_out = held_out is not None and held_out.value > at_default.value
     return Cut(
-        recommended=best.value if bears_out else DEFAULT_THRESHOLD,
+        recommended=best.value if bears_out else ranking.default,
+        default=ranking.default,
         best=best,
         at_best=ranking.accuracy_at(best.value, drawing.weights) or 0.0,
         at_default=at_default,
@@ -423,15 +424,16 @@ def _cut(
 def _thresholds_of_folds(ranking: Ranking, drawing: _Drawing) -> list[float]:
     """Return for each fold the best threshold of the others; the default where those have only one side."""
     found = (ranking.best_threshold(drawing.without(fold)) for fold in range(_FOLDS))
-    return [DEFAULT_THRESHOLD if threshold is None else threshold for threshold in found]
+    return [ranking.default if threshold is None else threshold for threshold in found]
 
 
 def _answer_ranking(side: _Side, scores: Sequence[float | None]) -> Ranking:
-    return Ranking(
+    scored = (
         Scored(score, answer.supported, cluster)
         for cluster, (answer, score) in enumerate(zip(side.answers, scores, strict=True))
         if score is not None and answer.supported is not None
     )
+    return Ranking(scored, default=NO_WRONG_CLAIM)
 
 
 def _answer_cut(side: _Side) -> Cut | None:

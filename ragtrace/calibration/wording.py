@@ -70,7 +70,10 @@ def recommendations(results: Results) -> Iterator[str]:
     if chosen.claim_cut is not None:
         yield _cut("Call a claim supported from P(Yes)", chosen.claim_cut)
     if chosen.answer_cut is not None:
-        yield _cut("Pass an answer from faithfulness", chosen.answer_cut)
+        if chosen.answer_cut.is_moved:
+            yield _cut("Pass an answer from faithfulness", chosen.answer_cut)
+        else:
+            yield "Pass an answer if no claim is wrong, the default: no share does better on other answers."
 
 
 def _lead(lead: Lead, chosen: CandidateResult) -> str:
@@ -90,5 +93,5 @@ def _cut(what: str, cut: Cut) -> str:
     spread = interval(cut.best).partition(" ")[2] or "the same"
     return (
         f"{what} {cut.recommended:.2f} on (95 % of bootstrap samples: {spread}):"
-        f" {interval(cut.held_out)} on held-out answers, {interval(cut.at_default)} at 0.5."
+        f" {interval(cut.held_out)} on held-out answers, {interval(cut.at_default)} at {cut.default:g}."
     )

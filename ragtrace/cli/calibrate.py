@@ -350,7 +350,7 @@ def _as_json(results: Results) -> Mapping[str, object]:
         "name": chosen.name,
         "form": chosen.form,
         "threshold": chosen.claim_cut.recommended if chosen.claim_cut else None,
-        "answer_threshold": chosen.answer_cut.recommended if chosen.answer_cut else None,
+        "answer_threshold": chosen.answer_threshold,
     }
     return {**asdict(results), "recommended": recommended}
 

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import click
 from click.core import ParameterSource
 
-from ragtrace.calibration.saved import read_calibration
+from ragtrace.calibration.saved import Calibration, read_calibration
 from ragtrace.cli.asking import Asking, asking_options
 from ragtrace.cli.options import (
     JudgeChoice,
@@ -119,7 +119,7 @@ def evaluate(
     )
     introduce(opened)
     if measured:
-        metrics = tuple(_passing_at(measured.answer_threshold, metric) for metric in metrics)
+        metrics = tuple(_passing_as(measured, metric) for metric in metrics)
     calls = read = 0
     left_out = LeftOutRows()
     tallies = {
@@ -167,12 +167,14 @@ class _Models:
     limits: StepLimits
 
 
-def _passing_at(threshold: float, metric: Metric) -> Metric:
-    """Let faithfulness pass where a calibration says, unless ``--threshold`` says something else."""
-    given = click.get_current_context().get_parameter_source("threshold") is ParameterSource.COMMANDLINE
-    if given or (metric.name, metric.profile) != ("faithfulness", "ragtrace"):
+def _passing_as(measured: Calibration, metric: Metric) -> Metric:
+    """Let faithfulness pass where a calibration says, unless the command line says when it passes."""
+    context = click.get_current_context()
+    sources = map(context.get_parameter_source, ("threshold", "pass_when"))
+    is_faithfulness = (metric.name, metric.profile) == ("faithfulness", "ragtrace")
+    if ParameterSource.COMMANDLINE in sources or not is_faithfulness or measured.answer_threshold is None:
         return metric
-    return metric_named(metric.name, threshold=threshold)
+    return metric_named(metric.name, threshold=measured.answer_threshold)
 
 
 async def _evaluate_all(

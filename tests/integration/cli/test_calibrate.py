@@ -429,6 +429,24 @@ def saved(path: Path, **others: object) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize("nothing", [None, 0.5])
+def test_a_calibration_that_recommends_no_share_leaves_the_rule_of_a_pass(
+    data: str, tmp_path: Path, scripted: str, nothing: float | None
+) -> None:
+    file = saved(tmp_path / "judge.json", answer_threshold=nothing)
+    lines = json_lines(run("evaluate", data, "--judge", scripted, "--json", "--calibration", file).stdout)
+    assert {line["pass_when"] for line in lines} == {
+        "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
+    }
+
+
+def test_a_rule_of_ones_own_goes_before_a_calibration(data: str, tmp_path: Path, scripted: str) -> None:
+    file = saved(tmp_path / "judge.json", answer_threshold=0.4)
+    rule = ("--pass-when", "contradicted == 0")
+    told = run("evaluate", data, "--judge", scripted, "--json", "--calibration", file, *rule)
+    assert {line["pass_when"] for line in json_lines(told.stdout)} == {"contradicted == 0"}
+
+
 def test_evaluate_cuts_where_the_calibration_says(data: str, tmp_path: Path, scripted: str) -> None:
     file = saved(tmp_path / "judge.json", answer_threshold=0.4)
     plain = json_lines(run("evaluate", data, "--judge", scripted, "--json").stdout)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.calibration.agreement import (
+    NO_WRONG_CLAIM,
     Counts,
     Ranking,
     Scored,
@@ -132,3 +133,14 @@ def ranking(scored: list[tuple[float, bool]]) -> Ranking:
 def accuracy(scored: list[tuple[float, bool]], threshold: float) -> float:
     sides = [[(score >= threshold) == side for score, is_ in scored if is_ is side] for side in (True, False)]
     return mean(map(mean, sides))
+
+
+def test_answers_pass_without_a_wrong_claim_unless_a_share_does_better() -> None:
+    strict = [(1.0, True), (0.9, False), (0.5, False)]
+    lax = [(1.0, True), (0.8, True), (0.4, False)]
+    even = [1.0, 1.0, 1.0]
+    answers = [
+        Ranking([Scored(score, said, at) for at, (score, said) in enumerate(kind)], default=NO_WRONG_CLAIM)
+        for kind in (strict, lax)
+    ]
+    assert [ranked.best_threshold(even) for ranked in answers] == [1.0, pytest.approx(0.6)]
