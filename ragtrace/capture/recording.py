@@ -166,8 +166,9 @@ class Recording:
         attributes = _content(self, passage) or {}
         attributes.update(passage.marks())
         abandoned = isinstance(exc, GeneratorExit) or (self._streaming and isinstance(exc, _ABANDONED))
-        if abandoned or (self._streaming and exc is not None):
-            attributes[semconv.RAG_STREAM_COMPLETE] = False
+        if abandoned or self._streaming:
+            # who streams by hand knows no finish reason: that it was read to its end, only we know
+            attributes[semconv.RAG_STREAM_COMPLETE] = exc is None
         span.set_attributes(attributes)
         if exc is not None and not abandoned:
             _write_error(span, exc, passage)

@@ -111,7 +111,7 @@ async def test_fastapi_rag_streams(service: httpx.AsyncClient, receiver: OtlpRec
     assert text_of(root, semconv.INPUT_MESSAGES) == question["question"]
     assert text_of(root, semconv.OUTPUT_MESSAGES) == streamed
     assert {search.parent_span_id, chat.parent_span_id} == {root.span_id}
-    assert semconv.RAG_STREAM_COMPLETE not in attributes(root)
+    assert attributes(root)[semconv.RAG_STREAM_COMPLETE].bool_value is True
 
 
 async def test_fastapi_rag_refuses_an_empty_question(service: httpx.AsyncClient) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -58,8 +59,9 @@ def _installed(packages: tuple[str, ...], folder: str) -> str:
     if not packages:
         return ""
     target = mkdtemp(dir=folder)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", target]
-    subprocess.run([*pip, *packages], check=True)
+    uv = shutil.which("uv")  # an environment that uv made has no pip
+    pip = [uv, "pip"] if uv else [sys.executable, "-m", "pip"]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--target", target, *packages], check=True)
     return target
 
 

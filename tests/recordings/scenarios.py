@@ -59,6 +59,9 @@ _RAGTRACE = tuple(
 )
 
 _BY_HAND = "the chunks are in the prompt only: nothing says which function is the retriever"
+_UNREAD = "a stream that nobody reads to its end"
+_CLOSED = "a stream that is closed before its end"
+_TALK = "a conversation: nothing was retrieved"
 _PITFALLS = (
     Scenario(
         instrumentation="openinference",
@@ -71,7 +74,16 @@ _PITFALLS = (
             instrumentation=name,
             application="openai-abandoned",
             libraries=("openai",),
-            shows="a stream that nobody reads to its end",
+            shows=_UNREAD,
+        )
+        for name in ("ragtrace", "openinference", "openllmetry")
+    ),
+    *(
+        Scenario(
+            instrumentation=name,
+            application="openai-talk",
+            libraries=("openai",),
+            shows=_TALK,
         )
         for name in ("ragtrace", "openinference", "openllmetry")
     ),
@@ -202,9 +214,15 @@ _OPENAI_V2 = (
             application=name,
             packages=_OLD,
             environment=_GENAI | {_CONTENT: "SPAN_ONLY"},
-            shows=_BY_HAND,
+            shows=shows,
         )
-        for name in ("openai-async", "openai-chat", "openai-streaming")
+        for name, shows in (
+            ("openai-async", _BY_HAND),
+            ("openai-chat", _BY_HAND),
+            ("openai-streaming", _BY_HAND),
+            ("openai-closed", _CLOSED),
+            ("openai-talk", _TALK),
+        )
     ),
     Scenario(
         instrumentation="openai-v2",
@@ -240,6 +258,9 @@ _OTEL_GENAI = (
             ("openai-chat", "openai", _BY_HAND),
             ("openai-responses", "openai", _BY_HAND),
             ("openai-streaming", "openai", _BY_HAND),
+            ("openai-abandoned", "openai", _UNREAD),
+            ("openai-closed", "openai", _CLOSED),
+            ("openai-talk", "openai", _TALK),
         )
     ),
     Scenario(

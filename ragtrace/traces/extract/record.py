@@ -18,7 +18,7 @@ from ragtrace.traces.extract.missing import missing_answer, missing_text
 from ragtrace.traces.extract.passed_over import passed_over
 from ragtrace.traces.extract.prompts import is_question_alone, question_of
 from ragtrace.traces.extract.reading import Reading, Role
-from ragtrace.traces.extract.streams import is_abandoned
+from ragtrace.traces.extract.streams import broken_off
 from ragtrace.traces.trace import Span
 
 __all__ = ["record_of"]
@@ -241,7 +241,7 @@ def _gaps(
         *_damage(question, missing_text(Part.QUESTION, spans)),
         *context.gaps,
         *_damage(answer, missing_answer(spans)),
-        *_abandoned(spans),
+        *_broken_off(spans),
     ]
     return tuple(dict.fromkeys(found))
 
@@ -254,12 +254,9 @@ def _damage(choice: _Choice[str] | None, missing: Gap) -> list[Gap]:
     return [Gap(part=choice.part, reason=choice.found.damage.reason, detail=choice.found.damage.detail)]
 
 
-def _abandoned(spans: Sequence[Span]) -> list[Gap]:
-    """Say that the reader of a streamed answer went away before its end."""
-    if not any(map(is_abandoned, spans)):
-        return []
-    detail = "the answer was streamed and its reader went away before the end"
-    return [Gap(part=Part.ANSWER, reason=SkipReason.INCOMPLETE, detail=detail)]
+def _broken_off(spans: Sequence[Span]) -> list[Gap]:
+    details = (broken_off(span) for span in spans)
+    return [Gap(part=Part.ANSWER, reason=SkipReason.INCOMPLETE, detail=each) for each in details if each][:1]
 
 
 def _first(values: Iterable[str | None]) -> str | None:

@@ -23,8 +23,10 @@ __all__ = [
     "openai_async",
     "openai_chat",
     "openai_choices",
+    "openai_closed",
     "openai_responses",
     "openai_streaming",
+    "openai_talk",
     "qdrant",
 ]
 
@@ -89,6 +91,53 @@ def openai_abandoned() -> Application:
         return "".join(words)
 
     return replace(openai_streaming(), ask=ask)
+
+
+def openai_closed() -> Application:
+    """A streamed answer whose reader closes the SDK's stream after three words."""
+    app = import_module("handbook")
+
+    def ask(question: str) -> str:
+        from openai import OpenAI
+
+        messages = [
+            {"role": "system", "content": app.prompt(app.search(question))},
+            {"role": "user", "content": question},
+        ]
+        words: list[str] = []
+        with OpenAI().chat.completions.create(model=MODEL, messages=messages, stream=True) as stream:
+            for event in stream:
+                words.append(event.choices[0].delta.content or "")
+                if len(words) > 3:
+                    break
+        return "".join(words)
+
+    return replace(openai_streaming(), ask=ask)
+
+
+def openai_talk() -> Application:
+    """A conversation: nothing is retrieved, and the prompt holds instructions and what was said."""
+    system = "You are the assistant of a shop for lamps.\n\n# Rules\n- Be polite.\n- Answer in one sentence."
+
+    def ask(question: str) -> str:
+        from openai import OpenAI
+
+        messages = [
+            {"role": "system", "content": system},
+            {"role": "user", "content": "I bought a lamp on Monday. It flickers."},
+            {"role": "assistant", "content": "I am sorry to hear that. Flickering is often a loose bulb."},
+            {"role": "user", "content": question},
+        ]
+        completion = OpenAI().chat.completions.create(model=MODEL, messages=messages)
+        return str(completion.choices[0].message.content)
+
+    return Application(
+        question="Which bulb should I buy for it?",
+        prepare=lambda: None,
+        ask=ask,
+        chunks=lambda _: [],
+        is_rooted=False,
+    )
 
 
 def chroma() -> Application:

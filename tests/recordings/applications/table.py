@@ -12,8 +12,10 @@ from tests.recordings.applications.by_hand import (
     openai_async,
     openai_chat,
     openai_choices,
+    openai_closed,
     openai_responses,
     openai_streaming,
+    openai_talk,
     qdrant,
 )
 from tests.recordings.applications.decorated import (
@@ -81,8 +83,10 @@ APPLICATIONS: dict[str, Callable[[], Application]] = {
         openai_async,
         openai_chat,
         openai_choices,
+        openai_closed,
         openai_responses,
         openai_streaming,
+        openai_talk,
         openinference_decorated,
         openinference_evaluated,
         pydantic_ai,

@@ -157,7 +157,7 @@ def test_a_streamed_answer_is_complete_when_the_stream_ends(recorded: Any) -> No
     assert inspect.isgeneratorfunction(stream)
     assert list(stream("Who?")) == ["A", "d", "a"]
     assert (recorded.question, recorded.answer) == ("Who?", "Ada")
-    assert semconv.RAG_STREAM_COMPLETE not in recorded.span("rag").attributes
+    assert recorded.span("rag").attributes[semconv.RAG_STREAM_COMPLETE] is True
 
 
 async def test_an_async_streamed_answer_is_complete_when_the_stream_ends(recorded: Any) -> None:

@@ -1,0 +1,292 @@
+"""A streamed answer is judged if it was read to its end; else its user is told what happened to it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+import ragtrace
+from ragtrace import semconv
+from tests.acceptance.running_application import Seen, seen_of_application, seen_of_spans
+
+ROOT = Path(__file__).parents[2]
+QUESTION = "How long do refunds take?"
+PIECES = ("Refunds take ", "14 days.")
+READER_WENT_AWAY = "its reader went away before the end"
+BROKE_OFF = "broke off with an error"
+
+
+@ragtrace.retrieval(data_source="faq")
+def search(query: str) -> list[str]:
+    return ["Refunds take 14 days."]
+
+
+@ragtrace.generation(model="m")
+def pieces(prompt: str) -> Iterator[str]:
+    yield from PIECES
+
+
+@ragtrace.generation(model="m")
+async def pieces_later(prompt: str) -> AsyncIterator[str]:
+    for piece in PIECES:
+        await asyncio.sleep(0)
+        yield piece
+
+
+@ragtrace.generation(model="m")
+def pieces_that_fail(prompt: str) -> Iterator[str]:
+    yield PIECES[0]
+    raise ConnectionError("the model's server hung up")
+
+
+@ragtrace.generation(model="m")
+async def pieces_without_end(prompt: str) -> AsyncIterator[str]:
+    yield PIECES[0]
+    await asyncio.Event().wait()
+
+
+def a_decorated_generator() -> None:
+    with ragtrace.rag(question=QUESTION) as call:
+        search(QUESTION)
+        call.answer = "".join(pieces(QUESTION))
+
+
+def generators_all_the_way() -> None:
+    @ragtrace.rag
+    def ask(question: str) -> Iterator[str]:
+        search(question)
+        yield from pieces(question)
+
+    assert "".join(ask(QUESTION)) == "".join(PIECES)
+
+
+async def a_decorated_async_generator() -> None:
+    with ragtrace.rag(question=QUESTION) as call:
+        search(QUESTION)
+        call.answer = "".join([piece async for piece in pieces_later(QUESTION)])
+
+
+async def async_generators_all_the_way() -> None:
+    @ragtrace.rag
+    async def ask(question: str) -> AsyncIterator[str]:
+        search(question)
+        async for piece in pieces_later(question):
+            yield piece
+
+    assert "".join([piece async for piece in ask(QUESTION)]) == "".join(PIECES)
+
+
+def pieces_that_are_added() -> None:
+    with ragtrace.rag(question=QUESTION) as call:
+        search(QUESTION)
+        with ragtrace.generation(model="m", prompt=QUESTION) as chat:
+            for piece in PIECES:
+                chat.add_answer(piece)
+                call.add_answer(piece)
+
+
+def a_stream_without_a_generation() -> None:
+    @ragtrace.rag
+    def ask(question: str) -> Iterator[str]:
+        search(question)
+        yield from PIECES
+
+    assert "".join(ask(QUESTION)) == "".join(PIECES)
+
+
+def a_reader_that_goes_away() -> None:
+    @ragtrace.rag
+    def ask(question: str) -> Iterator[str]:
+        search(question)
+        yield from pieces(question)
+
+    stream = ask(QUESTION)
+    next(stream)
+    stream.close()
+
+
+async def an_async_reader_that_breaks_off() -> None:
+    @ragtrace.rag
+    async def ask(question: str) -> AsyncIterator[str]:
+        search(question)
+        async for piece in pieces_later(question):
+            yield piece
+
+    stream = ask(QUESTION)
+    async for _ in stream:
+        break
+    await stream.aclose()
+
+
+async def a_reader_that_is_cancelled() -> None:
+    @ragtrace.rag
+    async def ask(question: str) -> AsyncIterator[str]:
+        search(question)
+        async for piece in pieces_without_end(question):
+            yield piece
+
+    began = asyncio.Event()
+
+    async def read() -> None:
+        async for _ in ask(QUESTION):
+            began.set()
+
+    task = asyncio.create_task(read())
+    await began.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def a_reader_of_the_generation_that_goes_away() -> None:
+    with ragtrace.rag(question=QUESTION) as call:
+        search(QUESTION)
+        stream = pieces(QUESTION)
+        call.answer = next(stream)
+        stream.close()
+
+
+def a_stream_that_fails() -> None:
+    @ragtrace.rag
+    def ask(question: str) -> Iterator[str]:
+        search(question)
+        yield from pieces_that_fail(question)
+
+    with pytest.raises(ConnectionError):
+        list(ask(QUESTION))
+
+
+def a_block_that_fails() -> None:
+    def ask() -> None:
+        with ragtrace.rag(question=QUESTION) as call:
+            search(QUESTION)
+            call.add_answer(PIECES[0])
+            raise ConnectionError("the model's server hung up")
+
+    with pytest.raises(ConnectionError):
+        ask()
+
+
+async def seen(folder: Path, application: Callable[[], object]) -> Seen:
+    async def instrumented(endpoint: str) -> None:
+        assert ragtrace.instrument(service_name="shop", endpoint=endpoint, protocol="grpc")
+        if asyncio.iscoroutinefunction(application):
+            await application()
+        else:
+            application()
+
+    return await seen_of_application(folder, instrumented)
+
+
+COMPLETE = [
+    a_decorated_generator,
+    generators_all_the_way,
+    a_decorated_async_generator,
+    async_generators_all_the_way,
+    pieces_that_are_added,
+    a_stream_without_a_generation,
+]
+BROKEN = [
+    (a_reader_that_goes_away, READER_WENT_AWAY),
+    (an_async_reader_that_breaks_off, READER_WENT_AWAY),
+    (a_reader_that_is_cancelled, READER_WENT_AWAY),
+    (a_reader_of_the_generation_that_goes_away, READER_WENT_AWAY),
+    (a_stream_that_fails, BROKE_OFF),
+    (a_block_that_fails, BROKE_OFF),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("application", COMPLETE)
+async def test_stream_that_was_read_to_its_end_is_judged(
+    tmp_path: Path, application: Callable[[], object]
+) -> None:
+    told = await seen(tmp_path, application)
+    report, carriers = await told.backfilled()
+    assert (dict(told.outcomes), told.names) == ({"judged": 1}, ["evaluation pass"])
+    assert (report["judged"], [each.name for each in carriers]) == (1, ["evaluation pass"])
+    assert [record["gaps"] for record in await told.explained()] == [[]]
+    assert "judged" in await told.why()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("application", "reason"), BROKEN)
+async def test_stream_that_ended_early_is_incomplete_and_says_why(
+    tmp_path: Path, application: Callable[[], object], reason: str
+) -> None:
+    told = await seen(tmp_path, application)
+    report, _ = await told.backfilled()
+    (record,) = await told.explained()
+    assert (dict(told.outcomes), told.names) == ({"ineligible:incomplete": 1}, ["evaluation skipped"])
+    assert report["ineligible"] == {"incomplete": 1}
+    assert [(gap["part"], gap["reason"]) for gap in record["gaps"]] == [("answer", "incomplete")]
+    assert reason in record["gaps"][0]["detail"]
+    assert "incomplete" in await told.why()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("application", COMPLETE)
+async def test_spans_of_a_ragtrace_that_did_not_mark_complete_streams_are_judged(
+    tmp_path: Path, application: Callable[[], object]
+) -> None:
+    (tmp_path / "now").mkdir()
+    told = await seen(tmp_path / "now", application)
+    spans = [
+        replace(
+            span,
+            attributes={
+                key: value for key, value in span.attributes.items() if key != semconv.RAG_STREAM_COMPLETE
+            },
+        )
+        for span in told.spans
+    ]
+    then = await seen_of_spans(tmp_path, *spans)
+    assert (dict(then.outcomes), then.names) == ({"judged": 1}, ["evaluation pass"])
+
+
+@pytest.mark.slow
+async def test_example_of_the_capture_page_is_judged_word_for_word(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "capture.md").read_text("utf-8")
+    (block,) = re.findall(r"```python\n((?:(?!```).)*?yield from complete(?:(?!```).)*)```", page, re.DOTALL)
+
+    def application(endpoint: str) -> None:
+        exec(block.replace("http://localhost:4327", endpoint), {"__name__": "example"})
+
+    told = await seen_of_application(tmp_path, application)
+    report, _ = await told.backfilled()
+    assert (dict(told.outcomes), told.names) == ({"judged": 1}, ["evaluation pass"])
+    assert report["judged"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("route", ["/ask", "/stream"])
+async def test_routes_of_the_fastapi_example_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, route: str
+) -> None:
+    async def application(endpoint: str) -> None:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        spec = importlib.util.spec_from_file_location(
+            "fastapi_rag", ROOT / "examples" / "fastapi_rag" / "app.py"
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "fastapi_rag", module)
+        spec.loader.exec_module(module)
+        transport = httpx.ASGITransport(app=module.app)
+        async with (
+            module.lifespan(module.app),
+            httpx.AsyncClient(transport=transport, base_url="http://service") as client,
+        ):
+            reply = await client.post(route, json={"question": "How long is the warranty?"})
+            assert "24 months" in reply.text
+
+    told = await seen_of_application(tmp_path, application)
+    assert (dict(told.outcomes), told.names) == ({"judged": 1}, ["evaluation pass"])
