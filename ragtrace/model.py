@@ -187,6 +187,8 @@ class RagRecord:
     prompt_version: str | None = None
     retrieval_query: str | None = None
     """The query the retriever was given, where it differs from the question."""
+    context_from_prompt: bool = False
+    """Whether the chunks are passages of the model's prompt: no retrieval was recorded."""
     provenance: tuple[Provenance, ...] = ()
     passed_over: tuple[Provenance, ...] = ()
     """What was read as well, and why something else was believed."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from ragtrace.errors import CodecError
 from ragtrace.model import Gap, Part, RagRecord, SkipReason
 from ragtrace.traces.attach import record_sha256
-from ragtrace.traces.extract import AttributeMapping, extract_records, is_evaluator
+from ragtrace.traces.extract import ExtractRules, extract_records, is_evaluator
 from ragtrace.traces.otlp import SpanRef, decode, parse_request, split_by_trace
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.operations.logs import event, place_of
@@ -97,7 +97,7 @@ class AnswerReader:
 
     store: WorkStore
     counters: Counters
-    mapping: AttributeMapping | None = None
+    rules: ExtractRules = field(default_factory=ExtractRules)
     _recent: _Recent = field(default_factory=lambda: _Recent())
     """Shared by the readers that follow this one."""
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -124,19 +124,19 @@ class AnswerReader:
     async def read_for(self, job: Job) -> Answers:
         """Do the same for an answer that was leased: what was read when it was queued mostly holds still."""
         kept = self._recent.get(job.trace_id)
-        if kept and kept.mapping == self.mapping and kept.is_as_of(job):
+        if kept and kept.rules == self.rules and kept.is_as_of(job):
             return kept.answers
         return await self.read(job.trace_id)
 
     async def _assembled(self, trace_id: str, stored: StoredSpans) -> Answers:
         kept = self._recent.get(trace_id)
-        if kept and kept.mapping == self.mapping and kept.is_of(stored):
+        if kept and kept.rules == self.rules and kept.is_of(stored):
             return replace(kept.answers, stored=stored)
         if sum(map(len, stored.payloads)) <= _SMALL_BYTES:  # as soon done as handed over
-            answers = _answers(trace_id, stored, self.mapping)
+            answers = _answers(trace_id, stored, self.rules)
         else:
-            answers = await asyncio.to_thread(_answers, trace_id, stored, self.mapping)
-        self._recent.keep(answers, self.mapping)
+            answers = await asyncio.to_thread(_answers, trace_id, stored, self.rules)
+        self._recent.keep(answers, self.rules)
         return answers
 
     async def refs(self, trace_id: str) -> tuple[SpanRef, ...]:
@@ -153,7 +153,7 @@ class _Kept(NamedTuple):
 
     answers: Answers
     """Without the payloads."""
-    mapping: AttributeMapping | None
+    rules: ExtractRules
     payloads: int
     """Their hash."""
     size: int
@@ -180,12 +180,12 @@ class _Recent:
         """Return what was read of a trace."""
         return self._kept.get(trace_id)
 
-    def keep(self, answers: Answers, mapping: AttributeMapping | None) -> None:
+    def keep(self, answers: Answers, rules: ExtractRules) -> None:
         """Keep a trace, in place of those that were read before it."""
         self._drop(answers.trace.trace_id)
         stored, payloads = answers.stored._replace(payloads=()), answers.stored.payloads
         size = sum(map(len, payloads))
-        kept = _Kept(replace(answers, stored=stored), mapping, hash(payloads), size)
+        kept = _Kept(replace(answers, stored=stored), rules, hash(payloads), size)
         self._kept[answers.trace.trace_id] = kept
         self._bytes += size
         while self._bytes > _RECENT_BYTES and len(self._kept) > 1:
@@ -196,11 +196,11 @@ class _Recent:
         self._bytes -= dropped.size if dropped else 0
 
 
-def _answers(trace_id: str, stored: StoredSpans, mapping: AttributeMapping | None) -> Answers:
+def _answers(trace_id: str, stored: StoredSpans, rules: ExtractRules) -> Answers:
     trace = Trace.of(trace_id, (span for payload in stored.payloads for span in decode(payload)))
     return Answers(
         trace=trace,
-        records=extract_records(trace, mapping).records,
+        records=extract_records(trace, rules).records,
         stored=stored,
         parents={span.span_id: span.parent_span_id for span in trace.spans},
     )

@@ -42,7 +42,7 @@ def release_to(config: CollectorConfig) -> tuple[str, ...]:
 
 def following(settler: Settler, config: CollectorConfig, sampler: Sampler) -> Settler:
     """Return the settler under another configuration."""
-    reader = replace(settler.reader, mapping=config.extract.mapping.opened())
+    reader = replace(settler.reader, rules=config.extract.opened())
     return replace(settler, reader=reader, sampler=sampler, max_revisions=config.assemble.max_revisions)
 
 
@@ -51,7 +51,7 @@ def judging_by(evaluator: Evaluator, in_force: InForce) -> Evaluator:
     config = in_force.config
     return replace(
         evaluator,
-        reader=replace(evaluator.reader, mapping=config.extract.mapping.opened()),
+        reader=replace(evaluator.reader, rules=config.extract.opened()),
         judging=in_force.tenure.judging,
         partial=PartialEvaluations(),  # what another evaluator found is not this one's finding
         watch=replace(evaluator.watch, sampler=in_force.sampler),

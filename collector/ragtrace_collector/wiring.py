@@ -145,9 +145,7 @@ class _Parts:
     def collector(self) -> Collector:
         """Wire the stages together."""
         holder = self._holder()
-        reader = AnswerReader(
-            store=self.store, counters=self.counters, mapping=self.config.extract.mapping.opened()
-        )
+        reader = AnswerReader(store=self.store, counters=self.counters, rules=self.config.extract.opened())
         return Collector(
             in_force=self.in_force,
             budget=self.store.budget,

@@ -16,7 +16,7 @@ from ragtrace.model import RagRecord
 from ragtrace.ports import Judge, Metric, TraceReader
 from ragtrace.sampling import keeps
 from ragtrace.traces.attach import Sample, carrier_span_id
-from ragtrace.traces.extract import AttributeMapping, extract_records
+from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["Candidate", "Item", "choose", "evaluator_of"]
@@ -68,7 +68,7 @@ def _of(
 ) -> Iterator[Candidate]:
     """Choose among the records of a trace."""
     present, plan = _present(trace), selection.sampling.of_trace(trace)
-    for record in _records(trace, selection.mapping, ledger):
+    for record in _records(trace, selection.rules, ledger):
         assert record.target is not None
         span_id = carrier_span_id(trace_id=trace.trace_id, span_id=record.target.span_id, **evaluator)
         carrier_id = SpanId(trace.trace_id, span_id)
@@ -105,9 +105,9 @@ def _present(trace: Trace) -> _Present:
     return _Present(carriers=frozenset(span.span_id for span in carriers), about=about)
 
 
-def _records(trace: Trace, mapping: AttributeMapping | None, ledger: Ledger) -> tuple[RagRecord, ...]:
+def _records(trace: Trace, rules: ExtractRules, ledger: Ledger) -> tuple[RagRecord, ...]:
     try:
-        records = extract_records(trace, mapping).records
+        records = extract_records(trace, rules).records
     except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
         ledger.unreadable[type(exc).__name__] += 1
         return ()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ragtrace.ports import TraceQuery
 from ragtrace.sampling import SamplingPlan
-from ragtrace.traces.extract import AttributeMapping
+from ragtrace.traces.extract import ExtractRules
 
 __all__ = ["Selection", "SpanId"]
 
@@ -37,5 +37,5 @@ class Selection:
     """Leave out what any evaluator of ragtrace has judged; otherwise only what this one has."""
     done: Collection[SpanId] = frozenset()
     """Spans that the destination has already, as `span_ids` finds them."""
-    mapping: AttributeMapping | None = None
-    """Attributes of the application's own that hold the parts of a RAG call."""
+    rules: ExtractRules = field(default_factory=ExtractRules)
+    """How RAG calls are read: attributes of the application's own, and where context may come from."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ragtrace.backends import open_reader
-from ragtrace.cli.options import json_option, mapping_option
+from ragtrace.cli.options import extract_options, json_option
 from ragtrace.cli.stored import StoreReader
 from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json, printable, talk
 from ragtrace.errors import InputError, ReadError
 from ragtrace.model import Gap, Part, Provenance, RagRecord
 from ragtrace.ports import TraceReader
-from ragtrace.traces.extract import AttributeMapping, Extraction, Note, extract_records
+from ragtrace.traces.extract import Extraction, ExtractRules, Note, extract_records
 from ragtrace.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ _SHOWN_SPANS: Final = 3
     help="Where the trace is: jaeger:URL, otlp-file:PATH, or store:PATH for a collector's own file, also "
     f"while it runs. Without it: {_DEFAULT_SOURCE}.",
 )
-@mapping_option
+@extract_options
 @json_option
-def explain(what: str, source: str | None, mapping: AttributeMapping | None, as_json: bool) -> None:
+def explain(what: str, source: str | None, rules: ExtractRules, as_json: bool) -> None:
     """Say what is read from a trace, from which span and attribute, and why.
 
     FILE holds OTLP JSON lines, as the OpenTelemetry Collector's file exporter writes them. Spans that hold
@@ -63,16 +63,16 @@ def explain(what: str, source: str | None, mapping: AttributeMapping | None, as_
       ragtrace explain traces.jsonl --mapping collector.yaml
       ragtrace explain traces.jsonl --json | jq '.records[].gaps'
     """
-    asyncio.run(_explain(_find(what, source), mapping, as_json=as_json))
+    asyncio.run(_explain(_find(what, source), rules, as_json=as_json))
 
 
-async def _explain(found: _Found, mapping: AttributeMapping | None, *, as_json: bool) -> None:
+async def _explain(found: _Found, rules: ExtractRules, *, as_json: bool) -> None:
     console = None if as_json else open_console()
     number = whole = damaged = 0
     async with aclosing(found.reader), aclosing(found.traces()) as traces:
         async for trace in traces:
             number += 1
-            extraction = extract_records(trace, mapping)
+            extraction = extract_records(trace, rules)
             whole += sum(not record.gaps for record in extraction.records)
             damaged += sum(bool(record.gaps) for record in extraction.records)
             if console is None:

@@ -27,18 +27,18 @@ from ragtrace.metrics import metric_named
 from ragtrace.plugins import Address
 from ragtrace.ports import Judge, Metric
 from ragtrace.sampling import SamplingPlan
-from ragtrace.traces.extract import AttributeMapping
+from ragtrace.traces.extract import ContextFrom, ExtractRules
 
 __all__ = [
     "JudgeChoice",
     "account_for",
     "calibration_option",
     "concurrency_option",
+    "extract_options",
     "introduce",
     "json_option",
     "judge_options",
     "make_metric",
-    "mapping_option",
     "metric_options",
     "names_option",
     "pass_when_option",
@@ -64,23 +64,41 @@ concurrency_option = click.option(
 )
 
 
-def _mapping(_: click.Context, __: click.Parameter, path: str | None) -> AttributeMapping | None:
+def extract_options(callback: Callback) -> Callback:
+    """Add ``--mapping`` and ``--context``; the callback gets ``rules``, an `ExtractRules`."""
+
+    @click.option(
+        "--mapping",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Where attributes of your own hold question, chunks and answer: a collector's configuration,"
+        " or a file of its section `extract` (docs/conventions.md).",
+    )
+    @click.option(
+        "--context",
+        "context_from",
+        type=click.Choice([each.value for each in ContextFrom]),
+        help="Where the context of a call without a retrieval comes from: nowhere (spans), whatever its"
+        " prompt holds (prompt), or passages that are set off in its prompt (auto). Without it: as the file"
+        " of --mapping says, else auto.",
+    )
+    @wraps(callback)
+    def with_rules(mapping: str | None, context_from: str | None, **others: Any) -> Any:
+        rules = _rules(mapping)
+        if context_from is not None:
+            rules = replace(rules, context=ContextFrom(context_from))
+        return callback(rules=rules, **others)
+
+    return with_rules
+
+
+def _rules(path: str | None) -> ExtractRules:
     if path is None:
-        return None
+        return ExtractRules()
     with needs_extra("collector"):
-        from ragtrace_collector.config import load_mapping
+        from ragtrace_collector.config import load_extract
 
-    return load_mapping(Path(path))
-
-
-mapping_option = click.option(
-    "--mapping",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    callback=_mapping,
-    help="Where attributes of your own hold question, chunks and answer: a collector's configuration, or a"
-    " file of its section `extract` (docs/conventions.md).",
-)
+    return load_extract(Path(path))
 
 
 def _sampling(_: click.Context, __: click.Parameter, path: str | None) -> SamplingPlan | None:

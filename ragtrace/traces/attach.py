@@ -257,6 +257,7 @@ def _attributes(
             **_about_target(target, record),
             **_about_run(evaluation, mode, supersedes),
             semconv.CONTEXT_COUNT: len(record.chunks),
+            semconv.CONTEXT_SOURCE: semconv.CONTEXT_SOURCE_PROMPT if record.context_from_prompt else None,
             semconv.SAMPLE_RULE: sample.rule,
             semconv.SAMPLE_RATE: float(sample.rate),
             semconv.SAMPLE_PROBABILITY: None if sample.probability is None else float(sample.probability),

@@ -3,7 +3,7 @@
 from ragtrace_collector.config.reading import (
     default_config_text,
     load_config,
-    load_mapping,
+    load_extract,
     load_sampling,
     parse_config,
 )
@@ -56,7 +56,7 @@ __all__ = [
     "TokenLimitsConfig",
     "default_config_text",
     "load_config",
-    "load_mapping",
+    "load_extract",
     "load_sampling",
     "parse_config",
 ]

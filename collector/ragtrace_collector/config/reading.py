@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from ragtrace.errors import ConfigError
 from ragtrace.plugins import named_beside
 from ragtrace.sampling import SamplingPlan
-from ragtrace.traces.extract import AttributeMapping
+from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.config.problems import problems
 from ragtrace_collector.config.references import References
 from ragtrace_collector.config.sampling import SampleConfig
@@ -27,7 +27,7 @@ from ragtrace_collector.config.sections import (
     SecondJudgeConfig,
 )
 
-__all__ = ["default_config_text", "load_config", "load_mapping", "load_sampling", "parse_config"]
+__all__ = ["default_config_text", "load_config", "load_extract", "load_sampling", "parse_config"]
 
 _QUOTED: Final = re.compile(r"'.*'|\".*\"", re.DOTALL)
 
@@ -58,14 +58,14 @@ def load_config(path: Path, *, environ: Mapping[str, str] | None = None) -> Coll
     return parse_config(_text(path), where=str(path), environ=environ, folder=path.parent)
 
 
-def load_mapping(path: Path, *, environ: Mapping[str, str] | None = None) -> AttributeMapping:
+def load_extract(path: Path, *, environ: Mapping[str, str] | None = None) -> ExtractRules:
     """Read and check the section ``extract`` of a configuration file; the others need not be there.
 
     Raises:
         ConfigError: names the file, the key and what to do.
     """
     section = _section(path, "extract", example="mapping: {question: [app.question]}", environ=environ)
-    return _checked(_ExtractOnly, section, where=str(path)).extract.mapping.opened()
+    return _checked(_ExtractOnly, section, where=str(path)).extract.opened()
 
 
 def load_sampling(path: Path, *, environ: Mapping[str, str] | None = None) -> SamplingPlan:

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from ragtrace.traces.extract import AttributeMapping, AttributePath
+from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace_collector.config.budget import BudgetConfig
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.security import ReceiveTlsConfig, SpanLimitsConfig, TlsConfig, TokenConfig
@@ -111,7 +111,12 @@ class MappingConfig(Section):
 class ExtractConfig(Section):
     """How RAG calls are read from spans."""
 
+    context: Literal["spans", "prompt", "auto"] = "auto"
     mapping: MappingConfig = MappingConfig()
+
+    def opened(self) -> ExtractRules:
+        """Return what the extractor takes."""
+        return ExtractRules(mapping=self.mapping.opened(), context=ContextFrom(self.context))
 
 
 class SecondJudgeConfig(Section):

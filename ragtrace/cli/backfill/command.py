@@ -18,10 +18,10 @@ from ragtrace.cli.backfill.telling import print_report, telling
 from ragtrace.cli.estimate import Planning, exit_code_of, is_free, planning_options
 from ragtrace.cli.options import (
     JudgeChoice,
+    extract_options,
     introduce,
     json_option,
     judge_options,
-    mapping_option,
     metric_options,
     sampling_option,
     second_judge_option,
@@ -35,7 +35,7 @@ from ragtrace.cli.transcribing import Transcribing, transcripts_option
 from ragtrace.ports import Metric
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions, CarrierTime
-from ragtrace.traces.extract import AttributeMapping
+from ragtrace.traces.extract import ExtractRules
 
 __all__ = ["backfill"]
 
@@ -82,7 +82,7 @@ __all__ = ["backfill"]
     help="Where it is kept what was judged and sent.  [default: under XDG_STATE_HOME, by source and"
     " destination]",
 )
-@mapping_option
+@extract_options
 @metric_options
 @judge_options
 @second_judge_option
@@ -118,7 +118,7 @@ def backfill(
     only_unscored: bool,
     resume: bool,
     progress_path: Path | None,
-    mapping: AttributeMapping | None,
+    rules: ExtractRules,
     metrics: tuple[Metric, ...],
     judge: JudgeChoice,
     second_judge: str | None,
@@ -179,7 +179,7 @@ def backfill(
             sampling=_with_ratio(sampling, ratio),
             limit=limit,
             only_unscored=only_unscored,
-            mapping=mapping,
+            rules=rules,
         ),
         metrics=metrics,
         judge=opened,

@@ -9,5 +9,15 @@ from __future__ import annotations
 from ragtrace.traces.extract.calls import is_evaluator
 from ragtrace.traces.extract.extraction import Extraction, Note, extract_records
 from ragtrace.traces.extract.mapping import AttributeMapping, AttributePath
+from ragtrace.traces.extract.rules import ContextFrom, ExtractRules
 
-__all__ = ["AttributeMapping", "AttributePath", "Extraction", "Note", "extract_records", "is_evaluator"]
+__all__ = [
+    "AttributeMapping",
+    "AttributePath",
+    "ContextFrom",
+    "ExtractRules",
+    "Extraction",
+    "Note",
+    "extract_records",
+    "is_evaluator",
+]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
 from ragtrace.traces.extract.calls import Call, SpanTree
+from ragtrace.traces.extract.content import Found
 from ragtrace.traces.extract.documents import MAX_CHUNKS, joined
 from ragtrace.traces.extract.mapping import is_mapped
 from ragtrace.traces.extract.missing import missing_documents
 from ragtrace.traces.extract.nesting import final_retrievals, named_by_steps
+from ragtrace.traces.extract.prompted import Prompted, prompted
 from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.rules import ContextFrom
 
 __all__ = ["Context", "context_of"]
 
@@ -25,9 +29,43 @@ class Context:
     chunks: tuple[Chunk, ...]
     provenance: tuple[Provenance, ...]
     gaps: tuple[Gap, ...]
+    question: Found[str] | None = None
+    """What is asked in the prompt, beside the passages."""
+    is_prompt: bool = False
+    """Whether the chunks are passages of the model's prompt."""
 
 
-def context_of(call: Call, generation: Reading | None, tree: SpanTree) -> Context:
+def context_of(
+    call: Call, generation: Reading | None, tree: SpanTree, *, question: str | None, source: ContextFrom
+) -> Context:
+    """Find the chunks: of the retrievals, or of the prompt where the call has no retrieval.
+
+    ``question`` is what the call's own span says was asked.
+    """
+    found = _retrieved(call, generation, tree)
+    if found.sources or source is ContextFrom.SPANS or call.of(Role.RETRIEVAL, Role.RERANK):
+        return found
+    is_liberal = source is ContextFrom.PROMPT
+    of_prompt = prompted(call, generation, question=question, is_liberal=is_liberal)
+    if of_prompt is not None:
+        return _of_prompt(of_prompt)
+    return replace(found, gaps=(_no_retrieval(call, _PROMPT_IS_BARE if is_liberal else _USE_THE_PROMPT),))
+
+
+def _of_prompt(found: Prompted) -> Context:
+    damage = found.damage
+    gaps = (Gap(part=Part.CONTEXT, reason=damage.reason, detail=damage.detail),) if damage else ()
+    return Context(
+        sources=(),
+        chunks=found.chunks[:MAX_CHUNKS],
+        provenance=(found.provenance,),
+        gaps=(*gaps, *_too_many(found.chunks)),
+        question=found.question,
+        is_prompt=True,
+    )
+
+
+def _retrieved(call: Call, generation: Reading | None, tree: SpanTree) -> Context:
     """Join the documents of the retrievals that began before the generation ended.
 
     What a user's mapping names is all there is. Of nested retrievals the outermost that holds text counts;
@@ -88,18 +126,34 @@ def _why(source: Reading) -> str:
 
 def _gaps(call: Call, sources: Sequence[Reading], chunks: Sequence[Chunk]) -> list[Gap]:
     if not sources:
-        return [Gap(part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail=_no_retrieval(call))]
+        return [_no_retrieval(call, _USE_THE_PROMPT)]
     gaps = [gap for source in sources if (gap := _gap(source))]
     if not chunks and not gaps:
         detail = "the retrieval returned no documents"
         gaps.append(Gap(part=Part.CONTEXT, reason=SkipReason.EMPTY_RETRIEVAL, detail=detail))
-    if len(chunks) > MAX_CHUNKS:
-        detail = f"the retrievals returned {len(chunks)} documents: ragtrace reads the first {MAX_CHUNKS}"
-        gaps.append(Gap(part=Part.CONTEXT, reason=SkipReason.TRUNCATED, detail=detail))
-    return gaps
+    return [*gaps, *_too_many(chunks)]
 
 
-def _no_retrieval(call: Call) -> str:
+def _too_many(chunks: Sequence[Chunk]) -> tuple[Gap, ...]:
+    if len(chunks) <= MAX_CHUNKS:
+        return ()
+    detail = f"there are {len(chunks)} documents: ragtrace reads the first {MAX_CHUNKS}"
+    return (Gap(part=Part.CONTEXT, reason=SkipReason.TRUNCATED, detail=detail),)
+
+
+_USE_THE_PROMPT: Final = (
+    "; or, if its prompt holds them, have it read: `extract.context: prompt` in the collector, else "
+    "`--context prompt`"
+)
+_PROMPT_IS_BARE: Final = "; its prompt holds nothing beside the question and instructions"
+
+
+def _no_retrieval(call: Call, prompt: str) -> Gap:
+    detail = f"{_without_retrieval(call)}{prompt}"
+    return Gap(part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail=detail)
+
+
+def _without_retrieval(call: Call) -> str:
     tools = ", ".join(sorted({repr(each.tool) for each in call.of(Role.TOOL)}))
     if tools:
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ragtrace import semconv
 from ragtrace.model import RagRecord
@@ -12,6 +13,7 @@ from ragtrace.traces.extract.mapping import AttributeMapping
 from ragtrace.traces.extract.reading import Reading, Role
 from ragtrace.traces.extract.record import record_of
 from ragtrace.traces.extract.references import with_references
+from ragtrace.traces.extract.rules import ExtractRules
 from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["Extraction", "Note", "extract_records"]
@@ -36,20 +38,23 @@ class Extraction:
     notes: tuple[Note, ...] = ()
 
 
-def extract_records(trace: Trace, mapping: AttributeMapping | None = None) -> Extraction:
+_DEFAULT: Final = ExtractRules()
+
+
+def extract_records(trace: Trace, rules: ExtractRules = _DEFAULT) -> Extraction:
     """Find every RAG call of a trace: its question, its chunks and its answer.
 
-    A mapping names attributes of the user's own; it wins over the conventions.
+    The rules may name attributes of the user's own, and say whether a prompt may be the context.
 
     Pure: the same spans give the same records, whatever order they came in. What is missing or damaged is a
     [`Gap`][ragtrace.model.Gap] of the record, never an exception.
     """
-    tree = SpanTree(trace)
+    tree, mapping = SpanTree(trace), rules.mapping
     evaluators = {span.span_id for span in trace.spans if is_evaluator(span)}
     judged, notes = _without_evaluators(trace, tree, evaluators)
     readings = read_spans(judged, mapping)
     calls = [call for call in find_calls(tree, readings) if _has_steps(call)]
-    read = [_with_session(record_of(call, tree), call, tree, mapping) for call in calls]
+    read = [_with_session(record_of(call, tree, rules.context), call, tree, mapping) for call in calls]
     records = with_references(read, calls, trace, tree)
     return Extraction(records=records, notes=(*notes, *_unused(readings, calls)))
 

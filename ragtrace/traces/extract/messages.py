@@ -11,12 +11,15 @@ from ragtrace.traces.extract.content import parse_loosely, salvage_elements
 __all__ = [
     "Message",
     "ToolMessage",
+    "Turn",
     "answer_text",
+    "calls_tools",
     "last_answer_text",
     "last_user_text",
     "message_text",
     "messages_of",
     "tool_messages",
+    "turns_of",
 ]
 
 Message = Mapping[str, AttributeValue]
@@ -30,6 +33,15 @@ class ToolMessage(NamedTuple):
     content: AttributeValue
 
 
+class Turn(NamedTuple):
+    """What the system, the user or the model said."""
+
+    role: str
+    """``system``, ``user`` or ``assistant``, whatever the writer calls it."""
+    text: str
+
+
+_SYSTEM_ROLES = frozenset({"system", "developer"})
 _USER_ROLES = frozenset({"user", "human"})
 _TOOL_ROLES = frozenset({"tool", "function", "function_call_output"})
 _CALL_TYPES = ("tool_call", "tool_use", "function_call", "function")
@@ -60,6 +72,27 @@ def last_user_text(messages: Sequence[Message]) -> str | None:
     """Return the text of the last message of the user that has one."""
     texts = (message_text(message) for message in reversed(messages) if _role(message) in _USER_ROLES)
     return next((text for text in texts if text), None)
+
+
+def turns_of(messages: Sequence[Message]) -> tuple[Turn, ...]:
+    """Return what was said in messages that have a text; what tools returned is nobody's turn."""
+    names = {
+        **dict.fromkeys(_SYSTEM_ROLES, "system"),
+        **dict.fromkeys(_USER_ROLES, "user"),
+        **dict.fromkeys(_ANSWER_ROLES, "assistant"),
+    }
+    turns = (Turn(names.get(_role(each), ""), message_text(each)) for each in messages)
+    return tuple(turn for turn in turns if turn.role and turn.text)
+
+
+def calls_tools(messages: Sequence[Message]) -> bool:
+    """Tell whether tools were called in the conversation, or returned something."""
+    return any(
+        each.get("tool_calls")
+        or _role(each) in (*_TOOL_ROLES, *_CALL_TYPES)
+        or any(part.get("type") in (*_CALL_TYPES, *_RESULT_TYPES) for part in _parts(each))
+        for each in messages
+    )
 
 
 def answer_text(messages: Sequence[Message]) -> str | None:

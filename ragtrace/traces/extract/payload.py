@@ -7,12 +7,25 @@ from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract.attributes import first_text, found_text
-from ragtrace.traces.extract.content import Found, broken_damage, is_broken_json, parse_loosely
+from ragtrace.traces.extract.content import (
+    Found,
+    broken_damage,
+    cut_damage,
+    is_broken_json,
+    is_cut_by_tempo,
+    parse_loosely,
+)
 from ragtrace.traces.extract.documents import find_documents
-from ragtrace.traces.extract.messages import last_answer_text, last_user_text, message_text, messages_of
+from ragtrace.traces.extract.messages import (
+    Message,
+    last_answer_text,
+    last_user_text,
+    message_text,
+    messages_of,
+)
 from ragtrace.traces.trace import Span
 
-__all__ = ["answer_in", "documents_in", "listed_documents", "question_in", "texts_for_synthesis"]
+__all__ = ["answer_in", "documents_in", "listed_documents", "prompt_in", "question_in", "texts_for_synthesis"]
 
 _MAX_WRAPPERS: Final = 6
 _QUESTION_KEYS: Final = ("question", "query", "input", "user_input", "query_str", "inputs", "user_query")
@@ -30,6 +43,8 @@ _ANSWER_KEYS: Final = (
     "outputs",
     "text",
 )
+_PROMPT_KEYS: Final = ("prompt", "input", "inputs", "kwargs")
+_SYSTEM_KEYS: Final = ("system", "instructions")
 _REPLY_KEYS: Final = ("answers", "replies")
 _LIST_KEYS: Final = (
     "documents",
@@ -68,6 +83,39 @@ def documents_in(
         return None
     listed = listed_documents(value)
     return find_documents(listed, attribute=attribute, convention=convention, span_id=span_id)
+
+
+def prompt_in(value: AttributeValue, *, attribute: str, convention: str) -> Found[tuple[Message, ...]] | None:
+    """Read what a model was given: messages, with a system prompt beside them, or one text."""
+    parsed = parse_loosely(value)
+    if is_broken_json(value, parsed):
+        messages, _ = messages_of(value)
+        broken = broken_damage(value, attribute)
+        return Found(value=messages, attribute=attribute, convention=convention, how="", damage=broken)
+    messages = _prompt_messages(parsed)
+    if not messages:
+        return None
+    is_cut = any(
+        isinstance(each, str) and is_cut_by_tempo(each) for each in (value, *map(message_text, messages))
+    )
+    damage = cut_damage(attribute) if is_cut else None
+    return Found(value=messages, attribute=attribute, convention=convention, how="", damage=damage)
+
+
+def _prompt_messages(node: AttributeValue) -> tuple[Message, ...]:
+    if isinstance(node, str):
+        return ({"role": "user", "content": node},) if node else ()
+    if isinstance(node, Mapping) and "role" not in node and "messages" not in node:
+        text = next((node[key] for key in _PROMPT_KEYS if node.get(key)), None)
+        listed = _prompt_messages(parse_loosely(text)) if text is not None else ()
+    else:
+        listed, _ = messages_of(node)
+    system = (
+        next((node[key] for key in _SYSTEM_KEYS if node.get(key)), None)
+        if isinstance(node, Mapping)
+        else None
+    )
+    return ({"role": "system", "content": system}, *listed) if system and listed else listed
 
 
 def listed_documents(value: AttributeValue) -> AttributeValue:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from ragtrace.traces.extract.content import Found
 
-__all__ = ["asked_in", "is_question_alone", "question_of"]
+__all__ = ["ASKED", "asked_in", "is_question_alone", "question_of"]
 
 _MARKUP = r"[\W_]{0,8}"
 _COLON = r"[ *_]{0,4}:[ *_]{0,4}"
-_ASKED = re.compile(
+ASKED = re.compile(
     rf"{_MARKUP}(?:(?:user|user's|human|customer) )?(?:question|query){_COLON}(?P<text>.*)", re.IGNORECASE
 )
 _OVER = re.compile(
@@ -44,7 +44,7 @@ def asked_in(prompt: str) -> str | None:
     asked: list[str] | None = None
     is_open = False
     for line in prompt.splitlines():
-        if match := _ASKED.match(line):
+        if match := ASKED.match(line):
             asked, is_open = [match["text"]], True
         elif is_open and _OVER.match(line):
             is_open = False

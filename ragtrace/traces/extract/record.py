@@ -18,6 +18,7 @@ from ragtrace.traces.extract.missing import missing_answer, missing_text
 from ragtrace.traces.extract.passed_over import passed_over
 from ragtrace.traces.extract.prompts import is_question_alone, question_of
 from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.rules import ContextFrom
 from ragtrace.traces.extract.streams import broken_off
 from ragtrace.traces.trace import Span
 
@@ -26,10 +27,10 @@ __all__ = ["record_of"]
 T = TypeVar("T")
 
 
-def record_of(call: Call, tree: SpanTree) -> RagRecord:
+def record_of(call: Call, tree: SpanTree, source: ContextFrom = ContextFrom.AUTO) -> RagRecord:
     """Put a record together. Every part has a provenance, a gap, or both."""
     generation = _generation(call, tree)
-    context = context_of(call, generation, tree)
+    context = context_of(call, generation, tree, question=_told(call), source=source)
     question = _question(call, generation, context)
     answer = _answer(call, generation)
     reference = _reference(call)
@@ -51,6 +52,7 @@ def record_of(call: Call, tree: SpanTree) -> RagRecord:
         conversation_id=_first(reading.conversation_id for reading in sources),
         response_id=_first(reading.response_id for reading in sources),
         model=_first(reading.model for reading in (generation, *sources) if reading),
+        context_from_prompt=context.is_prompt,
         prompt_version=_first(reading.prompt_version for reading in (generation, *sources) if reading),
         retrieval_query=query if not question or query != question.value else None,
         provenance=provenance,
@@ -120,12 +122,25 @@ def _generation(call: Call, tree: SpanTree) -> Reading | None:
     return max(candidates, key=lambda each: (each.span.end_ns, each.span.span_id), default=None)
 
 
+def _told(call: Call) -> str | None:
+    """Return the question as the span of the call has it, or as the mapping says."""
+    own, inner = call.own, _inner(call)
+    named = [found for _, found, _ in _mapped(call, attrgetter("question"))]
+    found = (*named, own.question if own else None, inner.question if inner else None)
+    return next((each.value for each in found if each and each.value and each.damage is None), None)
+
+
+def _inner(call: Call) -> Reading | None:
+    """Return the first call inside the call that holds a question."""
+    return next((each for each in call.of(Role.CALL) if each is not call.own and each.question), None)
+
+
 def _question(call: Call, generation: Reading | None, context: Context) -> _Choice[str] | None:
     own, retrieval = call.own, next(iter(context.sources), None)
     prompt = generation.question if generation else None
     texts = [chunk.text for chunk in context.chunks if chunk.text]
     whole = prompt if is_question_alone(prompt, texts) else None
-    inner = next((each for each in call.of(Role.CALL) if each is not own and each.question), None)
+    inner = _inner(call)
     return _choose(
         Part.QUESTION,
         *_mapped(call, attrgetter("question")),
@@ -136,6 +151,11 @@ def _question(call: Call, generation: Reading | None, context: Context) -> _Choi
             retrieval,
             retrieval.query if retrieval else None,
             "the RAG call holds no whole question, so its first retrieval's query stands for it",
+        ),
+        (
+            generation,
+            context.question,
+            "the RAG call holds no whole question, so what its prompt asks is it",
         ),
         (
             generation,

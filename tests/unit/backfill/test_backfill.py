@@ -17,7 +17,7 @@ from ragtrace.metrics import metric_named
 from ragtrace.ports import Judge, Metric
 from ragtrace.reports import JudgedAnswer
 from ragtrace.sampling import Comparison, Rule, SamplingPlan, keeps
-from ragtrace.traces.extract import AttributeMapping, AttributePath
+from ragtrace.traces.extract import AttributeMapping, AttributePath, ExtractRules
 from ragtrace.traces.trace import Trace
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, StoredTraces, plain_trace, rag_trace, trace_id
 
@@ -252,7 +252,7 @@ async def test_answers_are_found_where_a_mapping_says() -> None:
         context=(AttributePath("app.hits"),),
         answer=(AttributePath("app.a"),),
     )
-    selection = Selection(mapping=mapping)
+    selection = Selection(rules=ExtractRules(mapping=mapping))
     sink = MemorySink()
     report = await backfill(
         StoredTraces(trace), sink, metrics=METRICS, judge=ScriptedJudge(), selection=selection

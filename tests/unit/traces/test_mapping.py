@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.model import AttributeValue, Part, RagRecord, SkipReason
-from ragtrace.traces.extract import AttributeMapping, AttributePath, extract_records
+from ragtrace.traces.extract import AttributeMapping, AttributePath, ExtractRules, extract_records
 from ragtrace.traces.trace import Span
 from tests.unit.traces.builders import a_span, a_trace, documents, messages
 
@@ -25,7 +25,7 @@ HITS = '{"hits": [{"id": "faq-12", "text": "14 days."}, "Shipping is free."]}'
 
 
 def the_record(*spans: Span, mapping: AttributeMapping = MAPPING) -> RagRecord:
-    (record,) = extract_records(a_trace(*spans), mapping).records
+    (record,) = extract_records(a_trace(*spans), ExtractRules(mapping=mapping)).records
     return record
 
 
@@ -109,7 +109,7 @@ def test_a_mapping_that_leads_nowhere_changes_nothing() -> None:
     root = a_span(1, attributes={"gen_ai.operation.name": "invoke_workflow"})
     said = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": messages("assistant", "Yes.")}
     trace = a_trace(root, a_span(2, 1, attributes=said))
-    assert extract_records(trace, MAPPING) == extract_records(trace)
+    assert extract_records(trace, ExtractRules(mapping=MAPPING)) == extract_records(trace)
 
 
 def test_what_the_mapping_names_is_judged_like_any_text() -> None:

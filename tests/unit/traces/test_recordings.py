@@ -18,6 +18,8 @@ MISSING, PARTIAL, DIFFERENT = Agreement.MISSING, Agreement.PARTIAL, Agreement.DI
 
 _CHUNKS_IN_THE_PROMPT = {"chunks": MISSING, "ids": MISSING, "scores": MISSING}
 """No span is of the retriever, or it does not say what it found."""
+_PASSAGES_OF_THE_PROMPT = {"ids": MISSING, "scores": MISSING}
+"""Nothing says what was retrieved; the passages of the prompt are the context, and have no ids."""
 _NO_CONTENT = {"question": MISSING, "chunks": MISSING, "ids": MISSING, "answer": MISSING}
 """The content was switched off, or hidden: a gap says so."""
 
@@ -42,9 +44,6 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
             "openllmetry.openai-abandoned",
             "openllmetry.openai-choices",
             "openllmetry.openai-streaming",
-            "openllmetry.haystack",
-            "openllmetry.haystack-hybrid",
-            "openllmetry.qdrant",
             "otel-genai.anthropic",
             "openai-v2.openai-closed",
             "otel-genai.openai-abandoned",
@@ -53,6 +52,10 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
             "otel-genai.openai-responses",
             "otel-genai.openai-streaming",
         ),
+        _PASSAGES_OF_THE_PROMPT,
+    ),
+    **dict.fromkeys(
+        ("openllmetry.haystack", "openllmetry.haystack-hybrid", "openllmetry.qdrant"),
         _CHUNKS_IN_THE_PROMPT,
     ),
     "haystack.haystack.off": {**_CHUNKS_IN_THE_PROMPT, "answer": MISSING, "model": MISSING},
@@ -156,6 +159,22 @@ def test_stream_that_nobody_read_to_its_end_is_an_incomplete_answer(recording: R
     gap = record.gap(Part.ANSWER)
     is_incomplete = gap is not None and gap.reason is SkipReason.INCOMPLETE
     assert is_incomplete is recording.name.endswith(("openai-abandoned", "openai-closed"))
+
+
+@pytest.mark.parametrize("recording", all_recordings(), ids=lambda recording: recording.name)
+def test_prompt_is_the_context_only_where_passages_are_set_off_and_nothing_was_retrieved(
+    recording: Recording,
+) -> None:
+    (record,) = records_of(recording)
+    assert record.context_from_prompt is (SHORTFALLS.get(recording.name) is _PASSAGES_OF_THE_PROMPT)
+
+
+@pytest.mark.parametrize("recording", all_recordings(), ids=lambda recording: recording.name)
+def test_no_conversation_and_no_turn_of_an_agent_is_judged_by_its_prompt(recording: Recording) -> None:
+    is_chat = (
+        recording.name.endswith(("-talk", "-agent", ".generate", ".stream")) or "pydantic" in recording.name
+    )
+    assert not (is_chat and records_of(recording)[0].context_from_prompt)
 
 
 @settings(max_examples=40)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ragtrace.model import AttributeValue, Part, RagRecord, SkipReason
-from ragtrace.traces.extract import AttributeMapping, extract_records
+from ragtrace.traces.extract import AttributeMapping, ExtractRules, extract_records
 from ragtrace.traces.trace import Span
 from tests.unit.traces.builders import a_span, a_trace, message, messages
 
@@ -20,7 +20,7 @@ CHUNK = "Returns are free within 14 days."
 
 def the_record(*spans: Span, tools: str | None = None) -> RagRecord:
     mapping = AttributeMapping(tools=re.compile(tools)) if tools else None
-    (record,) = extract_records(a_trace(*spans), mapping).records
+    (record,) = extract_records(a_trace(*spans), ExtractRules(mapping=mapping)).records
     return record
 
 

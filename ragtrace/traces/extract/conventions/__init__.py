@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ragtrace.traces.extract.content import Found
 from ragtrace.traces.extract.conventions import (
     genai,
     haystack,
@@ -19,10 +20,11 @@ from ragtrace.traces.extract.conventions import (
     vector_db,
     vercel,
 )
+from ragtrace.traces.extract.messages import Message
 from ragtrace.traces.extract.reading import Reading
 from ragtrace.traces.trace import Span
 
-__all__ = ["CONVENTIONS"]
+__all__ = ["CONVENTIONS", "PROMPTS"]
 
 CONVENTIONS: Final[tuple[Callable[[Span], Reading | None], ...]] = (
     own.read,
@@ -42,3 +44,14 @@ CONVENTIONS: Final[tuple[Callable[[Span], Reading | None], ...]] = (
 
 A convention that writes GenAI's attributes in a meaning of its own stands before GenAI.
 """
+
+PROMPTS: Final[tuple[Callable[[Span], Found[tuple[Message, ...]] | None], ...]] = (
+    openinference.prompt,
+    langfuse.prompt,
+    mlflow.prompt,
+    genai.prompt,
+    traceloop.prompt,
+    haystack.prompt,
+    vercel.prompt,
+)
+"""Each reads the messages that a model was given, out of the span of a generation."""

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract.attributes import first_text, found_text
-from ragtrace.traces.extract.content import Found, broken_damage
+from ragtrace.traces.extract.content import Found, broken_damage, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.messages import Message, answer_text, last_user_text, messages_of
-from ragtrace.traces.extract.payload import question_in
+from ragtrace.traces.extract.payload import prompt_in, question_in
 from ragtrace.traces.extract.reading import Reading, Role, ToolResult
 from ragtrace.traces.extract.tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "read"]
+__all__ = ["NAME", "prompt", "read"]
 
 NAME: Final = "otel-genai"
 
 _TOOL_IS_DATASTORE = "datastore"
 _TOOL_EVENT = "gen_ai.tool.message"
 _USER_MESSAGE_EVENT = "gen_ai.user.message"
+_SYSTEM_MESSAGE_EVENT = "gen_ai.system.message"
 _CHOICE_EVENT = "gen_ai.choice"
 _WITHOUT_TALK = (Role.RETRIEVAL, Role.TOOL)
 
@@ -46,6 +48,27 @@ def read(span: Span) -> Reading:
         conversation_id=first_text(span, semconv.CONVERSATION_ID),
         prompt_version=first_text(span, semconv.PROMPT_VERSION),
     )
+
+
+def prompt(span: Span) -> Found[tuple[Message, ...]] | None:
+    """Read what the model was given, with the system's instructions, which may stand by themselves."""
+    for source in _sources(span, semconv.INPUT_MESSAGES, semconv.PROMPT_DEPRECATED, _USER_MESSAGE_EVENT):
+        if source.messages:
+            messages = (*_instructions(span), *source.messages)
+            found = prompt_in(messages, attribute=source.attribute, convention=NAME)
+            damage = None if source.is_whole else broken_damage(source.raw, source.attribute)
+            return replace(found, damage=damage) if found and damage else found
+    return None
+
+
+def _instructions(span: Span) -> Iterator[Message]:
+    for attributes in (span.attributes, *(event.attributes for event in span.events)):
+        if semconv.SYSTEM_INSTRUCTIONS in attributes:
+            parts = parse_loosely(attributes[semconv.SYSTEM_INSTRUCTIONS])
+            yield {"role": "system", "parts": parts}
+    for event in span.events:
+        if event.name == _SYSTEM_MESSAGE_EVENT:
+            yield _event_message(event.attributes, "system")
 
 
 def _role(span: Span) -> Role | None:

@@ -9,12 +9,13 @@ from ragtrace import semconv
 from ragtrace.model import AttributeValue
 from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.content import Found, best, parse_loosely
-from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
+from ragtrace.traces.extract.messages import Message
+from ragtrace.traces.extract.payload import answer_in, documents_in, prompt_in, question_in
 from ragtrace.traces.extract.reading import Reading, Role
 from ragtrace.traces.extract.tools import tool_documents
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "read"]
+__all__ = ["NAME", "prompt", "read"]
 
 NAME: Final = "haystack"
 
@@ -45,6 +46,14 @@ def read(span: Span) -> Reading | None:
     if role is Role.CALL:
         return _of_pipeline(span)
     return _of_generator(span) if role is Role.GENERATION else _of_retriever(span, role)
+
+
+def prompt(span: Span) -> Found[tuple[Message, ...]] | None:
+    """Read what a generator was given."""
+    if _role(span) is not Role.GENERATION:
+        return None
+    key, _ = _keys(span)
+    return prompt_in(span.attributes.get(key), attribute=key, convention=NAME)
 
 
 def _role(span: Span) -> Role | None:

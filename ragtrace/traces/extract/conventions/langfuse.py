@@ -8,12 +8,13 @@ from ragtrace import semconv
 from ragtrace.model import Chunk
 from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.content import Found, best
-from ragtrace.traces.extract.payload import answer_in, question_in
+from ragtrace.traces.extract.messages import Message
+from ragtrace.traces.extract.payload import answer_in, prompt_in, question_in
 from ragtrace.traces.extract.reading import Reading, Role
 from ragtrace.traces.extract.tools import returned_documents
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "read"]
+__all__ = ["NAME", "prompt", "read"]
 
 NAME: Final = "langfuse"
 
@@ -47,6 +48,12 @@ def read(span: Span) -> Reading | None:
         session_id=first_text(span, semconv.SESSION_ID, semconv.LANGFUSE_SESSION_ID),
         prompt_version=str(version) if isinstance(version, str | int) else None,
     )
+
+
+def prompt(span: Span) -> Found[tuple[Message, ...]] | None:
+    """Read the input of a generation."""
+    key = semconv.LANGFUSE_INPUT
+    return prompt_in(span.attributes.get(key), attribute=key, convention=NAME)
 
 
 def _role(span: Span) -> Role | None:

@@ -12,12 +12,12 @@ from ragtrace.traces.extract.content import Found, best, broken_damage, parse_lo
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.flattened import flat_documents, flat_messages, has_prefix, unflattened
 from ragtrace.traces.extract.messages import Message, last_user_text, message_text
-from ragtrace.traces.extract.payload import answer_in, question_in, texts_for_synthesis
+from ragtrace.traces.extract.payload import answer_in, prompt_in, question_in, texts_for_synthesis
 from ragtrace.traces.extract.reading import Reading, Role, ToolResult
 from ragtrace.traces.extract.tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "read"]
+__all__ = ["NAME", "prompt", "read"]
 
 NAME: Final = "openinference"
 
@@ -52,6 +52,15 @@ def read(span: Span) -> Reading:
         session_id=first_text(span, semconv.SESSION_ID),
         prompt_version=first_text(span, semconv.OI_PROMPT_VERSION),
     )
+
+
+def prompt(span: Span) -> Found[tuple[Message, ...]] | None:
+    """Read what the model was given: its messages, else the whole input."""
+    key = semconv.OI_INPUT_VALUE
+    if span.attributes.get(semconv.OI_KIND) != semconv.OI_LLM:
+        return None
+    listed = prompt_in(_prompt(span), attribute=f"{semconv.OI_INPUT_MESSAGES}.*", convention=NAME)
+    return listed or prompt_in(span.attributes.get(key), attribute=key, convention=NAME)
 
 
 def _role(span: Span) -> Role | None:

@@ -12,11 +12,12 @@ from ragtrace.traces.extract.attributes import first_text, found_text
 from ragtrace.traces.extract.content import Found, parse_loosely
 from ragtrace.traces.extract.documents import find_documents, has_text
 from ragtrace.traces.extract.flattened import flat_messages
-from ragtrace.traces.extract.messages import last_user_text, message_text
+from ragtrace.traces.extract.messages import Message, last_user_text, message_text
 from ragtrace.traces.extract.payload import (
     answer_in,
     documents_in,
     listed_documents,
+    prompt_in,
     question_in,
     texts_for_synthesis,
 )
@@ -24,7 +25,7 @@ from ragtrace.traces.extract.reading import Reading, Role, ToolResult
 from ragtrace.traces.extract.tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "read"]
+__all__ = ["NAME", "prompt", "read"]
 
 NAME: Final = "openllmetry"
 
@@ -60,6 +61,12 @@ def read(span: Span) -> Reading | None:
         session_id=session_id,
         prompt_version=first_text(span, semconv.TRACELOOP_PROMPT_VERSION),
     )
+
+
+def prompt(span: Span) -> Found[tuple[Message, ...]] | None:
+    """Read ``gen_ai.prompt.<i>``."""
+    messages = flat_messages(span, semconv.PROMPT_DEPRECATED)
+    return prompt_in(messages, attribute=f"{semconv.PROMPT_DEPRECATED}.*", convention=NAME)
 
 
 def _role(span: Span) -> Role | None:

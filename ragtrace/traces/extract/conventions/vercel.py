@@ -10,12 +10,13 @@ from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.content import Found, best, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
-from ragtrace.traces.extract.payload import answer_in, question_in
+from ragtrace.traces.extract.messages import Message
+from ragtrace.traces.extract.payload import answer_in, prompt_in, question_in
 from ragtrace.traces.extract.reading import Reading, Role
 from ragtrace.traces.extract.tools import tool_documents
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "read"]
+__all__ = ["NAME", "prompt", "read"]
 
 NAME: Final = "vercel"
 
@@ -54,6 +55,12 @@ def read(span: Span) -> Reading | None:
         response_id=first_text(span, semconv.VERCEL_RESPONSE_ID),
         session_id=first_text(span, *_SESSION_KEYS),
     )
+
+
+def prompt(span: Span) -> Found[tuple[Message, ...]] | None:
+    """Read what the model was given in a step, or what the call around it was given."""
+    keys = (semconv.VERCEL_PROMPT_MESSAGES, semconv.VERCEL_PROMPT)
+    return best(*(prompt_in(span.attributes.get(key), attribute=key, convention=NAME) for key in keys))
 
 
 def _role(span: Span) -> Role | None:

@@ -1,0 +1,369 @@
+"""The context of an LLM call alone: passages of its prompt that are set off, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragtrace.model import Part, RagRecord, SkipReason
+from ragtrace.traces.extract import ContextFrom, ExtractRules, extract_records
+from ragtrace.traces.trace import Span
+from tests.docs.prompt_shapes import QUESTION, RETURNS, SHAPES, WARRANTY, Shape
+from tests.unit.traces.builders import a_span, a_trace
+
+ANSWER = "The warranty lasts 24 months."
+SYSTEM = "You are the assistant of a shop for lamps. Be polite."
+LIBERAL = ExtractRules(context=ContextFrom.PROMPT)
+SPANS_ONLY = ExtractRules(context=ContextFrom.SPANS)
+
+
+def reasons(record: RagRecord) -> dict[Part, SkipReason]:
+    return {gap.part: gap.reason for gap in record.gaps}
+
+
+def chat(messages: Sequence[Mapping[str, Any]], **attributes: Any) -> Span:
+    return a_span(
+        1,
+        attributes={
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": json.dumps(messages),
+            "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": ANSWER}]),
+            **attributes,
+        },
+    )
+
+
+def said(*turns: str | tuple[str, str]) -> list[dict[str, str]]:
+    """Write messages: a text is the user's."""
+    named = (("user", turn) if isinstance(turn, str) else turn for turn in turns)
+    return [{"role": role, "content": text} for role, text in named]
+
+
+def read(messages: Sequence[Mapping[str, Any]], rules: ExtractRules | None = None, *more: Span) -> RagRecord:
+    (record,) = extract_records(a_trace(chat(messages), *more), rules or ExtractRules()).records
+    return record
+
+
+def texts(record: RagRecord) -> list[str | None]:
+    return [chunk.text for chunk in record.chunks]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_passages_of_a_shape_are_told_from_question_and_instructions(shape: Shape) -> None:
+    record = read(shape.messages)
+    assert record.gaps == ()
+    assert (texts(record), record.question) == (list(shape.passages), QUESTION)
+    assert record.context_from_prompt
+    (provenance,) = (each for each in record.provenance if each.part is Part.CONTEXT)
+    assert provenance.attribute == "gen_ai.input.messages"
+    assert "so its prompt is the context" in provenance.why
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_shapes_of_auto_are_shapes_of_prompt_too(shape: Shape) -> None:
+    record = read(shape.messages, LIBERAL)
+    assert set(shape.passages) <= set(texts(record))
+    assert record.question == QUESTION
+    assert not any(QUESTION in (chunk.text or "") for chunk in record.chunks)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_nothing_is_read_from_prompts_where_spans_alone_count(shape: Shape) -> None:
+    record = read(shape.messages, SPANS_ONLY)
+    assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
+    assert not record.context_from_prompt
+
+
+PLAIN = {
+    "one question": said(QUESTION),
+    "a system prompt": said(("system", SYSTEM), QUESTION),
+    "a conversation": said(
+        ("system", SYSTEM), "My lamp flickers.", ("assistant", "Is the bulb loose?"), "No."
+    ),
+    "rules in Markdown": said(
+        (
+            "system",
+            "# Role\nYou help customers.\n\n# Rules\n- Be short.\n- Cite your sources.\n\n# Tone\nFriendly.",
+        ),
+        QUESTION,
+    ),
+    "rules in tags": said(
+        (
+            "system",
+            "<role>You help.</role>\n<rules>\n- Be short.\n</rules>\n<output_format>JSON</output_format>",
+        ),
+        QUESTION,
+    ),
+    "a list of rules": said(
+        ("system", "Follow these rules:\n1. Be short.\n2. Never invent prices."), QUESTION
+    ),
+    "rules about documents": said(
+        ("system", "You answer questions about our documents. Cite sources.\n\nNever talk about prices."),
+        QUESTION,
+    ),
+    "facts about the user": said(
+        ("system", f"{SYSTEM}\n\nContext: the user is Bob, on the page of bills."), QUESTION
+    ),
+    "tags that are only named": said(
+        ("system", "The user may send text in <context></context> tags."), QUESTION
+    ),
+    "code to repair": said("What is wrong here?\n\n```python\nfor i in range(3)\n    print(i)\n```"),
+    "a text to translate": said(
+        "Translate this text to French:\n\nThe warranty on every lamp lasts 24 months."
+    ),
+    "a text to sum up": said(
+        "Summarize the following article:\n\nThe warranty on every lamp lasts 24 months."
+    ),
+    "a log with brackets": said(
+        "Why does it fail?\n\n[INFO] started the job\n[ERROR] could not open the file"
+    ),
+    "numbered wishes": said("Write a poem about:\n1. a lamp that is lit\n2. a warranty that ends"),
+    "chores with boxes": said(
+        "Use the list below and plan my day:\n\n- [ ] buy some milk\n- [x] call the bank"
+    ),
+    "JSON to convert": said(
+        'Make YAML of this: [{"name": "lamp", "price": 12}, {"name": "bulb", "price": 2}]'
+    ),
+    "history as JSON": said(
+        'Name this chat: [{"role": "user", "content": "Hi there"}, {"role": "assistant", "content": "Oh"}]'
+    ),
+    "a follow-up to rewrite": said(
+        "Given the conversation below, rewrite the last question so that it stands alone.\n\nChat History:\n"
+        f"user: Hello\nassistant: Hello!\n\nFollow-up question: {QUESTION}\nStandalone question:"
+    ),
+    "an answer to grade": said(
+        f"Use the context below to grade the answer.\n\nContext: {WARRANTY}\n\nQuestion: {QUESTION}\n\n"
+        "Answer: 30 months.\n\nGrade:"
+    ),
+    "an answer to grade in tags": said(
+        f"<context>{WARRANTY}</context>\n<question>{QUESTION}</question>\n<answer>30 months.</answer>\nGrade."
+    ),
+    "examples with answers": said(
+        "Answer in the style of the example.\n\nContext: Lamps cost 12 euros.\nQuestion: What is the price?\n"
+        f"Answer: 12 euros.\n\nQuestion: {QUESTION}\nAnswer:"
+    ),
+    "passages in an example": said(
+        f"<examples><example><document>{WARRANTY}</document></example></examples>\n\n{QUESTION}"
+    ),
+    "what the model said before": said(
+        QUESTION, ("assistant", f"<context>{WARRANTY}</context> says 24 months."), "Are you sure?"
+    ),
+}
+
+
+@pytest.mark.parametrize("messages", PLAIN.values(), ids=PLAIN.keys())
+def test_plain_chat_is_not_judged_and_the_message_names_the_switch(
+    messages: Sequence[Mapping[str, Any]],
+) -> None:
+    record = read(messages)
+    assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
+    assert (record.chunks, record.context_from_prompt) == ((), False)
+    assert "`extract.context: prompt`" in record.gaps[0].detail
+    assert "`--context prompt`" in record.gaps[0].detail
+
+
+TOOL_CALL = {
+    "role": "assistant",
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "weather"}}],
+}
+TOOL_RESULT = {"role": "tool", "tool_call_id": "c", "content": "It rains in Paris."}
+FRAMED = f"Answer from the context.\n\n<context>{WARRANTY}</context>\n\n{QUESTION}"
+
+
+def test_turn_of_an_agent_is_not_judged_by_its_prompt() -> None:
+    record = read([*said(FRAMED), TOOL_CALL, TOOL_RESULT])
+    assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
+
+
+def test_call_that_ran_a_tool_is_not_judged_by_its_prompt() -> None:
+    tool = a_span(2, attributes={"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "weather"})
+    (record,) = extract_records(a_trace(a_span(9), chat(said(FRAMED)), tool)).records
+    assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
+
+
+def test_retrieval_that_found_nothing_stays_empty() -> None:
+    empty = a_span(2, 1, attributes={"ragtrace.kind": "retrieval", "ragtrace.retrieval.documents": ()})
+    for rules in (ExtractRules(), LIBERAL):
+        record = read(said(FRAMED), rules, empty)
+        assert reasons(record) == {Part.CONTEXT: SkipReason.EMPTY_RETRIEVAL}
+
+
+def test_retrieval_comes_before_the_prompt() -> None:
+    found = a_span(
+        2,
+        1,
+        attributes={"ragtrace.kind": "retrieval", "ragtrace.retrieval.documents": ('{"content": "Found."}',)},
+    )
+    record = read(said(FRAMED), LIBERAL, found)
+    assert (texts(record), record.context_from_prompt) == (["Found."], False)
+
+
+def test_chunks_are_named_after_their_text() -> None:
+    record = read(SHAPES[0].messages)
+    assert [chunk.id for chunk in record.chunks] == [
+        hashlib.sha256(text.encode()).hexdigest()[:16] for text in SHAPES[0].passages
+    ]
+    assert [chunk.rank for chunk in record.chunks] == list(range(len(record.chunks)))
+
+
+def test_last_turn_of_the_user_asks_and_earlier_ones_may_bring_passages() -> None:
+    record = read(
+        said(f"<document>{WARRANTY}</document>\n\nWhat is sold?", ("assistant", "Lamps are sold."), QUESTION)
+    )
+    assert (texts(record), record.question) == ([WARRANTY], QUESTION)
+
+
+def test_question_of_the_call_around_the_model_is_not_in_the_context() -> None:
+    root = a_span(
+        9,
+        attributes={
+            "gen_ai.operation.name": "invoke_workflow",
+            "ragtrace.kind": "rag",
+            "gen_ai.input.messages": json.dumps(said(QUESTION)),
+            "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": ANSWER}]),
+        },
+    )
+    inner = a_span(
+        1,
+        9,
+        attributes={
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": json.dumps(said(f"{WARRANTY} {RETURNS} {QUESTION}")),
+            "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": ANSWER}]),
+        },
+    )
+    (record,) = extract_records(a_trace(root, inner), LIBERAL).records
+    assert (texts(record), record.question) == ([f"{WARRANTY} {RETURNS}"], QUESTION)
+
+
+def test_prompt_takes_unmarked_material_and_leaves_question_and_instructions_out() -> None:
+    record = read(said(("system", f"{SYSTEM}\n\n{WARRANTY}"), f"{RETURNS}\n\n{QUESTION}"), LIBERAL)
+    assert (texts(record), record.question) == ([WARRANTY, RETURNS], QUESTION)
+
+
+def test_prompt_that_holds_nothing_but_a_question_says_so() -> None:
+    record = read(said(("system", SYSTEM), QUESTION), LIBERAL)
+    assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
+    assert "holds nothing beside the question and instructions" in record.gaps[0].detail
+
+
+def test_prompt_that_the_policy_cut_is_not_judged() -> None:
+    cut = chat(said(FRAMED), **{"ragtrace.kind": "generation", "ragtrace.content.truncated": ("messages",)})
+    (record,) = extract_records(a_trace(cut)).records
+    assert reasons(record) == {Part.CONTEXT: SkipReason.TRUNCATED}
+
+
+def test_prompt_that_tempo_cut_is_not_judged() -> None:
+    whole = json.dumps(said(("system", f"<context>{WARRANTY}</context>"), f"{QUESTION} {'x' * 3_000}"))
+    cut = chat([], **{"gen_ai.input.messages": whole[:2_048]})
+    (record,) = extract_records(a_trace(cut)).records
+    assert record.gap(Part.CONTEXT) is not None
+
+
+def test_two_model_calls_of_one_trace_are_one_answer() -> None:
+    rewrite = a_span(
+        2,
+        9,
+        at=(0, 1),
+        attributes={
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": json.dumps(said("Rewrite: how long?")),
+            "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": QUESTION}]),
+        },
+    )
+    answer = a_span(
+        1,
+        9,
+        at=(5, 9),
+        attributes={
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": json.dumps(said(FRAMED)),
+            "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": ANSWER}]),
+        },
+    )
+    (record,) = extract_records(a_trace(a_span(9), rewrite, answer)).records
+    assert (texts(record), record.answer) == ([WARRANTY], ANSWER)
+
+
+def test_model_call_inside_a_call_with_a_retrieval_is_no_answer_of_its_own() -> None:
+    root = a_span(
+        9,
+        attributes={
+            "gen_ai.operation.name": "invoke_workflow",
+            "ragtrace.kind": "rag",
+            "gen_ai.input.messages": json.dumps(said(QUESTION)),
+        },
+    )
+    found = a_span(
+        2,
+        9,
+        attributes={"ragtrace.kind": "retrieval", "ragtrace.retrieval.documents": ('{"content": "Found."}',)},
+    )
+    inner = chat(said(FRAMED))
+    beside = a_span(7, attributes=dict(inner.attributes))
+    nested = a_span(1, 9, attributes=dict(inner.attributes))
+    for spans in ((root, found, nested), (root, found, nested, beside)):
+        (record,) = extract_records(a_trace(*spans), LIBERAL).records
+        assert texts(record) == ["Found."]
+
+
+HUGE: Mapping[str, Callable[[int], str]] = {
+    "lines": lambda n: "Context:\n" + "a b c\n" * n + f"\nQuestion: {QUESTION}",
+    "blank lines": lambda n: "Answer from the passages below.\n" + "\n" * n + QUESTION,
+    "tags": lambda n: "<context>" * n + "x" + "</context>" * n,
+    "tags that do not end": lambda n: "<document>" * n,
+    "documents": lambda n: f"<document>{WARRANTY}</document>\n" * n + QUESTION,
+    "brackets": lambda n: "Use these passages.\n" + "[1] a b c d\n" * n,
+    "lists of JSON": lambda n: "Use the documents. " + '[{"text": "a' * n,
+    "verbs": lambda n: "use from answer given " * n,
+    "questions": lambda n: "Context: x\n\n" + "why?\n\n" * n,
+    "instructions": lambda n: "Answer from these passages.\n\n" + "Be polite.\n\n" * n,
+    "fences": lambda n: "Context:\n" + "```\n" * n,
+    "labels": lambda n: "Document 1:\n" * n,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", [ExtractRules(), LIBERAL], ids=["auto", "prompt"])
+@pytest.mark.parametrize("text", HUGE.values(), ids=HUGE.keys())
+def test_work_grows_with_the_prompt_and_not_with_its_square(
+    text: Callable[[int], str], rules: ExtractRules
+) -> None:
+    assert _steps(text(2_000), rules) <= 5 * _steps(text(500), rules)
+
+
+def _steps(text: str, rules: ExtractRules) -> int:
+    """Count the lines of Python that run: no clock of a busy machine."""
+    count = 0
+
+    def tracer(frame: object, event: str, arg: object) -> Any:
+        nonlocal count
+        count += 1
+        return tracer
+
+    sys.settrace(tracer)
+    try:
+        read(said(text), rules)
+    finally:
+        sys.settrace(None)
+    return count
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["system", "user", "assistant", "tool"]), st.text(max_size=200)), max_size=5
+    )
+)
+def test_any_prompt_gives_one_record_and_no_exception(turns: list[tuple[str, str]]) -> None:
+    for rules in (ExtractRules(), LIBERAL):
+        (record,) = extract_records(a_trace(chat(said(*turns))), rules).records
+        assert record == extract_records(a_trace(chat(said(*turns))), rules).records[0]
+        assert record.question is None or record.question not in texts(record)
