@@ -111,7 +111,10 @@ _MEANINGS: Final[Mapping[str, Meaning]] = {
     "filtered:evaluation": Meaning("it belongs to an evaluator: an evaluation is never evaluated"),
     "ineligible": Meaning("there was nothing to judge"),
     "ineligible:no_content": Meaning("the instrumentation did not record the text", _CAPTURE),
-    "ineligible:no_retrieval": Meaning("nothing was retrieved for it: it is no RAG call"),
+    "ineligible:no_retrieval": Meaning(
+        "nothing was retrieved for it, and no passages are set off in its prompt: it is no RAG call",
+        "if the prompt holds them all the same: `extract.context: prompt`",
+    ),
     "ineligible:empty_retrieval": Meaning(
         "the retrieval found nothing", "look at the retriever if it is many: it answers without a source"
     ),

@@ -13,10 +13,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ragtrace.traces.extract import extract_records
-from ragtrace_collector.config import load_mapping
+from ragtrace_collector.config import load_extract
+from tests.docs.prompt_shapes import QUESTION, RETURNS, SHAPES, WARRANTY, Shape
 from tests.integration.cli.program import run
 from tests.unit.traces.builders import a_span, a_trace
-from tests.unit.traces.recordings import PARTS, Agreement, Recording, agreement, all_recordings
+from tests.unit.traces.recordings import (
+    PARTS,
+    Agreement,
+    Recording,
+    agreement,
+    all_recordings,
+    records_of,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "conventions.md"
@@ -24,6 +32,7 @@ RECORDINGS = ROOT / "tests" / "data" / "recordings"
 REGENERATE = "REGENERATE_GOLDEN"
 TABLE = re.compile(r"(?<=<!-- measured: begin -->\n).*(?=<!-- measured: end -->)", re.DOTALL)
 EXPLAINED = re.compile(r"(?<=<!-- explained: begin -->\n).*(?=<!-- explained: end -->)", re.DOTALL)
+SHAPES_TABLE = re.compile(r"(?<=<!-- shapes: begin -->\n).*?(?=<!-- shapes: end -->)", re.DOTALL)
 SHOWN = "langfuse.langfuse-langchain"
 EXAMPLE = re.compile(r"```yaml\n(extract:\n.*?)```", re.DOTALL)
 
@@ -100,6 +109,29 @@ def test_the_table_says_what_is_measured() -> None:
     assert_written(TABLE, measured())
 
 
+def shapes() -> str:
+    """A row a shape: what it is called, and a prompt that has it."""
+    rows = [row([shape.name, f"`{_prompt(shape)}`"]) for shape in SHAPES]
+    return "\n".join((row(("shape", "prompt")), row(("---", "---")), *rows, ""))
+
+
+def _prompt(shape: Shape) -> str:
+    text = " user: ".join(each["content"] for each in shape.messages)
+    for written, shown in ((WARRANTY, "A"), (RETURNS, "B"), (QUESTION, "Q"), ("`", "'"), ("\n", "⏎")):
+        text = text.replace(written, shown)
+    return text.strip()
+
+
+def test_the_page_shows_every_shape_of_a_prompt() -> None:
+    assert_written(SHAPES_TABLE, shapes())
+
+
+def test_the_page_counts_the_answers_that_are_judged_by_their_prompts() -> None:
+    records = [record for recording in all_recordings() for record in records_of(recording)]
+    judged = sum(record.context_from_prompt and not record.gaps for record in records)
+    assert f"all {judged} complete\nanswers over passages in the prompt are" in PAGE.read_text("utf-8")
+
+
 def test_the_page_shows_what_explain_says(tmp_path: Path) -> None:
     assert_written(EXPLAINED, explained(tmp_path))
 
@@ -120,6 +152,6 @@ def test_the_mapping_on_the_page_reads_a_span(tmp_path: Path) -> None:
             "app.chat.id": "c-1",
         },
     )
-    (record,) = extract_records(a_trace(span), load_mapping(tmp_path / "collector.yaml")).records
+    (record,) = extract_records(a_trace(span), load_extract(tmp_path / "collector.yaml")).records
     assert (record.question, record.answer, record.session_id) == ("How long?", "Two weeks.", "c-1")
     assert [(chunk.id, chunk.text) for chunk in record.chunks] == [("faq-12", "14 days.")]
