@@ -40,7 +40,10 @@ def test_recording_is_one_trace_without_facts_of_a_machine(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_true_answer_is_made_of_the_true_chunks(file: Path) -> None:
+def test_true_answer_is_made_of_the_true_chunks_if_there_are_any(file: Path) -> None:
     truth = recording(file)["truth"]
+    if not truth["chunks"]:
+        assert file.stem.endswith("-talk")
+        return
     context = " ".join(chunk["text"] for chunk in truth["chunks"])
     assert all(sentence in context for sentence in truth["answer"].split(". "))

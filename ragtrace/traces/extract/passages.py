@@ -14,11 +14,11 @@ __all__ = ["Directions", "Passages", "directions_in", "is_instruction", "passage
 
 _NOUNS: Final = (
     r"(?:context|passages?|documents?|docs|sources|excerpts?|snippets?|chunks?|extracts?|search results"
-    r"|articles?|sections|knowledge base|reference (?:text|material)s?|background information|information)"
+    r"|articles?|sections|knowledge base|reference (?:text|material)s?|(?:background|context) information)"
 )
 _VERBS: Final = (
-    r"\b(?:answer|answers|answering|respond|reply|use|using|based|rely|relying|refer|cite|according|grounded|from"
-    r"|given|consult)\b"
+    r"\b(?:answer|answers|answering|respond|reply|use|using|based|rely|relying|refer|cite|according|grounded|given"
+    r"|consult)\b"
 )
 _DIRECTED: Final = re.compile(rf"{_VERBS}[^\n]{{0,120}}?\b{_NOUNS}\b", re.IGNORECASE)
 _POINTED: Final = re.compile(
@@ -27,22 +27,25 @@ _POINTED: Final = re.compile(
     rf"|{_VERBS}[^\n]{{0,80}}?\b{_NOUNS}\b[^\n.]{{0,20}}?\b(?:below|provided|that follow)\b",
     re.IGNORECASE,
 )
-_TAGS: Final = (
-    r"contexts?|documents?|docs?|passages?|sources?|excerpts?|snippets?|chunks?|articles?|extracts?"
-    r"|search_results?|results?|knowledge|knowledge_base|references?|retrieved_\w{1,20}|\w{1,20}_context"
+_SURE_TAGS: Final = (
+    r"contexts?|documents?|docs|passages?|excerpts?|snippets?|chunks?|extracts?|search_results?"
+    r"|knowledge_base|retrieved_\w{1,20}|\w{1,20}_context"
 )
-_NOT_PASSAGES: Final = r"examples?|answer|response|submission|completion"
-_TAG: Final = re.compile(rf"<(/?)({_TAGS}|{_NOT_PASSAGES})(?:\s[^<>]{{0,300}})?>", re.IGNORECASE)
+_TAGS: Final = rf"{_SURE_TAGS}|doc|sources?|articles?|results?|knowledge|references?"
+"""The others are HTML's as well, or anybody's: they count where the prompt says to answer from such."""
+_ANSWERS_IN_TAGS: Final = r"answer|response|submission|completion"
+_TAG: Final = re.compile(rf"<(/?)({_TAGS}|examples?|{_ANSWERS_IN_TAGS})(?:\s[^<>]{{0,300}})?>", re.IGNORECASE)
 _BODY: Final = re.compile(r"<(content|text|body|document_contents?|page_content)>", re.IGNORECASE)
 _FACTS: Final = re.compile(
     r"<(source|title|url|id|index|score|metadata|date|name)>[^<>]{0,500}</\1>\s{0,9}", re.IGNORECASE
 )
 _STRONG: Final = (
-    r"passages|documents|docs|excerpts|snippets|chunks|extracts|search results|sources|articles"
+    r"passages|excerpts|snippets|chunks|search results"
     r"|(?:retrieved|relevant|provided|supporting|found) (?:context|information|text|results|knowledge)"
 )
 _WEAK: Final = (
-    r"context|background|background information|information|reference(?: text| material)?s?|knowledge"
+    r"context|documents|docs|extracts|sources|articles|background|(?:background |context )?information"
+    r"|reference(?: text| material)?s?|knowledge"
 )
 _HEADING: Final = re.compile(
     r"[\s>#*_=-]{0,8}(?:(?:here|these|below) (?:are|is) )?(?:(?:the|some|our|following|relevant|retrieved"
@@ -63,6 +66,8 @@ _BARE_HEADING: Final = re.compile(
     rf"(?:(?P<strong>{_STRONG})|(?P<weak>{_WEAK}))[\s*=#-]{{0,9}}",
     re.IGNORECASE,
 )
+_ANYBODYS: Final = re.compile(r"[ \t#*]{0,6}(?:article|section|result|reference|context)\b", re.IGNORECASE)
+"""Labels that contracts and papers have as well."""
 _BARE_QUESTION: Final = re.compile(
     r"(?:#{1,6} {0,3}|\*\*|={2,} ?|-{3,} ?)(?:the )?(?:user'?s? )?(?:question|query)[\s*=#-]{0,9}",
     re.IGNORECASE,
@@ -72,9 +77,10 @@ _ANSWER: Final = re.compile(
     re.IGNORECASE,
 )
 _OTHER: Final = re.compile(
-    r"[\W_]{0,8}(?:instructions?|rules?|guidelines?|task|notes?|output|output format|format|examples?"
-    r"|(?:chat |conversation )?history|conversation|remember|important|constraints?|tone|style|role)"
-    r"(?:[^:\n]{0,40}:.*|[\s*=#-]{0,9})",
+    r"\s{0,3}(?:instructions?|rules?|guidelines?|your task|task|output format|(?:chat |conversation )?history"
+    r"|conversation)(?: [^:\n]{0,20})?:.*"
+    r"|\s{0,3}(?:#{1,6} {0,3}|\*\*|={2,} ?)(?:instructions?|rules?|guidelines?|task|notes?|output|format"
+    r"|examples?|history|chat history|conversation|important|constraints?|tone|style|role)\b.{0,80}",
     re.IGNORECASE,
 )
 _INSTRUCTION: Final = re.compile(
@@ -146,7 +152,7 @@ def passages_in(text: str, directions: Directions, question: str | None = None) 
 
     Time is linear in the length of the text: every pattern is anchored at a line or bounded.
     """
-    found = _tagged(text)
+    found = _tagged(text, is_directed=directions.is_directed)
     if found.passages:
         return found
     lines = text.splitlines()
@@ -178,12 +184,14 @@ class _Tagged(NamedTuple):
     inside: slice
 
 
-def _tagged(text: str, depth: int = 0) -> Passages:
+def _tagged(text: str, *, is_directed: bool, depth: int = 0) -> Passages:
     """Find ``<context>…</context>`` and the like. A tag that is only mentioned encloses nothing."""
     opened: list[tuple[str, re.Match[str]]] = []
     found: list[_Tagged] = []
     for match in _TAG.finditer(text):
         name = match[2].lower()
+        if match[2] not in (name, name.upper()):  # <Document> is somebody's component
+            continue
         if not match[1]:
             opened.append((name, match))
             continue
@@ -196,8 +204,9 @@ def _tagged(text: str, depth: int = 0) -> Passages:
                 inside = slice(start.end(), match.start())
                 found.append(_Tagged(name, start.start(), match.end(), inside))
     outermost = _outermost(found)
-    passages = [each for each in outermost if re.fullmatch(_TAGS, each.name)]
-    answers = [each for each in outermost if each not in passages and not each.name.startswith("example")]
+    names_of_passages = _TAGS if is_directed else _SURE_TAGS
+    passages = [each for each in outermost if re.fullmatch(names_of_passages, each.name)]
+    has_answer = any(re.fullmatch(_ANSWERS_IN_TAGS, each.name) for each in outermost)
     rest, last = [], 0
     for each in passages:
         rest.append(text[last : each.start])
@@ -207,7 +216,7 @@ def _tagged(text: str, depth: int = 0) -> Passages:
         passages=tuple(passage for each in passages for passage in _inside_tags(text[each.inside], depth)),
         rest="\n".join([*rest, text[last:]]),
         shape=f"between tags {', '.join(names)}",
-        has_answer=bool(answers),
+        has_answer=has_answer,
     )
 
 
@@ -222,7 +231,7 @@ def _outermost(found: Sequence[_Tagged]) -> list[_Tagged]:
 def _inside_tags(inner: str, depth: int) -> tuple[str, ...]:
     """Part what stands between two tags: by further tags, else as any block."""
     text = _FACTS.sub("", inner)  # the title and the source that stand beside the content of a document
-    nested = _tagged(text, depth + 1).passages if depth < _DEEPEST else ()
+    nested = _tagged(text, is_directed=True, depth=depth + 1).passages if depth < _DEEPEST else ()
     return nested or parted(_body(text))
 
 
@@ -297,7 +306,7 @@ def _segments(lines: Sequence[str]) -> list[_Segment]:
 
 
 def _kind(line: str) -> str:
-    if NUMBERED.match(line):
+    if NUMBERED.match(line) and not _ANYBODYS.match(line):
         return _NUMBER
     heading = _HEADING.fullmatch(line) or _BARE_HEADING.fullmatch(line) or _ANNOUNCED.fullmatch(line)
     if heading:

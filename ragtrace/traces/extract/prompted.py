@@ -19,6 +19,7 @@ from ragtrace.traces.extract.parting import parted
 from ragtrace.traces.extract.passages import Passages, directions_in, is_instruction, passages_in
 from ragtrace.traces.extract.prompts import asked_in
 from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.trace import Span
 
 __all__ = ["Prompted", "prompted"]
 
@@ -34,7 +35,6 @@ _PARAGRAPHS: Final = re.compile(r"\n[ \t]*\n")
 class Prompted:
     """The passages of a prompt, and the question that stands beside them."""
 
-    reading: Reading
     chunks: tuple[Chunk, ...]
     question: Found[str] | None
     provenance: Provenance
@@ -59,32 +59,33 @@ def prompted(
     Without ``is_liberal`` only passages that are set off count, and never in a turn of an agent, whose tools
     are its context, nor where an answer stands in the prompt as well: then it is to be graded, or an example.
     """
-    prompt = _prompt(call, generation)
-    if generation is None or prompt is None or not prompt.value:
+    span, prompt = _prompt(call, generation)
+    if span is None or prompt is None:
         return None
-    if not is_liberal and (call.of(Role.TOOL) or calls_tools(prompt.value)):
+    messages = prompt.value or ()
+    if not is_liberal and (call.of(Role.TOOL) or calls_tools(messages)):
         return None
-    material = _material(prompt.value, question)
+    material = _material(messages, question)
     if not is_liberal and any(each.found.has_answer for each in material):
         return None
     asked = _asked(material, question)
     passages = [each for part in material for each in _passages(part, asked, is_liberal=is_liberal)]
     if not passages or not (question or asked):
         return None
-    return _prompted(generation, prompt, passages, material, asked)
+    return _prompted(span, prompt, passages, material, asked)
 
 
-def _prompt(call: Call, generation: Reading | None) -> Found[tuple[Message, ...]] | None:
-    """Read the prompt of the generation, or of the provider's span below a framework's."""
+def _prompt(call: Call, generation: Reading | None) -> tuple[Span | None, Found[tuple[Message, ...]] | None]:
+    """Read the prompt of the generation, or of the provider's span below a framework's; say which it was."""
     if generation is None:
-        return None
+        return None, None
     told = generation.answer.value if generation.answer else None
     others = [each for each in call.of(Role.GENERATION) if each.answer and each.answer.value == told]
     for reading in (generation, *others):
         for read in PROMPTS:
             if (found := read(reading.span)) and found.value:
-                return found
-    return None
+                return reading.span, found
+    return None, None
 
 
 def _material(messages: Sequence[Message], question: str | None) -> list[_Material]:
@@ -142,13 +143,12 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _prompted(
-    generation: Reading,
+    span: Span,
     prompt: Found[tuple[Message, ...]],
     passages: Sequence[str],
     material: Sequence[_Material],
     asked: str | None,
 ) -> Prompted:
-    span = generation.span
     chunks = joined([[chunk_of({"text": each}, rank, span.span_id) for rank, each in enumerate(passages)]])
     shapes = dict.fromkeys(each.found.shape for each in material if each.found.passages) or {
         "as one text": None
@@ -158,7 +158,6 @@ def _prompted(
         f"{', '.join(shapes)}."
     )
     return Prompted(
-        reading=generation,
         chunks=chunks,
         question=found_text(
             asked,
@@ -174,7 +173,7 @@ def _prompted(
             convention=prompt.convention,
             why=why,
         ),
-        damage=prompt.damage or _damage(generation, prompt, chunks, material),
+        damage=prompt.damage or _damage(span, prompt, chunks, material),
     )
 
 
@@ -183,12 +182,12 @@ def _many(passages: int) -> str:
 
 
 def _damage(
-    generation: Reading,
+    span: Span,
     prompt: Found[tuple[Message, ...]],
     chunks: Sequence[Chunk],
     material: Sequence[_Material],
 ) -> Damage | None:
-    marks = generation.span.attributes.get(semconv.RAG_TRUNCATED)
+    marks = span.attributes.get(semconv.RAG_TRUNCATED)
     if isinstance(marks, tuple) and _PROMPT_MARK in marks:
         detail = "the content policy of `ragtrace.instrument` cut the prompt: raise `max_messages_bytes`"
         return Damage(reason=SkipReason.TRUNCATED, detail=detail)

@@ -152,6 +152,23 @@ PLAIN = {
     "passages in an example": said(
         f"<examples><example><document>{WARRANTY}</document></example></examples>\n\n{QUESTION}"
     ),
+    "HTML to mend": said("Why is it not shown?\n<article><p>A lamp with a warranty.</p></article>"),
+    "JSX to mend": said(
+        "Why does it not render?\n<Document><Page size='A4'>Hello lamp world</Page></Document>"
+    ),
+    "a contract": said(
+        "Section 1: The parties agree to sell lamps.\nSection 2: The price is 12 euros.\n\nIs that fair?"
+    ),
+    "papers to bring": said("Documents:\n- my passport\n- my visa\n- two photos\n\nDo I need anything else?"),
+    "how to cite": said(
+        ("system", f"{SYSTEM}\n\nSources: always cite them as [1], [2] and so on."), QUESTION
+    ),
+    "facts for a letter": said(
+        "Use the following information for a letter:\n\nBob moved to Paris in May.\n\nIs it polite?"
+    ),
+    "names to extract": said(
+        "Extract all names from the following article:\n\nBob met Eve in Paris.\n\nAre there any?"
+    ),
     "what the model said before": said(
         QUESTION, ("assistant", f"<context>{WARRANTY}</context> says 24 months."), "Are you sure?"
     ),
@@ -167,6 +184,62 @@ def test_plain_chat_is_not_judged_and_the_message_names_the_switch(
     assert (record.chunks, record.context_from_prompt) == ((), False)
     assert "`extract.context: prompt`" in record.gaps[0].detail
     assert "`--context prompt`" in record.gaps[0].detail
+
+
+MORE = {
+    "the question before the context": (
+        said(
+            "You are an assistant for question-answering tasks. Use the following pieces of retrieved "
+            "context to answer the question. If you don't know the answer, just say that you don't know.\n"
+            f"Question: {QUESTION}\nContext: {WARRANTY}\n\n{RETURNS}\nAnswer:"
+        ),
+        [f"{WARRANTY}\n\n{RETURNS}"],
+    ),
+    "a note among the facts": (
+        said(
+            (
+                "system",
+                f"Answer from the context.\n\nContext:\n{WARRANTY}\nNote: keep the receipt.\n{RETURNS}",
+            ),
+            QUESTION,
+        ),
+        [f"{WARRANTY}\nNote: keep the receipt.\n{RETURNS}"],
+    ),
+    "questions and answers between tags": (
+        said(f"<context>Question: How long?\nAnswer: {WARRANTY}</context>\n\n{QUESTION}"),
+        [f"Question: How long?\nAnswer: {WARRANTY}"],
+    ),
+    "articles that are pointed to": (
+        said(
+            f"Answer from these articles.\n<article>{WARRANTY}</article>\n<article>{RETURNS}</article>\n"
+            f"{QUESTION}"
+        ),
+        [WARRANTY, RETURNS],
+    ),
+    "sections that are pointed to": (
+        said(
+            f"Answer from the sections below.\n\nSection 1: {WARRANTY}\nSection 2: {RETURNS}\n\n"
+            f"Question: {QUESTION}"
+        ),
+        [WARRANTY, RETURNS],
+    ),
+    "a question that comes first": (
+        said(f"{QUESTION}\n\nUse only these passages:\n[1] {WARRANTY}\n[2] {RETURNS}"),
+        [WARRANTY, RETURNS],
+    ),
+    "passages of an earlier turn": (
+        said(f"<context>{WARRANTY}</context>\n\nWhat is sold?", ("assistant", "Lamps."), QUESTION),
+        [WARRANTY],
+    ),
+}
+
+
+@pytest.mark.parametrize(("messages", "passages"), MORE.values(), ids=MORE.keys())
+def test_passages_are_whole_and_the_question_is_found_wherever_it_stands(
+    messages: Sequence[Mapping[str, Any]], passages: Sequence[str]
+) -> None:
+    record = read(messages)
+    assert (texts(record), record.question) == (list(passages), QUESTION)
 
 
 TOOL_CALL = {
@@ -358,9 +431,7 @@ def _steps(text: str, rules: ExtractRules) -> int:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(
-        st.tuples(st.sampled_from(["system", "user", "assistant", "tool"]), st.text(max_size=200)), max_size=5
-    )
+    st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), st.text(max_size=200)), max_size=5)
 )
 def test_any_prompt_gives_one_record_and_no_exception(turns: list[tuple[str, str]]) -> None:
     for rules in (ExtractRules(), LIBERAL):
