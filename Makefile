@@ -85,14 +85,16 @@ recordings: venv frameworks ## record the traces that the extractor is tested on
 
 lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
-	$(call resolve,requirements.lock,core with its extras and development tools,pyproject.toml --all-extras --group dev)
+	$(call resolve,requirements.lock,core with its extras and development tools,pyproject.toml $(of_development) --group dev)
 	$(call resolve,requirements-frameworks.lock,core and the group 'frameworks',pyproject.toml --group frameworks)
 	$(call resolve,$(image_lock),what the container image holds,pyproject.toml $(of_image) --constraint requirements.lock)
 	echo hatchling | $(call resolve,collector/build.lock,what builds the image's wheel,- --constraint requirements.lock)
 	printf 'cyclonedx-bom\npip-audit\n' | $(call resolve,requirements-audit.lock,what looks at dependencies,-)
 	echo arize-phoenix | $(call resolve,requirements-phoenix.lock,the server of Phoenix,- --no-strip-extras)
 
-of_image := --extra collector --extra encryption --extra anthropic
+of_image := --extra collector --extra encryption --extra judge-anthropic
+# All but the instrumentors of others' libraries: those are in the second environment, with the libraries.
+of_development := $(addprefix --extra ,collector encryption examples judge-anthropic llama local parquet privacy report zstd)
 
 define resolve # lock, what is in it, how uv is told
 	{ echo "# Made by 'make lock' from pyproject.toml: $(2), for Python 3.11 and later."; \

@@ -203,6 +203,24 @@ VERCEL_TOOL_NAME: Final = "ai.toolCall.name"
 VERCEL_TOOL_ARGUMENTS: Final = "ai.toolCall.args"
 VERCEL_TOOL_RESULT: Final = "ai.toolCall.result"
 
+# -- who writes spans of language models and searches ------------------------------------------------------
+LLM_PREFIXES: Final = (
+    "ragtrace.",
+    "gen_ai.",
+    "openinference.",
+    "llm.",
+    "traceloop.",
+    "langfuse.",
+    "langsmith.",
+    "mlflow.",
+    "pydantic_ai.",
+    "haystack.",
+    "ai.",
+)
+"""How their attributes begin, in every convention above."""
+LLM_SCOPES: Final = ("ragtrace", "openinference.", "llamaindex", "llama_index", "pydantic-ai")
+"""How their scopes begin, where the attributes may not tell."""
+
 # -- ragtrace: what the application records ---------------------------------------------------------------
 RAG_KIND: Final = "ragtrace.kind"
 """``rag`` on the span of a whole RAG call, ``retrieval`` and ``generation`` on its steps."""

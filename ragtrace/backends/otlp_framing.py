@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from ragtrace.errors import ConfigError, InputError
+from ragtrace.installing import install_command
 from ragtrace.traces.otlp import Encoding
 
 __all__ = ["Piece", "pieces"]
@@ -131,7 +132,7 @@ def _zstd() -> Any:
     for name in ("compression.zstd", "backports.zstd"):
         with suppress(ImportError):
             return import_module(name)
-    raise ConfigError("reading zstd needs the extra `zstd`: pip install 'ragtrace-otel[zstd]'")
+    raise ConfigError(f"reading zstd needs the extra `zstd`: {install_command('zstd')}")
 
 
 def _unpacking_errors() -> tuple[type[Exception], ...]:

@@ -17,6 +17,8 @@ import ragtrace
 from ragtrace import semconv
 from ragtrace.capture.feedback_call import feedback_counts
 from ragtrace.capture.guard import guarded, log, stopped, unread
+from ragtrace.capture.hints import be_quiet
+from ragtrace.capture.journal import note
 from ragtrace.capture.privacy.policy import ContentMode, ContentPolicy, Redact
 from ragtrace.capture.recorder import Recorder, activate
 from ragtrace.capture.settings import LOG_LEVEL, Protocol, Settings, resolve
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from ragtrace.capture.libraries.instrumentors import Instrumented
     from ragtrace.capture.pipeline import Outlet, Pipeline
+    from ragtrace.capture.watch import Watch
 
 __all__ = ["CaptureStatistics", "flush", "instrument", "statistics", "uninstrument"]
 
@@ -42,6 +45,7 @@ def instrument(
     tracer_provider: TracerProvider | None = None,
     only: Iterable[str] | None = None,
     exclude: Iterable[str] | None = None,
+    quiet: bool | None = None,
 ) -> bool:
     """Switch capture on and return whether it is; before this the span helpers do nothing.
 
@@ -70,13 +74,16 @@ def instrument(
         only: The libraries to instrument, by name: ``["openai", "qdrant"]``. Else ``RAGTRACE_ONLY``, with
             commas; else all. An empty list leaves every library alone.
         exclude: The libraries to leave alone. Else ``RAGTRACE_EXCLUDE``.
+        quiet: Keep off stderr what keeps verdicts from coming (a library without its instrumentor, an
+            endpoint that takes nothing, spans without a RAG call): each is said there once. The log has it
+            all the same. Else ``RAGTRACE_QUIET``.
 
     ``RAGTRACE_DISABLED`` or ``OTEL_SDK_DISABLED`` keep it off. ``RAGTRACE_LOG_LEVEL`` shows diagnostics.
     """
     with _lock:
         _show_log()
         settings = _settled(
-            service_name, endpoint, protocol, headers, capture_content, content, redact, only, exclude
+            service_name, endpoint, protocol, headers, capture_content, content, redact, only, exclude, quiet
         )
         return settings is not None and _switch_on(settings, tracer_provider) is True
 
@@ -143,6 +150,7 @@ class _Installed:
     settings: Settings
     provider: TracerProvider
     pipeline: Pipeline | None
+    watch: Watch
     outlets: tuple[Outlet, ...]
     libraries: Instrumented
 
@@ -172,6 +180,7 @@ def _settled(
     redact: Redact | None,
     only: Iterable[str] | None,
     exclude: Iterable[str] | None,
+    quiet: bool | None,
 ) -> Settings:
     return resolve(
         os.environ,
@@ -184,6 +193,7 @@ def _settled(
         redact=redact,
         only=only,
         exclude=exclude,
+        quiet=quiet,
     )
 
 
@@ -191,12 +201,15 @@ def _settled(
 def _switch_on(settings: Settings, provider: TracerProvider | None) -> bool:
     if settings.disabled:
         log.info("ragtrace: switched off by the environment")
+        note("disabled")
         return False
     if _installed is not None:
         if settings != _installed.settings:
             log.warning("ragtrace: already instrumented, with other settings: call uninstrument() first")
         return True
+    be_quiet(settings.quiet)
     joined = provider or _application_provider()
+    note("on", joined=joined is not None, target=settings.target, by=settings.target_by)
     if joined is None:
         _install(settings, _new_provider(settings), exporting=True)
     else:
@@ -206,15 +219,13 @@ def _switch_on(settings: Settings, provider: TracerProvider | None) -> bool:
 
 def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -> None:
     global _installed
-    pipeline = None
-    outlets: tuple[Outlet, ...] = ()
-    if exporting:
-        from ragtrace.capture.pipeline import Pipeline
+    from ragtrace.capture.pipeline import Pipeline
+    from ragtrace.capture.watch import Watch
 
-        pipeline = Pipeline(settings)
-        outlets = tuple(_outlet(member) for member in {provider, *_own_global_provider()})
-        for outlet in outlets:
-            outlet.pipeline = pipeline
+    pipeline, watch = Pipeline(settings) if exporting else None, Watch()
+    outlets = tuple(_outlet(member) for member in {provider, *_own_global_provider()} if _takes(member))
+    for outlet in outlets:
+        outlet.pipeline, outlet.watch = pipeline, watch
     from ragtrace.capture.libraries.instrumentors import Instrumented, chosen
     from ragtrace.capture.libraries.langchain_runs import NestingProvider
 
@@ -226,7 +237,12 @@ def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -
         NestingProvider(_policed(provider, settings.policy)), content=settings.policy.foreign_content
     )
     _installed = _Installed(
-        settings=settings, provider=provider, pipeline=pipeline, outlets=outlets, libraries=libraries
+        settings=settings,
+        provider=provider,
+        pipeline=pipeline,
+        watch=watch,
+        outlets=outlets,
+        libraries=libraries,
     )
     atexit.register(uninstrument)
     libraries.turn_on(chosen(settings.only, settings.exclude))
@@ -250,7 +266,8 @@ def _switch_off(timeout_s: float) -> bool:
         return True
     installed.libraries.turn_off()
     for outlet in installed.outlets:
-        outlet.pipeline = None
+        outlet.pipeline = outlet.watch = None
+    installed.watch.report()
     return installed.pipeline is None or installed.pipeline.close(timeout_s)
 
 
@@ -269,7 +286,7 @@ def _application_provider() -> TracerProvider | None:
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider) or provider in _own:
         return None
-    if not hasattr(provider, "add_span_processor"):
+    if not _takes(provider):  # type: ignore[arg-type]
         log.warning("ragtrace: joins a tracer provider that is not of the OpenTelemetry SDK")
     return provider  # type: ignore[return-value]  # whatever it is, it makes tracers
 
@@ -294,6 +311,10 @@ def _new_provider(settings: Settings) -> TracerProvider:
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         trace.set_tracer_provider(provider)
     return provider
+
+
+def _takes(provider: TracerProvider) -> bool:
+    return hasattr(provider, "add_span_processor")  # those of the SDK do
 
 
 def _outlet(provider: TracerProvider) -> Outlet:

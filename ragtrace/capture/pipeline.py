@@ -23,7 +23,9 @@ from opentelemetry.sdk.trace.export import (
 )
 
 from ragtrace.capture.guard import log
+from ragtrace.capture.hints import hint
 from ragtrace.capture.settings import Settings
+from ragtrace.capture.watch import Watch
 
 __all__ = ["Counts", "Outlet", "Pipeline", "span_limits"]
 
@@ -58,7 +60,9 @@ class Pipeline:
     """A batch processor with its exporters, closed within a bounded time."""
 
     def __init__(self, settings: Settings) -> None:
-        self._exporter = _CountedExporter(lambda: [_exporter(name, settings) for name in settings.exporters])
+        self._exporter = _CountedExporter(
+            lambda: [_exporter(name, settings) for name in settings.exporters], _unreachable(settings)
+        )
         self._processor = _batch_processor(self._exporter, os.environ)
         self._begin_counting()
         after_fork = weakref.WeakMethod(self._begin_counting)
@@ -120,6 +124,8 @@ class Pipeline:
 
     def _report_loss(self) -> None:
         counts = self.counts()
+        if counts.ended and not counts.exported:
+            self._exporter.say_unreachable()
         if counts.ended != counts.exported:
             log.warning(
                 "ragtrace: of %d spans %d were sent; %d were refused or given up, %d found the queue full",
@@ -132,10 +138,13 @@ class Outlet(SpanProcessor):
 
     def __init__(self) -> None:
         self.pipeline: Pipeline | None = None
+        self.watch: Watch | None = None
 
     def on_end(self, span: ReadableSpan) -> None:
         """Pass an ended span on."""
-        pipeline = self.pipeline
+        watch, pipeline = self.watch, self.pipeline
+        if watch is not None:
+            watch.see(span)
         if pipeline is not None:
             pipeline.take(span)
 
@@ -179,10 +188,11 @@ def span_limits(env: Mapping[str, str]) -> SpanLimits:
 class _CountedExporter(SpanExporter):
     """Counts what was taken and what was not, keeps requests below the receivers' limit, and keeps quiet."""
 
-    def __init__(self, make: Callable[[], Sequence[SpanExporter]]) -> None:
+    def __init__(self, make: Callable[[], Sequence[SpanExporter]], unreachable: str) -> None:
         for name in _NOISY:
             logging.getLogger(name).addFilter(_hush)
         self._make = make
+        self._unreachable = unreachable
         self._inner: Sequence[SpanExporter] | None = make()
         self._pid = os.getpid()
         self._closed = False
@@ -194,6 +204,10 @@ class _CountedExporter(SpanExporter):
             self._inner = None
         self._failing = False
         self.exported = self.failed = 0
+
+    def say_unreachable(self) -> bool:
+        """Tell the person once, whose application may have no log; return whether it was done now."""
+        return hint("unreachable", self._unreachable)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         results = [self._export_portion(portion) for portion in _portions(spans, REQUEST_BYTES)]
@@ -229,11 +243,21 @@ class _CountedExporter(SpanExporter):
     def _report(self, *, failing: bool) -> None:
         if self._closed:
             return  # given up: whoever closed it was told, and a late thread has nothing to add
-        if failing and not self._failing:
+        if failing and not self._failing and not self.say_unreachable():
             log.warning("ragtrace: spans could not be sent: is the OTLP endpoint up and does it take them?")
         elif self._failing and not failing:
             log.info("ragtrace: spans are being sent again")
         self._failing = failing
+
+
+def _unreachable(settings: Settings) -> str:
+    line = f"no span could be sent to {settings.target}: is a collector running there, and does it take them?"
+    if settings.target_by != "default":
+        return line
+    return (
+        f"{line} No endpoint was given, and this is the default: name yours with "
+        "`ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT"
+    )
 
 
 def _exporter(name: str, settings: Settings) -> SpanExporter:

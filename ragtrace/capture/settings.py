@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from ragtrace.capture.guard import log
@@ -16,6 +16,8 @@ __all__ = ["Protocol", "Settings", "resolve"]
 Protocol = Literal["grpc", "http/protobuf"]
 
 LOG_LEVEL = "RAGTRACE_LOG_LEVEL"
+ENDPOINT_OVERRIDE = "RAGTRACE_ENDPOINT_OVERRIDE"
+"""Goes before what code says: how ``ragtrace doctor --app`` gets the spans of an application as it is."""
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 _HTTP_PORTS = (4318, 4328)
@@ -39,6 +41,12 @@ class Settings:
     only: frozenset[str] | None = None
     """The libraries to instrument, by name; ``None`` is all that ragtrace knows."""
     exclude: frozenset[str] = frozenset()
+    quiet: bool = False
+    """Hints are left to the log."""
+    target: str = ""
+    """Where spans go, for people; without credentials."""
+    target_by: Literal["code", "environment", "default"] = "default"
+    """Who named it."""
 
 
 def resolve(
@@ -53,8 +61,12 @@ def resolve(
     redact: Redact | None = None,
     only: Iterable[str] | None = None,
     exclude: Iterable[str] | None = None,
+    quiet: bool | None = None,
 ) -> Settings:
     """Settle code before environment before default."""
+    by_code, by_env = endpoint, _named_by(env)
+    if override := env.get(ENDPOINT_OVERRIDE):
+        endpoint, protocol, headers = override, None, None
     spoken = _protocol(env, endpoint, protocol)
     return Settings(
         disabled=_flag(env, "RAGTRACE_DISABLED") is True or _flag(env, "OTEL_SDK_DISABLED") is True,
@@ -66,7 +78,30 @@ def resolve(
         policy=settled_policy(env, capture_content, content, redact),
         only=_names(only, env.get("RAGTRACE_ONLY")),
         exclude=_names(exclude, env.get("RAGTRACE_EXCLUDE")) or frozenset(),
+        quiet=(_flag(env, "RAGTRACE_QUIET") is True) if quiet is None else bool(quiet),
+        target=_shown(by_code or by_env or _DEFAULT_TARGET[spoken]),
+        target_by="code" if by_code else "environment" if by_env else "default",
     )
+
+
+_DEFAULT_TARGET: Final[Mapping[Protocol, str]] = {
+    "grpc": "http://localhost:4317",
+    "http/protobuf": "http://localhost:4318",
+}
+"""OpenTelemetry's own."""
+
+
+def _named_by(env: Mapping[str, str]) -> str | None:
+    return env.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or env.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+def _shown(endpoint: str) -> str:
+    """Leave out what may be a secret: the user, the query."""
+    try:
+        parts = urlsplit(_with_scheme(endpoint))
+    except ValueError:
+        return "(no address)"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _names(told: Iterable[str] | None, by_env: str | None) -> frozenset[str] | None:
@@ -86,13 +121,7 @@ def _protocol(env: Mapping[str, str], endpoint: str | None, told: str | None) ->
         return "http/protobuf"
     if name:
         log.error("ragtrace: OTLP protocol %r is not supported: use 'grpc' or 'http/protobuf'", name)
-    target = (
-        endpoint
-        or env.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-        or env.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-        or ""
-    )
-    return "http/protobuf" if _looks_like_http(target) else "grpc"
+    return "http/protobuf" if _looks_like_http(endpoint or _named_by(env) or "") else "grpc"
 
 
 def _looks_like_http(endpoint: str) -> bool:

@@ -17,7 +17,6 @@ from typing import NoReturn
 import click
 
 from ragtrace import __version__
-from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.errors import ConfigError, InputError, RagtraceError
 
@@ -40,7 +39,7 @@ _COMMANDS = {
     "rejudge": "Score kept verdicts again without a call, or compare two judges.",
     "calibrate": "Measure a judge against human labels.",
     "metrics": "List the metrics.",
-    "doctor": "Check judge, endpoints and store.",
+    "doctor": "Check judge, endpoints and store; see what an application sends.",
 }
 """The help line of each command stands here, so that ``--help`` loads none of them."""
 
@@ -79,8 +78,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        with needs_extra("cli"):
-            command = getattr(import_module(f"ragtrace.cli.{cmd_name}"), cmd_name)
+        command = getattr(import_module(f"ragtrace.cli.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
 

@@ -147,8 +147,7 @@ def calibrate(
         raise click.UsageError("--with-examples needs --report: which page?")
     if report:
         with needs_extra("report"):
-            import jinja2  # noqa: F401  before hours of judging, not after
-            import matplotlib as mpl  # noqa: F401
+            import matplotlib as mpl  # noqa: F401  before hours of judging, not after
     for file in (save, report):
         if file:
             _check_writable(Path(file))

@@ -15,12 +15,13 @@ from typing import Final, Literal
 
 from ragtrace.backends import open_sink
 from ragtrace.errors import ConfigError, RagtraceError
+from ragtrace.installing import install_command
 from ragtrace.tls import ClientTls
 
 __all__ = ["EMPTY_EXPORT", "Check", "check_endpoint", "check_store", "check_versions"]
 
 _PACKAGES: Final = ("ragtrace-otel", "openai", "opentelemetry-sdk", "opentelemetry-exporter-otlp", "pydantic")
-_EXTRAS: Final = {"cli": ("rich",), "collector": ("yaml", "starlette", "uvicorn", "httptools")}
+_EXTRAS: Final = {"collector": ("yaml", "starlette", "uvicorn", "httptools")}
 EMPTY_EXPORT: Final = b""
 """A serialized ``ExportTraceServiceRequest`` without spans: valid, and nothing comes of it."""
 
@@ -47,7 +48,7 @@ def check_versions() -> Check:
         name="versions",
         status="warn",
         found=", ".join(parts),
-        advice=f"not installed: pip install 'ragtrace-otel[{','.join(missing)}]'",
+        advice=f"not installed: {install_command(','.join(missing))}",
     )
 
 

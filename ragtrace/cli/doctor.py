@@ -1,9 +1,10 @@
-"""``ragtrace doctor``: is everything that judging needs there?"""
+"""``ragtrace doctor``: is everything that judging needs there, and what does an application send?"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
@@ -13,12 +14,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ragtrace.cli.app_run import AppRun, run_app
+from ragtrace.cli.captured import calls_json, captured_traces, check_capture, check_run, check_trace
 from ragtrace.cli.checks import Check, check_endpoint, check_store, check_versions
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.model_checks import check_embedder, check_judge, check_likelihoods
 from ragtrace.cli.options import JudgeChoice, json_option, judge_options
 from ragtrace.cli.profiles import EmbedderChoice, embedder_option
-from ragtrace.cli.terminal import one_line, open_console, print_indented, print_json
+from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json
+from ragtrace.durations import duration_of
 from ragtrace.errors import ConfigError
 from ragtrace.judge import uncached
 from ragtrace.metrics.verify_settings import VerifySettings
@@ -33,7 +37,20 @@ __all__ = ["doctor"]
 
 _DEFAULT_ENDPOINT = "http://localhost:4317"
 _TIMEOUT_S = 5.0
+_SHOWN_TRACES = 20
 _STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def _duration(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        duration = duration_of(text)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from exc
+    if duration is None or not duration:
+        raise click.BadParameter(f"{text!r} is no duration: write 30s or 5m")
+    return duration.total_seconds()
 
 
 @click.command()
@@ -56,6 +73,20 @@ _STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     show_default=True,
     help="For each thing that a model is asked; local models on a CPU may need more.",
 )
+@click.option(
+    "--app",
+    "app",
+    metavar="COMMAND",
+    help="Run this application instead, and show what is captured of it and whether that can be judged.",
+)
+@click.option(
+    "--for",
+    "for_s",
+    metavar="DURATION",
+    callback=_duration,
+    help="Stop the application of --app after so long, as by Ctrl-C: 30s, 5m. Without it: when it ends.",
+)
+@click.option("--show-content", is_flag=True, help="With --app: the texts too, not their lengths alone.")
 @json_option
 def doctor(
     config_path: Path | None,
@@ -63,6 +94,9 @@ def doctor(
     embedder: EmbedderChoice,
     endpoints: tuple[str, ...],
     timeout_s: float,
+    app: str | None,
+    for_s: float | None,
+    show_content: bool,
     as_json: bool,
 ) -> None:
     """Check that the judge answers, that endpoints take spans, and that the store can be used.
@@ -71,13 +105,35 @@ def doctor(
     Endpoints get an export without spans. Nothing is changed, and no key is shown. Exit code 1 if a check
     fails.
 
+    With --app it runs an application and receives its spans in the collector's place, wherever it would send
+    them: nothing is judged, and neither judge nor key is needed. A server is asked something meanwhile and
+    stopped with Ctrl-C. Exit code 0 if a RAG call was captured that can be judged, else 1.
+
     \b
     Examples:
       ragtrace doctor
       ragtrace doctor --config collector.yaml
       ragtrace doctor --judge openai:qwen2.5 --base-url http://localhost:11434/v1
       ragtrace doctor --to http://tempo:4318 --json
+      ragtrace doctor --app 'python app.py'
+      ragtrace doctor --app 'uvicorn app:app' --for 1m --show-content
     """
+    if app is not None:
+        if config_path is not None or endpoints:
+            raise click.UsageError(
+                "--app runs an application and looks at nothing else: leave out --config and --to"
+            )
+        judged = asyncio.run(
+            _look_at(
+                app,
+                run_app(app, for_s=for_s, stdout=sys.stderr if as_json else None),
+                as_json=as_json,
+                show_content=show_content,
+            )
+        )
+        click.get_current_context().exit(0 if judged else 1)
+    if for_s is not None or show_content:
+        raise click.UsageError("--for and --show-content go with --app")
     plan = _Plan.of(judge, embedder, endpoints, timeout_s)
     failed = asyncio.run(_examine(plan, config_path, as_json=as_json))
     click.get_current_context().exit(1 if failed else 0)
@@ -164,6 +220,37 @@ class _Plan:
         )
 
 
+async def _look_at(command: str, run: AppRun, *, as_json: bool, show_content: bool) -> int:
+    """Print what was captured of an application, and return how many RAG calls of it will be judged."""
+    console = None if as_json else open_console()
+    for check in (check_run(command, run), *check_capture(run)):
+        _show(console, check)
+    traces = await captured_traces(run)
+    for number, captured in enumerate(traces):
+        if console is None:
+            calls = calls_json(captured, show_content=show_content)
+            print_json({**asdict(check_trace(captured, show_content=show_content)), "calls": calls})
+        elif number < _SHOWN_TRACES:
+            _print(console, check_trace(captured, show_content=show_content))
+    judged, found = sum(each.judged for each in traces), sum(len(each.calls) for each in traces)
+    _show(console, _summary(judged, found, traces=len(traces)))
+    return judged
+
+
+def _summary(judged: int, found: int, *, traces: int) -> Check:
+    hidden = traces - _SHOWN_TRACES
+    advice = f"{many(hidden, 'other trace')} not shown: --json shows all" if hidden > 0 else None
+    told = f"{many(traces, 'trace')}, {many(found, 'RAG call')}, of which {judged} will be judged"
+    return Check(name="captured", status="ok" if judged else "fail", found=told, advice=advice)
+
+
+def _show(console: Console | None, check: Check) -> None:
+    if console is None:
+        print_json(asdict(check))
+    else:
+        _print(console, check)
+
+
 async def _examine(plan: _Plan, config_path: Path | None, *, as_json: bool) -> int:
     """Print each check as it is done, and return how many failed."""
     console = None if as_json else open_console()
@@ -171,10 +258,7 @@ async def _examine(plan: _Plan, config_path: Path | None, *, as_json: bool) -> i
     async with aclosing(_checks(plan, config_path)) as checks:
         async for check in checks:
             failed += check.status == "fail"
-            if console is None:
-                print_json(asdict(check))
-            else:
-                _print(console, check)
+            _show(console, check)
     return failed
 
 
@@ -249,5 +333,5 @@ def _print(console: Console, check: Check) -> None:
 
     console.print(Text.assemble((f"{check.status:<4}", _STYLE[check.status]), "  ", one_line(check.name)))
     print_indented(console, 6, check.found)
-    if check.advice:
-        print_indented(console, 6, f"-> {check.advice}")
+    for line in (check.advice or "").splitlines():
+        print_indented(console, 6, f"-> {line}")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ragtrace.errors import ConfigError
+from ragtrace.installing import install_command
 
 __all__ = ["needs_extra"]
 
@@ -26,5 +27,5 @@ def needs_extra(extra: str) -> Iterator[None]:
         if not missing or missing in _OURS:
             raise
         raise ConfigError(
-            f"this command needs {missing}, which is not installed: pip install 'ragtrace-otel[{extra}]'"
+            f"this command needs {missing}, which is not installed: {install_command(extra)}"
         ) from exc

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -30,13 +28,8 @@ _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\
 
 
 def open_console(*, stderr: bool = False) -> Console:
-    """Return a console for tables: as wide as the terminal or ``COLUMNS``, else 80 columns.
-
-    Raises:
-        ConfigError: rich is not installed.
-    """
-    with needs_extra("cli"):
-        from rich.console import Console
+    """Return a console for tables: as wide as the terminal or ``COLUMNS``, else 80 columns."""
+    from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 

@@ -27,6 +27,7 @@ from ragtrace.errors import (
     JudgeUnable,
     JudgeUnavailable,
 )
+from ragtrace.installing import install_command
 from ragtrace.judge.http import checked_url, described, status_failure, untraced
 from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
@@ -132,7 +133,7 @@ def _client(
         import anthropic  # costs a second: only who uses it pays
     except ImportError as exc:
         raise ConfigError(
-            "the judge `anthropic` needs the extra of that name: pip install 'ragtrace-otel[anthropic]'"
+            f"the judge `anthropic` needs its SDK, which is not installed: {install_command('anthropic')}"
         ) from exc
     options: dict[str, Any] = {"max_retries": 0}
     if tls is not None:

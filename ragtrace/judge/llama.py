@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnavailable
+from ragtrace.installing import install_command
 from ragtrace.judge.dialect import Likelihoods, Rung
 from ragtrace.judge.llama_process import LlamaProcess, Serving
 from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
@@ -125,7 +126,7 @@ def open_llama(settings: JudgeSettings) -> Judge:
         ConfigError: the extra is missing, the file is, it is no GGUF file, or there is no such setting.
     """
     if find_spec("xllamacpp") is None:
-        raise ConfigError("the judge `llama` needs an extra: pip install 'ragtrace-otel[llama]'")
+        raise ConfigError(f"the judge `llama` needs the extra of that name: {install_command('llama')}")
     serving = _serving(settings.argument)
     _check_file(serving.path)
     return LlamaJudge(serving, timeout_s=max(_LEAST_TIMEOUT_S, settings.timeout_s))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragtrace.errors import ConfigError
+from ragtrace.installing import install_command
 from ragtrace.judge.opening import JudgeSettings
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Embedder, Embeddings
@@ -54,7 +55,7 @@ def open_wordllama(settings: JudgeSettings) -> Embedder:
             import wordllama  # noqa: F401
     except ImportError as exc:
         raise ConfigError(
-            "the embedder `wordllama` needs the extra `local`: pip install 'ragtrace-otel[local]'"
+            f"the embedder `wordllama` needs the extra `local`: {install_command('local')}"
         ) from exc
     return WordLlamaEmbedder()
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from ragtrace.errors import ConfigError
 from ragtrace.model import Direction, SkipReason
 from ragtrace.reports.answers import JudgedAnswer, Status
 from ragtrace.reports.files import ReplacedFile
@@ -35,13 +34,6 @@ class PageReport:
 
     def __init__(self, path: Path, about: About, *, worst: int = WORST) -> None:
         self.path = path
-        try:
-            import jinja2 as _  # noqa: F401  before anything is judged, not after
-        except ModuleNotFoundError as exc:
-            raise ConfigError(
-                f"a report like {str(path)!r} needs jinja2, which is not installed: "
-                "pip install 'ragtrace-otel[cli]', or write .jsonl"
-            ) from exc
         self._about = about
         self._totals = Totals()
         self._worst = Worst(worst)

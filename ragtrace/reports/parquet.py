@@ -11,6 +11,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints, is_typeddict
 
 from ragtrace.errors import ConfigError
+from ragtrace.installing import install_command
 from ragtrace.records import one_json_line
 from ragtrace.reports.answers import JudgedAnswer
 from ragtrace.reports.files import ReplacedFile
@@ -38,7 +39,7 @@ class ParquetReport:
         except ModuleNotFoundError as exc:
             raise ConfigError(
                 f"a report like {str(path)!r} needs pyarrow, which is not installed: "
-                "pip install 'ragtrace-otel[parquet]', or write .jsonl"
+                f"{install_command('parquet')}, or write .jsonl"
             ) from exc
         self.path = path
         self._schema = _schema()

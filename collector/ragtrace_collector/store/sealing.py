@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.errors import ConfigError
+from ragtrace.installing import install_command
 from ragtrace_collector.operations.logs import event
 from ragtrace_collector.store.opening import UnfitFile
 
@@ -113,7 +114,7 @@ def open_sealing(keys: Sequence[str]) -> Sealing:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
     except ImportError as exc:
         raise ConfigError(
-            "`store.encryption_keys` needs the extra `encryption`: pip install 'ragtrace-otel[encryption]'"
+            f"`store.encryption_keys` needs the extra `encryption`: {install_command('encryption')}"
         ) from exc
     try:
         return Sealing({_key_id(key): AESGCMSIV(key) for key in raw})

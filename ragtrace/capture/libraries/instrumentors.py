@@ -8,14 +8,15 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
 from functools import partial
 from importlib import import_module
-from typing import Any
 
 from opentelemetry.trace import TracerProvider
 
 from ragtrace.capture.guard import guarded, log
+from ragtrace.capture.hints import hint
+from ragtrace.capture.journal import note
 from ragtrace.capture.libraries.imports import when_imported
 from ragtrace.capture.libraries.langchain_runs import follow_runs
-from ragtrace.capture.libraries.others import is_on, traced_by
+from ragtrace.capture.libraries.others import caller_of, is_on, traced_by
 from ragtrace.capture.libraries.table import LIBRARIES, Kind, Library
 
 __all__ = ["Instrumented", "chosen", "of_names", "release"]
@@ -58,10 +59,16 @@ class Instrumented:
         other = traced_by(library, os.environ, during_import=is_import)
         if other is not None:
             log.info("ragtrace: %s is already traced by %s: it is left to that", library.name, other)
+            note("library", name=library.name, state="left", by=other)
+            return
+        if not _has_instrumentor(library):
+            _tell_missing(library, caller_of(library, during_import=is_import))
             return
         take_back = _TURN_ON[library.kind](library, self._provider, self._content)
         if take_back is None:
+            note("library", name=library.name, state="off")
             return
+        note("library", name=library.name, state="traced", by=str(library.kind))
         log.debug("ragtrace: the spans of %s are written by %s", library.name, library.kind)
         self._take_back[library.name] = take_back
         if not self._is_on:  # switched off by another thread meanwhile
@@ -99,15 +106,17 @@ def release(library: Library) -> None:
 
 
 def _turn_on_openinference(library: Library, provider: TracerProvider, content: bool) -> TakeBack | None:
-    instrumentor_type = _imported(library)
-    if instrumentor_type is None:
-        return None
-    instrumentor = instrumentor_type()
+    module, _, name = library.instrumentor.partition(":")
+    instrumentor = getattr(import_module(module), name)()
     instrumentor.instrument(
         tracer_provider=provider, config=_trace_config(content), raise_exception_on_conflict=True
     )
     if not instrumentor.is_instrumented_by_opentelemetry:
-        log.warning("ragtrace: %s does not fit the installed %s", library.package, library.name)
+        hint(
+            f"{library.name} does not fit",
+            f"calls of {library.name} are not traced: {library.package} does not fit its installed version: "
+            f"pip install --upgrade {library.package}",
+        )
         return None
     if library.name == "langchain":
         follow_runs(instrumentor)
@@ -138,20 +147,28 @@ _TURN_ON: dict[Kind, Callable[[Library, TracerProvider, bool], TakeBack | None]]
 }
 
 
-def _imported(library: Library) -> Any:
-    module, _, name = library.instrumentor.partition(":")
+def _has_instrumentor(library: Library) -> bool:
+    module = library.instrumentor.partition(":")[0]
     try:
-        return getattr(import_module(module), name)
+        import_module(module)
     except ModuleNotFoundError as exc:
         if exc.name is None or not module.startswith(exc.name):
             raise
-        log.warning(
-            "ragtrace: calls of %s are not traced: `pip install %s`, or exclude=[%r]",
-            library.name,
-            library.package,
-            library.name,
-        )
-        return None
+        return False
+    return True
+
+
+def _tell_missing(library: Library, caller: str | None) -> None:
+    """Name the instrumentor to install, unless the spans of a framework show the calls anyway."""
+    note("library", name=library.name, state="missing", package=library.package, by=caller)
+    if caller is not None:
+        log.info("ragtrace: %s is traced where %s calls it, and not by itself", library.name, caller)
+        return
+    hint(
+        f"{library.name} has no instrumentor",
+        f"{library.name} is imported, but its calls are not traced: pip install {library.package} "
+        f"(or leave it out: exclude=[{library.name!r}])",
+    )
 
 
 def _trace_config(content: bool) -> object:

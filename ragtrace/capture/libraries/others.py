@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from ragtrace.capture.libraries.table import Library
 
-__all__ = ["is_on", "traced_by"]
+__all__ = ["caller_of", "is_on", "traced_by"]
 
 _TRACERS = (
     "agentops",
@@ -41,6 +41,22 @@ def traced_by(library: Library, env: Mapping[str, str], *, during_import: bool) 
         if is_on(module, name) or (during_import and module in sys.modules and not _is_ours(module)):
             return module
     return next((maker for place in library.marked for maker in _makers(place)), None)
+
+
+def caller_of(library: Library, *, during_import: bool) -> str | None:
+    """Return the framework that brought the library in, or ``None`` where the application did.
+
+    While the library is being imported, the frames tell. Later, a framework that is loaded is taken for it.
+    """
+    names = _importers() if during_import else sys.modules
+    return next((name for name in names if library.called_by and name.startswith(library.called_by)), None)
+
+
+def _importers() -> Iterator[str]:
+    frame = sys._getframe(1)  # noqa: SLF001 - the only way to learn who imports
+    while frame is not None:
+        yield str(frame.f_globals.get("__name__", ""))
+        frame = frame.f_back  # type: ignore[assignment]  # the outermost has none
 
 
 def _is_ours(module: str) -> bool:

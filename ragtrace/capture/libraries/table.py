@@ -33,9 +33,13 @@ class Library:
     """Other instrumentors of the library, as ``module:Class`` or ``module``: it is left to them."""
     marked: tuple[str, ...] = ()
     """``module:attribute`` of what other instrumentors replace or extend."""
+    called_by: tuple[str, ...] = ()
+    """How the modules of frameworks begin that call the library: their own spans show those calls."""
     variable: str | None = None
     """An environment variable that makes the library send spans itself."""
 
+
+_FRAMEWORKS = ("langchain", "langgraph", "llama_index", "haystack", "pydantic_ai")
 
 LIBRARIES = (
     Library(
@@ -44,6 +48,7 @@ LIBRARIES = (
         kind=Kind.OPENINFERENCE,
         instrumentor="openinference.instrumentation.openai:OpenAIInstrumentor",
         package="openinference-instrumentation-openai",
+        called_by=_FRAMEWORKS,
         others=(
             "opentelemetry.instrumentation.openai:OpenAIInstrumentor",
             "opentelemetry.instrumentation.openai.v1:OpenAIV1Instrumentor",
@@ -64,6 +69,7 @@ LIBRARIES = (
         kind=Kind.OPENINFERENCE,
         instrumentor="openinference.instrumentation.anthropic:AnthropicInstrumentor",
         package="openinference-instrumentation-anthropic",
+        called_by=_FRAMEWORKS,
         others=(
             "opentelemetry.instrumentation.anthropic:AnthropicInstrumentor",
             "opentelemetry.instrumentation.genai.anthropic:AnthropicInstrumentor",

@@ -19,6 +19,7 @@ from ragtrace.cli.demo.process import Backend, running_collector
 from ragtrace.cli.demo.show import JsonShow, Show, TerminalShow
 from ragtrace.cli.demo.traffic import LabelledAnswer, ReplayedRag, load_sample
 from ragtrace.cli.demo.verdicts import TraceVerdict, VerdictFile
+from ragtrace.cli.extras import needs_extra
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.judge import judge_named_by
 
@@ -64,6 +65,9 @@ def demo(
       ragtrace demo --limit 5 --json
       ragtrace demo --to http://localhost:4317
     """
+    with needs_extra("collector"):
+        import uvicorn  # noqa: F401  the collector's process needs them: said before it is waited for
+        import yaml  # noqa: F401
     _check_tracing(os.environ)
     sample = load_sample()[:limit]
     backend = find_backend(endpoint, ui)
