@@ -21,7 +21,7 @@ from ragtrace.capture.hints import be_quiet
 from ragtrace.capture.journal import note
 from ragtrace.capture.privacy.policy import ContentMode, ContentPolicy, Redact
 from ragtrace.capture.recorder import Recorder, activate
-from ragtrace.capture.settings import LOG_LEVEL, Protocol, Settings, resolve
+from ragtrace.capture.settings import LOG_LEVEL, Protocol, Settings, resolve, wants_quiet
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -82,8 +82,9 @@ def instrument(
     """
     with _lock:
         _show_log()
+        be_quiet(wants_quiet(os.environ, quiet))
         settings = _settled(
-            service_name, endpoint, protocol, headers, capture_content, content, redact, only, exclude, quiet
+            service_name, endpoint, protocol, headers, capture_content, content, redact, only, exclude
         )
         return settings is not None and _switch_on(settings, tracer_provider) is True
 
@@ -180,7 +181,6 @@ def _settled(
     redact: Redact | None,
     only: Iterable[str] | None,
     exclude: Iterable[str] | None,
-    quiet: bool | None,
 ) -> Settings:
     return resolve(
         os.environ,
@@ -193,7 +193,6 @@ def _settled(
         redact=redact,
         only=only,
         exclude=exclude,
-        quiet=quiet,
     )
 
 
@@ -207,7 +206,6 @@ def _switch_on(settings: Settings, provider: TracerProvider | None) -> bool:
         if settings != _installed.settings:
             log.warning("ragtrace: already instrumented, with other settings: call uninstrument() first")
         return True
-    be_quiet(settings.quiet)
     joined = provider or _application_provider()
     note("on", joined=joined is not None, target=settings.target, by=settings.target_by)
     if joined is None:

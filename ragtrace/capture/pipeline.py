@@ -251,7 +251,8 @@ class _CountedExporter(SpanExporter):
 
 
 def _unreachable(settings: Settings) -> str:
-    line = f"no span could be sent to {settings.target}: is a collector running there, and does it take them?"
+    by = "gRPC" if settings.protocol == "grpc" else "HTTP"
+    line = f"no span could be sent to {settings.target} by {by}: is a collector there, and does it take them?"
     if settings.target_by != "default":
         return line
     return (

@@ -11,7 +11,7 @@ from ragtrace.capture.guard import log
 from ragtrace.capture.privacy.policy import ContentMode, ContentPolicy, Redact
 from ragtrace.capture.privacy.settings import settled_policy
 
-__all__ = ["Protocol", "Settings", "resolve"]
+__all__ = ["ENDPOINT_OVERRIDE", "Protocol", "Settings", "resolve", "wants_quiet"]
 
 Protocol = Literal["grpc", "http/protobuf"]
 
@@ -41,8 +41,6 @@ class Settings:
     only: frozenset[str] | None = None
     """The libraries to instrument, by name; ``None`` is all that ragtrace knows."""
     exclude: frozenset[str] = frozenset()
-    quiet: bool = False
-    """Hints are left to the log."""
     target: str = ""
     """Where spans go, for people; without credentials."""
     target_by: Literal["code", "environment", "default"] = "default"
@@ -61,7 +59,6 @@ def resolve(
     redact: Redact | None = None,
     only: Iterable[str] | None = None,
     exclude: Iterable[str] | None = None,
-    quiet: bool | None = None,
 ) -> Settings:
     """Settle code before environment before default."""
     by_code, by_env = endpoint, _named_by(env)
@@ -78,10 +75,14 @@ def resolve(
         policy=settled_policy(env, capture_content, content, redact),
         only=_names(only, env.get("RAGTRACE_ONLY")),
         exclude=_names(exclude, env.get("RAGTRACE_EXCLUDE")) or frozenset(),
-        quiet=(_flag(env, "RAGTRACE_QUIET") is True) if quiet is None else bool(quiet),
         target=_shown(by_code or by_env or _DEFAULT_TARGET[spoken]),
         target_by="code" if by_code else "environment" if by_env else "default",
     )
+
+
+def wants_quiet(env: Mapping[str, str], told: bool | None) -> bool:
+    """Settle whether hints are left to the log: by code, else by ``RAGTRACE_QUIET``."""
+    return _flag(env, "RAGTRACE_QUIET") is True if told is None else bool(told)
 
 
 _DEFAULT_TARGET: Final[Mapping[Protocol, str]] = {

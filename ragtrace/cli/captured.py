@@ -167,7 +167,13 @@ def _library(name: str, found: Mapping[str, Any]) -> Check:
             return Check(name=title, status="ok", found=f"is traced: spans by {found['by']}")
         case "left":
             return Check(name=title, status="ok", found=f"is left to {found['by']}, which traces it already")
-    return Check(name=title, status="warn", found="is not traced by ragtrace: see what the application said")
+    package = found["package"]
+    return Check(
+        name=title,
+        status="fail",
+        found=f"is imported, but its calls are not traced: {package or 'what traces it'} does not fit it",
+        advice=f"pip install --upgrade {package}" if package else f"upgrade {name}",
+    )
 
 
 def check_trace(captured: CapturedTrace, *, show_content: bool) -> Check:

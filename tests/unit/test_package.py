@@ -17,6 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import ragtrace
+from ragtrace.capture.libraries.table import LIBRARIES
+from tests.wheel import build_wheel
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -70,13 +72,32 @@ def direct_requirements() -> Iterator[Requirement]:
             yield requirement
 
 
-def locked() -> dict[str, str]:
-    return dict(re.findall(r"^([a-z0-9.-]+)==([^ ]+)", LOCK, flags=re.MULTILINE))
+INSTRUMENTORS = {library.package for library in LIBRARIES if library.package}
+
+
+def locked(lock: str = LOCK) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9.-]+)==([^ ]+)", lock, flags=re.MULTILINE))
+
+
+def test_every_library_that_is_instrumented_has_an_extra_that_brings_its_instrumentor() -> None:
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    named = {"chromadb": "chroma"}
+    for library in LIBRARIES:
+        brought = {Requirement(line).name for line in extras[named.get(library.name, library.name)]}
+        assert brought - {"ragtrace-otel"} == ({library.package} if library.package else set())
+
+
+def test_the_extra_of_a_library_that_judges_too_brings_its_sdk() -> None:
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    assert "ragtrace-otel[judge-anthropic]" in extras["anthropic"]
+    assert [Requirement(line).name for line in extras["judge-anthropic"]] == ["anthropic"]
 
 
 def test_lock_satisfies_every_dependency() -> None:
-    versions = locked()
+    # instrumentors come with the libraries they are for, in the second environment
+    frameworks = locked((ROOT / "requirements-frameworks.lock").read_text())
     for requirement in direct_requirements():
+        versions = frameworks if requirement.name in INSTRUMENTORS else locked()
         version = versions[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(version, prereleases=True), (
             f"{requirement}: {version} is locked"
@@ -93,11 +114,7 @@ def test_lock_pins_hashes_and_names_no_host() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=60)
-    (built,) = folder.glob("*.whl")
-    return built
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.mark.slow

@@ -61,12 +61,15 @@ class Instrumented:
             log.info("ragtrace: %s is already traced by %s: it is left to that", library.name, other)
             note("library", name=library.name, state="left", by=other)
             return
-        if not _has_instrumentor(library):
+        present = guarded(_has_instrumentor)(library)
+        if present is False:
             _tell_missing(library, caller_of(library, during_import=is_import))
             return
-        take_back = _TURN_ON[library.kind](library, self._provider, self._content)
+        take_back = (
+            guarded(_TURN_ON[library.kind])(library, self._provider, self._content) if present else None
+        )
         if take_back is None:
-            note("library", name=library.name, state="off")
+            _tell_unfit(library)
             return
         note("library", name=library.name, state="traced", by=str(library.kind))
         log.debug("ragtrace: the spans of %s are written by %s", library.name, library.kind)
@@ -112,11 +115,6 @@ def _turn_on_openinference(library: Library, provider: TracerProvider, content: 
         tracer_provider=provider, config=_trace_config(content), raise_exception_on_conflict=True
     )
     if not instrumentor.is_instrumented_by_opentelemetry:
-        hint(
-            f"{library.name} does not fit",
-            f"calls of {library.name} are not traced: {library.package} does not fit its installed version: "
-            f"pip install --upgrade {library.package}",
-        )
         return None
     if library.name == "langchain":
         follow_runs(instrumentor)
@@ -126,9 +124,6 @@ def _turn_on_openinference(library: Library, provider: TracerProvider, content: 
 
 def _turn_on_pydantic_ai(library: Library, provider: TracerProvider, content: bool) -> TakeBack | None:
     agent = import_module("pydantic_ai").Agent
-    if agent._instrument_default:  # noqa: SLF001 - the only place that says whether it is on
-        log.info("ragtrace: %s is already instrumented: it is left as it is", library.name)
-        return None
     settings = import_module("pydantic_ai.models.instrumented").InstrumentationSettings
     agent.instrument_all(settings(tracer_provider=provider, include_content=content))
     return partial(agent.instrument_all, False)
@@ -168,6 +163,16 @@ def _tell_missing(library: Library, caller: str | None) -> None:
         f"{library.name} has no instrumentor",
         f"{library.name} is imported, but its calls are not traced: pip install {library.package} "
         f"(or leave it out: exclude=[{library.name!r}])",
+    )
+
+
+def _tell_unfit(library: Library) -> None:
+    note("library", name=library.name, state="unfit", package=library.package)
+    tracing = library.package or "what traces it"
+    hint(
+        f"{library.name} is not traced",
+        f"{library.name} is imported, but its calls are not traced: {tracing} does not fit the installed "
+        "version (RAGTRACE_LOG_LEVEL=info shows what failed)",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ragtrace.capture.guard import log
+from ragtrace.capture.hints import hint
 from ragtrace.capture.privacy.policy import MODES, SHORTEST_KEY, ContentMode, ContentPolicy, Redact
 
 __all__ = ["settled_policy"]
@@ -69,8 +70,8 @@ def _possible(mode: ContentMode) -> ContentMode:
     try:
         import ragtrace.capture.privacy.redaction  # noqa: F401 - loaded here, and not in the first call
     except ImportError as exc:
-        log.error(
-            "ragtrace: content is off: redaction needs %s: `pip install 'ragtrace-otel[privacy]'`", exc.name
-        )
+        from ragtrace.installing import install_command
+
+        hint("redaction", f"content is off: redaction needs {exc.name}: {install_command('privacy')}")
         return "off"
     return mode

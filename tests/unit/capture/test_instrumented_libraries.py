@@ -8,6 +8,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -241,24 +242,28 @@ def test_with_content_the_instrumentors_own_variables_hold(instrumented: Any) ->
 
 
 def test_a_missing_instrumentor_is_named_and_costs_nothing(
-    instrumented: Any, site: Path, caplog: pytest.LogCaptureFixture
+    instrumented: Any, site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (site / "searchlib_tracing.py").unlink()
-    libraries = instrumented()
+    libraries = instrumented(library=replace(SEARCH, name="search without tracing"))
     assert importlib.import_module("searchlib").Client().search() == "found"
     assert libraries.names == ()
-    (record,) = caplog.records
-    assert "`pip install searchlib-tracing`" in record.getMessage()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "pip install searchlib-tracing" in line
 
 
 @pytest.mark.parametrize(
     "fault", ["raise RuntimeError('broken')", "import gone", "SearchInstrumentor = None"], ids=str
 )
-def test_a_broken_instrumentor_does_not_reach_the_import(instrumented: Any, site: Path, fault: str) -> None:
+def test_a_broken_instrumentor_does_not_reach_the_import_and_is_told(
+    instrumented: Any, site: Path, fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (site / "searchlib_tracing.py").write_text(fault)
-    libraries = instrumented()
+    libraries = instrumented(library=replace(SEARCH, name=f"search by {fault}"))
     assert importlib.import_module("searchlib").Client().search() == "found"
     assert libraries.names == ()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "its calls are not traced: searchlib-tracing does not fit" in line
 
 
 def test_only_and_exclude_choose_by_name() -> None:

@@ -1,0 +1,199 @@
+"""The wheel without an extra, in a clean environment: each command works, or says at once what to install."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import pytest
+
+from ragtrace.cli.app import cli
+from ragtrace.traces.otlp import encode_json
+from tests.rag_spans import rag_trace
+from tests.wheel import build_wheel, clean_environment, install
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+RECORD = {
+    "question": "How long do refunds take?",
+    "contexts": ["Refunds take 14 days."],
+    "answer": "Refunds take 30 days.",
+}
+LABELLED = {**RECORD, "claims": [{"text": "Refunds take 30 days.", "label": "contradicted"}]}
+
+WORKS: dict[str, Sequence[str]] = {
+    "evaluate": ["records.jsonl", "--judge", "lexical", "--out", "report.html"],
+    "explain": ["traces.jsonl"],
+    "backfill": ["--from", "otlp-file:traces.jsonl", "--to", "otlp-file:scores.jsonl", "--judge", "lexical"],
+    "metrics": [],
+    "token": ["--name", "checkout"],
+    "calibrate": ["labelled.jsonl", "--judge", "lexical"],
+    "doctor": ["--judge", "lexical"],
+    "rejudge": ["--diff", "old.db", "new.db"],
+}
+"""What the core alone can do."""
+
+NEEDS_THE_COLLECTOR: dict[str, Sequence[str]] = {
+    "demo": [],
+    "collector": ["--print-config"],
+    "why": ["5b8efff798038103d269b633813fc60c"],
+    "ledger": [],
+    "budget": ["--config", "collector.yaml"],
+    "outbox": [],
+    "backup": ["copy.db"],
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return clean_environment(tmp_path_factory.mktemp("core") / "venv", wheel)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with something for each command."""
+    (tmp_path / "records.jsonl").write_text(json.dumps(RECORD) + "\n")
+    (tmp_path / "labelled.jsonl").write_text(json.dumps(LABELLED) + "\n")
+    (tmp_path / "traces.jsonl").write_text(encode_json(rag_trace(0)) + "\n")
+    (tmp_path / "collector.yaml").write_text("{}\n")
+    return tmp_path
+
+
+def ragtrace(core: Path, folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OTEL_", "OPENAI_", "PYTHON"))
+    }
+    return subprocess.run(
+        [core / "ragtrace", *args],
+        cwd=folder,
+        env={**env, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_every_command_is_tried() -> None:
+    assert {*WORKS, *NEEDS_THE_COLLECTOR} == {*cli.list_commands(click.Context(cli))}
+
+
+def test_the_core_brings_neither_an_extra_nor_what_develops_it(core: Path) -> None:
+    (site,) = core.parent.glob("lib/python*/site-packages")
+    installed = {path.name for path in site.iterdir()}
+    assert {"rich", "jinja2", "click"} <= installed
+    assert not {"yaml", "starlette", "uvicorn", "openai", "anthropic", "pytest"} & installed
+
+
+@pytest.mark.parametrize("command", WORKS)
+def test_a_command_of_the_core_works(core: Path, folder: Path, command: str) -> None:
+    if command == "rejudge":
+        _transcripts(core, folder)
+    done = ragtrace(core, folder, command, *WORKS[command])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert "is not installed" not in done.stderr
+    if command == "evaluate":
+        assert "Refunds take 30 days" in (folder / "report.html").read_text()
+
+
+def _transcripts(core: Path, folder: Path) -> None:
+    for name in ("old", "new"):
+        to = ["--to", f"otlp-file:{name}.jsonl", "--transcripts", f"{name}.db"]
+        saved = ragtrace(
+            core, folder, "backfill", "--from", "otlp-file:traces.jsonl", "--judge", "lexical", *to
+        )
+        assert saved.returncode == 0, saved.stderr
+
+
+@pytest.mark.parametrize("command", NEEDS_THE_COLLECTOR)
+def test_a_command_of_the_collector_says_at_once_what_to_install(
+    core: Path, wheel: Path, folder: Path, command: str
+) -> None:
+    done = ragtrace(core, folder, command, *NEEDS_THE_COLLECTOR[command])
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    assert f"which is not installed: pip install '{wheel}[collector]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "extra"),
+    [
+        (["evaluate", "records.jsonl", "--judge", "anthropic:claude"], "anthropic"),
+        (["evaluate", "records.jsonl", "--judge", "llama:model.gguf"], "llama"),
+        (["evaluate", "records.jsonl", "--judge", "lexical", "--out", "report.parquet"], "parquet"),
+        (["calibrate", "labelled.jsonl", "--judge", "lexical", "--report", "report.html"], "report"),
+        (["explain", "traces.jsonl", "--mapping", "collector.yaml"], "collector"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_option_says_which_extra_it_needs(
+    core: Path, wheel: Path, folder: Path, args: list[str], extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    done = ragtrace(core, folder, *args)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert f"pip install '{wheel}[{extra}]'" in done.stderr
+
+
+def hint(core: Path, folder: Path) -> str:
+    done = ragtrace(core, folder, "collector")
+    (line,) = re.findall(r"which is not installed: (.*)", done.stderr)
+    assert isinstance(line, str)
+    return line
+
+
+def test_the_command_of_the_hint_is_one_that_can_be_run(core: Path, folder: Path) -> None:
+    command = shlex.split(hint(core, folder))
+    assert command[:2] == ["pip", "install"]
+    install(core, *command[2:])
+
+
+@pytest.mark.parametrize(
+    ("origin", "says"),
+    [
+        ('{"url": "file://FOLDER", "dir_info": {}}', "pip install 'FOLDER[collector]'"),
+        (
+            '{"url": "file://FOLDER", "dir_info": {"editable": true}}',
+            "pip install --editable 'FOLDER[collector]'",
+        ),
+        (
+            '{"url": "https://example.com/r.git", "vcs_info": {"vcs": "git", "commit_id": "1"}}',
+            "pip install 'ragtrace-otel[collector] @ git+https://example.com/r.git'",
+        ),
+        (
+            '{"url": "https://example.com/r.whl", "archive_info": {}}',
+            "pip install 'ragtrace-otel[collector] @ https://example.com/r.whl'",
+        ),
+        ('{"url": "file:///gone", "dir_info": {}}', "pip install '.[collector]' in a checkout of ragtrace"),
+        ("no JSON", "pip install '.[collector]' in a checkout of ragtrace"),
+        (None, "pip install 'ragtrace-otel[collector]'"),
+    ],
+    ids=["checkout", "editable", "repository", "address", "checkout that is gone", "nonsense", "index"],
+)
+def test_the_hint_names_where_ragtrace_was_installed_from(
+    wheel: Path, core: Path, folder: Path, origin: str | None, says: str
+) -> None:
+    (noted,) = core.parent.glob("lib/python*/site-packages/ragtrace_otel-*.dist-info/direct_url.json")
+    before = noted.read_text()
+    try:
+        if origin is None:
+            noted.unlink()
+        else:
+            noted.write_text(origin.replace("FOLDER", str(folder)))
+        assert hint(core, folder) == says.replace("FOLDER", str(folder))
+    finally:
+        noted.write_text(before)

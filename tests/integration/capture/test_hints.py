@@ -1,0 +1,185 @@
+"""What keeps verdicts from coming is said on stderr: once, in one line, in programs of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.backends.process import free_ports
+from tests.integration.capture.test_process import run
+
+pytestmark = pytest.mark.slow
+
+ON = "import ragtrace; ragtrace.instrument()\n"
+CALL = 'with ragtrace.rag(question="Who?"): pass\n'
+OTHER_SPANS = """
+from opentelemetry import trace
+for number in range({count}):
+    trace.get_tracer("web").start_span("GET /").end()
+"""
+MISSING = (
+    "ragtrace: openai is imported, but its calls are not traced: pip install "
+    "openinference-instrumentation-openai (or leave it out: exclude=['openai'])"
+)
+
+
+def said(code: str, receiver: Any = None, **env: str) -> list[str]:
+    """Run a program that sends to the receiver, and return the lines of its stderr."""
+    target = {}
+    if receiver is not None:
+        target = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        }
+    return run(code, **{**target, **env}).stderr.splitlines()
+
+
+@pytest.mark.parametrize("code", [ON + "import openai", "import openai\n" + ON], ids=["before", "after"])
+def test_an_imported_library_without_its_instrumentor_is_said_with_the_command(
+    code: str, http_receiver: Any
+) -> None:
+    assert said(code, http_receiver) == [MISSING]
+
+
+def test_the_hint_is_said_once_however_often_capture_is_switched_on(http_receiver: Any) -> None:
+    again = "ragtrace.uninstrument(); ragtrace.instrument()\n"
+    assert said(ON + "import openai\n" + again * 3, http_receiver) == [MISSING]
+
+
+def test_a_forked_worker_does_not_repeat_it(http_receiver: Any) -> None:
+    fork = """
+import os, openai
+child = os.fork()
+if child == 0:
+    ragtrace.uninstrument(); ragtrace.instrument(); os._exit(0)
+os.waitpid(child, 0)
+"""
+    assert said(ON + fork, http_receiver) == [MISSING]
+
+
+def test_threads_that_import_at_once_say_it_once(http_receiver: Any) -> None:
+    code = """
+import importlib, threading
+start = threading.Barrier(4)
+def load():
+    start.wait()
+    importlib.import_module("openai")
+threads = [threading.Thread(target=load) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    assert said(ON + code, http_receiver) == [MISSING]
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["imported before", "imported after"])
+def test_a_client_that_a_framework_imports_is_left_to_the_spans_of_the_framework(
+    before: bool, tmp_path: Path, http_receiver: Any
+) -> None:
+    (tmp_path / "langchain_openai.py").write_text("import openai")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+    load = "import langchain_openai\n"
+    assert said(code + (load + ON if before else ON + load), http_receiver) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "env"),
+    [
+        ("import ragtrace; ragtrace.instrument(quiet=True)\nimport openai", {}),
+        (ON + "import openai", {"RAGTRACE_QUIET": "1"}),
+        ("import ragtrace; ragtrace.instrument(exclude=['openai'])\nimport openai", {}),
+        ("import sys, ragtrace; sys.stderr.close(); ragtrace.instrument()\nimport openai", {}),
+        ("import sys, ragtrace; sys.stderr = None; ragtrace.instrument()\nimport openai", {}),
+    ],
+    ids=["quiet", "by environment", "left out", "stderr closed", "no stderr"],
+)
+def test_nothing_is_said_where_nobody_wants_it_or_can_hear_it(
+    code: str, env: dict[str, str], http_receiver: Any
+) -> None:
+    assert said(code, http_receiver, **env) == []
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_an_application_that_logs_to_stderr_hears_it_by_its_log_alone(
+    quiet: bool, http_receiver: Any
+) -> None:
+    code = (
+        f"import logging, ragtrace; logging.basicConfig(); ragtrace.instrument(quiet={quiet})\nimport openai"
+    )
+    assert said(code, http_receiver) == [f"WARNING:ragtrace:{MISSING}"]
+
+
+def test_an_application_that_logs_to_a_file_has_it_there_too(tmp_path: Path, http_receiver: Any) -> None:
+    log = tmp_path / "app.log"
+    code = f"import logging; logging.basicConfig(filename={str(log)!r})\n" + ON + "import openai"
+    assert said(code, http_receiver) == [MISSING]
+    assert log.read_text() == f"WARNING:ragtrace:{MISSING}\n"
+
+
+@pytest.mark.parametrize(("protocol", "by"), [("grpc", "gRPC"), ("http/protobuf", "HTTP")])
+def test_an_endpoint_where_nobody_listens_is_named_once(protocol: str, by: str) -> None:
+    (port,) = free_ports(1)
+    target = f"http://user:secret@127.0.0.1:{port}"
+    code = f"import ragtrace; ragtrace.instrument(endpoint={target!r}, protocol={protocol!r})\n" + CALL
+    again = "ragtrace.uninstrument(timeout_s=1); ragtrace.instrument()\n" + CALL
+    (line,) = said(code + again)
+    assert line == (
+        f"ragtrace: no span could be sent to http://127.0.0.1:{port} by {by}: is a collector there, and does "
+        "it take them?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("protocol", "address"), [("grpc", "http://localhost:4317"), ("http/protobuf", "http://localhost:4318")]
+)
+def test_an_endpoint_that_nobody_named_is_said_with_how_to_name_it(protocol: str, address: str) -> None:
+    # something may listen there: an exporter that is refused takes the place of one that reaches nobody
+    code = f"""
+import ragtrace
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+class Refusing(SpanExporter):
+    def export(self, spans): return SpanExportResult.FAILURE
+from ragtrace.capture import pipeline
+pipeline._exporter = lambda name, settings: Refusing()
+ragtrace.instrument(protocol={protocol!r})
+{CALL}"""
+    (line,) = said(code)
+    assert line.startswith(f"ragtrace: no span could be sent to {address} by ")
+    assert line.endswith("name yours with `ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+def test_an_endpoint_that_takes_spans_is_not_spoken_of(http_receiver: Any) -> None:
+    assert said(ON + CALL, http_receiver) == []
+
+
+@pytest.mark.parametrize(("count", "says"), [(1, "a span ended and none"), (3, "3 spans ended and none")])
+def test_spans_without_a_rag_call_are_said_at_the_end(count: int, says: str, http_receiver: Any) -> None:
+    (line,) = said(ON + OTHER_SPANS.format(count=count), http_receiver)
+    assert line.startswith(f"ragtrace: {says} is part of a RAG call: there is nothing to judge.")
+    assert "ragtrace doctor --app" in line
+
+
+def test_a_server_hears_of_it_before_it_ends(http_receiver: Any) -> None:
+    code = ON + OTHER_SPANS.format(count=1000) + 'import sys; print("serving on", file=sys.stderr)\n'
+    hint, serving = said(code, http_receiver)
+    assert "1000 spans ended" in hint
+    assert serving == "serving on"
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_one_part_of_a_rag_call_is_enough_to_say_nothing(joined: bool, http_receiver: Any) -> None:
+    provider = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+trace.set_tracer_provider(TracerProvider())
+"""
+    code = (provider if joined else "") + ON + OTHER_SPANS.format(count=1000)
+    assert len(said(code, http_receiver)) == 1
+    assert (
+        said((provider if joined else "") + ON + CALL + OTHER_SPANS.format(count=1000), http_receiver) == []
+    )
+
+
+def test_a_program_that_records_nothing_is_left_in_peace(http_receiver: Any) -> None:
+    assert said(ON, http_receiver) == []
