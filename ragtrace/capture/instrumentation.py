@@ -17,7 +17,7 @@ import ragtrace
 from ragtrace import semconv
 from ragtrace.capture.feedback_call import feedback_counts
 from ragtrace.capture.guard import guarded, log, stopped, unread
-from ragtrace.capture.hints import be_quiet
+from ragtrace.capture.hints import be_quiet, hint
 from ragtrace.capture.journal import note
 from ragtrace.capture.privacy.policy import ContentMode, ContentPolicy, Redact
 from ragtrace.capture.recorder import Recorder, activate
@@ -265,8 +265,23 @@ def _switch_off(timeout_s: float) -> bool:
     installed.libraries.turn_off()
     for outlet in installed.outlets:
         outlet.pipeline = outlet.watch = None
-    installed.watch.report()
+    _report(installed)
     return installed.pipeline is None or installed.pipeline.close(timeout_s)
+
+
+def _report(installed: _Installed) -> None:
+    """Say what kept the spans from being judged, if something did."""
+    installed.watch.report()
+    if installed.pipeline is not None or not installed.watch.seen:
+        return
+    joined = getattr(installed.provider, "_active_span_processor", None)  # the SDK says it nowhere else
+    processors = getattr(joined, "_span_processors", None)
+    if processors is not None and all(each in installed.outlets for each in processors):
+        hint(
+            "nowhere",
+            "spans ended in the application's own tracer provider, which has no exporter: give it one, or "
+            "name an endpoint with `ragtrace.instrument(endpoint=…)`",
+        )
 
 
 @guarded

@@ -39,6 +39,11 @@ class Watch:
         if self._seen == MANY:
             self.report()
 
+    @property
+    def seen(self) -> int:
+        """How many spans ended, up to the first that is part of a RAG call."""
+        return self._seen
+
     def report(self) -> None:
         """Say that spans ended and nothing will come of them, if it is so."""
         if self._found or not self._seen:

@@ -19,6 +19,11 @@ from opentelemetry import trace
 for number in range({count}):
     trace.get_tracer("web").start_span("GET /").end()
 """
+PROVIDER = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+trace.set_tracer_provider(TracerProvider())
+"""
 MISSING = (
     "ragtrace: openai is imported, but its calls are not traced: pip install "
     "openinference-instrumentation-openai (or leave it out: exclude=['openai'])"
@@ -167,18 +172,26 @@ def test_a_server_hears_of_it_before_it_ends(http_receiver: Any) -> None:
     assert serving == "serving on"
 
 
+@pytest.mark.parametrize("exporting", [True, False])
+def test_a_joined_provider_that_exports_nothing_is_said(exporting: bool) -> None:
+    exporter = """
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(InMemorySpanExporter()))
+"""
+    lines = said(PROVIDER + (exporter if exporting else "") + ON + CALL)
+    assert len(lines) == (0 if exporting else 1)
+    assert all(
+        "tracer provider, which has no exporter: give it one, or name an endpoint" in line for line in lines
+    )
+
+
 @pytest.mark.parametrize("joined", [True, False])
 def test_one_part_of_a_rag_call_is_enough_to_say_nothing(joined: bool, http_receiver: Any) -> None:
-    provider = """
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-trace.set_tracer_provider(TracerProvider())
-"""
-    code = (provider if joined else "") + ON + OTHER_SPANS.format(count=1000)
-    assert len(said(code, http_receiver)) == 1
-    assert (
-        said((provider if joined else "") + ON + CALL + OTHER_SPANS.format(count=1000), http_receiver) == []
-    )
+    endpoint = f"import ragtrace; ragtrace.instrument(endpoint='{http_receiver.endpoint}/v1/traces')\n"
+    start, others = (PROVIDER if joined else "") + endpoint, OTHER_SPANS.format(count=1000)
+    assert len(said(start + others)) == 1
+    assert said(start + CALL + others) == []
 
 
 def test_a_program_that_records_nothing_is_left_in_peace(http_receiver: Any) -> None:
