@@ -69,5 +69,5 @@ def test_a_file_that_is_missing_or_another_is_named(tmp_path: Path) -> None:
 
 def test_a_missing_extra_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(ConfigError, match=r"ragtrace-otel\[llama\]"):
+    with pytest.raises(ConfigError, match=r"pip install .*\[llama\]"):
         open_judge(f"llama:{model}")
