@@ -25,7 +25,13 @@ RECORD = {
     "contexts": ["Refunds take 14 days."],
     "answer": "Refunds take 30 days.",
 }
-LABELLED = {**RECORD, "claims": [{"text": "Refunds take 30 days.", "label": "contradicted"}]}
+LABELLED = {
+    **RECORD,
+    "claims": [
+        {"text": "Refunds take 30 days.", "label": "contradicted"},
+        {"text": "Refunds take 14 days.", "label": "supported"},
+    ],
+}
 
 WORKS: dict[str, Sequence[str]] = {
     "evaluate": ["records.jsonl", "--judge", "lexical", "--out", "report.html"],
