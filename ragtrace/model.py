@@ -372,6 +372,14 @@ class JudgeIdentity:
     """Whether its verdicts come from code, not from a language model: then no text can talk it round."""
     contradicts: bool = True
     """Whether it can tell a contradiction from silence: without that, none found means nothing."""
+    parameters: str = ""
+    """A digest of what else its requests say (``judge.extra_body``), which can change its verdicts."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """What tells it from other judges."""
+        further = (self.parameters,) if self.parameters else ()
+        return (self.provider, self.model, *further)
 
 
 class Label(StrEnum):

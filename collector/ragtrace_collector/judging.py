@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from ragtrace.calibration.saved import read_calibration
 from ragtrace.clock import SystemClock
@@ -19,6 +19,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.judge import CacheSettings, Prices, open_embedder, open_judge
 from ragtrace.judge.opening import OPENAI_KEY
+from ragtrace.judge.place import beside as base_url_beside
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.metrics.prompt import content_sha256
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
@@ -198,7 +199,13 @@ def judge_of(config: JudgeConfig, *, around: Callable[[Judge], Judge] | None = N
         around=around,
         environ=_environ(config),
         tls=config.tls.opened() if config.tls else None,
+        headers=_plain(config.headers),
+        extra_body=config.extra_body,
     )
+
+
+def _plain(headers: Mapping[str, SecretStr]) -> Mapping[str, str]:
+    return {name: value.get_secret_value() for name, value in headers.items()}
 
 
 def _key_place(config: JudgeConfig) -> str:
@@ -259,12 +266,16 @@ def _peer_options(config: MetricConfig) -> PeerOptions:
 def _judge_beside(config: JudgeConfig, second: SecondJudgeConfig) -> JudgeConfig:
     """Return the settings of a judge that is named beside another; calibrations are not of it."""
     beside = config if _kind(second.use) == _kind(config.use) else JudgeConfig()
+    # what was set for one endpoint, keys in headers too, is not for another
+    shared = beside if second.base_url is None else JudgeConfig()
     own = {
         "use": second.use,
-        "base_url": second.base_url or beside.base_url,
+        "base_url": second.base_url or base_url_beside(beside.base_url, second.use, os.environ),
         "api_key_env": second.api_key_env or beside.api_key_env,
         "api_key": second.api_key or (None if second.api_key_env else beside.api_key),
-        "tls": config.tls,
+        "tls": second.tls or config.tls,
+        "headers": shared.headers if second.headers is None else second.headers,
+        "extra_body": shared.extra_body if second.extra_body is None else second.extra_body,
         "timeout": second.timeout or config.timeout,
         "max_concurrency": config.max_concurrency,
         "cache": config.cache,
@@ -288,13 +299,14 @@ def embedder_of(
     beside = config if _kind(config.embedder) == _kind(config.use) else JudgeConfig()
     return open_embedder(
         config.embedder,
-        base_url=beside.base_url,
+        base_url=base_url_beside(beside.base_url, config.embedder, os.environ),
         api_key_env=beside.api_key_env,
         timeout_s=config.timeout.total_seconds(),
         max_concurrency=config.max_concurrency,
         around=around,
         environ=_environ(beside),
         tls=config.tls.opened() if config.tls else None,
+        headers=_plain(beside.headers),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -25,6 +25,7 @@ from ragtrace.cli.terminal import many, one_line, open_console, print_indented, 
 from ragtrace.durations import duration_of
 from ragtrace.errors import ConfigError
 from ragtrace.judge import uncached
+from ragtrace.judge.place import secrets_in
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Embedder, Judge
@@ -32,6 +33,8 @@ from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from ragtrace_collector.config import JudgeConfig
 
 __all__ = ["doctor"]
 
@@ -181,7 +184,7 @@ class _Plan:
             timeout_s=timeout_s,
             endpoints={endpoint: _Reach() for endpoint in endpoints or [_DEFAULT_ENDPOINT]},
             must_answer=bool(endpoints),
-            secrets=_secrets(os.environ.get(judge.api_key_env, "")),
+            secrets=_secrets(*judge.secrets),
         )
 
     def with_config(self, path: Path) -> _Plan:
@@ -204,8 +207,7 @@ class _Plan:
             for export in config.export
         }
         values = [value for reach in exports.values() for value in reach.headers.values()]
-        key = config.judge.api_key
-        keys = (os.environ.get(config.judge.api_key_env, ""), key.get_secret_value() if key else "")
+        keys = _keys_of(config.judge)
         kept = self.embedder_named or (self.judge_named and config.judge.embedder is None)
         return replace(
             self,
@@ -311,6 +313,15 @@ async def _embedding(plan: _Plan) -> AsyncGenerator[Check, None]:
     if embedder is not None:
         async with aclosing(embedder):
             yield await check_embedder(embedder, must=plan.embedder_named, timeout_s=plan.timeout_s)
+
+
+def _keys_of(config: JudgeConfig) -> Iterator[str]:
+    judges = [judge for judge in (config, config.second, config.cheaper) if judge is not None]
+    for judge in judges:
+        yield os.environ.get(judge.api_key_env or "", "")
+        yield judge.api_key.get_secret_value() if judge.api_key else ""
+        yield from (value.get_secret_value() for value in (judge.headers or {}).values())
+        yield from secrets_in(judge.base_url)
 
 
 def _secrets(*values: str) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable
 from typing import Final, Literal
 
@@ -29,6 +30,10 @@ _ADVICE: Final = {
     "judge_cut_off": "the model writes more than it was allowed to: choose another",
     "judge_compromised": "the model gets plain facts wrong: choose a more capable one",
 }
+
+
+_OTHERWISE: Final = "see what the judge's own log says"
+_SAYS_WHAT_TO_DO: Final = re.compile(r"its certificate|it redirects|by TLS")
 
 
 async def check_judge(judge: Judge, *, timeout_s: float) -> Check:
@@ -116,7 +121,7 @@ async def _bounded(check: Awaitable[Check], *, name: str, timeout_s: float) -> C
 
 
 def _failed(name: str, error_type: str, message: str) -> Check:
-    advice = _ADVICE.get(error_type, "see what the judge's own log says")
+    advice = None if _SAYS_WHAT_TO_DO.search(message) else _ADVICE.get(error_type, _OTHERWISE)
     return Check(name=name, status="fail", found=f"{error_type}: {message}", advice=advice)
 
 

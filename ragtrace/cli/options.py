@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import click
 
@@ -23,10 +25,12 @@ from ragtrace.judge import (
     spent_by,
 )
 from ragtrace.judge.batch_settings import BatchSettings
+from ragtrace.judge.place import beside, secrets_in
 from ragtrace.metrics import metric_named
 from ragtrace.plugins import Address
 from ragtrace.ports import Judge, Metric
 from ragtrace.sampling import SamplingPlan
+from ragtrace.tls import ClientTls
 from ragtrace.traces.extract import ContextFrom, ExtractRules
 
 __all__ = [
@@ -132,6 +136,9 @@ class JudgeChoice:
     prices: Prices = field(default_factory=load_prices)
     batches: BatchSettings | None = None
     """It is asked in batches, if this is set."""
+    tls: ClientTls | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
 
     def open(self, *, max_concurrency: int, around: Around | None = None) -> Judge:
         """Open the judge; ``around`` puts one more layer around every attempt to ask it.
@@ -151,6 +158,9 @@ class JudgeChoice:
             cache=self.cache,
             around=around,
             batches=self.batches,
+            tls=self.tls,
+            headers=self.headers,
+            extra_body=self.extra_body,
         )
 
     def open_second(
@@ -163,10 +173,22 @@ class JudgeChoice:
         """
         if spec is None:
             return None
-        alike = self.spec is not None and self.spec.partition(":")[0] == spec.partition(":")[0]
         other = JudgeChoice(spec=spec, timeout_s=self.timeout_s, cache=self.cache, prices=self.prices)
-        chosen = replace(self, spec=spec) if alike else other
+        at_the_same = replace(self, spec=spec, base_url=beside(self.base_url, spec, os.environ))
+        chosen = at_the_same if self.spec is not None and self.is_like(spec) else other
         return chosen.open(max_concurrency=max_concurrency, around=around)
+
+    def is_like(self, spec: str) -> bool:
+        """Whether a judge or embedder is of the same kind: then it is at the same endpoint."""
+        named = self.spec or judge_named_by(os.environ)
+        return named.partition(":")[0] == spec.partition(":")[0]
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be printed, whoever repeats it."""
+        urls = (self.base_url, *(os.environ.get(name) for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")))
+        logins = (secret for url in urls for secret in secrets_in(url))
+        return (os.environ.get(self.api_key_env, ""), *self.headers.values(), *logins)
 
 
 calibration_option = click.option(
@@ -186,6 +208,32 @@ second_judge_option = click.option(
 )
 
 
+def _judge_headers(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> Mapping[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if any(not mark or not name for name, mark, _value in pairs):
+        raise click.BadParameter("write NAME=VALUE, such as X-Team=search")
+    return {name: _VARIABLE.sub(_of_environment, value) for name, _mark, value in pairs}
+
+
+_VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def _of_environment(found: re.Match[str]) -> str:
+    if found[1] not in os.environ:
+        raise click.BadParameter(f"the environment variable {found[1]} is not set")
+    return os.environ[found[1]]
+
+
+def _judge_extra_body(_: click.Context, __: click.Parameter, text: str | None) -> Mapping[str, Any]:
+    try:
+        told = json.loads(text or "{}")
+    except ValueError as exc:
+        raise click.BadParameter(f"it is no JSON: {exc}") from None
+    if not isinstance(told, dict):
+        raise click.BadParameter("write a JSON object")
+    return told
+
+
 def judge_options(callback: Callback) -> Callback:
     """Add ``--judge`` and what goes with it; the callback gets ``judge``, a `JudgeChoice`."""
 
@@ -196,7 +244,34 @@ def judge_options(callback: Callback) -> Callback:
         help="lexical, openai:MODEL, anthropic:MODEL, llama:PATH.gguf or scripted:PATH. Without it: an"
         " OpenAI-compatible endpoint where OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical.",
     )
-    @click.option("--base-url", metavar="URL", help="Endpoint of --judge openai:MODEL or anthropic:MODEL.")
+    @click.option(
+        "--base-url",
+        metavar="URL",
+        help="Endpoint of --judge openai:MODEL or anthropic:MODEL. A user and a password in it take the"
+        " place of the key.",
+    )
+    @click.option(
+        "--judge-ca",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        metavar="FILE",
+        help="The authority, in PEM form, that signed the certificate of the judge's endpoint.",
+    )
+    @click.option(
+        "--judge-header",
+        "judge_headers",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_judge_headers,
+        help="Sent with each request to the judge; '${env:VARIABLE}' in it keeps a key off the command line."
+        " May be repeated.",
+    )
+    @click.option(
+        "--judge-extra-body",
+        metavar="JSON",
+        callback=_judge_extra_body,
+        help="What else each request to the judge says, such as"
+        """ '{"chat_template_kwargs": {"enable_thinking": false}}'. It makes another evaluator.""",
+    )
     @click.option(
         "--api-key-env",
         metavar="NAME",
@@ -235,6 +310,9 @@ def judge_options(callback: Callback) -> Callback:
     def with_judge(
         judge_spec: str | None,
         base_url: str | None,
+        judge_ca: Path | None,
+        judge_headers: Mapping[str, str],
+        judge_extra_body: Mapping[str, Any],
         api_key_env: str,
         judge_timeout: float,
         use_cache: bool | None,
@@ -249,6 +327,9 @@ def judge_options(callback: Callback) -> Callback:
             timeout_s=judge_timeout,
             cache=_cache(use_cache, cache_file),
             prices=load_prices(prices),
+            tls=ClientTls(ca=judge_ca) if judge_ca else None,
+            headers=judge_headers,
+            extra_body=judge_extra_body,
         )
         return callback(judge=judge, **others)
 

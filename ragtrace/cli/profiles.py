@@ -23,6 +23,7 @@ from ragtrace.compat.peer import PeerOptions
 from ragtrace.compat.peers import PROFILES, peer_named
 from ragtrace.compat.running import PeerPrompted
 from ragtrace.judge import judge_named_by, open_embedder
+from ragtrace.judge.place import beside
 from ragtrace.ports import Embedder, Metric
 
 __all__ = ["EmbedderChoice", "embedder_option", "profile_options"]
@@ -51,7 +52,12 @@ class EmbedderChoice:
         if spec is None:
             return None
         return open_embedder(
-            spec, base_url=judge.base_url, api_key_env=judge.api_key_env, timeout_s=judge.timeout_s
+            spec,
+            base_url=beside(judge.base_url, spec, os.environ),
+            api_key_env=judge.api_key_env,
+            timeout_s=judge.timeout_s,
+            tls=judge.tls,
+            headers=judge.headers if judge.is_like(spec) else {},  # they may hold keys
         )
 
     def _beside(self, judge: str) -> str | None:

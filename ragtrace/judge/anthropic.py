@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel
 
@@ -28,8 +28,16 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.installing import install_command
-from ragtrace.judge.http import checked_url, described, status_failure, untraced
+from ragtrace.judge.http import (
+    certificate_fault,
+    checked_url,
+    described,
+    says_who_asks,
+    status_failure,
+    untraced,
+)
 from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
+from ragtrace.judge.place import Place
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
@@ -64,8 +72,15 @@ class AnthropicJudge:
         base_url: str = ANTHROPIC_URL,
         timeout_s: float = 60.0,
         tls: ClientTls | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+        parameters: str = "",
     ) -> None:
-        self._client = _client(api_key=api_key, base_url=base_url, timeout_s=timeout_s, tls=tls)
+        self._client = _client(
+            api_key=api_key, place=Place.of(base_url), timeout_s=timeout_s, tls=tls, headers=headers or {}
+        )
+        self._extra_body = extra_body or {}
+        self._parameters = parameters
         self._timeout_s = timeout_s
         self._model = model
         self._where = f"{model} at {urlsplit(base_url).hostname}"
@@ -75,7 +90,7 @@ class AnthropicJudge:
     @property
     def identity(self) -> JudgeIdentity:
         """Who judges."""
-        return JudgeIdentity(provider="anthropic", model=self._model)
+        return JudgeIdentity(provider="anthropic", model=self._model, parameters=self._parameters)
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer the request; ``usage.calls`` counts the requests that the endpoint answered.
@@ -93,6 +108,7 @@ class AnthropicJudge:
             request=request,
             dialect=self._dialect,
             confirmed=self._confirmed,
+            extra_body=self._extra_body,
         )
         with untraced():
             value = await exchange.run()
@@ -115,19 +131,23 @@ def open_anthropic(settings: JudgeSettings) -> Judge:
         raise ConfigError("the judge `anthropic` needs a model: write `anthropic:MODEL`")
     variable = "ANTHROPIC_API_KEY" if settings.api_key_env == OPENAI_KEY else settings.api_key_env
     key = settings.environ.get(variable, "").strip()
-    if not key:
+    base_url = checked_url(settings, "ANTHROPIC_BASE_URL", ANTHROPIC_URL)
+    if not key and not says_who_asks(settings, base_url):
         raise ConfigError(f"the judge needs a key: set the environment variable {variable}")
     return AnthropicJudge(
         model=settings.argument,
         api_key=key,
-        base_url=checked_url(settings, "ANTHROPIC_BASE_URL", ANTHROPIC_URL),
+        base_url=base_url,
         timeout_s=settings.timeout_s,
         tls=settings.tls,
+        headers=settings.headers,
+        extra_body=settings.extra_body,
+        parameters=settings.parameters,
     )
 
 
 def _client(
-    *, api_key: str, base_url: str, timeout_s: float, tls: ClientTls | None
+    *, api_key: str, place: Place, timeout_s: float, tls: ClientTls | None, headers: Mapping[str, str]
 ) -> anthropic.AsyncAnthropic:
     try:
         import anthropic  # costs a second: only who uses it pays
@@ -135,12 +155,34 @@ def _client(
         raise ConfigError(
             f"the judge `anthropic` needs its SDK, which is not installed: {install_command('anthropic')}"
         ) from exc
-    options: dict[str, Any] = {"max_retries": 0}
-    if tls is not None:
-        options["http_client"] = anthropic.DefaultAsyncHttpxClient(verify=tls.context())
+    trust: dict[str, Any] = {"verify": tls.context()} if tls else {}
+    options: dict[str, Any] = {
+        "max_retries": 0,
+        # whoever a redirect names would get the texts, and nobody named them
+        "http_client": anthropic.DefaultAsyncHttpxClient(follow_redirects=False, **trust),
+        "default_query": dict(parse_qsl(place.query)),
+        "default_headers": _credentials(api_key, place, headers, absent=anthropic.Omit()),
+    }
     if "open_telemetry" in inspect.signature(anthropic.AsyncAnthropic.__init__).parameters:
         options["open_telemetry"] = {"traces": False, "propagation": False}  # newer ones trace by themselves
-    return anthropic.AsyncAnthropic(api_key=api_key, base_url=base_url, timeout=timeout_s, **options)
+    return anthropic.AsyncAnthropic(
+        api_key=api_key or "none", base_url=place.url, timeout=timeout_s, **options
+    )
+
+
+def _credentials(api_key: str, place: Place, headers: Mapping[str, str], *, absent: Any) -> Mapping[str, Any]:
+    """Return the headers: a login in the URL, or a header of one's own, takes the place of the key."""
+    told: dict[str, Any] = {_SDK_WRITES.get(name.lower(), name): value for name, value in headers.items()}
+    if place.login is not None:
+        told.setdefault("Authorization", place.login)
+    if place.login is not None or not api_key:  # the SDK sends the key by the one or the other
+        for name in _SDK_WRITES.values():
+            told.setdefault(name, absent)
+    return told
+
+
+_SDK_WRITES: Final = {"authorization": "Authorization", "x-api-key": "X-Api-Key"}
+"""As the SDK does: in another case both would be sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +263,8 @@ class _Exchange(Generic[ReplyT]):
     """Whether the dialect has given a form before."""
     spent: Usage = field(default_factory=Usage)
     correction: tuple[tuple[str, str], ...] = ()
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    """What else each request says, over what we would say."""
 
     async def run(self) -> ReplyT:
         read = self._read_text if issubclass(self.request.reply_type, FreeText) else self._read_form
@@ -287,8 +331,9 @@ class _Exchange(Generic[ReplyT]):
         }
         if system := self.dialect.system(self.request.system, self.request.reply_type):
             parameters["system"] = system
-        if sampling := self.dialect.sampling(self.request.sampling):
-            parameters["extra_body"] = sampling  # the newest clients do not name these any more
+        # by this way, since the newest clients do not name the parameters of sampling any more
+        if further := {**self.dialect.sampling(self.request.sampling), **self.extra_body}:
+            parameters["extra_body"] = further
         return parameters
 
     def _adapted(self, exc: anthropic.APIStatusError) -> _Dialect:
@@ -312,6 +357,8 @@ class _Exchange(Generic[ReplyT]):
         if isinstance(exc, anthropic.APITimeoutError):
             what = f"no answer within {self.timeout_s:g} s: is the model busy, or too slow?"
             return self._error(JudgeTimeout, what)
+        if fault := certificate_fault(exc):
+            return self._error(JudgeRefused, fault)
         if isinstance(exc, anthropic.APIConnectionError):
             return self._error(JudgeUnavailable, "no connection: is the endpoint up, and the base URL right?")
         if not isinstance(exc, anthropic.APIStatusError):

@@ -54,7 +54,7 @@ class _Cached(Layer):
     def __init__(self, judge: Judge, file: CacheFile, place: str) -> None:
         super().__init__(judge)
         self._file = file
-        self._who = [_VERSION, judge.identity.provider, judge.identity.model, place]
+        self._who = [_VERSION, *judge.identity.named, place]
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         if request.sampling and (request.sampling.temperature or 0.0) > _WANTS_A_DRAW:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense
 from ragtrace.judge.endpoint import Endpoint, Rejected
 from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
-from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
+from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings, check_headers
 from ragtrace.judge.retrying import Backoff, retried
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import Openable
@@ -52,6 +52,7 @@ def open_embedder(
     around: Callable[[Embedder], Embedder] | None = None,
     environ: Mapping[str, str] | None = None,
     tls: ClientTls | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Embedder:
     """Open the embedder that ``openai:MODEL``, ``wordllama``, ``PLUGIN:ARGUMENT`` or an address names.
 
@@ -68,7 +69,9 @@ def open_embedder(
         timeout_s=timeout_s,
         environ=os.environ if environ is None else environ,
         tls=tls,
+        headers=headers or {},
     )
+    check_headers(settings.headers)
     embedder = _EMBEDDERS.open(make, settings, spec)
     return _Careful(
         around(embedder) if around else embedder, Backoff(max_retries=max_retries), max_concurrency

@@ -14,8 +14,16 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ragtrace import __version__
-from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeTimeout, JudgeUnavailable
-from ragtrace.judge.http import described, status_failure
+from ragtrace.errors import (
+    ConfigError,
+    JudgeError,
+    JudgeNonsense,
+    JudgeRefused,
+    JudgeTimeout,
+    JudgeUnavailable,
+)
+from ragtrace.judge.http import certificate_fault, described, status_failure
+from ragtrace.judge.place import Place
 from ragtrace.model import Usage
 from ragtrace.tls import ClientTls
 
@@ -92,12 +100,12 @@ class Endpoint:
         headers: Mapping[str, str] | None = None,
         tls: ClientTls | None = None,
     ) -> None:
-        self._base_url = base_url.rstrip("/")
+        self._place = Place.of(base_url)
         self._headers = {
-            "authorization": f"Bearer {api_key}",
+            **self._place.authorization(api_key),
             "content-type": "application/json",
             "user-agent": f"ragtrace/{__version__}",
-            **(headers or {}),
+            **{name.lower(): value for name, value in (headers or {}).items()},
         }
         self._timeout_s = timeout_s
         self._who = who
@@ -141,24 +149,36 @@ class Endpoint:
         """Send a request; return the body of the reply.
 
         Raises:
-            Rejected: the status is 400 or more.
+            Rejected: the status is 300 or more.
+            JudgeRefused: its certificate is not to be trusted.
             JudgeTimeout, JudgeUnavailable: there is no reply.
         """
         import aiohttp
+        from yarl import URL
 
+        address = self._place.address(path)
         try:
             async with self._session().request(
-                method, f"{self._base_url}{path}", data=data, headers=headers, proxy=self._proxy
+                method,
+                URL(address, encoded=address.isascii()),
+                data=data,
+                headers=headers,
+                proxy=self._proxy,
+                allow_redirects=False,  # whoever answers there would get the texts, and nobody named them
             ) as response:
-                if response.status >= 400:
+                if response.status >= 300:
                     await _raise_for(response)
                 return await response.read()
         # no cause is chained: it may quote the key
         except TimeoutError:
             message = f"no answer within {self._timeout_s:g} s: is the model busy, or too slow?"
             raise JudgeTimeout(f"{self._who}: {message}", usage=spent) from None
-        except aiohttp.ClientError:
+        except aiohttp.ClientError as exc:
+            if fault := certificate_fault(exc):
+                raise JudgeRefused(f"{self._who}: {fault}", usage=spent) from None
             message = "no connection: is the endpoint up, and the base URL right?"
+            if isinstance(exc, aiohttp.ClientSSLError):
+                message = "no connection by TLS: does its address begin with http://?"
             raise JudgeUnavailable(f"{self._who}: {message}", usage=spent) from None
 
     async def aclose(self) -> None:
@@ -182,7 +202,7 @@ class Endpoint:
         )
 
     def _trust(self) -> ssl.SSLContext | bool:
-        if not self._base_url.startswith("https:"):
+        if not self._place.url.startswith("https:"):
             return True
         return self._tls or ClientTls().context()
 
@@ -205,7 +225,7 @@ def _proxy_for(base_url: str) -> str | None:
     url = urlsplit(base_url)
     proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(url.netloc):
+    if not proxy or proxy_bypass(url.netloc.rpartition("@")[2]):
         return None
     if urlsplit(proxy).scheme not in ("http", "https"):
         raise ConfigError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -66,6 +66,8 @@ class Exchange(Generic[ReplyT]):
     """Whether the dialect has worked before, for requests of this kind."""
     spent: Usage = field(default_factory=Usage)
     correction: tuple[Message, ...] = ()
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    """What else each request says, over what we would say."""
 
     async def run(self) -> ReplyT:
         """Ask until there is a value.
@@ -165,7 +167,7 @@ class Exchange(Generic[ReplyT]):
         parameters = self.dialect.parameters(
             asked.step, asked.reply_type, asked.max_output_tokens, asked.sampling
         )
-        return {"model": self.model, "messages": self._messages(), **parameters}
+        return {"model": self.model, "messages": self._messages(), **parameters, **self.extra_body}
 
     def _messages(self) -> list[dict[str, str]]:
         system = self.request.system

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
@@ -21,14 +22,17 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
+from ragtrace.judge.place import Place
 from ragtrace.model import Usage
 
 __all__ = [
     "OPENAI_URL",
+    "certificate_fault",
     "checked_url",
     "described",
     "openai_headers",
     "openai_key",
+    "says_who_asks",
     "status_failure",
     "untraced",
 ]
@@ -40,6 +44,9 @@ _SUPPRESSED: Final = {
     "suppress_language_model_instrumentation": True,
 }
 _CODE: Final = re.compile(r"[\w.-]{1,60}")
+_CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})
+_OF_ANOTHER_HOST: Final = (62, 64)
+_OUT_OF_TIME: Final = (9, 10)
 _ADVICE: Final = {
     401: "it does not accept the key: check the key's environment variable",
     402: "it wants to be paid: check the account",
@@ -57,9 +64,17 @@ def openai_key(settings: JudgeSettings, base_url: str) -> str:
     """
     if key := settings.environ.get(settings.api_key_env, "").strip():
         return key
+    if says_who_asks(settings, base_url):
+        return "none"
     if settings.api_key_env == OPENAI_KEY and not base_url.startswith(OPENAI_URL):
         return "none"
     raise ConfigError(f"the judge needs a key: set the environment variable {settings.api_key_env}")
+
+
+def says_who_asks(settings: JudgeSettings, base_url: str) -> bool:
+    """Whether the base URL or a header of the settings' own stands in place of a key."""
+    named = {name.lower() for name in settings.headers}
+    return Place.of(base_url).login is not None or not _CREDENTIALS.isdisjoint(named)
 
 
 def checked_url(settings: JudgeSettings, variable: str, default: str) -> str:
@@ -69,18 +84,28 @@ def checked_url(settings: JudgeSettings, variable: str, default: str) -> str:
         ConfigError: it is no http(s) URL.
     """
     url = settings.base_url or settings.environ.get(variable) or default
-    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+    if not _is_address(url):
         shown = url.partition("?")[0].rpartition("@")[2]  # before and behind it, keys may stand
         raise ConfigError(f"the judge's base URL {shown!r} is no http(s) URL: set `base_url` or {variable}")
     return url
 
 
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number, or a bracket is missing
+        return False
+
+
 def openai_headers(settings: JudgeSettings) -> Mapping[str, str]:
-    """Return what tells OpenAI whose account to use, from the variables that its own SDK reads."""
+    """Return the headers of the settings, and what tells OpenAI whose account to use, from the variables that
+    its own SDK reads."""
     variables = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
-    return {
+    account = {
         name: value for name, key in variables.items() if (value := settings.environ.get(key, "").strip())
     }
+    return {**account, **{name.lower(): value for name, value in settings.headers.items()}}
 
 
 @contextmanager
@@ -96,12 +121,40 @@ def untraced() -> Iterator[None]:
 def status_failure(
     status: int, code: str, headers: Mapping[str, str], *, who: str, usage: Usage
 ) -> JudgeError:
-    """Return the error that an HTTP status of 400 or more stands for."""
+    """Return the error that an HTTP status of 300 or more stands for."""
+    if status < 400:
+        where = f"{who}: it redirects{_pointed(headers)} ({described(status, code)})"
+        return JudgeRefused(f"{where}, which is not followed: name the right base URL", usage=usage)
     kind, what = _classify(status, code)
     message = f"{who}: {what} ({described(status, code)})"
     if kind is JudgeUnavailable:
         return JudgeUnavailable(message, usage=usage, retry_after_s=_retry_after_s(headers))
     return kind(message, usage=usage)
+
+
+def certificate_fault(error: BaseException) -> str | None:
+    """Say what is wrong with an endpoint's certificate, if that is why there is no connection to it."""
+    cause: BaseException | None = error
+    while not (isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code")):
+        if cause is None:
+            return None
+        cause = cause.__cause__ or cause.__context__
+    why = cause.verify_message
+    if cause.verify_code in _OF_ANOTHER_HOST:
+        return f"its certificate is of another host ({why}): name it in the base URL as the certificate does"
+    if cause.verify_code in _OUT_OF_TIME:
+        return f"its certificate is out of time ({why}): renew it, or set this machine's clock"
+    return (
+        f"its certificate is not trusted ({why}): name the authority that signed it, a file in PEM form, as"
+        " `judge.tls.ca` (commands: --judge-ca FILE)"
+    )
+
+
+def _pointed(headers: Mapping[str, str]) -> str:
+    """Say where a redirect goes, without what only the one who was redirected should know."""
+    url = urlsplit(headers.get("location", ""))
+    shown = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}" if url.netloc else url.path
+    return f" to {shown}" if shown and shown.isprintable() else ""
 
 
 def described(status: int, code: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel
@@ -39,8 +40,17 @@ class LlamaJudge:
     The child is started by the first request, and again by the next one after it crashed.
     """
 
-    def __init__(self, serving: Serving, *, timeout_s: float = _LEAST_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        serving: Serving,
+        *,
+        timeout_s: float = _LEAST_TIMEOUT_S,
+        extra_body: Mapping[str, Any] | None = None,
+        parameters: str = "",
+    ) -> None:
         self._serving = serving
+        self._extra_body = extra_body
+        self._parameters = parameters
         self.least_timeout_s = timeout_s
         """What a request needs: the layers around the judge give it no less."""
         self.most_at_once = serving.parallel
@@ -51,7 +61,7 @@ class LlamaJudge:
     @property
     def identity(self) -> JudgeIdentity:
         """Who judges."""
-        return JudgeIdentity(provider="llama", model=self._serving.path.name)
+        return JudgeIdentity(provider="llama", model=self._serving.path.name, parameters=self._parameters)
 
     @property
     def rung(self) -> Rung | None:
@@ -99,6 +109,7 @@ class LlamaJudge:
             base_url=f"{process.url}/v1",
             timeout_s=self.least_timeout_s,
             provider="llama",
+            extra_body=self._extra_body,
             too_long_advice=f"it takes n_ctx={self._serving.n_ctx} tokens: raise it"
             f" (llama:PATH?n_ctx={2 * self._serving.n_ctx}), which costs memory",
         )
@@ -129,7 +140,12 @@ def open_llama(settings: JudgeSettings) -> Judge:
         raise ConfigError(f"the judge `llama` needs the extra of that name: {install_command('llama')}")
     serving = _serving(settings.argument)
     _check_file(serving.path)
-    return LlamaJudge(serving, timeout_s=max(_LEAST_TIMEOUT_S, settings.timeout_s))
+    return LlamaJudge(
+        serving,
+        timeout_s=max(_LEAST_TIMEOUT_S, settings.timeout_s),
+        extra_body=settings.extra_body,
+        parameters=settings.parameters,
+    )
 
 
 def _serving(argument: str) -> Serving:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel
@@ -21,6 +21,7 @@ from ragtrace.judge.endpoint import Endpoint, Posting
 from ragtrace.judge.exchange import Exchange, Kind
 from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
 from ragtrace.judge.opening import JudgeSettings
+from ragtrace.judge.place import Place
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 from ragtrace.tls import ClientTls
@@ -47,10 +48,12 @@ class OpenAICompatibleJudge:
         too_long_advice: str = "serve the model with a larger context",
         headers: Mapping[str, str] | None = None,
         tls: ClientTls | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+        parameters: str = "",
         instead: Posting | None = None,
     ) -> None:
         """Take an endpoint, or ``instead`` of one what requests go through on their way to it."""
-        self._identity = JudgeIdentity(provider=provider, model=model)
+        self._identity = JudgeIdentity(provider=provider, model=model, parameters=parameters)
         self._where = f"{model} at {urlsplit(base_url).hostname}"
         self._endpoint = instead or Endpoint(
             base_url=base_url,
@@ -61,6 +64,7 @@ class OpenAICompatibleJudge:
             tls=tls,
         )
         self._too_long_advice = too_long_advice
+        self._extra_body = extra_body or {}
         limits = ("max_tokens", "max_completion_tokens")
         ours = base_url.startswith(OPENAI_URL)
         self._dialect = Dialect(token_limits=limits[::-1] if ours else limits)
@@ -98,6 +102,7 @@ class OpenAICompatibleJudge:
             kind=kind,
             dialect=before,
             confirmed=kind in self._confirmed,
+            extra_body=self._extra_body,
         )
         try:
             with untraced():
@@ -135,6 +140,8 @@ def open_openai(settings: JudgeSettings) -> Judge:
         timeout_s=settings.timeout_s,
         headers=openai_headers(settings),
         tls=settings.tls,
+        extra_body=settings.extra_body,
+        parameters=settings.parameters,
     )
 
 
@@ -151,6 +158,19 @@ def _in_batches(settings: JudgeSettings, batches: BatchSettings, base_url: str) 
         headers=openai_headers(settings),
         tls=settings.tls,
     )
-    lane = open_lane(endpoint, batches, who=who, name=f"{base_url}|{model}")
-    judge = OpenAICompatibleJudge(model=model, api_key=key, base_url=base_url, instead=lane)
+    lane = open_lane(endpoint, batches, who=who, name=_lane_of(settings, base_url))
+    judge = OpenAICompatibleJudge(
+        model=model,
+        api_key=key,
+        base_url=base_url,
+        instead=lane,
+        extra_body=settings.extra_body,
+        parameters=settings.parameters,
+    )
     return BatchJudge(judge, lane)
+
+
+def _lane_of(settings: JudgeSettings, base_url: str) -> str:
+    """Name what may take one another's replies: the same model, asked the same way at the same place."""
+    parts = (Place.of(base_url).url, settings.argument, settings.parameters)
+    return "|".join(part for part in parts if part)

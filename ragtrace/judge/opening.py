@@ -3,10 +3,13 @@ an address names (``./my_judge.py:open_it`` or ``module:open_it``)."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
 from ragtrace.errors import ConfigError
@@ -21,7 +24,15 @@ from ragtrace.plugins import Openable
 from ragtrace.ports import Judge
 from ragtrace.tls import ClientTls
 
-__all__ = ["JudgeFactory", "JudgeLayers", "JudgeSettings", "judge_named_by", "layered", "open_judge"]
+__all__ = [
+    "JudgeFactory",
+    "JudgeLayers",
+    "JudgeSettings",
+    "check_headers",
+    "judge_named_by",
+    "layered",
+    "open_judge",
+]
 
 GROUP = "ragtrace.judges"
 _WHOLE_ASK = 5
@@ -30,6 +41,10 @@ DEFAULT_MODEL = "gpt-4o-mini"
 OPENAI_KEY = "OPENAI_API_KEY"
 """Where the key is unless one says otherwise; a judge of another provider takes its own variable instead."""
 _TAKES_BATCHES = "openai"
+_WITHOUT_ENDPOINT: Final = ("lexical", "scripted")
+_OURS: Final = ("model", "messages", "stream", "n")
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[ -~]*")
 _JUDGES = Openable(
     what="judge",
     group=GROUP,
@@ -62,6 +77,18 @@ class JudgeSettings:
     """Instead of the system's certificates."""
     batches: BatchSettings | None = None
     """Requests are sent in batches, if this is set."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Go along with each request, before our own. They may hold keys."""
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    """What else each request says, over what we would say."""
+
+    @property
+    def parameters(self) -> str:
+        """A digest of what else each request says; empty for nothing."""
+        if not self.extra_body:
+            return ""
+        told = json.dumps(self.extra_body, sort_keys=True, default=str)
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 @runtime_checkable
@@ -90,6 +117,8 @@ def open_judge(
     environ: Mapping[str, str] | None = None,
     tls: ClientTls | None = None,
     batches: BatchSettings | None = None,
+    headers: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, Any] | None = None,
 ) -> Judge:
     """Open the judge that ``lexical``, ``openai:MODEL``, ``anthropic:MODEL``, ``llama:PATH.gguf``,
     ``scripted:PATH`` or ``PLUGIN:ARGUMENT`` names.
@@ -107,6 +136,9 @@ def open_judge(
         tls: Instead of the system's certificates.
         batches: Send its requests in batches, for half the price: `openai:MODEL` alone can. Its answers take
             hours.
+        headers: Go along with each request, before our own. They may hold keys.
+        extra_body: What else each request says: parameters of the server's own. They are part of the
+            evaluator's version and of the cache's keys.
 
     Raises:
         ConfigError: no such judge, or it lacks a setting; the message names what to set.
@@ -125,7 +157,10 @@ def open_judge(
         environ=os.environ if environ is None else environ,
         tls=tls,
         batches=batches,
+        headers=headers or {},
+        extra_body=extra_body or {},
     )
+    _check_further(spec.partition(":")[0], settings)
     layers = JudgeLayers(
         timeout_s=timeout_s,
         backoff=Backoff(max_retries=max_retries),
@@ -174,6 +209,27 @@ def layered(judge: Judge, layers: JudgeLayers) -> Judge:
     if layers.cache and not judge.identity.computes:
         judge = cached(judge, CacheFile(layers.cache), place=layers.place)
     return judge
+
+
+def _check_further(kind: str, settings: JudgeSettings) -> None:
+    if kind in _WITHOUT_ENDPOINT and (settings.headers or settings.extra_body):
+        raise ConfigError(f"the judge `{kind}` has no endpoint: leave out `headers` and `extra_body`")
+    if kind == "llama" and settings.headers:
+        raise ConfigError("the judge `llama` is served by ragtrace itself: leave out `headers`")
+    if ours := next((name for name in _OURS if name in settings.extra_body), None):
+        raise ConfigError(f"`extra_body` cannot say {ours!r}: ragtrace itself does")
+    check_headers(settings.headers)
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """See that headers can be sent.
+
+    Raises:
+        ConfigError: one cannot; it is not quoted, since headers hold keys.
+    """
+    for number, (name, value) in enumerate(headers.items(), 1):
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise ConfigError(f"header {number} cannot be sent: write printable ASCII, on one line")
 
 
 def _endpoint(spec: str, settings: JudgeSettings) -> str:

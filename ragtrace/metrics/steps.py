@@ -268,7 +268,7 @@ class Steps:
 
     def version_of(self, metric: Metric) -> str:
         """Name what gives a result: another metric, threshold, prompt, judge or limit gives another name."""
-        judges = tuple((judge.identity.provider, judge.identity.model) for judge in self._judges)
+        judges = tuple(judge.identity.named for judge in self._judges)
         bundled = self._may_bundle and not _BUNDLED.isdisjoint(self._steps_of(metric))
         further = (*self._embedder_of(metric), *(("retrieval",) if bundled else ()))
         about = (metric.name, metric.profile, metric.version, _passes(metric), metric.direction)

@@ -92,7 +92,7 @@ class _Replayed:
 
 
 def _key(identity: JudgeIdentity, request: JudgeRequest[Any]) -> bytes:
-    who = [_FORM, identity.provider, identity.model]
+    who = [_FORM, *identity.named]
     return digest([*asked(request, who), request.user, request.max_output_tokens])
 
 

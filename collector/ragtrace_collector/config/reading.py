@@ -170,7 +170,8 @@ def _paths_beside(folder: Path, tls: _Model | None) -> _Model | None:
 
 
 def _judge_beside(folder: Path, judge: SecondJudgeConfig) -> SecondJudgeConfig:
-    return judge.model_copy(update={"use": named_beside(judge.use, folder)})
+    found = {"use": named_beside(judge.use, folder), "tls": _paths_beside(folder, judge.tls)}
+    return judge.model_copy(update=found)
 
 
 def _metric_beside(folder: Path, metric: MetricConfig) -> MetricConfig:

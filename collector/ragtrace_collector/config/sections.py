@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -26,6 +26,7 @@ from ragtrace_collector.config.values import (
     Duration,
     Endpoint,
     EnvName,
+    Headers,
     HttpUrl,
     OtlpUrl,
     Paths,
@@ -51,9 +52,6 @@ __all__ = [
     "StoreConfig",
     "TelemetryConfig",
 ]
-
-_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE: Final = re.compile(r"[ -~]*")
 
 
 class ReceiveConfig(Section):
@@ -129,6 +127,9 @@ class SecondJudgeConfig(Section):
     base_url: HttpUrl | None = None
     api_key_env: EnvName | None = None
     api_key: SecretStr | None = None
+    tls: TlsConfig | None = None
+    headers: Headers | None = None
+    extra_body: dict[str, JsonValue] | None = None
     timeout: Timeout | None = None
 
 
@@ -147,6 +148,10 @@ class JudgeConfig(Section):
     api_key_env: EnvName = "OPENAI_API_KEY"
     api_key: SecretStr | None = None
     tls: TlsConfig | None = None
+    headers: Headers = {}
+    """Go along with each request, before our own."""
+    extra_body: dict[str, JsonValue] = {}
+    """What else each request says: part of the evaluator's version."""
     timeout: Timeout = timedelta(seconds=60)
     max_concurrency: int = Field(default=8, gt=0)
     second: Annotated[SecondJudgeConfig, BeforeValidator(named("use"))] | None = None
@@ -243,19 +248,10 @@ class ExportConfig(Section):
     """One back end that gets the carriers, and with ``forward`` the originals too."""
 
     endpoint: Endpoint
-    headers: dict[str, SecretStr] = {}
+    headers: Headers = {}
     tls: TlsConfig | None = None
     forward: bool = False
     timeout: Timeout = timedelta(seconds=10)
-
-    @field_validator("headers")
-    @classmethod
-    def _can_be_sent(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
-        for number, (name, text) in enumerate(value.items(), 1):
-            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text.get_secret_value()):
-                # neither is quoted: headers hold keys
-                raise ValueError(f"header {number} cannot be sent: write printable ASCII, on one line")
-        return value
 
 
 class StoreConfig(Section):

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr
 
 from ragtrace.durations import duration_of
+from ragtrace.errors import ConfigError
+from ragtrace.judge.opening import check_headers
 from ragtrace.traces.extract import AttributePath
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "Duration",
     "Endpoint",
     "EnvName",
+    "Headers",
     "HttpUrl",
     "OtlpUrl",
     "Paths",
@@ -63,6 +66,15 @@ def _endpoint(value: str) -> str:
     return value
 
 
+def _sendable(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+    try:
+        check_headers({name: text.get_secret_value() for name, text in value.items()})
+    except ConfigError as exc:
+        raise ValueError(str(exc)) from None
+    return value
+
+
+Headers = Annotated[dict[str, SecretStr], AfterValidator(_sendable)]
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 Timeout = Annotated[Duration, AfterValidator(_longer_than_zero)]
 Address = Annotated[str, BeforeValidator(_address)]

@@ -27,9 +27,9 @@ class Authority:
         self.ca = folder / f"{name}.crt"
         self._signer.cert_pem.write_to_path(str(self.ca))
 
-    def issue(self, name: str) -> Files:
+    def issue(self, name: str, *hosts: str) -> Files:
         """Write a certificate; over one of the same name, it is a new one."""
-        leaf = self._signer.issue_cert("127.0.0.1", "localhost", common_name=name)
+        leaf = self._signer.issue_cert(*(hosts or ("127.0.0.1", "localhost")), common_name=name)
         files = Files(cert=self._folder / f"{name}.crt", key=self._folder / f"{name}.key")
         files.cert.write_bytes(b"".join(part.bytes() for part in leaf.cert_chain_pems))
         leaf.private_key_pem.write_to_path(str(files.key))

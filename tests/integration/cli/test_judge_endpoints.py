@@ -1,0 +1,166 @@
+"""Commands and configurations that say how one gets into the judge's endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from ragtrace_collector.config import CollectorConfig, parse_config
+from ragtrace_collector.judging import embedder_of, open_judging
+from tests.integration.cli.program import json_lines, run
+from tests.integration.collector.certificates import Authority
+from tests.integration.judge.test_endpoints import Strict, serving
+from tests.integration.judge.test_transports import completion, request
+
+REPLY = completion(json.dumps({"chunks": [{"id": 1, "reason": "it says so", "relevance": 2}]}))
+EXPORT = "export: [{endpoint: 'http://localhost:4317'}]\n"
+
+
+@pytest.fixture
+async def strict() -> AsyncIterator[Strict]:
+    async with serving(Strict(answer=REPLY)) as served:
+        yield served
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> str:
+    path = tmp_path / "records.jsonl"
+    path.write_text(json.dumps({"question": "Rain?", "contexts": ["It rains."], "answer": "It rains."}))
+    return str(path)
+
+
+async def scored(records: str, *options: str) -> float:
+    named = ("--metrics", "context_precision", "--judge", "openai:m", "--json")
+    result = await asyncio.to_thread(run, "evaluate", records, *named, *options)
+    [line] = json_lines(result.stdout)
+    return float(line["score"])
+
+
+async def test_a_command_takes_headers_and_further_parameters(
+    records: str, strict: Strict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATEWAY_KEY", "of-the-gateway")
+    options = ("--judge-header", "x-gateway-key=${env:GATEWAY_KEY}", "--judge-header", "x-team=a=b")
+    extra = ("--judge-extra-body", '{"reasoning_effort": "low"}')
+    assert await scored(records, "--base-url", strict.url, *options, *extra) == 1.0
+    assert strict.last.headers["x-gateway-key"] == "of-the-gateway"
+    assert strict.last.headers["x-team"] == "a=b"
+    assert strict.last.body["reasoning_effort"] == "low"
+
+
+async def test_a_command_takes_the_authority_of_the_endpoint(records: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    files = authority.issue("server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.cert, files.key)
+    async with serving(Strict(answer=REPLY), context) as served:
+        assert await scored(records, "--base-url", served.url, "--judge-ca", str(authority.ca)) == 1.0
+        result = await asyncio.to_thread(run, "doctor", "--judge", "openai:m", "--base-url", served.url)
+    assert result.exit_code == 1
+    said = " ".join(result.stdout.split())
+    assert "judge_refused" in said
+    assert "--judge-ca FILE" in said
+    assert "is the server running" not in said
+    assert "check the key" not in said
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--judge-header", "x-team", "write NAME=VALUE"),
+        ("--judge-header", "x-key=${env:NOT_SET}", "the environment variable NOT_SET is not set"),
+        ("--judge-header", "x y=z", "header 1 cannot be sent"),
+        ("--judge-extra-body", "{", "it is no JSON"),
+        ("--judge-extra-body", "[]", "write a JSON object"),
+        ("--judge-extra-body", '{"model": "other"}', "cannot say 'model'"),
+    ],
+)
+def test_what_cannot_be_sent_is_said_at_once(option: str, value: str, said: str, records: str) -> None:
+    result = run("evaluate", records, "--judge", "openai:m", "--base-url", "http://h/v1", option, value)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+
+
+async def test_doctor_shows_no_secret_of_the_endpoint(strict: Strict, tmp_path: Path) -> None:
+    """An endpoint that repeats what it was sent must not get a secret onto the screen."""
+    login = base64.b64encode(b"me:pass/word").decode()
+    words = ["pass%2Fword", "pass/word", login, "header-secret"]
+    strict.status = 403
+    strict.answer = {"error": {"code": "header-secret", "message": " ".join(words)}}
+    url = strict.url.replace("//", "//me:pass%2Fword@")
+    config = tmp_path / "collector.yaml"
+    config.write_text(
+        f"judge: {{use: 'openai:m', base_url: '{url}', headers: {{x-key: header-secret}}}}\n"
+        f"export: [{{endpoint: 'otlp-file:{tmp_path}/out.jsonl'}}]\nstore: {{path: '{tmp_path}/r.db'}}\n"
+    )
+    by_option = ("--judge", "openai:m", "--base-url", url, "--judge-header", "x-key=header-secret")
+    for arguments in (("--config", str(config)), by_option):
+        result = await asyncio.to_thread(run, "doctor", *arguments, "--json")
+        assert "judge_refused" in result.stdout
+        assert not [word for word in words if word in result.stdout + result.stderr]
+        assert strict.last.headers["authorization"] == f"Basic {login}"
+        assert strict.last.headers["x-key"] == "header-secret"
+
+
+def configured(judge: str, environ: dict[str, str] | None = None) -> CollectorConfig:
+    return parse_config(f"{EXPORT}judge: {judge}\n", where="my.yaml", environ=environ or {})
+
+
+async def test_a_collector_s_judges_and_embedder_take_headers(strict: Strict) -> None:
+    config = configured(
+        f"{{use: 'openai:m', base_url: '{strict.url}', headers: {{x-key: '${{env:KEY}}'}},"
+        " extra_body: {a: {b: 1}}, second: 'openai:n', embedder: 'openai:e'}",
+        {"KEY": "of-the-gateway"},
+    )
+    assert "of-the-gateway" not in repr(config) + config.model_dump_json()
+    async with open_judging(config) as judging:
+        strict.answer = completion("hm")
+        for judge in (judging.judge, judging.second_judge):
+            assert judge is not None
+            await judge.ask(request())
+            assert strict.last.headers["x-key"] == "of-the-gateway"
+            assert strict.last.body["a"] == {"b": 1}
+        strict.answer = {"data": [{"index": 0, "embedding": [1.0]}]}
+        embedder = embedder_of(config.judge)
+        assert embedder is not None
+        async with aclosing(embedder):
+            await embedder.embed(["word"])
+        assert strict.last.headers["x-key"] == "of-the-gateway"
+        assert "a" not in strict.last.body
+
+
+async def test_headers_of_one_endpoint_do_not_go_to_another(strict: Strict) -> None:
+    async with serving(Strict(answer=completion("hm"))) as other:
+        config = configured(
+            f"{{use: 'openai:m', base_url: '{strict.url}', headers: {{x-key: secret}}, extra_body: {{a: 1}},"
+            f" second: {{use: 'openai:n', base_url: '{other.url}', headers: {{x-own: mine}}}}}}"
+        )
+        async with open_judging(config) as judging:
+            assert judging.second_judge is not None
+            await judging.second_judge.ask(request())
+    assert "secret" not in other.last.head
+    assert other.last.headers["x-own"] == "mine"
+    assert "a" not in other.last.body
+
+
+async def test_a_second_model_at_azure_is_asked_at_its_own_deployment(strict: Strict) -> None:
+    strict.answer = completion("hm")
+    url = f"{strict.url}/openai/deployments/mini?api-version=1"
+    config = configured(
+        f"{{use: 'openai:gpt-4o-mini', base_url: '{url}', api_key: k, second: 'openai:gpt-4o'}}"
+    )
+    async with open_judging(config) as judging:
+        for judge in (judging.judge, judging.second_judge):
+            assert judge is not None
+            await judge.ask(request())
+    assert [asked.target for asked in strict.asked] == [
+        "/openai/deployments/mini/chat/completions?api-version=1",
+        "/openai/deployments/gpt-4o/chat/completions?api-version=1",
+    ]

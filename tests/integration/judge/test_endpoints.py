@@ -1,0 +1,341 @@
+"""Where a judge is and how one gets in: logins in URLs, certificates, headers, Azure, redirects."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable
+from ragtrace.evaluation import evaluate, evaluator_version
+from ragtrace.judge import CacheSettings, open_embedder, open_judge
+from ragtrace.metrics import metric_named
+from ragtrace.model import Chunk, RagRecord
+from ragtrace.ports import Judge
+from ragtrace.tls import ClientTls
+from tests.integration.collector.certificates import Authority
+from tests.integration.judge.test_transports import completion, request
+
+MESSAGE = {
+    "id": "m",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [{"type": "text", "text": "hm"}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 3, "output_tokens": 1},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    head: str
+    target: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+
+@dataclass(kw_only=True)
+class Strict:
+    """An endpoint that tells what reached it, path and query too, and redirects where it is told to."""
+
+    answer: Any = field(default_factory=lambda: completion("hm"))
+    status: int = 200
+    location: str = ""
+    url: str = ""
+    asked: list[Asked] = field(default_factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                begin = await reader.readexactly(1)
+                if not begin.isalpha():  # TLS, to a port that speaks none
+                    writer.write(b"HTTP/1.1 400 X\r\ncontent-length: 0\r\n\r\n")
+                    return
+                head = (begin + await reader.readuntil(b"\r\n\r\n")).decode()
+                first, *lines = head.split("\r\n")
+                headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in lines if line)}
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                self.asked.append(
+                    Asked(head=head, target=first.split()[1], headers=headers, body=json.loads(body or b"{}"))
+                )
+                sent = json.dumps(self.answer).encode()
+                moved = f"location: {self.location}\r\n" if self.location else ""
+                writer.write(
+                    f"HTTP/1.1 {self.status} X\r\ncontent-type: application/json\r\n{moved}"
+                    f"content-length: {len(sent)}\r\n\r\n".encode()
+                    + sent
+                )
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+            pass
+        finally:
+            writer.close()
+
+    @property
+    def last(self) -> Asked:
+        return self.asked[-1]
+
+
+@asynccontextmanager
+async def serving(strict: Strict, tls: ssl.SSLContext | None = None) -> AsyncIterator[Strict]:
+    server = await asyncio.start_server(strict.serve, "127.0.0.1", 0, ssl=tls)
+    port = server.sockets[0].getsockname()[1]
+    strict.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+    try:
+        yield strict
+    finally:
+        server.close()
+
+
+@pytest.fixture
+async def strict() -> AsyncIterator[Strict]:
+    async with serving(Strict()) as served:
+        yield served
+
+
+async def ask(judge: Judge) -> str:
+    try:
+        return (await judge.ask(request())).value.text
+    finally:
+        await judge.aclose()
+
+
+def basic(login: str) -> str:
+    return "Basic " + base64.b64encode(login.encode()).decode()
+
+
+async def test_user_and_password_of_the_base_url_are_sent_as_basic_authorization(
+    strict: Strict, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    url = strict.url.replace("//", "//us%40er:p%3Ass%2Fw%C3%B6rd@") + "/v1"
+    assert await ask(open_judge("openai:m", base_url=url, environ={"OPENAI_API_KEY": "sk-key"})) == "hm"
+    assert strict.last.headers["authorization"] == basic("us@er:p:ss/wörd")
+    assert strict.last.target == "/v1/chat/completions"
+    assert "sk-key" not in strict.last.head
+    assert "p%3Ass" not in caplog.text
+    assert "p:ss" not in caplog.text
+
+
+async def test_a_login_in_the_url_needs_no_key(strict: Strict) -> None:
+    url = strict.url.replace("//", "//me:pw@")
+    assert await ask(open_judge("openai:m", base_url=url, api_key_env="NOT_SET", environ={})) == "hm"
+    assert strict.last.headers["authorization"] == basic("me:pw")
+
+
+async def test_anthropic_takes_a_login_in_the_url_in_place_of_the_key(strict: Strict) -> None:
+    strict.answer = MESSAGE
+    url = strict.url.replace("//", "//me:p%40w@")
+    judge = open_judge("anthropic:m", base_url=url, environ={"ANTHROPIC_API_KEY": "sk-ant"})
+    assert await ask(judge) == "hm"
+    assert strict.last.headers["authorization"] == basic("me:p@w")
+    assert "sk-ant" not in strict.last.head
+    assert strict.last.head.lower().count("authorization:") == 1
+
+
+async def test_anthropic_takes_a_header_in_place_of_the_key(strict: Strict) -> None:
+    strict.answer = MESSAGE
+    headers = {"authorization": "Bearer of-a-gateway"}
+    judge = open_judge("anthropic:m", base_url=strict.url, environ={}, headers=headers)
+    assert await ask(judge) == "hm"
+    assert strict.last.headers["authorization"] == "Bearer of-a-gateway"
+    assert strict.last.head.lower().count("authorization:") == 1
+    assert "none" not in strict.last.head
+
+
+async def test_no_error_shows_the_login(strict: Strict) -> None:
+    strict.status = 403
+    url = strict.url.replace("//", "//me:secret-word@")
+    with pytest.raises(JudgeRefused) as caught:
+        await ask(open_judge("openai:m", base_url=url, environ={}))
+    assert "secret-word" not in str(caught.value)
+    assert "127.0.0.1" in str(caught.value)
+
+
+async def test_an_embedder_takes_login_and_headers(strict: Strict) -> None:
+    strict.answer = {"data": [{"index": 0, "embedding": [1.0, 0.0]}]}
+    url = strict.url.replace("//", "//me:pw@")
+    embedder = open_embedder("openai:e", base_url=url, environ={}, headers={"x-team": "search"})
+    await embedder.embed(["word"])
+    await embedder.aclose()
+    assert strict.last.headers["authorization"] == basic("me:pw")
+    assert strict.last.headers["x-team"] == "search"
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "/openai/deployments/my-gpt?api-version=2024-10-21",
+        "/openai/deployments/my-gpt/?api-version=2024-10-21",
+        "/openai/deployments/my-gpt/chat/completions?api-version=2024-10-21",
+    ],
+)
+async def test_the_classic_addresses_of_azure_are_asked_as_azure_wants_it(tail: str, strict: Strict) -> None:
+    judge = open_judge("openai:gpt-4o", base_url=strict.url + tail, environ={"OPENAI_API_KEY": "azure-key"})
+    assert await ask(judge) == "hm"
+    asked = urlsplit(strict.last.target)
+    assert asked.path == "/openai/deployments/my-gpt/chat/completions"
+    assert parse_qs(asked.query) == {"api-version": ["2024-10-21"]}
+    assert strict.last.headers["api-key"] == "azure-key"
+    assert "authorization" not in strict.last.headers
+
+
+async def test_an_embedder_at_a_classic_address_is_the_deployment_that_it_names(strict: Strict) -> None:
+    strict.answer = {"data": [{"index": 0, "embedding": [1.0, 0.0]}]}
+    url = f"{strict.url}/openai/deployments/my-emb/embeddings?api-version=1"
+    embedder = open_embedder("openai:e", base_url=url, environ={"OPENAI_API_KEY": "k"})
+    await embedder.embed(["word"])
+    await embedder.aclose()
+    assert strict.last.target == "/openai/deployments/my-emb/embeddings?api-version=1"
+
+
+async def test_a_query_of_any_base_url_is_kept(strict: Strict) -> None:
+    assert await ask(open_judge("openai:m", base_url=f"{strict.url}/v1?tenant=a%20b", environ={})) == "hm"
+    assert strict.last.target == "/v1/chat/completions?tenant=a%20b"
+
+
+async def test_headers_of_ones_own_go_along_and_before_the_key(strict: Strict) -> None:
+    headers = {"x-team": "search", "Authorization": "Bearer of-entra"}
+    judge = open_judge("openai:m", base_url=strict.url, environ={}, headers=headers, api_key_env="NOT_SET")
+    assert await ask(judge) == "hm"
+    assert strict.last.headers["x-team"] == "search"
+    assert strict.last.headers["authorization"] == "Bearer of-entra"
+
+
+async def test_anthropic_takes_headers_and_further_parameters(strict: Strict) -> None:
+    strict.answer = MESSAGE
+    judge = open_judge(
+        "anthropic:m",
+        base_url=strict.url,
+        environ={"ANTHROPIC_API_KEY": "k"},
+        headers={"x-team": "search"},
+        extra_body={"service_tier": "standard_only"},
+    )
+    assert await ask(judge) == "hm"
+    assert strict.last.headers["x-team"] == "search"
+    assert {"k", "Bearer k"} & {strict.last.headers.get(name) for name in ("x-api-key", "authorization")}
+    assert strict.last.body["service_tier"] == "standard_only"
+
+
+async def test_further_parameters_stand_in_each_request(strict: Strict) -> None:
+    extra = {"chat_template_kwargs": {"enable_thinking": False}, "temperature": 0.5}
+    assert await ask(open_judge("openai:m", base_url=strict.url, environ={}, extra_body=extra)) == "hm"
+    assert strict.last.body["chat_template_kwargs"] == {"enable_thinking": False}
+    assert strict.last.body["temperature"] == 0.5
+
+
+@pytest.mark.parametrize("name", ["model", "messages", "stream", "n"])
+def test_what_ragtrace_itself_must_say_is_no_further_parameter(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}"):
+        open_judge("openai:m", base_url="http://h/v1", environ={}, extra_body={name: 1})
+
+
+@pytest.mark.parametrize("spec", ["lexical", "scripted:x.json"])
+def test_judges_without_an_endpoint_take_neither(spec: str) -> None:
+    with pytest.raises(ConfigError, match="has no endpoint"):
+        open_judge(spec, extra_body={"a": 1})
+    with pytest.raises(ConfigError, match="has no endpoint"):
+        open_judge(spec, headers={"a": "b"})
+
+
+async def test_further_parameters_are_another_question_to_the_cache(strict: Strict, tmp_path: Path) -> None:
+    cache = CacheSettings(path=tmp_path / "judge.db")
+    for extra in ({}, {"effort": "low"}, {"effort": "low"}, {"effort": "high"}, {}):
+        await ask(open_judge("openai:m", base_url=strict.url, environ={}, cache=cache, extra_body=extra))
+    assert [asked.body.get("effort") for asked in strict.asked] == [None, "low", "high"]
+
+
+async def test_further_parameters_make_another_evaluator_and_none_leave_it_alone() -> None:
+    async def version(extra: dict[str, Any] | None) -> str:
+        judge = open_judge("openai:m", base_url="http://h/v1", environ={}, extra_body=extra)
+        try:
+            return evaluator_version([metric_named("faithfulness")], judge)
+        finally:
+            await judge.aclose()
+
+    plain = await version(None)
+    assert await version({}) == plain
+    assert await version({"a": 1}) not in (plain, await version({"a": 2}))
+    assert await version({"a": 1, "b": 2}) == await version({"b": 2, "a": 1})
+
+
+def self_signed(tmp_path: Path, *hosts: str) -> tuple[Authority, ssl.SSLContext]:
+    authority = Authority(tmp_path)
+    files = authority.issue("server", *hosts)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.cert, files.key)
+    return authority, context
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_a_certificate_that_nobody_knows_is_named_with_the_setting(kind: str, tmp_path: Path) -> None:
+    _, context = self_signed(tmp_path)
+    async with serving(Strict(), context) as served:
+        environ = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
+        with pytest.raises(JudgeRefused) as caught:
+            await ask(open_judge(f"{kind}:m", base_url=served.url, environ=environ))
+    said = str(caught.value)
+    assert "certificate" in said
+    assert "`judge.tls.ca`" in said
+    assert "--judge-ca" in said
+    assert "no connection" not in said
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_with_its_authority_the_endpoint_is_believed(kind: str, tmp_path: Path) -> None:
+    authority, context = self_signed(tmp_path)
+    answer = MESSAGE if kind == "anthropic" else completion("hm")
+    async with serving(Strict(answer=answer), context) as served:
+        environ = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
+        tls = ClientTls(ca=authority.ca)
+        assert await ask(open_judge(f"{kind}:m", base_url=served.url, environ=environ, tls=tls)) == "hm"
+
+
+async def test_a_certificate_of_another_host_is_said_to_be_that(tmp_path: Path) -> None:
+    authority, context = self_signed(tmp_path, "elsewhere.example")
+    async with serving(Strict(), context) as served:
+        judge = open_judge("openai:m", base_url=served.url, environ={}, tls=ClientTls(ca=authority.ca))
+        with pytest.raises(JudgeRefused, match="certificate is of another host"):
+            await ask(judge)
+
+
+async def test_http_where_https_was_named_is_said_to_be_that(strict: Strict) -> None:
+    url = strict.url.replace("http:", "https:")
+    with pytest.raises(JudgeUnavailable, match="TLS"):
+        await ask(open_judge("openai:m", base_url=url, environ={}, max_retries=0))
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_a_redirect_is_not_followed_and_it_is_said_where_it_pointed(kind: str, status: int) -> None:
+    async with serving(Strict()) as other, serving(Strict(status=status)) as served:
+        served.location = other.url.replace("//", "//me:pw@") + "/v1/chat/completions?key=abc"
+        environ = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
+        with pytest.raises(JudgeRefused) as caught:
+            await ask(open_judge(f"{kind}:m", base_url=served.url, environ=environ))
+        assert other.asked == []
+        assert len(served.asked) == 1
+    said = str(caught.value)
+    assert f"redirects to {other.url}/v1/chat/completions" in said
+    assert "pw" not in said
+    assert "abc" not in said
+
+
+async def test_scores_of_further_parameters_are_told_by_the_same_judge(strict: Strict) -> None:
+    judge = open_judge("openai:m", base_url=strict.url, environ={}, extra_body={"a": 1})
+    record = RagRecord(id="1", question="?", chunks=(Chunk(id="c", text="It rains."),), answer="It rains.")
+    evaluation = await evaluate(record, judge=judge)
+    await judge.aclose()
+    assert (evaluation.judge.provider, evaluation.judge.model) == ("openai", "m")
