@@ -49,6 +49,7 @@ def clean_environment(tmp_path: Path) -> Iterator[None]:
         for name in list(os.environ):
             if name.startswith(_CLEANED) and name not in TEST_VARIABLES:
                 patch.delenv(name)
+        patch.delenv("STATE_DIRECTORY", raising=False)
         patch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         yield
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from opentelemetry.trace import Tracer
 
 from ragtrace.clock import SystemClock
 from ragtrace.ports import Clock, SpanSink
+from ragtrace.state import left_store, make_state_folder, state_folder
 from ragtrace_collector.answers import AnswerReader
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.bringing_back import LowScoreWatch
 from ragtrace_collector.collector import Collector
-from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.config import CollectorConfig, StoreConfig
 from ragtrace_collector.delivering import Deliverer
 from ragtrace_collector.evaluating import Evaluator
 from ragtrace_collector.gate import Gate, open_gate
@@ -27,6 +30,7 @@ from ragtrace_collector.in_force import InForce, Tenure
 from ragtrace_collector.intake import Intake, Room
 from ragtrace_collector.judging import open_judging
 from ragtrace_collector.operations.accounts import account_routes
+from ragtrace_collector.operations.logs import event
 from ragtrace_collector.operations.outgoing import WatchedSink
 from ragtrace_collector.operations.running import Operations
 from ragtrace_collector.operations.tracing import open_tracer
@@ -50,6 +54,8 @@ from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry import Counters
 
 __all__ = ["open_collector"]
+
+log = logging.getLogger("ragtrace.collector")
 
 _REQUESTS_AT_ONCE: Final = 8
 """Of the largest size; of the usual size, hundreds."""
@@ -110,11 +116,27 @@ def _open_sinks(config: CollectorConfig, tracer: Tracer, stack: AsyncExitStack) 
 
 async def _open_store(config: CollectorConfig) -> SqliteStore:
     return await SqliteStore.open(
-        config.store.path,
+        _store_file(config.store),
         max_bytes=config.store.max_bytes,
         forward_to=release_to(config),
         sealing=open_sealing([key.get_secret_value() for key in config.store.encryption_keys]),
     )
+
+
+def _store_file(store: StoreConfig) -> Path:
+    if store.path is not None:
+        return store.path
+    if left := left_store():
+        log.warning(
+            "going on with the store %s of an earlier version: to keep it in %s, the default now, stop the"
+            " collector and move the file there with those beside it, or name it as `store.path`",
+            left,
+            state_folder(),
+            extra=event("store_left"),
+        )
+        return left
+    make_state_folder()
+    return store.file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

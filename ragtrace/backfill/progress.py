@@ -12,6 +12,7 @@ from typing import Final, Self
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge.spending import Spend
+from ragtrace.state import state_folder
 
 __all__ = ["Progress"]
 
@@ -61,9 +62,8 @@ class Progress:
     @staticmethod
     def default_path(*, source: str, destination: str) -> Path:
         """Return where the progress of back-fills between two places is kept."""
-        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         name = hashlib.sha256(f"{source}|{destination}".encode()).hexdigest()[:16]
-        return Path(state) / "ragtrace" / "backfill" / f"{name}.db"
+        return state_folder() / "backfill" / f"{name}.db"
 
     def has(self, trace_id: str, span_id: str) -> bool:
         """Say whether this carrier was made before."""

@@ -97,7 +97,7 @@ class Accounts:
         if self.store is not None:
             return self.store
         assert config is not None
-        return config.store.path
+        return config.store.file
 
     def _get(self, url: str, path: str, parameters: Mapping[str, str] | None = None) -> object:
         token = os.environ.get(self.token_env)

@@ -31,7 +31,7 @@ def backup(file: Path, store: Path, salvage: bool, as_json: bool) -> None:
     \b
     Examples:
       ragtrace backup /backups/ragtrace-$(date +%F).db --config collector.yaml
-      ragtrace backup copy.db --store ragtrace.db
+      ragtrace backup copy.db
       ragtrace backup saved.db --salvage --config collector.yaml
     """
     from ragtrace_collector.store.salvage import save_readable

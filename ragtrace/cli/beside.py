@@ -81,7 +81,7 @@ def read_neighbour(config: Path) -> Neighbour:
     from ragtrace_collector.guarding import purse_of
 
     read = load_config(config)
-    return Neighbour(store=read.store.path, purse=purse_of("backfill", read.budget.backfill))
+    return Neighbour(store=read.store.file, purse=purse_of("backfill", read.budget.backfill))
 
 
 @dataclass(slots=True, kw_only=True)

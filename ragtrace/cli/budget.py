@@ -63,7 +63,7 @@ def _standings(file: Path) -> Iterator[Standing]:
 
     config = load_config(file)
     now_ns = SystemClock().now_ns()
-    with reading(config.store.path) as db:
+    with reading(config.store.file) as db:
         for name, purse in (("live", config.budget.live), ("backfill", config.budget.backfill)):
             yield standing(db, purse_of(name, purse), now_ns=now_ns)
 

@@ -217,7 +217,7 @@ class _Plan:
             verify_of=partial(verify_settings_of, config.judge),
             endpoints={**exports, **named},
             must_answer=True,
-            store=config.store.path,
+            store=config.store.file,
             secrets=self.secrets | _secrets(*keys, *values),
         )
 

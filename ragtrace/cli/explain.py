@@ -20,6 +20,7 @@ from ragtrace.cli.terminal import many, one_line, open_console, print_indented, 
 from ragtrace.errors import InputError, ReadError
 from ragtrace.model import Gap, Part, Provenance, RagRecord
 from ragtrace.ports import TraceReader
+from ragtrace.state import default_store
 from ragtrace.traces.extract import Extraction, ExtractRules, Note, extract_records
 from ragtrace.traces.trace import Trace
 
@@ -44,7 +45,7 @@ _SHOWN_SPANS: Final = 3
     "source",
     metavar="SOURCE",
     help="Where the trace is: jaeger:URL, otlp-file:PATH, or store:PATH for a collector's own file, also "
-    f"while it runs. Without it: {_DEFAULT_SOURCE}.",
+    f"while it runs; store alone is the default one. Without it: {_DEFAULT_SOURCE}.",
 )
 @extract_options
 @json_option
@@ -59,7 +60,7 @@ def explain(what: str, source: str | None, rules: ExtractRules, as_json: bool) -
     Examples:
       ragtrace explain traces.jsonl
       ragtrace explain 5b8efff798038103d269b633813fc60c
-      ragtrace explain 5b8efff798038103d269b633813fc60c --from store:ragtrace.db
+      ragtrace explain 5b8efff798038103d269b633813fc60c --from store
       ragtrace explain traces.jsonl --mapping collector.yaml
       ragtrace explain traces.jsonl --json | jq '.records[].gaps'
     """
@@ -139,7 +140,7 @@ class _Found:
 
 def _open(source: str) -> TraceReader:
     kind, _, rest = source.partition(":")
-    return StoreReader(rest) if kind == "store" and rest else open_reader(source)
+    return StoreReader(rest or default_store()) if kind == "store" else open_reader(source)
 
 
 def _trace_json(trace: Trace, extraction: Extraction) -> dict[str, object]:

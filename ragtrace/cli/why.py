@@ -36,7 +36,7 @@ def why(trace: str, accounts: Accounts, as_json: bool) -> None:
     Examples:
       ragtrace why 5b8efff798038103d269b633813fc60c
       ragtrace why 5b8efff7 --config collector.yaml
-      ragtrace why 5b8efff7 --store ragtrace.db --json | jq '.answers[].state'
+      ragtrace why 5b8efff7 --config collector.yaml --json | jq '.answers[].state'
       ragtrace why 5b8efff7 --url http://127.0.0.1:4329
     """
     with needs_extra("collector"):

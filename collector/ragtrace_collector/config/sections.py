@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from ragtrace.state import default_store
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace_collector.config.budget import BudgetConfig
 from ragtrace_collector.config.sampling import SampleConfig
@@ -257,10 +258,19 @@ class ExportConfig(Section):
 class StoreConfig(Section):
     """The file that survives a crash."""
 
-    path: Path = Path("ragtrace.db")
+    path: Path | None = None
     max_bytes: ByteSize = Field(default=ByteSize(2 << 30), gt=0)
     retention: Duration = timedelta(days=7)
     encryption_keys: tuple[SecretStr, ...] = ()
+
+    @property
+    def file(self) -> Path:
+        """The path, or what is the default on this machine.
+
+        Raises:
+            ConfigError: there is no such default.
+        """
+        return default_store() if self.path is None else self.path
 
 
 class TelemetryConfig(Section):

@@ -35,7 +35,7 @@ def account_routes(in_force: InForce, *, clock: Clock, access: Access) -> tuple[
         wanted = trace_id_in(request.path_params["trace"])
         standing = await asyncio.to_thread(
             look_up,
-            in_force.config.store.path,
+            in_force.config.store.file,
             wanted,
             config=in_force.config,
             sampler=in_force.sampler,
@@ -48,7 +48,7 @@ def account_routes(in_force: InForce, *, clock: Clock, access: Access) -> tuple[
         if since is not None and not since.isdecimal():
             raise InputError("since_ns is no number of nanoseconds")
         ledger = await asyncio.to_thread(
-            take_stock, in_force.config.store.path, since_ns=None if since is None else int(since)
+            take_stock, in_force.config.store.file, since_ns=None if since is None else int(since)
         )
         return JSONResponse(ledger_form.dump_python(ledger, mode="json"))
 

@@ -79,7 +79,7 @@ __all__ = ["backfill"]
     "progress_path",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Where it is kept what was judged and sent.  [default: under XDG_STATE_HOME, by source and"
+    help="Where it is kept what was judged and sent.  [default: in the state folder, by source and"
     " destination]",
 )
 @extract_options

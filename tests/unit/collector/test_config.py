@@ -195,4 +195,4 @@ evaluate:
     own, faithfulness = config.evaluate.metrics
     assert own.name == f"{tmp_path / 'metric.py'}:Politeness"
     assert faithfulness.prompts == {"verify": str(tmp_path / "verify.md"), "extract": "Two\nlines"}
-    assert config.store.path == Path("ragtrace.db")
+    assert config.store.path is None

@@ -1,0 +1,66 @@
+"""The state folder: whose it is, and that no store of an earlier version is left behind."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from ragtrace.errors import ConfigError
+from ragtrace.state import default_store, left_store, make_state_folder, state_folder
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"RAGTRACE_STATE_DIR": "/a", "STATE_DIRECTORY": "/b", "XDG_STATE_HOME": "/c"}, "/a"),
+        ({"RAGTRACE_STATE_DIR": "", "STATE_DIRECTORY": "/b:/other", "XDG_STATE_HOME": "/c"}, "/b"),
+        ({"XDG_STATE_HOME": "/c"}, "/c/ragtrace"),
+        ({"XDG_STATE_HOME": "relative"}, "~/.local/state/ragtrace"),
+        ({}, "~/.local/state/ragtrace"),
+    ],
+)
+def test_the_first_that_says_where_is_heard(environ: dict[str, str], expected: str) -> None:
+    assert state_folder(environ) == Path(expected).expanduser()
+
+
+def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path / "deep" / "state")}
+    make_state_folder(environ)
+    make_state_folder(environ)
+    assert stat.S_IMODE(state_folder(environ).stat().st_mode) == 0o700
+
+
+def test_one_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"state folder .*file/state.* RAGTRACE_STATE_DIR"):
+        make_state_folder({"RAGTRACE_STATE_DIR": str(tmp_path / "file" / "state")})
+
+
+def test_a_store_of_an_earlier_version_is_gone_on_with_until_there_is_another(tmp_path: Path) -> None:
+    environ = {"RAGTRACE_STATE_DIR": str(tmp_path / "state")}
+    there = tmp_path / "state" / "ragtrace.db"
+    assert default_store(environ) == there
+    here = Path.cwd() / "ragtrace.db"
+    here.touch()
+    assert default_store(environ) == left_store(environ) == here
+    there.parent.mkdir()
+    there.touch()
+    assert (default_store(environ), left_store(environ)) == (there, None)
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(ConfigError, match="RAGTRACE_STATE_DIR"):
+        state_folder({})
