@@ -17,6 +17,7 @@ from ragtrace.compat.peers import peer_named
 from ragtrace.compat.running import PeerPrompted
 from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
+from ragtrace.faults import in_words
 from ragtrace.judge import CacheSettings, Prices, open_embedder, open_judge
 from ragtrace.judge.opening import OPENAI_KEY
 from ragtrace.judge.place import beside as base_url_beside
@@ -260,7 +261,7 @@ def _peer_options(config: MetricConfig) -> PeerOptions:
     except ValidationError as exc:
         fault = exc.errors(include_url=False)[0]
         key = ".".join(map(str, fault["loc"]))
-        raise ConfigError(f"`evaluate.metrics`: {config.name}: option {key!r}: {fault['msg']}") from None
+        raise ConfigError(f"`evaluate.metrics`: {config.name}: option {key!r}: {in_words(fault)}") from None
 
 
 def _judge_beside(config: JudgeConfig, second: SecondJudgeConfig) -> JudgeConfig:

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragtrace.errors import ConfigError
+from ragtrace.faults import in_words
 from ragtrace.model import Evaluation, JudgeIdentity, Usage
 
 __all__ = ["Price", "Prices", "load_prices"]
@@ -124,7 +125,7 @@ def _parse(text: str, name: str) -> Prices:
         fault = exc.errors(include_input=False)[0]
         where = ".".join(map(str, fault["loc"]))
         raise ConfigError(
-            f"the prices {name!r} are wrong at {where}: {fault['msg']}"
+            f"the prices {name!r} are wrong at {where}: {in_words(fault)}"
             ' (write [openai] "MODEL" = {input = 0.15, output = 0.60}, in USD per million tokens)'
         ) from exc
     return Prices(as_of=table.as_of, models=table.__pydantic_extra__ or {}, batch=table.batch)

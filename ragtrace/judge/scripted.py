@@ -22,6 +22,7 @@ from ragtrace.errors import (
     JudgeUnable,
     JudgeUnavailable,
 )
+from ragtrace.faults import in_words
 from ragtrace.judge.opening import JudgeSettings
 from ragtrace.judge.phrases import is_meta, is_refusal
 from ragtrace.metrics.forms import (
@@ -168,7 +169,7 @@ class ScriptedJudge:
             fault = exc.errors(include_input=False)[0]
             where = ".".join(map(str, fault["loc"])) or "the top"
             raise ConfigError(
-                f"the judge's script {str(path)!r} is wrong at {where}: {fault['msg']}"
+                f"the judge's script {str(path)!r} is wrong at {where}: {in_words(fault)}"
             ) from exc
 
     @property

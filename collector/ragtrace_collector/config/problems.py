@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from ragtrace.faults import in_words
 from ragtrace_collector.config.sections import CollectorConfig
 from ragtrace_collector.config.values import Section
 
@@ -17,7 +18,7 @@ __all__ = ["problems"]
 
 def problems(errors: list[ErrorDetails]) -> list[str]:
     """Return what to tell of the errors of a validation, a line each."""
-    return [_problem(error) for error in _root_causes(errors)]
+    return list(dict.fromkeys(_problem(error) for error in _root_causes(errors)))
 
 
 def _root_causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
@@ -38,7 +39,7 @@ def _problem(error: ErrorDetails) -> str:
         return f"unknown key `{key}`{_suggestion(location)}"
     if error["type"] == "missing":
         return f"`{key}` is missing{': ' + _HINTS[key] if key in _HINTS else ''}"
-    message = error["msg"].removeprefix("Value error, ")
+    message = in_words(error)
     return f"`{key}`: {message}" if key else message
 
 

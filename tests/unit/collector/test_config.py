@@ -34,7 +34,7 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
         ("receive: {grpc: 4317}\n" + EXPORT, "`receive.grpc`: write host:port"),
         ("receive: {grpc: null, http: null}\n" + EXPORT, "nothing could come in"),
         ("judge: {base_url: localhost}\n" + EXPORT, "`judge.base_url`: write a URL such as"),
-        ("sample: {ratio: 1.5}\n" + EXPORT, "`sample.ratio`: Input should be less than or equal to 1"),
+        ("sample: {ratio: 1.5}\n" + EXPORT, "`sample.ratio`: write 1 or less"),
         ("sample: {rules: [{name: a}]}\n" + EXPORT, "`sample.rules[0]`: say which answers: service, status"),
         ("sample: {rules: [{service: a}]}\n" + EXPORT, "`sample.rules[0].name` is missing"),
         (
@@ -64,7 +64,7 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
         ("sample: {limit: {}}\n" + EXPORT, "`sample.limit`: write `answers`, `per_tenant` or both"),
         (
             "sample: {neighbours: {below: 2}}\n" + EXPORT,
-            "`sample.neighbours.below`: Input should be less than",
+            "`sample.neighbours.below`: write 1 or less",
         ),
         ("judge: {}", "`export` is missing: name at least one back end"),
         ("export: [{endpoint: 'http://localhost:4327'}]", "this collector's own receiver: a loop"),
@@ -92,12 +92,12 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
         ),
         ("judge: {second: {}}\n" + EXPORT, "`judge.second.use` is missing"),
         ("judge: {second: {use: a, base_url: b}}\n" + EXPORT, "`judge.second.base_url`: write a URL such as"),
-        ("judge: {sentinel_rate: 2}\n" + EXPORT, "`judge.sentinel_rate`: Input should be less than or equal"),
+        ("judge: {sentinel_rate: 2}\n" + EXPORT, "`judge.sentinel_rate`: write 1 or less"),
         (
             "evaluate: {metrics: [{name: faithfulness, peer_prompts: true}]}\n" + EXPORT,
             "`evaluate.metrics[0]`: `peer_prompts` needs a `profile`",
         ),
-        ("judge: {verify: text}\n" + EXPORT, "`judge.verify`: Input should be 'auto', 'json' or 'logprobs'"),
+        ("judge: {verify: text}\n" + EXPORT, "`judge.verify`: choose `auto`, `json` or `logprobs`"),
         (
             "evaluate: {metrics: [{name: rag_score, weight: {}}]}\n" + EXPORT,
             "unknown key `evaluate.metrics[0].weight`: did you mean `weights`?",
