@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +30,11 @@ __all__ = ["collector"]
     metavar="FILE",
     help="YAML configuration. Without it: the defaults, which export to http://localhost:4317.",
 )
-@click.option("--check", is_flag=True, help="Check the configuration and exit; nothing is started.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Check the configuration, open the files that it names, and exit; nothing is started or made.",
+)
 @click.option("--print-config", is_flag=True, help="Print the commented default configuration and exit.")
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON line on stdout when ready, checked or stopped."
@@ -50,8 +54,8 @@ def collector(config_path: Path | None, check: bool, print_config: bool, as_json
     # gRPC's core reads it when it is loaded, and else writes lines in a form of its own between ours.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     with needs_extra("collector"):
+        from ragtrace_collector import checking, service
         from ragtrace_collector import config as configuration
-        from ragtrace_collector import service
         from ragtrace_collector.operations import logs
 
     if print_config:
@@ -64,8 +68,8 @@ def collector(config_path: Path | None, check: bool, print_config: bool, as_json
     else:
         config = configuration.load_config(config_path)
     if check:
-        service.check_config(config)
-        _say_checked(config, config_path, as_json=as_json)
+        warnings = checking.check_config(config)
+        _say_checked(config, config_path, warnings, as_json=as_json)
         return
     logs.log_to_stderr(config.log_level, config.log_format)
     running = service.run_collector(
@@ -88,11 +92,15 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _say_checked(config: CollectorConfig, path: Path | None, *, as_json: bool) -> None:
+def _say_checked(
+    config: CollectorConfig, path: Path | None, warnings: Sequence[str], *, as_json: bool
+) -> None:
     endpoints = [export.endpoint for export in config.export]
     if as_json:
-        _line("checked", {"judge": config.judge.use, "export": endpoints})
+        _line("checked", {"judge": config.judge.use, "export": endpoints, "warnings": [*warnings]})
         return
+    for warning in warnings:
+        click.echo(f"warning: {warning} (a collector that runs now may have it)", err=True)
     click.echo(
         f"{path or 'the default configuration'} is fine: "
         f"judge {config.judge.use}, export to {', '.join(endpoints)}"

@@ -14,10 +14,10 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from ragtrace_collector.checking import check_config
 from ragtrace_collector.config import CollectorConfig, load_config, parse_config
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.operations.readings import METRICS, Reading, Readings
-from ragtrace_collector.service import check_config
 from tests.backends.binary import required_binary
 from tests.backends.otelcol import OtelCol
 
@@ -127,8 +127,10 @@ def manifests() -> dict[str, Any]:
     }
 
 
-def test_a_deployed_configuration_is_fine(collector_config: CollectorConfig) -> None:
-    check_config(collector_config)
+def test_a_deployed_configuration_is_fine(collector_config: CollectorConfig, tmp_path: Path) -> None:
+    assert collector_config.store.path == Path("/var/lib/ragtrace/ragtrace.db")
+    store = collector_config.store.model_copy(update={"path": tmp_path / "ragtrace.db"})
+    check_config(collector_config.model_copy(update={"store": store}))
 
 
 def test_a_stop_is_waited_for_as_long_as_it_may_take(collector_config: CollectorConfig) -> None:

@@ -60,8 +60,7 @@ def prepare(db: sqlite3.Connection) -> None:
             was written by a newer ragtrace. It is left as it was.
     """
     _refuse_damage(db)
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    _refuse_strangers(db, version)
+    version = refuse_strangers(db)
     db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes effect in a new file only
     for number, step in enumerate(_MIGRATIONS[version:], version + 1):
         db.executescript(f"BEGIN IMMEDIATE; {step}; PRAGMA user_version = {number}; COMMIT;")
@@ -74,7 +73,14 @@ def _refuse_damage(db: sqlite3.Connection) -> None:
         raise UnfitFile(f"it is damaged: {' '.join(found.split())}", DAMAGED)
 
 
-def _refuse_strangers(db: sqlite3.Connection, version: int) -> None:
+def refuse_strangers(db: sqlite3.Connection) -> int:
+    """Return the version of a store; 0 for a new file.
+
+    Raises:
+        UnfitFile: it holds another program's tables, or was written by a newer ragtrace.
+        sqlite3.Error: it cannot be read.
+    """
+    (version,) = db.execute("PRAGMA user_version").fetchone()
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if tables and not (version and tables >= _OURS):
         raise UnfitFile("it holds the tables of another program", "give the collector a path of its own")
@@ -84,6 +90,7 @@ def _refuse_strangers(db: sqlite3.Connection, version: int) -> None:
             f"{len(_MIGRATIONS)}",
             "upgrade ragtrace, or name another path",
         )
+    return int(version)
 
 
 _OURS: Final = frozenset({"slice", "trace", "job", "parcel"})

@@ -13,8 +13,8 @@ from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout, JudgeUnavai
 from ragtrace.judge.spending import Limit, Spend, Tariff
 from ragtrace.model import Usage
 from ragtrace_collector.budget import Period, Purse
+from ragtrace_collector.checking import check_config
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.service import check_config
 from ragtrace_collector.store.budget import BudgetBook, Reservation
 from ragtrace_collector.store.sqlite import open_budget
 from ragtrace_collector.wall import Wall

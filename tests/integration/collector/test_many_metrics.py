@@ -11,9 +11,9 @@ import pytest
 from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.trace import Span
+from ragtrace_collector.checking import check_config
 from ragtrace_collector.config import load_config
 from ragtrace_collector.judging import metrics_of
-from ragtrace_collector.service import check_config
 from tests.integration.collector.running import (
     carriers_in,
     config_of,
@@ -159,7 +159,7 @@ evaluate:
         ("evaluate: {metrics: [{name: faithfulness, options: {strict: 1}}]}", "unexpected .*'strict'"),
         ("evaluate: {metrics: [{name: rag_score, weights: {faithfulness: 2}}]}", "add up to 1"),
         (AS_RAGAS % "a: 1", "faithfulness has no option 'a': choose from include_reason"),
-        (AS_RAGAS % "strictness: a", "faithfulness: option 'strictness': Input should be a valid integer"),
+        (AS_RAGAS % "strictness: a", "faithfulness: option 'strictness': write a whole number"),
         ("evaluate: {metrics: [{name: faithfulness, profile: deepval}]}", "deepval"),
         ("judge: {calibration: no.json}", "calibration .*no.json' cannot be read"),
         ("judge: {second: 'no_such:m'}", "there is no judge 'no_such'"),

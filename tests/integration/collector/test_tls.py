@@ -13,14 +13,14 @@ import httpx
 import pytest
 
 from ragtrace.backends import open_sink
-from ragtrace.errors import ConfigError, JudgeUnavailable, SendRetryable
+from ragtrace.errors import ConfigError, JudgeRefused, SendRetryable
 from ragtrace.judge import open_judge
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace.tls import ClientTls
+from ragtrace_collector.checking import check_config
 from ragtrace_collector.collector import Collector
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.gate import open_gate
-from ragtrace_collector.service import check_config
 from tests.integration.collector.certificates import Authority, Files
 from tests.integration.collector.running import config_of, request_of, running_collector
 from tests.rag_spans import rag_trace
@@ -219,7 +219,7 @@ async def test_a_judge_with_an_authority_of_its_own_is_believed_where_it_is_name
             max_retries=0,
             tls=ClientTls(ca=authority.ca) if is_told else None,
         )
-        with pytest.raises(JudgeUnavailable):
+        with pytest.raises(JudgeRefused):
             await judge.ask(_QUESTION)
         await judge.aclose()
     assert greeted.is_set() is is_told

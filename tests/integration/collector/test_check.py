@@ -1,0 +1,106 @@
+"""``--check`` opens what the configuration names, leaves nothing behind, and says all faults at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cli.program import run
+
+
+def config_of(folder: Path, **others: Any) -> dict[str, Any]:
+    return {
+        "receive": {"grpc": None, "http": "127.0.0.1:0"},
+        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
+        "store": {"path": str(folder / "store.db")},
+        "telemetry": {"listen": None},
+        **others,
+    }
+
+
+def checked(folder: Path, **others: Any) -> Any:
+    file = folder / "collector.yaml"
+    file.write_text(json.dumps(config_of(folder, **others)))
+    before = sorted(folder.rglob("*"))
+    result = run("collector", "--config", str(file), "--check")
+    assert sorted(folder.rglob("*")) == before, "the check left something behind"
+    return result
+
+
+def test_what_is_fine_leaves_nothing_behind(tmp_path: Path) -> None:
+    cache = {"path": str(tmp_path / "cache" / "judge.db")}
+    result = checked(tmp_path, judge={"use": "openai:m", "api_key": "k", "cache": cache})
+    assert result.exit_code == 0, result.output
+    assert "is fine" in result.stdout
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({"export": [{"endpoint": "otlp-file:/no/such/o"}]}, "`export[0].endpoint`: the folder '/no/such'"),
+        ({"export": [{"endpoint": "otlp-file:/dev/null/out"}]}, "the folder '/dev/null' is no folder"),
+        ({"store": {"path": "/no/such/store.db"}}, "`store.path`: the folder '/no/such' does not exist"),
+        ({"store": {"path": "/"}}, "`store.path`: '/' is a folder"),
+        ({"judge": {"cache": "/dev/null/judge.db"}}, "`judge.cache.path`: the folder"),
+        ({"receive": {"tokens_file": "no-tokens.yaml"}}, "`receive.tokens_file`"),
+        ({"receive": {"tls": {"cert": "no.crt", "key": "no.key"}}}, "no.crt"),
+        ({"judge": {"use": "openai:m", "api_key": "k", "tls": {"ca": "no-ca.crt"}}}, "no-ca.crt"),
+        ({"judge": {"prices": "no-prices.toml"}}, "no-prices.toml"),
+        ({"judge": {"calibration": "no-calibration.json"}}, "no-calibration.json"),
+        ({"judge": {"use": "./no_judge.py:open_it"}}, "no_judge.py"),
+        (
+            {"evaluate": {"metrics": [{"name": "faithfulness", "prompts": {"verify": "no-prompt.md"}}]}},
+            "no-prompt.md",
+        ),
+        ({"evaluate": {"metrics": ["./no_metric.py:Mine"]}}, "no_metric.py"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_opened_is_named(others: dict[str, Any], said: str, tmp_path: Path) -> None:
+    result = checked(tmp_path, **others)
+    assert result.exit_code == 2, result.output
+    assert said in " ".join(result.stderr.split())
+
+
+def test_all_of_it_is_said_at_once(tmp_path: Path) -> None:
+    result = checked(
+        tmp_path,
+        export=[{"endpoint": "otlp-file:/no/such/out.jsonl"}],
+        store={"path": "/no/other/store.db"},
+        judge={"use": "openai:m", "api_key_env": "NO_KEY_HERE"},
+    )
+    assert all(word in result.stderr for word in ("/no/such", "/no/other", "NO_KEY_HERE"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "sealed"
+    folder.mkdir(mode=0o500)
+    result = checked(tmp_path, store={"path": str(folder / "store.db")})
+    assert "nothing can be written into the folder" in " ".join(result.stderr.split())
+
+
+def test_a_file_of_another_program_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("these are my notes, and no database")
+    result = checked(tmp_path, store={"path": str(tmp_path / "notes.txt")})
+    assert (result.exit_code, "is not a database" in " ".join(result.stderr.split())) == (2, True)
+    with closing(sqlite3.connect(tmp_path / "books.db")) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE book (title)")
+    result = checked(tmp_path, store={"path": str(tmp_path / "books.db")})
+    assert (result.exit_code, "another program" in " ".join(result.stderr.split())) == (2, True)
+
+
+def test_an_address_that_is_taken_is_a_warning(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = checked(tmp_path, telemetry={"listen": address})
+    assert result.exit_code == 0
+    assert f"warning: `telemetry.listen`: cannot listen on '{address}'" in result.stderr
