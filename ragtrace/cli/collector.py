@@ -37,9 +37,16 @@ __all__ = ["collector"]
 )
 @click.option("--print-config", is_flag=True, help="Print the commented default configuration and exit.")
 @click.option(
+    "--print-schema",
+    is_flag=True,
+    help="Print the JSON schema of the configuration and exit: editors complete and check by it.",
+)
+@click.option(
     "--json", "as_json", is_flag=True, help="One JSON line on stdout when ready, checked or stopped."
 )
-def collector(config_path: Path | None, check: bool, print_config: bool, as_json: bool) -> None:
+def collector(
+    config_path: Path | None, check: bool, print_config: bool, print_schema: bool, as_json: bool
+) -> None:
     """Receive OTLP, judge the RAG answers in it, and write the verdicts back.
 
     Stops on Ctrl-C or SIGTERM: what is ready is judged and delivered first; the rest is on disk and goes on
@@ -48,6 +55,7 @@ def collector(config_path: Path | None, check: bool, print_config: bool, as_json
     \b
     Examples:
       ragtrace collector --print-config > collector.yaml
+      ragtrace collector --print-schema > collector.schema.json
       ragtrace collector --config collector.yaml --check
       ragtrace collector --config collector.yaml
     """
@@ -60,6 +68,9 @@ def collector(config_path: Path | None, check: bool, print_config: bool, as_json
 
     if print_config:
         click.echo(configuration.default_config_text(), nl=False)
+        return
+    if print_schema:
+        click.echo(configuration.schema_text(), nl=False)
         return
     if config_path is None:
         config = configuration.parse_config(

@@ -8,6 +8,7 @@ from ragtrace_collector.config.reading import (
     parse_config,
 )
 from ragtrace_collector.config.sampling import NeighboursConfig, SampleConfig
+from ragtrace_collector.config.schema import schema_text
 from ragtrace_collector.config.sections import (
     AssembleConfig,
     AttachConfig,
@@ -59,4 +60,5 @@ __all__ = [
     "load_extract",
     "load_sampling",
     "parse_config",
+    "schema_text",
 ]

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from ragtrace import semconv
 from ragtrace.sampling import RULE_RATIO, Comparison, Rule, SamplingPlan, Scalar
-from ragtrace_collector.config.values import Duration, Pattern, Section, Timeout
+from ragtrace_collector.config.values import Also, Duration, Pattern, Section, Timeout
 
 __all__ = [
     "ComparisonConfig",
@@ -70,7 +70,9 @@ def _compared(value: object) -> object:
     return {"one_of": values}
 
 
-Compared = Annotated[ComparisonConfig, BeforeValidator(_compared)]
+Compared = Annotated[
+    ComparisonConfig, BeforeValidator(_compared), Also("string", "number", "boolean", "array")
+]
 
 
 class RuleConfig(Section):

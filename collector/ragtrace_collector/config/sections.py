@@ -24,6 +24,7 @@ from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.security import ReceiveTlsConfig, SpanLimitsConfig, TlsConfig, TokenConfig
 from ragtrace_collector.config.values import (
     Address,
+    Also,
     Duration,
     Endpoint,
     EnvName,
@@ -33,6 +34,7 @@ from ragtrace_collector.config.values import (
     Paths,
     Pattern,
     Section,
+    Size,
     Timeout,
     named,
 )
@@ -60,7 +62,7 @@ class ReceiveConfig(Section):
 
     grpc: Address | None = "127.0.0.1:4327"
     http: Address | None = "127.0.0.1:4328"
-    max_message_bytes: ByteSize = Field(default=ByteSize(16 << 20), gt=0)
+    max_message_bytes: Size = ByteSize(16 << 20)
     tls: ReceiveTlsConfig | None = None
     tokens: tuple[TokenConfig, ...] = ()
     tokens_file: Path | None = None
@@ -138,7 +140,7 @@ class CacheConfig(Section):
     """Where replies are kept: content, on disk."""
 
     path: Path
-    max_bytes: ByteSize = Field(default=ByteSize(256 << 20), gt=0)
+    max_bytes: Size = ByteSize(256 << 20)
 
 
 class JudgeConfig(Section):
@@ -155,14 +157,14 @@ class JudgeConfig(Section):
     """What else each request says: part of the evaluator's version."""
     timeout: Timeout = timedelta(seconds=60)
     max_concurrency: int = Field(default=8, gt=0)
-    second: Annotated[SecondJudgeConfig, BeforeValidator(named("use"))] | None = None
-    cheaper: Annotated[SecondJudgeConfig, BeforeValidator(named("use"))] | None = None
+    second: Annotated[SecondJudgeConfig, BeforeValidator(named("use")), Also("string")] | None = None
+    cheaper: Annotated[SecondJudgeConfig, BeforeValidator(named("use")), Also("string")] | None = None
     embedder: str | None = None
     verify: Literal["auto", "json", "logprobs"] = "auto"
     calibration: Path | None = None
     second_look: bool = False
     sentinel_rate: float = Field(default=1.0, ge=0, le=1)
-    cache: Annotated[CacheConfig, BeforeValidator(named("path"))] | None = None
+    cache: Annotated[CacheConfig, BeforeValidator(named("path")), Also("string")] | None = None
     prices: Path | None = None
 
 
@@ -208,7 +210,7 @@ class MetricConfig(Section):
 class EvaluateConfig(Section):
     """What is measured, and what happens when the judge fails."""
 
-    metrics: tuple[Annotated[MetricConfig, BeforeValidator(named("name"))], ...] = Field(
+    metrics: tuple[Annotated[MetricConfig, BeforeValidator(named("name")), Also("string")], ...] = Field(
         default=(MetricConfig(name="faithfulness"),), min_length=1
     )
     concurrency: int = Field(default=8, gt=0)
@@ -237,7 +239,7 @@ class AttachConfig(Section):
 
     mode: Literal["append", "hold"] = "append"
     hold_timeout: Duration = timedelta(seconds=30)
-    hold_max_bytes: ByteSize = Field(default=ByteSize(256 << 20), gt=0)
+    hold_max_bytes: Size = ByteSize(256 << 20)
     carrier_time: Literal["auto", "target", "now"] = "auto"
     tempo_slack: Duration = timedelta(seconds=120)
     max_claims: int = Field(default=30, ge=1, le=90)
@@ -259,7 +261,7 @@ class StoreConfig(Section):
     """The file that survives a crash."""
 
     path: Path | None = None
-    max_bytes: ByteSize = Field(default=ByteSize(2 << 30), gt=0)
+    max_bytes: Size = ByteSize(2 << 30)
     retention: Duration = timedelta(days=7)
     encryption_keys: tuple[SecretStr, ...] = ()
 

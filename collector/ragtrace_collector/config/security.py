@@ -9,7 +9,7 @@ from typing import Final, Literal
 from pydantic import ByteSize, Field, field_validator, model_validator
 
 from ragtrace.tls import ClientTls
-from ragtrace_collector.config.values import Section
+from ragtrace_collector.config.values import Section, Size
 
 __all__ = ["ReceiveTlsConfig", "SpanLimitsConfig", "TlsConfig", "TokenConfig", "TokenLimitsConfig"]
 
@@ -47,7 +47,7 @@ class TokenLimitsConfig(Section):
 
     requests: int | None = Field(default=None, gt=0)
     spans: int | None = Field(default=None, gt=0)
-    bytes: ByteSize | None = Field(default=None, gt=0)
+    bytes: Size | None = None
 
 
 class TokenConfig(Section):
@@ -72,6 +72,6 @@ class SpanLimitsConfig(Section):
     """What one span may hold. A trace with one that holds more is passed on, and not judged."""
 
     attributes: int = Field(default=1_000, gt=0)
-    attribute_bytes: ByteSize = Field(default=ByteSize(4 << 20), gt=0)
+    attribute_bytes: Size = ByteSize(4 << 20)
     events: int = Field(default=1_000, gt=0)
     links: int = Field(default=1_000, gt=0)

@@ -5,17 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SecretStr,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema
 
-from ragtrace.durations import duration_of
+from ragtrace.durations import UNITS_S, duration_of
 from ragtrace.errors import ConfigError
 from ragtrace.judge.opening import check_headers
 from ragtrace.traces.extract import AttributePath
 
 __all__ = [
     "Address",
+    "Also",
     "Duration",
     "Endpoint",
     "EnvName",
@@ -25,6 +37,7 @@ __all__ = [
     "Paths",
     "Pattern",
     "Section",
+    "Size",
     "Timeout",
     "named",
 ]
@@ -75,7 +88,40 @@ def _sendable(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
 
 
 Headers = Annotated[dict[str, SecretStr], AfterValidator(_sendable)]
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
+
+
+class Also:
+    """Says in the schema what a section may be written as besides, such as one text for all of it."""
+
+    def __init__(self, *kinds: str) -> None:
+        self._kinds = [{"type": kind} for kind in kinds]
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        told = handler(core)
+        return {"anyOf": [*self._kinds, *told.get("anyOf", [told])]}
+
+
+def _written(pattern: str, *examples: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern, "examples": [*examples]})
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(_duration),
+    _written(rf"^\s*\d+(\.\d+)?\s*({'|'.join(UNITS_S)})\s*$", "500ms", "5s", "2m", "1h", "7d"),
+]
+Size = Annotated[
+    ByteSize,
+    Field(gt=0),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": r"^\s*\d*\.?\d+\s*\w*", "examples": ["500kB", "64MiB", "2GiB"]},
+            ]
+        }
+    ),
+]
 Timeout = Annotated[Duration, AfterValidator(_longer_than_zero)]
 Address = Annotated[str, BeforeValidator(_address)]
 EnvName = Annotated[str, AfterValidator(_variable)]
@@ -107,7 +153,7 @@ def _pattern(value: str) -> str:
     return value
 
 
-Paths = Annotated[tuple[Annotated[str, AfterValidator(_path)], ...], BeforeValidator(_listed)]
+Paths = Annotated[tuple[Annotated[str, AfterValidator(_path)], ...], BeforeValidator(_listed), Also("string")]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 
 

@@ -1,0 +1,136 @@
+"""The JSON schema of the configuration: current, named by the printed file, at one with the program."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from ragtrace.errors import ConfigError
+from ragtrace_collector.config import CollectorConfig, parse_config, schema_text
+from ragtrace_collector.config.schema import made_schema
+from tests.integration.cli.program import run
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "collector" / "collector.schema.json"
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
+EXPORT = "export: [{endpoint: 'http://localhost:4317'}]\n"
+
+
+def test_the_shipped_schema_is_what_the_sections_make() -> None:
+    if os.environ.get("REGENERATE_GOLDEN"):
+        SHIPPED.write_text(made_schema(), "utf-8")
+    assert SHIPPED.read_text("utf-8") == made_schema(), "run this test with REGENERATE_GOLDEN=1"
+
+
+def test_the_printed_configuration_names_the_printed_schema_in_its_first_line(tmp_path: Path) -> None:
+    printed = run("collector", "--print-config").stdout
+    first = printed.splitlines()[0]
+    assert (named := re.fullmatch(r"# yaml-language-server: \$schema=\./(\S+)", first))
+    assert f"--print-schema > {named[1]}" in printed
+    assert run("collector", "--print-schema").stdout == schema_text() == SHIPPED.read_text("utf-8")
+
+
+SCHEMA: dict[str, Any] = json.loads(schema_text())
+WHOLE = Draft202012Validator(SCHEMA)
+PART = Draft202012Validator({name: value for name, value in SCHEMA.items() if name != "required"})
+
+
+def faults(document: Any, validator: Draft202012Validator = WHOLE) -> list[str]:
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)]
+
+
+def test_it_is_a_schema() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_the_default_configuration_keeps_to_it() -> None:
+    assert faults(yaml.safe_load(run("collector", "--print-config").stdout)) == []
+
+
+@pytest.mark.parametrize("file", ["compose/collector.yaml", "kubernetes/collector.yaml"])
+def test_deployed_configurations_keep_to_it(file: str) -> None:
+    documents = [*yaml.safe_load_all((ROOT / "examples" / "deploy" / file).read_text("utf-8"))]
+    maps = [each["data"]["collector.yaml"] for each in documents if each.get("kind") == "ConfigMap"]
+    assert faults(yaml.safe_load(maps[0]) if maps else documents[0]) == []
+
+
+def snippets() -> Iterator[Any]:
+    for page in PAGES:
+        for number, block in enumerate(
+            re.findall(r"^```yaml\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        ):
+            document = yaml.safe_load(block)
+            if isinstance(document, dict) and document.keys() <= CollectorConfig.model_fields.keys():
+                yield pytest.param(document, id=f"{page.relative_to(ROOT)}-{number}")
+
+
+SNIPPETS = [*snippets()]
+
+
+def test_the_pages_show_configurations() -> None:
+    assert len(SNIPPETS) > 10
+
+
+@pytest.mark.parametrize("document", SNIPPETS)
+def test_what_a_page_shows_keeps_to_it(document: Any) -> None:
+    assert faults(document, PART) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "assemble: {quiet_period: '${env:QUIET:-2s}', max_open_traces: '${env:MANY:-50}'}",
+        "sample: {ratio: '${env:RATIO:-0.5}', rules: [{name: a, service: [shop, web], rate: 0.5}]}",
+        "sample: {rules: [{name: a, attributes: {tier: 3, vip: true, x: {matches: y}}, slower_than: 1.5s}]}",
+        "receive: {insecure: '${env:OPEN:-false}', grpc: null, max_message_bytes: 1048576}",
+        "receive: {max_message_bytes: 16 MB, limits: {attribute_bytes: 1kB}}",
+        "judge: {use: openai:m, second: openai:n, cache: j.db, headers: {x: '${env:HOME}'}}",
+        "judge: {use: openai:m, extra_body: {a: [1]}}",
+        "judge: {verify: '${env:HOW:-json}', tls: {ca: ca.crt}, timeout: 90s}",
+        "evaluate: {metrics: [faithfulness, {name: rag_score, weights: {faithfulness: 1}}]}",
+        "extract: {mapping: {question: app.question, context: [a, 'b[].c']}}",
+        "store: {path: null, max_bytes: 500MB, retention: 30d}",
+        "attach: {carrier_time: now, max_claims: 90, content: false}",
+        "budget: {live: {day: {usd: 1.5, calls: 100}}}",
+    ],
+)
+def test_what_the_program_takes_the_schema_takes(text: str) -> None:
+    parse_config(EXPORT + text, where="my.yaml", environ={"HOME": "h"})
+    assert faults(yaml.safe_load(EXPORT + text)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "assemble: {quiet_period: 5}",
+        "assemble: {quiet_period: 5 parsecs}",
+        "judge: {vrify: json}",
+        "judge: {verify: text}",
+        "judge: {max_concurrency: 0}",
+        "sample: {ratio: 1.5}",
+        "sample: {rules: [{service: shop}]}",
+        "receive: {max_message_bytes: lots}",
+        "receive: {insecure: 7}",
+        "attach: {max_claims: 91}",
+        "evaluate: {metrics: []}",
+        "evaluate: {metrics: [{profile: ragtrace}]}",
+        "log_level: loud",
+        "nonsense: 1",
+    ],
+)
+def test_what_the_program_refuses_the_schema_refuses(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_config(EXPORT + text, where="my.yaml", environ={})
+    assert faults(yaml.safe_load(EXPORT + text)) != []
