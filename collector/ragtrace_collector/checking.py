@@ -14,7 +14,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.gate import open_gate
-from ragtrace_collector.judging import open_judging
+from ragtrace_collector.judging import old_prices, open_judging
 from ragtrace_collector.policies import open_export
 from ragtrace_collector.receivers.listening import open_socket
 from ragtrace_collector.store.opening import UnfitFile, unusable
@@ -36,7 +36,12 @@ def check_config(config: CollectorConfig) -> tuple[str, ...]:
     faults = [fault for check in _CHECKS for fault in _faults(check, config)]
     if faults:
         raise ConfigError("\n".join(faults))
-    return tuple(_busy(config))
+    return (*_busy(config), *asyncio.run(_old_prices(config)))
+
+
+async def _old_prices(config: CollectorConfig) -> tuple[str, ...]:
+    async with open_judging(config) as judging:
+        return old_prices(judging, now_ns=SystemClock().now_ns())
 
 
 def _faults(check: Callable[[CollectorConfig], None], config: CollectorConfig) -> Iterator[str]:
@@ -132,4 +137,4 @@ def _busy(config: CollectorConfig) -> Iterator[str]:
         try:
             open_socket(address, key=key).close()
         except ConfigError as exc:
-            yield str(exc)
+            yield f"{exc} (a collector that runs now may have it)"

@@ -29,7 +29,15 @@ from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig
 from ragtrace_collector.guarding import Closed, Guard, Guards, guards_of
 
-__all__ = ["Judging", "embedder_of", "judge_of", "metrics_of", "open_judging", "verify_settings_of"]
+__all__ = [
+    "Judging",
+    "embedder_of",
+    "judge_of",
+    "metrics_of",
+    "old_prices",
+    "open_judging",
+    "verify_settings_of",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +121,15 @@ class Judging:
             usage=earlier.usage + later.usage,
             compromised=earlier.compromised or later.compromised,
         )
+
+
+def old_prices(judging: Judging, *, now_ns: int) -> tuple[str, ...]:
+    """Say of whom the price was looked up long ago, a line each."""
+    prices = judging.prices
+    asked = (judging, judging.cheaper) if judging.cheaper else (judging,)
+    models = [who for each in asked for who in (each.judge, each.second_judge, each.embedder) if who]
+    said = (prices.too_old(who.identity, now_ns=now_ns) for who in models) if prices else ()
+    return tuple(dict.fromkeys(line for line in said if line))
 
 
 @asynccontextmanager

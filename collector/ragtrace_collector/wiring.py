@@ -28,7 +28,7 @@ from ragtrace_collector.guarding import guards_of
 from ragtrace_collector.holding import Holder, HoldLimits
 from ragtrace_collector.in_force import InForce, Tenure
 from ragtrace_collector.intake import Intake, Room
-from ragtrace_collector.judging import open_judging
+from ragtrace_collector.judging import old_prices, open_judging
 from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.logs import event
 from ragtrace_collector.operations.outgoing import WatchedSink
@@ -92,6 +92,8 @@ async def open_collector(
             sampler=sampler_of(config.sample),
         )
         stack.push_async_callback(lambda: in_force.tenure.retire())
+        for line in old_prices(in_force.tenure.judging, now_ns=clock.now_ns()):
+            log.warning("%s", line, extra=event("prices_old"))
         parts = _Parts(
             in_force=in_force,
             store=store,

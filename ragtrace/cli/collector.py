@@ -111,7 +111,7 @@ def _say_checked(
         _line("checked", {"judge": config.judge.use, "export": endpoints, "warnings": [*warnings]})
         return
     for warning in warnings:
-        click.echo(f"warning: {warning} (a collector that runs now may have it)", err=True)
+        click.echo(f"warning: {warning}", err=True)
     click.echo(
         f"{path or 'the default configuration'} is fine: "
         f"judge {config.judge.use}, export to {', '.join(endpoints)}"

@@ -15,6 +15,7 @@ import click
 
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.terminal import many, talk
+from ragtrace.clock import SystemClock
 from ragtrace.judge import (
     CacheSettings,
     Prices,
@@ -27,8 +28,9 @@ from ragtrace.judge import (
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.place import beside, secrets_in
 from ragtrace.metrics import metric_named
+from ragtrace.model import JudgeIdentity
 from ragtrace.plugins import Address
-from ragtrace.ports import Judge, Metric
+from ragtrace.ports import Clock, Judge, Metric
 from ragtrace.sampling import SamplingPlan
 from ragtrace.tls import ClientTls
 from ragtrace.traces.extract import ContextFrom, ExtractRules
@@ -51,6 +53,7 @@ __all__ = [
     "second_judge_option",
     "split_names",
     "threshold_option",
+    "warn_of_old_prices",
 ]
 
 Callback: TypeAlias = Callable[..., Any]
@@ -412,6 +415,17 @@ def account_for(judge: Judge, prices: Prices) -> None:
     cost = prices.cost_usd(spent, judge.identity)
     dollars = "cost unknown" if cost is None else f"${cost:.4f} at the prices of {prices.as_of}"
     talk(f"{many(spent.calls, 'call')} to {judge.identity.model}: {tokens}, {dollars}")
+    warn_of_old_prices(prices, judge.identity)
+
+
+def warn_of_old_prices(prices: Prices, who: JudgeIdentity, *, clock: Clock | None = None) -> None:
+    """Say on stderr, once a run, that a price was looked up long ago."""
+    warning = prices.too_old(who, now_ns=(clock or SystemClock()).now_ns())
+    context = click.get_current_context(silent=True)
+    said = context.find_root().meta.setdefault("ragtrace.old_prices", set()) if context else set()
+    if warning and warning not in said:
+        said.add(warning)
+        talk(f"warning: {warning}")
 
 
 def introduce(judge: Judge) -> None:

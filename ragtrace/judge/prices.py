@@ -6,11 +6,12 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ragtrace.errors import ConfigError
 from ragtrace.faults import in_words
@@ -20,6 +21,13 @@ __all__ = ["Price", "Prices", "load_prices"]
 
 _SUFFIX: Final = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 _MILLION: Final = 1_000_000
+_MOST_DAYS: Final = 180
+"""A price that was looked up earlier may have changed since."""
+
+
+def _written(value: object) -> object:
+    """Take a date as TOML has it, without quotes."""
+    return value.isoformat() if isinstance(value, date) else value
 
 
 class Price(BaseModel):
@@ -31,11 +39,19 @@ class Price(BaseModel):
     output: float = Field(ge=0)
     cached_input: float | None = Field(default=None, ge=0)
     """Of tokens that the provider had in its cache; absent: as the others."""
+    as_of: Annotated[str, BeforeValidator(_written)] = ""
+    """When it was looked up; absent: as its table says."""
 
     def times(self, share: float) -> Price:
         """Return this share of the price."""
         cached = None if self.cached_input is None else self.cached_input * share
-        return Price(input=self.input * share, output=self.output * share, cached_input=cached)
+        return Price(
+            input=self.input * share, output=self.output * share, cached_input=cached, as_of=self.as_of
+        )
+
+    def dated(self, as_of: str) -> Price:
+        """Return the price with the date of its table, unless it has one of its own."""
+        return self if self.as_of else self.model_copy(update={"as_of": as_of})
 
     def cost_usd(self, usage: Usage) -> float:
         """Return what the tokens cost, in US dollars."""
@@ -69,6 +85,19 @@ class Prices:
         """Return the price of a model, whatever date its name ends with; ``None`` if it is not known."""
         known = self.models.get(identity.provider, {})
         return known.get(identity.model) or known.get(_SUFFIX.sub("", identity.model))
+
+    def too_old(self, identity: JudgeIdentity, *, now_ns: int) -> str | None:
+        """Say so if a model's price was looked up too long ago; ``None`` if not, or if nobody said when."""
+        price = self.price_of(identity)
+        if identity.computes or price is None or not (looked_up := _date(price.as_of)):
+            return None
+        days = (datetime.fromtimestamp(now_ns / 1e9, UTC).date() - looked_up).days
+        if days <= _MOST_DAYS:
+            return None
+        return (
+            f"the price of {identity.model} was looked up on {price.as_of}, {days} days ago: look it up"
+            " again, and name a file that has it with its `as_of` (--prices, `judge.prices`)"
+        )
 
     def cost_usd(self, usage: Usage, identity: JudgeIdentity) -> float | None:
         """Return what the usage cost in US dollars, or ``None`` where that is not known: never a guess.
@@ -105,13 +134,20 @@ def load_prices(path: str | Path | None = None) -> Prices:
     return Prices(as_of=theirs.as_of or ours.as_of, models=merged, batch={**ours.batch, **theirs.batch})
 
 
+def _date(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:  # `as_of` is for people: "today", "spring"
+        return None
+
+
 class _Table(BaseModel):
     """A file of prices: besides these, its sections are providers."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, dict[str, Price]]
 
-    as_of: str = ""
+    as_of: Annotated[str, BeforeValidator(_written)] = ""
     source: str = ""
     batch: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
 
@@ -128,4 +164,8 @@ def _parse(text: str, name: str) -> Prices:
             f"the prices {name!r} are wrong at {where}: {in_words(fault)}"
             ' (write [openai] "MODEL" = {input = 0.15, output = 0.60}, in USD per million tokens)'
         ) from exc
-    return Prices(as_of=table.as_of, models=table.__pydantic_extra__ or {}, batch=table.batch)
+    models = {
+        provider: {model: price.dated(table.as_of) for model, price in known.items()}
+        for provider, known in (table.__pydantic_extra__ or {}).items()
+    }
+    return Prices(as_of=table.as_of, models=models, batch=table.batch)

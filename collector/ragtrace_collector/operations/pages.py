@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from ragtrace.errors import InputError, RagtraceError
 from ragtrace_collector.operations.health import Readiness
+from ragtrace_collector.operations.index import show_index
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.receivers.access import Access
 from ragtrace_collector.receivers.http import Status, guarded
@@ -28,7 +29,8 @@ def pages_app(
 ) -> Starlette:
     """Build the application of the pages.
 
-    Probes carry no token, so that ``/livez`` and ``/readyz`` ask for none; they tell no numbers.
+    Probes carry no token, so that ``/livez`` and ``/readyz`` ask for none, nor does the list of pages: they
+    tell no numbers.
     """
 
     async def livez(_: Request) -> Response:
@@ -48,6 +50,7 @@ def pages_app(
 
     return Starlette(
         routes=[
+            Route("/", show_index, methods=["GET"]),
             Route("/livez", livez, methods=["GET"]),
             Route("/readyz", readyz, methods=["GET"]),
             Route("/metrics", guarded(show_metrics, access), methods=["GET"]),

@@ -25,6 +25,7 @@ from ragtrace.cli.options import (
     metric_options,
     sampling_option,
     second_judge_option,
+    warn_of_old_prices,
 )
 from ragtrace.cli.reporting import ReportChoice, ending_of, ending_of_pilot, report_options
 from ragtrace.cli.script import INTERRUPTED
@@ -161,6 +162,7 @@ def backfill(
     around = spending.around(judge.prices)
     opened = transcribing.around(judge.open(max_concurrency=concurrency, around=around))
     introduce(opened)
+    warn_of_old_prices(judge.prices, opened.identity)
     second = judge.open_second(second_judge, max_concurrency=concurrency, around=around)
     second = transcribing.around_second(second)
     bar = Bar(

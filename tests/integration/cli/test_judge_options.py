@@ -99,3 +99,29 @@ async def test_nothing_is_kept_unless_asked_for(
     result = await evaluate(records, *named, endpoint=PeerEndpoint(replies=[REPLY]))
     assert line_of(result)["score"] == 1.0
     assert (await asyncio.to_thread(path.exists)) is kept
+
+
+@pytest.mark.parametrize(("as_of", "said"), [("2001-01-01", 1), ("2999-01-01", 0)])
+async def test_a_price_that_was_looked_up_long_ago_is_warned_of_once(
+    as_of: str, said: int, records: str, tmp_path: Path
+) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text(f"as_of = {as_of}\n[openai]\nqwen = {{input = 1, output = 1}}")
+    endpoint = PeerEndpoint(replies=[REPLY])
+    result = await evaluate(
+        records, "--prices", str(prices), "--second-judge", "openai:qwen", endpoint=endpoint, model="qwen"
+    )
+    assert result.stderr.count("warning: the price of qwen was looked up on") == said
+
+
+def test_a_collector_is_checked_for_prices_that_were_looked_up_long_ago(tmp_path: Path) -> None:
+    (tmp_path / "prices.toml").write_text("as_of = 2001-01-01\n[openai]\nqwen = {input = 1, output = 1}")
+    config = tmp_path / "collector.yaml"
+    config.write_text(
+        "judge: {use: 'openai:qwen', base_url: 'http://127.0.0.1:1/v1', prices: prices.toml}\n"
+        f"export: [{{endpoint: 'otlp-file:{tmp_path}/out.jsonl'}}]\ntelemetry: {{listen: null}}\n"
+        "receive: {grpc: null, http: '127.0.0.1:0'}\n"
+    )
+    result = run("collector", "--config", str(config), "--check")
+    assert result.exit_code == 0
+    assert "warning: the price of qwen was looked up on 2001-01-01" in result.stderr

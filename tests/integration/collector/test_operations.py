@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
+from starlette.routing import Route
 
 from ragtrace.traces.otlp import decode
 from ragtrace_collector.collector import Collector
@@ -50,6 +52,24 @@ async def test_the_probes_say_that_it_lives_and_takes_spans(tmp_path: Path) -> N
         alive, ready = await get(collector, "/livez"), await get(collector, "/readyz")
     assert alive.json() == {"status": "alive"}
     assert (ready.status_code, ready.json()) == (200, {"ready": True, "reasons": [], "notes": []})
+
+
+async def test_the_port_without_a_path_lists_all_pages_for_browsers_and_terminals(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        plain = await get(collector, "/")
+        page = await get(collector, "/", accept="text/html,application/xhtml+xml,*/*;q=0.8")
+        links = re.findall(r'href="\.(/[^"]*)"', page.text)
+        codes = {link: (await get(collector, link)).status_code for link in links}
+        missing = await get(collector, "/nothing")
+        routes = collector.operations._pages().routes
+    assert plain.headers["content-type"].startswith("text/plain")
+    assert page.headers["content-type"].startswith("text/html")
+    assert codes == dict.fromkeys(links, 200)
+    listed = [line.split()[0].replace("TRACE_ID", "{trace}") for line in plain.text.splitlines()]
+    assert {"/", *listed} == {route.path for route in routes if isinstance(route, Route)}
+    assert set(links) == {path for path in listed if "{" not in path}
+    assert all(f">{path}<" in page.text for path in links)
+    assert missing.status_code == 404
 
 
 async def test_a_store_that_takes_nothing_is_told_as_the_reason_for_not_being_ready(tmp_path: Path) -> None:
@@ -133,11 +153,11 @@ async def test_pages_with_numbers_ask_for_a_token_and_probes_do_not(tmp_path: Pa
         allowed = {
             path: (await get(collector, path, authorization="Bearer test")).status_code for path in PAGES
         }
-    assert codes == {"/livez": 200, "/readyz": 200, "/metrics": 401, "/status": 401}
+    assert codes == {"/": 200, "/livez": 200, "/readyz": 200, "/metrics": 401, "/status": 401}
     assert set(allowed.values()) == {200}
 
 
-PAGES = ("/livez", "/readyz", "/metrics", "/status")
+PAGES = ("/", "/livez", "/readyz", "/metrics", "/status")
 
 
 async def test_own_metrics_are_pushed_as_otlp_with_the_same_numbers(tmp_path: Path) -> None:
@@ -213,7 +233,7 @@ async def test_a_store_that_cannot_be_read_is_said_on_every_page_and_ends_nothin
         with store_moved_away(tmp_path):
             codes = {path: (await get(collector, path)).status_code for path in PAGES}
         assert (await get(collector, "/readyz")).status_code == 200
-    assert codes == {"/livez": 200, "/readyz": 503, "/metrics": 503, "/status": 503}
+    assert codes == {"/": 200, "/livez": 200, "/readyz": 503, "/metrics": 503, "/status": 503}
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,42 @@ def test_a_file_may_say_what_batches_cost_elsewhere(tmp_path: Path) -> None:
     full = prices.cost_usd(SPENT, identity)
     assert full is not None
     assert prices.in_batches().cost_usd(SPENT, identity) == pytest.approx(full / 2)
+
+
+def at(day: str) -> int:
+    return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp() * 1e9)
+
+
+@pytest.mark.parametrize(
+    ("today", "is_old"),
+    [("2026-01-01", False), ("2026-06-30", False), ("2026-07-01", True), ("2025-01-01", False)],
+)
+def test_a_price_is_old_after_half_a_year(today: str, is_old: bool, tmp_path: Path) -> None:
+    table = tmp_path / "prices.toml"
+    table.write_text("as_of = 2026-01-01\n[openai]\nmine = {input = 1, output = 1}")
+    said = load_prices(table).too_old(model("mine"), now_ns=at(today))
+    assert bool(said) is is_old
+    if is_old:
+        assert said is not None
+        assert "looked up on 2026-01-01, 181 days ago" in said
+        assert "`judge.prices`" in said
+
+
+def test_a_table_s_date_is_of_its_own_prices_and_not_of_those_that_come_with_ragtrace(tmp_path: Path) -> None:
+    table = tmp_path / "prices.toml"
+    table.write_text(
+        'as_of = "2030-01-01"\n[openai]\nmine = {input = 1, output = 1}\n'
+        'older = {input = 1, output = 1, as_of = "2029-01-01"}'
+    )
+    prices, now_ns = load_prices(table), at("2030-01-02")
+    assert prices.too_old(model("mine"), now_ns=now_ns) is None
+    assert prices.in_batches().too_old(model("mine"), now_ns=now_ns) is None
+    assert "2029-01-01" in (prices.too_old(model("older"), now_ns=now_ns) or "")
+    assert load_prices().as_of in (prices.too_old(model("gpt-4o-mini"), now_ns=now_ns) or "")
+
+
+def test_of_a_price_that_nobody_knows_or_dated_nothing_is_said(tmp_path: Path) -> None:
+    table = tmp_path / "prices.toml"
+    table.write_text('as_of = "spring"\n[openai]\nmine = {input = 1, output = 1}')
+    for name in ("mine", "unknown"):
+        assert load_prices(table).too_old(model(name), now_ns=at("2099-01-01")) is None

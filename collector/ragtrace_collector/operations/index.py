@@ -1,0 +1,50 @@
+"""The list of the pages, for whoever opens the port without a path."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+
+__all__ = ["PAGES", "Page", "show_index"]
+
+
+class Page(NamedTuple):
+    """A page, and what it says."""
+
+    path: str
+    says: str
+    is_a_link: bool = True
+    """Whether it can be opened as it is written."""
+
+
+PAGES: Final = (
+    Page("/livez", "the event loop turns (for a liveness probe)"),
+    Page("/readyz", "spans are taken, or why not (for a readiness probe)"),
+    Page("/metrics", "counts, as Prometheus or OpenMetrics text"),
+    Page("/status", "how the collector is, as JSON"),
+    Page("/ledger", "all answers by where they stand, as JSON"),
+    Page("/why/TRACE_ID", "why an answer has a score or has none, as JSON", is_a_link=False),
+)
+
+
+async def show_index(request: Request) -> Response:
+    """Return the list: HTML for a browser, lines for everything else. It tells nothing of any answer."""
+    if "text/html" in request.headers.get("accept", ""):
+        return HTMLResponse(_html())
+    return PlainTextResponse("".join(f"{page.path:<16}{page.says}\n" for page in PAGES))
+
+
+def _html() -> str:
+    rows = "\n".join(f"<tr><td>{_named(page)}</td><td>{escape(page.says)}</td></tr>" for page in PAGES)
+    return (
+        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>ragtrace collector</title>\n'
+        f"<h1>ragtrace collector</h1>\n<table>\n{rows}\n</table>\n</html>\n"
+    )
+
+
+def _named(page: Page) -> str:
+    path = escape(page.path)
+    return f'<a href=".{path}">{path}</a>' if page.is_a_link else path
