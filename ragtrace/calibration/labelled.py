@@ -2,7 +2,7 @@
 
 A row holds ``contexts``, ``claims[{text, label}]`` and, if there are, ``id``, ``question``, ``answer`` and
 ``answer_label``; the field names of RAGAS and DeepEval are understood. A label is ``supported``,
-``contradicted`` or ``neutral`` (also written ``unsupported`` or ``not_mentioned``), or null where people
+``contradicted`` or ``unsupported`` (also written ``neutral`` or ``not_mentioned``), or null where people
 did not agree.
 """
 
@@ -31,7 +31,7 @@ class HumanLabel(StrEnum):
 
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
-    NEUTRAL = "neutral"
+    UNSUPPORTED = "unsupported"
     """The context does not mention it."""
 
 
@@ -82,7 +82,7 @@ def read_labelled(
         yield replace(answer, document=_contexts(row.form) if group_by is None else _value(row, group_by))
 
 
-_SYNONYMS = {"unsupported": "neutral", "not_mentioned": "neutral"}
+_SYNONYMS = {"neutral": "unsupported", "not_mentioned": "unsupported"}
 
 
 def _one_word(value: Any) -> Any:

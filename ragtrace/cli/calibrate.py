@@ -126,7 +126,7 @@ def calibrate(
     """Measure a judge against human labels; - is standard input.
 
     A row of DATA is {"contexts": [...], "claims": [{"text", "label"}]} with the labels supported,
-    contradicted, neutral or null (left out), and as far as there are: "id", "question", "answer",
+    contradicted, unsupported or null (left out), and as far as there are: "id", "question", "answer",
     "answer_label". The judge is shown contexts and claims, not the labels. Lines about the answer itself
     ("Here's a summary in 92 words:") are no claims, and are left out.
 

@@ -103,6 +103,6 @@ def _claims(stated: Sequence[str], judged: Sequence[JudgedStatement]) -> tuple[V
 
 
 def _verdict(index: int, text: str, *, attributed: int, reason: str) -> Verdict:
-    # a verdict of no does not tell what is contradicted from what is not mentioned
+    # a verdict of no does not tell what is contradicted from what is unsupported
     label = VerdictLabel.SUPPORTED if attributed else VerdictLabel.UNSUPPORTED
     return Verdict(claim=Claim(index=index, text=text), label=label, reason=reason or None)

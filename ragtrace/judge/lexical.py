@@ -3,7 +3,7 @@
 It is a heuristic, and says so on every score (``ragtrace.judge.provider="lexical"``). It decides only where
 the words speak clearly, and abstains from the rest:
 
-- *not mentioned*: a number of the claim is nowhere in the chunks, or most of its names are not;
+- *unsupported*: a number of the claim is nowhere in the chunks, or most of its names are not;
 - *supported*: a passage of a few sentences covers nearly all content words of the claim, and no number or
   name is missing;
 - never *contradicted*: that takes understanding.

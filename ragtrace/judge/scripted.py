@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ragtrace.errors import (
     ConfigError,
@@ -85,6 +85,14 @@ class ScriptedClaim(_Scripted):
     relevance: Relevance = "direct"
 
 
+def _asked_for(value: object) -> object:
+    """Take the word that verdicts are told by in place of the one that judges are asked for."""
+    return "not_mentioned" if value == "unsupported" else value
+
+
+_Word: TypeAlias = Annotated[VerdictWord, BeforeValidator(_asked_for)]
+
+
 class ScriptedAnswer(_Scripted):
     """What the judge makes of an answer: its claims, or the error it raises (``judge_timeout``, …)."""
 
@@ -96,7 +104,7 @@ class ScriptedAnswer(_Scripted):
 class ScriptedVerdict(_Scripted):
     """What the judge says about a claim, or the error it raises."""
 
-    label: VerdictWord = "not_mentioned"
+    label: _Word = "not_mentioned"
     chunks: list[int] = []
     quote: str = ""
     reason: str = ""
@@ -116,13 +124,13 @@ class Script(_Scripted):
 
     Without a script, each sentence is a claim and answers the question. A claim, or a sentence of a
     reference, is supported where a chunk contains it word for word, contradicted where a sentence of a chunk
-    differs from it in nothing but numbers, else not mentioned. A chunk is relevant with half of the
+    differs from it in nothing but numbers, else unsupported. A chunk is relevant with half of the
     question's longer words in it, partly with some, else irrelevant. An answer asks for its first sentence.
     """
 
     answers: dict[str, ScriptedAnswer] = {}
     """By a text that the answer contains; case, punctuation and white space do not matter."""
-    claims: dict[str, VerdictWord | ScriptedVerdict] = {}
+    claims: dict[str, _Word | ScriptedVerdict] = {}
     """By the text of the claim, compared in the same way."""
     chunks: dict[str, ChunkRelevance | ScriptedGrade] = {}
     """By a text that the chunk contains, compared in the same way."""

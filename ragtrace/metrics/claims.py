@@ -71,7 +71,7 @@ def explain_support(counts: VerdictCounts, unit: str = "claim") -> str:
     """Say in one line what is not supported."""
     wrong = {
         "contradicted": counts.contradicted,
-        "not mentioned": counts.unsupported,
+        "unsupported": counts.unsupported,
         "unjudged": counts.unjudged,
     }
     return tally(counts.total, unit, "supported", wrong)

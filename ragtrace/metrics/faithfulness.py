@@ -19,7 +19,7 @@ __all__ = ["Faithfulness"]
 class Faithfulness(ClaimMetric):
     """Measures the share of an answer's claims that its context supports.
 
-    score = S / (n - U), with S supported, C contradicted, N not mentioned and U unjudged of n claims.
+    score = S / (n - U), with S supported, C contradicted, N unsupported and U unjudged of n claims.
 
     Passes where no claim is contradicted or unsupported and at least half of them are decided. Where nothing
     wrong was found and fewer are, or where the judge left a verdict out that would tell, there is no score

@@ -16,7 +16,7 @@ _BLIND = "this judge cannot tell a contradiction from what the context does not 
 class Hallucination(ClaimMetric):
     """Measures the share of an answer's claims that its context contradicts: lower is better.
 
-    score = C / (n - U), with S supported, C contradicted, N not mentioned and U unjudged of n claims: the
+    score = C / (n - U), with S supported, C contradicted, N unsupported and U unjudged of n claims: the
     rest of lenient faithfulness to 1, from the same verdicts. What the context does not mention is not
     counted here but in the details; faithfulness counts it. A judge that cannot tell the two apart (the
     lexical one) gives no score.

@@ -14,7 +14,7 @@ numbers that code gave out, and everything it says is checked before it becomes 
   is the chunk's own text. A verdict whose quote is not found keeps its label, without the quote.
 - A reply that was cut off is asked for again in halves.
 - A context too long for one call is laid in packs: supported if any pack supports, contradicted if one
-  contradicts and none supports, not mentioned only if every pack says so.
+  contradicts and none supports, unsupported only if every pack says so.
 """
 
 from __future__ import annotations

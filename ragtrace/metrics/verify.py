@@ -127,7 +127,7 @@ async def _by_probability(
 def _verdict(claim: Claim, ruling: Ruling, context: Context) -> Verdict:
     if ruling.label is VerdictLabel.UNSUPPORTED and context.cut:
         ruling = undecided(
-            "not mentioned in the chunks that were shown, and the context is too long to show all"
+            "unsupported by the chunks that were shown, and the context is too long to show all"
         )
     return Verdict(
         claim=claim,

@@ -31,7 +31,7 @@ _WORDS = {
 }
 _VERDICT_KEYS = ("label", "verdict", "attributed", "is_supported", "score")
 _ACCEPTED = (
-    "a Verdict or ChunkVerdict, a label (supported, contradicted, not_mentioned, unjudged, relevant,"
+    "a Verdict or ChunkVerdict, a label (supported, contradicted, unsupported, unjudged, relevant,"
     " borderline, irrelevant; S, C, N; yes, no), a bool, an int, None for a missing verdict, or a mapping"
     f" with one of {', '.join(_VERDICT_KEYS)}"
 )

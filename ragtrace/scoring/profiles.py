@@ -63,7 +63,7 @@ def score(
     """Score verdicts as a tool would: pure arithmetic, and nothing clamped but where the tool clamps.
 
     A verdict may be a `Verdict` or `ChunkVerdict`, a label (``supported``, ``contradicted``,
-    ``not_mentioned``, ``unjudged``, ``relevant``, ``borderline``, ``irrelevant``, or ``S``, ``C``, ``N``,
+    ``unsupported``, ``unjudged``, ``relevant``, ``borderline``, ``irrelevant``, or ``S``, ``C``, ``N``,
     ``yes``, ``no``), a bool or an int (any number but 0 is a yes; RAGAS calculates with it), ``None`` for one
     that is missing, or a mapping with such a ``label``, ``verdict`` or ``attributed``.
 
@@ -97,7 +97,7 @@ def score(
         question: The question that was asked.
         embeddings: Vectors by text.
         strict_mode: deepeval: what is not perfect is 0.
-        penalize_ambiguous_claims: deepeval: what is not mentioned does not pass.
+        penalize_ambiguous_claims: deepeval: what is unsupported does not pass.
 
     Raises:
         InputError: the tool has no such metric, or the verdicts are in no form that is understood.

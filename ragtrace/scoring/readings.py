@@ -1,6 +1,6 @@
 """Scores are arithmetic over verdicts, done here and never by the judge.
 
-With S supported, C contradicted, N not mentioned and U unjudged claims of n:
+With S supported, C contradicted, N unsupported and U unjudged claims of n:
 
 =============  ====================  ==================================================
 reading        formula               answers

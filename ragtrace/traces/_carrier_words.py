@@ -22,7 +22,7 @@ __all__ = ["brief", "explain"]
 
 _BRIEF_CHARS: Final = 200
 _BRIEF_CHUNK_IDS: Final = 3
-_WORDS: Final = {VerdictLabel.UNSUPPORTED: "not mentioned", VerdictLabel.PARTLY_RELEVANT: "partly relevant"}
+_WORDS: Final = {VerdictLabel.PARTLY_RELEVANT: "partly relevant"}
 _VERDICTS_WORST_FIRST: Final = (
     VerdictLabel.CONTRADICTED,
     VerdictLabel.UNSUPPORTED,
@@ -88,7 +88,7 @@ def _summary(result: MetricResult) -> str:
 
 
 def _tally(verdicts: Sequence[Verdict | ChunkVerdict]) -> str:
-    """Count what keeps verdicts from being all good: ``1 of 4 claims contradicted, 2 not mentioned``."""
+    """Count what keeps verdicts from being all good: ``1 of 4 claims contradicted, 2 unsupported``."""
     counts, unit = VerdictCounts.of(verdicts), _unit(verdicts)
     # a statement that is background serves the question; a chunk that is takes up room
     labels = _VERDICTS_WORST_FIRST if unit == "chunk" else _VERDICTS_WORST_FIRST[:-1]

@@ -98,7 +98,7 @@ def test_machines_get_one_object_with_counts_that_add_up(data: str, scripted: st
     assert (judge["claims"]["things"], judge["claims"]["unsupported"]) == (24, 8)
     assert judge["claims"]["confusion"] == {
         "contradicted": {"contradicted": 4},
-        "neutral": {"supported": 4},
+        "unsupported": {"supported": 4},
         "supported": {"supported": 8, "unsupported": 8},
     }
     assert judge["answers"]["confusion"] == {

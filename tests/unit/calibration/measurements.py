@@ -20,7 +20,7 @@ S, C, N, U = (
 
 def labelled(human: str, *, id_: str = "a", file: str = "data.jsonl") -> LabelledAnswer:
     """Return an answer; each letter of ``human`` is a claim: ``s``, ``c`` or ``n``."""
-    names = {"s": HumanLabel.SUPPORTED, "c": HumanLabel.CONTRADICTED, "n": HumanLabel.NEUTRAL}
+    names = {"s": HumanLabel.SUPPORTED, "c": HumanLabel.CONTRADICTED, "n": HumanLabel.UNSUPPORTED}
     chunks = tuple(Chunk(id=str(at), text=f"Chunk {at}.", rank=at) for at in range(2))
     return LabelledAnswer(
         record=RagRecord(id=id_, question="Q?", chunks=chunks, answer="An answer."),

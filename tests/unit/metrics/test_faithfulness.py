@@ -54,9 +54,9 @@ async def measured(record: RagRecord, judge: Any = None, **settings: Any) -> Met
     [
         ("SS", 1.0, 1.0, "pass", "all 2 claims supported"),
         ("SC", 0.5, 0.5, "fail", "1 of 2 claims contradicted"),
-        ("SN", 0.5, 1.0, "fail", "1 of 2 claims not mentioned"),
-        ("NN", 0.0, 1.0, "fail", "2 of 2 claims not mentioned"),
-        ("SCNN", 0.25, 0.75, "fail", "1 of 4 claims contradicted, 2 not mentioned"),
+        ("SN", 0.5, 1.0, "fail", "1 of 2 claims unsupported"),
+        ("NN", 0.0, 1.0, "fail", "2 of 2 claims unsupported"),
+        ("SCNN", 0.25, 0.75, "fail", "1 of 4 claims contradicted, 2 unsupported"),
         ("S", 1.0, 1.0, "pass", "1 claim supported"),
     ],
 )
@@ -93,7 +93,7 @@ async def test_fewer_verdicts_than_claims_never_raise_the_score() -> None:
     assert result.score == 0.5
     assert result.details["lower_bound"] == pytest.approx(1 / 3)
     assert result.details["coverage"] == pytest.approx(2 / 3)
-    assert result.explanation == "1 of 3 claims not mentioned, 1 unjudged"
+    assert result.explanation == "1 of 3 claims unsupported, 1 unjudged"
 
 
 @pytest.mark.parametrize(

@@ -438,7 +438,7 @@ def test_chunks_have_room_beside_the_claims() -> None:
     [
         (a_result(*OF_STATEMENTS), "1 of 2 statements irrelevant"),
         (a_result(*OF_REFERENCE), "1 of 1 reference sentence contradicted"),
-        (a_result(a_claim(0, VerdictLabel.UNSUPPORTED, kind="sentence")), "1 of 1 sentence not mentioned"),
+        (a_result(a_claim(0, VerdictLabel.UNSUPPORTED, kind="sentence")), "1 of 1 sentence unsupported"),
         (a_result(chunk_verdicts=OF_CHUNKS), "1 of 2 chunks irrelevant"),
         (a_result(chunk_verdicts=OF_CHUNKS[:1]), "its one chunk is relevant"),
         (a_result(*OF_STATEMENTS[:1] * 2), "all 2 statements relevant"),
