@@ -59,13 +59,15 @@ _ADVICE: Final = {
 def openai_key(settings: JudgeSettings, base_url: str) -> str:
     """Return the key of an OpenAI-compatible endpoint; those on one's own machine may want none.
 
+    It is empty where the URL or a header says who asks.
+
     Raises:
         ConfigError: it needs one, and the environment has none.
     """
     if key := settings.environ.get(settings.api_key_env, "").strip():
         return key
     if says_who_asks(settings, base_url):
-        return "none"
+        return ""
     if settings.api_key_env == OPENAI_KEY and not base_url.startswith(OPENAI_URL):
         return "none"
     raise ConfigError(f"the judge needs a key: set the environment variable {settings.api_key_env}")

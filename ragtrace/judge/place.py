@@ -41,9 +41,11 @@ class Place:
         return bool(re.search(r"/openai/deployments/[^/]+$", self.url))
 
     def authorization(self, api_key: str) -> Mapping[str, str]:
-        """Return the header that says who asks: the login of the URL, else the key. Never both."""
+        """Return the header that says who asks: the login of the URL, else the key, if there is one."""
         if self.login is not None:
             return {"authorization": self.login}
+        if not api_key:
+            return {}
         return {"api-key": api_key} if self.is_deployment else {"authorization": f"Bearer {api_key}"}
 
     def address(self, path: str) -> str:

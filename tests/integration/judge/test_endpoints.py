@@ -214,6 +214,23 @@ async def test_headers_of_ones_own_go_along_and_before_the_key(strict: Strict) -
     assert strict.last.headers["authorization"] == "Bearer of-entra"
 
 
+async def test_beside_a_key_in_a_header_no_key_is_made_up(strict: Strict) -> None:
+    judge = open_judge("openai:m", base_url=strict.url, environ={}, headers={"api-key": "of-azure"})
+    assert await ask(judge) == "hm"
+    assert strict.last.headers["api-key"] == "of-azure"
+    assert "authorization" not in strict.last.headers
+
+
+async def test_a_login_in_the_url_and_a_key_in_a_header_are_both_sent(strict: Strict) -> None:
+    url = strict.url.replace("//", "//me:pw@")
+    environ = {"OPENAI_API_KEY": "sk-of-the-environment"}
+    judge = open_judge("openai:m", base_url=url, environ=environ, headers={"x-api-key": "of-the-gateway"})
+    assert await ask(judge) == "hm"
+    assert strict.last.headers["authorization"] == basic("me:pw")
+    assert strict.last.headers["x-api-key"] == "of-the-gateway"
+    assert "sk-of-the-environment" not in strict.last.head
+
+
 async def test_anthropic_takes_headers_and_further_parameters(strict: Strict) -> None:
     strict.answer = MESSAGE
     judge = open_judge(
