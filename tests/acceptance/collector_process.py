@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CollectorProcess", "collector_process"]
+from tests.patience import PATIENCE_S
 
-_STOP_TIMEOUT_S = 30
+__all__ = ["CollectorProcess", "collector_process"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class CollectorProcess:
     def stop(self) -> int:
         """Send SIGTERM and return the exit code."""
         self.process.terminate()
-        return self.process.wait(_STOP_TIMEOUT_S)
+        return self.process.wait(PATIENCE_S)
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def collector_process(folder: Path, config: Mapping[str, Any]) -> Iterator[Colle
         if process.poll() is None:
             process.terminate()
             try:
-                process.wait(_STOP_TIMEOUT_S)
+                process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.patience import PATIENCE_S
+
 __all__ = ["JudgeServer", "running_judge"]
 
 
@@ -28,7 +30,7 @@ class JudgeServer:
         with self._changed:
             self.calls += 1
             self._changed.notify_all()
-        self.gate.wait(timeout=60)
+        self.gate.wait(timeout=PATIENCE_S)
         asked = json.dumps(request["response_format"])
         step = "verify" if '"verdicts"' in asked else "extract"
         return {
@@ -49,7 +51,9 @@ class JudgeServer:
     def wait_for_calls(self, number: int) -> None:
         """Return once so many requests have come in."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self.calls >= number, timeout=30), f"{self.calls} calls"
+            assert self._changed.wait_for(lambda: self.calls >= number, timeout=PATIENCE_S), (
+                f"{self.calls} calls"
+            )
 
 
 @contextmanager

@@ -16,8 +16,7 @@ from tests.acceptance.replies import REPLIES
 from tests.backends.phoenix_server import Phoenix
 from tests.backends.process import eventually
 from tests.integration.cli.program import json_lines, start
-
-pytestmark = pytest.mark.timeout(400)  # Phoenix takes its time to start
+from tests.patience import PATIENCE_S
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "minimal_rag.py"
 QUESTIONS = ("How long is the warranty?", "What costs a belt?")
@@ -41,7 +40,7 @@ def project(phoenix: Phoenix, request: pytest.FixtureRequest) -> str:
         "OTEL_RESOURCE_ATTRIBUTES": f"openinference.project.name={name}",
     }
     for question in QUESTIONS:
-        subprocess.run([sys.executable, EXAMPLE, question], env=env, check=True, timeout=60)
+        subprocess.run([sys.executable, EXAMPLE, question], env=env, check=True, timeout=PATIENCE_S)
     eventually(lambda: len(phoenix.span_ids(name)) == 3 * len(QUESTIONS), what="the application's spans")
     return name
 
@@ -50,7 +49,7 @@ def backfill(phoenix: Phoenix, project: str, judge: JudgeServer, *more: str, to:
     source = ("--from", f"phoenix:{phoenix.url}", "--service", project, "--min-age", "0s", "--to", to)
     asked = ("--judge", "openai:rule", "--base-url", judge.base_url, "--json")
     run = start("backfill", *source, *asked, *more)
-    output, errors = run.communicate(timeout=100)
+    output, errors = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 0, errors.decode()
     (report,) = json_lines(output.decode())
     return report

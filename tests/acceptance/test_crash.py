@@ -17,6 +17,7 @@ from tests.acceptance.collector_process import CollectorProcess, collector_proce
 from tests.acceptance.judge_server import JudgeServer, running_judge
 from tests.acceptance.replies import ANSWER, REPLIES
 from tests.backends.process import eventually
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
 pytestmark = pytest.mark.slow
@@ -44,7 +45,7 @@ def send(collector: CollectorProcess, first: int, last: int) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
         export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
         for number in range(first, last):
-            export(encode(rag_trace(number, answer=ANSWER)), timeout=30)
+            export(encode(rag_trace(number, answer=ANSWER)), timeout=PATIENCE_S)
 
 
 def carriers(folder: Path) -> Sequence[Span]:

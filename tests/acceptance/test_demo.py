@@ -15,6 +15,7 @@ import pytest
 from tests.acceptance.judge_server import running_judge
 from tests.backends.jaeger_server import Jaeger
 from tests.backends.process import free_ports
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,7 @@ def run(*options: str, cwd: Path | None = None, **environ: str) -> subprocess.Co
         env={**os.environ, "COLUMNS": "80", **environ},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -102,6 +103,6 @@ def test_ctrl_c_ends_it_cleanly() -> None:
     while "score" not in process.stdout.readline():
         pass
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "Traceback" not in errors

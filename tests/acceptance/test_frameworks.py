@@ -23,6 +23,7 @@ from ragtrace.traces.trace import Span, Trace
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.backends.process import eventually
 from tests.model_server import model_environment, running_model_server
+from tests.patience import PATIENCE_S
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples" / "frameworks"
@@ -35,7 +36,7 @@ CHUNK_IDS = ("warranty-length", "warranty-cover", "shipping-cost")
 POINT_IDS = ("5", "6", "3")
 """The same in Qdrant, which takes no words for ids."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,9 @@ class Place:
         """Wait for the one verdict on what this application was asked."""
         printed = self.started[run.service].result()
         service = run.service
-        carrier = eventually(lambda: self._carrier(service), what=f"a verdict on {service}", deadline_s=30)
+        carrier = eventually(
+            lambda: self._carrier(service), what=f"a verdict on {service}", deadline_s=PATIENCE_S
+        )
         traces = self._traces(service)
         (record,) = [record for trace in traces for record in extract_records(trace).records]
         return Judged(printed=printed, carrier=carrier, record=record)
@@ -88,7 +91,7 @@ class Place:
             env=self._environment(run),
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert ended.returncode == 0, ended.stderr[-4_000:]

@@ -16,6 +16,7 @@ from tests.acceptance.collector_process import CollectorProcess, collector_proce
 from tests.backends.jaeger_server import Jaeger
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.process import eventually
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
 pytestmark = pytest.mark.slow
@@ -39,7 +40,7 @@ def config_of(folder: Path, back_end: str) -> dict[str, Any]:
 def send(collector: CollectorProcess, request: bytes) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
         channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")(
-            request, timeout=30
+            request, timeout=PATIENCE_S
         )
 
 
@@ -61,7 +62,6 @@ def test_jaeger_finds_the_score_by_tag_on_the_answer_span_itself(tmp_path: Path,
     assert len(jaeger.search("held-shop", {LABEL: "pass"})) == 1
 
 
-@pytest.mark.timeout(120)
 def test_killed_again_and_again_it_loses_no_held_span_and_never_sends_two_versions(tmp_path: Path) -> None:
     random = Random(11)
     spans = [span for number in range(TRACES) for span in rag_trace(number)]
@@ -75,7 +75,9 @@ def test_killed_again_and_again_it_loses_no_held_span_and_never_sends_two_versio
                     send(collector, encode(portion))
                 collector.kill()
         with collector_process(tmp_path, config):
-            eventually(lambda: len(versions(back_end)) >= 3 * TRACES, what="every span", deadline_s=60)
+            eventually(
+                lambda: len(versions(back_end)) >= 3 * TRACES, what="every span", deadline_s=PATIENCE_S
+            )
     found = versions(back_end)
     assert len(found) == 3 * TRACES
     # A kill between delivery and its receipt sends the same bytes again, as it does a carrier.

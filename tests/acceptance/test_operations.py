@@ -14,6 +14,7 @@ import pytest
 
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.backends.process import eventually
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +52,7 @@ def config_of(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def status(collector: CollectorProcess) -> dict[str, Any]:
-    page = httpx.get(f"http://127.0.0.1:{collector.pages_port}/status", timeout=10).raise_for_status()
+    page = httpx.get(f"http://127.0.0.1:{collector.pages_port}/status", timeout=PATIENCE_S).raise_for_status()
     found: dict[str, Any] = page.json()["collector"]
     return found
 
@@ -66,7 +67,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.
     """Listen where systemd would, with a watchdog of one second."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
-        listening.settimeout(20)
+        listening.settimeout(PATIENCE_S)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         monkeypatch.setenv("WATCHDOG_USEC", "1000000")
         yield listening

@@ -18,6 +18,7 @@ from ragtrace.traces.otlp import decode_json, encode
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.backends.process import eventually
 from tests.integration.collector import broken_metric
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
 pytestmark = pytest.mark.slow
@@ -44,7 +45,7 @@ def send(collector: CollectorProcess) -> None:
     traces = (rag_trace(number, answer="KILL" if number == POISON else "Good.") for number in range(GOOD + 1))
     with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
         export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
-        export(encode([span for trace in traces for span in trace]), timeout=30)
+        export(encode([span for trace in traces for span in trace]), timeout=PATIENCE_S)
 
 
 def outcomes(folder: Path) -> dict[str, str]:
@@ -58,17 +59,16 @@ def judged(folder: Path) -> list[str]:
     return [span.trace_id for line in lines for span in decode_json(line)]
 
 
-@pytest.mark.timeout(180)
 def test_an_answer_that_kills_its_process_is_set_aside_and_all_others_are_judged(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     with collector_process(tmp_path, config) as collector:
         send(collector)
-        assert collector.process.wait(60) == -SIGKILL
+        assert collector.process.wait(PATIENCE_S) == -SIGKILL
     for _ in range(MAX_CRASHES - 1):
         with collector_process(tmp_path, config) as collector:
-            assert collector.process.wait(60) == -SIGKILL
+            assert collector.process.wait(PATIENCE_S) == -SIGKILL
     with collector_process(tmp_path, config):
-        eventually(lambda: len(outcomes(tmp_path)) == GOOD + 1, what="all answers", deadline_s=60)
+        eventually(lambda: len(outcomes(tmp_path)) == GOOD + 1, what="all answers")
         eventually(lambda: len(judged(tmp_path)) == GOOD, what="all carriers")
     ended = outcomes(tmp_path)
     assert ended.pop(trace_id_of(POISON)) == "failed:poison"

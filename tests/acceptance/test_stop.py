@@ -12,6 +12,7 @@ from tests.acceptance.collector_process import collector_process
 from tests.acceptance.judge_server import running_judge
 from tests.acceptance.test_crash import REPLIES, carriers, config_of, send
 from tests.backends.process import eventually
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +49,7 @@ def test_a_second_signal_ends_the_drain_and_loses_nothing(
             collector.process.send_signal(signals[0])
             eventually(lambda: "stopping" in collector.log.read_text(), what="the drain")
             collector.process.send_signal(signals[1])
-            assert collector.process.wait(20) == 130
+            assert collector.process.wait(PATIENCE_S) == 130
         assert "Traceback" not in collector.log.read_text()
         judge.gate.set()
         with collector_process(tmp_path, config):

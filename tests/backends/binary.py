@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 __all__ = ["BACKENDS", "required", "required_binary"]
 
 BACKENDS = Path(__file__).parent
@@ -16,7 +18,11 @@ BACKENDS = Path(__file__).parent
 def required_binary(name: str) -> Path:
     """Return the back end's file, or skip the test; fail it where RAGTRACE_REQUIRE_BACKENDS is set."""
     where = subprocess.run(
-        [BACKENDS / "build.sh", "--where", name], stdout=subprocess.PIPE, text=True, check=True, timeout=30
+        [BACKENDS / "build.sh", "--where", name],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
     reason = f"the real {name} is not there: run `make backends` (needs Go and a network, ten minutes, once)"
     return required(Path(where.stdout.strip()), reason=reason)

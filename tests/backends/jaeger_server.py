@@ -13,6 +13,7 @@ import httpx
 
 from tests.backends.binary import BACKENDS
 from tests.backends.process import eventually, free_ports, is_listening, running
+from tests.patience import PATIENCE_S
 
 __all__ = ["Jaeger", "running_jaeger"]
 
@@ -36,13 +37,13 @@ class Jaeger:
 
     def trace(self, trace_id: str) -> JsonTrace | None:
         """Return the trace as it is stored now, or ``None``."""
-        response = httpx.get(f"{self.query_url}/api/traces/{trace_id}", timeout=10)
+        response = httpx.get(f"{self.query_url}/api/traces/{trace_id}", timeout=PATIENCE_S)
         if response.status_code == httpx.codes.NOT_FOUND:
             return None
         found: list[JsonTrace] = response.raise_for_status().json()["data"]
         return found[0]
 
-    def wait_for_trace(self, trace_id: str, *, spans: int = 1, deadline_s: float = 20) -> JsonTrace:
+    def wait_for_trace(self, trace_id: str, *, spans: int = 1, deadline_s: float = PATIENCE_S) -> JsonTrace:
         """Return the trace once it has at least so many spans."""
 
         def complete() -> JsonTrace | None:
@@ -67,7 +68,7 @@ class Jaeger:
             query["tags"] = json.dumps(dict(tags))
         if operation:
             query["operation"] = operation
-        response = httpx.get(f"{self.query_url}/api/traces", params=query, timeout=10)
+        response = httpx.get(f"{self.query_url}/api/traces", params=query, timeout=PATIENCE_S)
         found: list[JsonTrace] = response.raise_for_status().json()["data"]
         return found
 

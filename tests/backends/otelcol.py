@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.backends.process import is_listening, running
+from tests.patience import PATIENCE_S
 
 __all__ = ["OtelCol"]
 
@@ -31,7 +32,7 @@ class OtelCol:
             capture_output=True,
             text=True,
             check=False,
-            timeout=30,
+            timeout=PATIENCE_S,
         )
 
     @contextmanager

@@ -18,6 +18,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from tests.patience import PATIENCE_S
+
 __all__ = ["OtlpReceiver", "running_receiver"]
 
 
@@ -49,7 +51,7 @@ class OtlpReceiver(TraceServiceServicer):
             for span in scope.spans
         ]
 
-    def wait_for_spans(self, count: int, *, deadline_s: float = 20) -> list[Span]:
+    def wait_for_spans(self, count: int, *, deadline_s: float = PATIENCE_S) -> list[Span]:
         """Return the spans once there are so many. Blocks: call it in a thread from async tests."""
         self._wait(lambda: len(self.spans) >= count, f"{count} spans", deadline_s)
         return self.spans
@@ -73,4 +75,4 @@ def running_receiver(endpoint: str = "127.0.0.1:0") -> Iterator[OtlpReceiver]:
     try:
         yield receiver
     finally:
-        server.stop(grace=None).wait(timeout=10)
+        server.stop(grace=None).wait(timeout=PATIENCE_S)

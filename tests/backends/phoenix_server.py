@@ -13,6 +13,7 @@ import httpx
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from tests.backends.process import eventually, free_ports, running
+from tests.patience import PATIENCE_S
 
 __all__ = ["Phoenix", "running_phoenix"]
 
@@ -29,12 +30,12 @@ class Phoenix:
         """Send spans, and wait until all can be read."""
         headers = {"content-type": "application/x-protobuf", "x-project-name": project}
         httpx.post(
-            f"{self.url}/v1/traces", content=encode(spans), headers=headers, timeout=30
+            f"{self.url}/v1/traces", content=encode(spans), headers=headers, timeout=PATIENCE_S
         ).raise_for_status()
         eventually(
             lambda: len(self.span_ids(project)) >= len(spans),
             what=f"{len(spans)} spans in Phoenix",
-            deadline_s=40,
+            deadline_s=PATIENCE_S,
         )
 
     def spans(self, project: str) -> list[dict[str, Any]]:
@@ -51,7 +52,7 @@ class Phoenix:
         return self._data(f"/v1/projects/{project}/span_annotations", asked)
 
     def _data(self, path: str, params: dict[str, Any]) -> list[dict[str, Any]]:
-        response = httpx.get(f"{self.url}{path}", params=params, timeout=30)
+        response = httpx.get(f"{self.url}{path}", params=params, timeout=PATIENCE_S)
         if response.status_code == httpx.codes.NOT_FOUND:
             return []
         found: list[dict[str, Any]] = response.raise_for_status().json()["data"]
@@ -72,7 +73,7 @@ def running_phoenix(program: Path, folder: Path) -> Iterator[Phoenix]:
     }
     url, log = f"http://127.0.0.1:{http}", folder / "phoenix.log"
     # it imports half of what there is, and migrates an empty database through all its versions
-    with running([program, "serve"], env=env, ready=lambda: _is_ready(url), log=log, deadline_s=300):
+    with running([program, "serve"], env=env, ready=lambda: _is_ready(url), log=log):
         yield Phoenix(url=url, log=log)
 
 

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from tests.patience import PATIENCE_S
+
 __all__ = ["TEST_VARIABLES", "eventually", "free_ports", "is_listening", "running"]
 
 ResultT = TypeVar("ResultT")
@@ -21,7 +23,7 @@ TEST_VARIABLES = ("RAGTRACE_BACKENDS", "RAGTRACE_REQUIRE_BACKENDS")
 _POLL_S = 0.05
 
 
-def eventually(probe: Callable[[], ResultT | None], *, what: str, deadline_s: float = 20) -> ResultT:
+def eventually(probe: Callable[[], ResultT | None], *, what: str, deadline_s: float = PATIENCE_S) -> ResultT:
     """Return the first result of the probe that is neither ``None`` nor false.
 
     For the state of other processes, which cannot be awaited. Blocks: call it in a thread from async tests.
@@ -64,7 +66,7 @@ def running(
     env: Mapping[str, str],
     ready: Callable[[], bool],
     log: Path,
-    deadline_s: float = 30,
+    deadline_s: float = PATIENCE_S,
 ) -> Iterator[subprocess.Popen[str]]:
     """Run a program until the block ends; its output goes to the log file.
 
@@ -101,10 +103,10 @@ def _await_ready(
 def _stop(process: subprocess.Popen[str]) -> None:
     process.terminate()
     try:
-        process.wait(timeout=10)
+        process.wait(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(timeout=10)
+        process.wait(timeout=PATIENCE_S)
 
 
 def _tail(log: Path) -> str:

@@ -12,6 +12,7 @@ import httpx
 
 from tests.backends.binary import BACKENDS
 from tests.backends.process import eventually, free_ports, running
+from tests.patience import PATIENCE_S
 
 __all__ = ["Tempo", "running_tempo"]
 
@@ -31,14 +32,16 @@ class Tempo:
     def trace(self, trace_id: str) -> dict[str, Any] | None:
         """Return the trace as OTLP JSON, as it is stored now, or ``None``."""
         response = httpx.get(
-            f"{self.url}/api/v2/traces/{trace_id}", headers={"accept": "application/json"}, timeout=10
+            f"{self.url}/api/v2/traces/{trace_id}", headers={"accept": "application/json"}, timeout=PATIENCE_S
         )
         if response.status_code == httpx.codes.NOT_FOUND:
             return None
         found: dict[str, Any] = response.raise_for_status().json().get("trace") or {}
         return found or None
 
-    def wait_for_trace(self, trace_id: str, *, spans: int = 1, deadline_s: float = 20) -> dict[str, Any]:
+    def wait_for_trace(
+        self, trace_id: str, *, spans: int = 1, deadline_s: float = PATIENCE_S
+    ) -> dict[str, Any]:
         """Return the trace once it has at least so many spans."""
 
         def complete() -> dict[str, Any] | None:
@@ -50,7 +53,7 @@ class Tempo:
     def search(self, traceql: str, *, start_s: int, end_s: int, limit: int = 20) -> list[dict[str, Any]]:
         """Return what a person finds by TraceQL between two times, in seconds since 1970."""
         query = {"q": traceql, "start": start_s, "end": end_s, "limit": limit}
-        response = httpx.get(f"{self.url}/api/search", params=query, timeout=10)
+        response = httpx.get(f"{self.url}/api/search", params=query, timeout=PATIENCE_S)
         found: list[dict[str, Any]] = response.raise_for_status().json().get("traces") or []
         return found
 

@@ -20,6 +20,7 @@ from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.operations.readings import METRICS, Reading, Readings
 from tests.backends.binary import required_binary
 from tests.backends.otelcol import OtelCol
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
@@ -33,7 +34,7 @@ def run(program: str, *arguments: str | Path, cwd: Path = DEPLOY) -> str:
     if found is None:
         pytest.skip(f"{program} is not installed")
     command = [found, *map(str, arguments)]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

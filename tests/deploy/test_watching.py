@@ -14,6 +14,7 @@ from tests.acceptance.test_operations import config_of
 from tests.backends.otelcol import OtelCol
 from tests.backends.process import eventually, free_ports, is_listening, running
 from tests.deploy.test_deploy import PROMETHEUS
+from tests.patience import PATIENCE_S
 
 
 @pytest.mark.slow
@@ -42,7 +43,9 @@ def test_prometheus_scrapes_it_and_no_alert_fires(tmp_path: Path) -> None:
 
 
 def query(port: int, expression: str) -> float | None:
-    answer = httpx.get(f"http://127.0.0.1:{port}/api/v1/query", params={"query": expression}, timeout=10)
+    answer = httpx.get(
+        f"http://127.0.0.1:{port}/api/v1/query", params={"query": expression}, timeout=PATIENCE_S
+    )
     found = answer.raise_for_status().json()["data"]["result"]
     return float(found[0]["value"][1]) if found else None
 

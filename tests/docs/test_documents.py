@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     path
@@ -70,7 +72,7 @@ def test_marked_commands_run(block: str) -> None:
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -19,6 +19,7 @@ import pytest
 import ragtrace
 from ragtrace import semconv
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
+from tests.patience import PATIENCE_S
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -39,7 +40,7 @@ def run_minimal(*question: str, endpoint: str) -> subprocess.CompletedProcess[st
         },
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE_S,
         check=True,
     )
 
@@ -124,7 +125,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder into which examples/custom_metric is installed, as pip would."""
     folder = tmp_path_factory.mktemp("plugin")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(build, cwd=EXAMPLES / "custom_metric", check=True, capture_output=True, timeout=60)
+    subprocess.run(build, cwd=EXAMPLES / "custom_metric", check=True, capture_output=True, timeout=PATIENCE_S)
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "site")
@@ -138,7 +139,7 @@ def with_plugin(plugin: Path, *command: str, stdin: str = "") -> subprocess.Comp
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE_S,
         check=False,
     )
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^<!-- test: python -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -24,7 +26,11 @@ def blocks() -> Iterator[object]:
 @pytest.mark.parametrize("block", list(blocks()))
 def test_marked_python_runs(block: str) -> None:
     finished = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-W", "error", "-c", block],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert finished.returncode == 0, finished.stderr
     assert "Traceback" not in finished.stderr

@@ -22,11 +22,11 @@ from tests.backends.process import eventually
 from tests.faults.disk import Blow, Weather
 from tests.faults.servers import BackEnd
 from tests.faults.victim import Died, Refused, Victim
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
 __all__ = ["Scene", "Tally"]
 
-_DEADLINE_S: Final = 90.0
 _PAUSE_S: Final = 0.05
 
 
@@ -155,7 +155,7 @@ class Scene:
         """Return right when so many more answers are acknowledged."""
         with self._acknowledging:
             wanted = self.acknowledged + answers
-            if not self._acknowledging.wait_for(lambda: self.acknowledged >= wanted, timeout=_DEADLINE_S):
+            if not self._acknowledging.wait_for(lambda: self.acknowledged >= wanted, timeout=PATIENCE_S):
                 raise TimeoutError("the collector takes nothing any more")
 
     def revive(self) -> None:
@@ -172,7 +172,7 @@ class Scene:
             return wanted <= {trace_id for trace_id, _ in self._found()} and not self._is_under_way()
 
         with suppress(TimeoutError):  # told by the account
-            eventually(all_came, what="carriers", deadline_s=_DEADLINE_S)
+            eventually(all_came, what="carriers")
 
     def account(self) -> Tally:
         """Wait for what is under way, stop, and compare what was acknowledged with what is there."""
@@ -222,7 +222,7 @@ class Scene:
     def _send_one(self, after_refusal: Callable[[], None]) -> None:
         number, self._sent = self._sent, self._sent + 1
         root, retrieval, generation = rag_trace(number)
-        deadline = time.monotonic() + _DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_S
         for part in ((generation,), (root, retrieval)) if number % 2 else ((root, retrieval, generation),):
             while not self._is_taken(encode(part)):
                 if time.monotonic() > deadline:
@@ -237,7 +237,7 @@ class Scene:
         victim = self._victim
         if victim is None:
             return False
-        connection = http.client.HTTPConnection("127.0.0.1", victim.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", victim.port, timeout=PATIENCE_S)
         try:
             connection.request("POST", "/v1/traces", body, {"content-type": "application/x-protobuf"})
             return connection.getresponse().status == 200

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.faults.disk import Blow, fail_where_told
+from tests.patience import PATIENCE_S
 
 __all__ = ["Died", "Refused", "Victim"]
 
-_START_TIMEOUT_S: Final = 60
-_STOP_TIMEOUT_S: Final = 60
+_START_TIMEOUT_S: Final = PATIENCE_S
+_STOP_TIMEOUT_S: Final = PATIENCE_S
 
 # A server that has imported everything and runs nothing forks each collector off: that takes milliseconds.
 _processes: Final = multiprocessing.get_context("forkserver")

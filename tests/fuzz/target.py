@@ -21,12 +21,12 @@ from tests.acceptance.collector_process import CollectorProcess, collector_proce
 from tests.backends.process import eventually
 from tests.fuzz.answers import check_grpc_error, check_http, check_taken
 from tests.fuzz.bodies import Body
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
 __all__ = ["Target", "running_target"]
 
 _EXPORT: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-_PATIENCE_S: Final = 120.0
 """Longer is a hang, on a machine that has other work too."""
 _MOST_BYTES: Final = 4 << 20
 _MOST_MEMORY_KB: Final = 1 << 20
@@ -48,7 +48,7 @@ class Target:
 
     def post(self, body: Body, headers: dict[str, str]) -> None:
         """Send over HTTP, and check the answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.collector.http_port, timeout=_PATIENCE_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self.collector.http_port, timeout=PATIENCE_S)
         sent = {"content-type": _TYPES[body.encoding], **headers}
         if body.coding is not None:
             sent["content-encoding"] = body.coding
@@ -71,9 +71,7 @@ class Target:
     def say(self, said: bytes) -> None:
         """Say something that is hardly HTTP, and check that it is answered or hung up on."""
         try:
-            with socket.create_connection(
-                ("127.0.0.1", self.collector.http_port), timeout=_PATIENCE_S
-            ) as raw:
+            with socket.create_connection(("127.0.0.1", self.collector.http_port), timeout=PATIENCE_S) as raw:
                 raw.sendall(said)
                 with suppress(OSError):  # it hung up before
                     raw.shutdown(socket.SHUT_WR)
@@ -88,7 +86,7 @@ class Target:
         """Send over gRPC, and check the answer."""
         compression = grpc.Compression.Gzip if packed else grpc.Compression.NoCompression
         try:
-            answer = self.export(body, timeout=_PATIENCE_S, compression=compression, metadata=metadata)
+            answer = self.export(body, timeout=PATIENCE_S, compression=compression, metadata=metadata)
         except grpc.RpcError as error:
             check_grpc_error(error)
             self.answers[f"grpc {error.code().name}"] += 1
@@ -99,7 +97,7 @@ class Target:
     def send_sentinel(self) -> None:
         """Send an answer that is to be judged, whatever else comes in."""
         self.sentinels += 1
-        self.export(encode(rag_trace(10_000 + self.sentinels)), timeout=_PATIENCE_S)
+        self.export(encode(rag_trace(10_000 + self.sentinels)), timeout=PATIENCE_S)
 
     def check_alive(self) -> None:
         """Assert that the process lives, and has not grown beyond bounds."""
@@ -116,7 +114,7 @@ class Target:
         wanted = {trace_id_of(10_000 + number) for number in range(1, self.sentinels + 1)}
         log = self.collector.log.read_text()
         try:
-            eventually(lambda: wanted <= self._judged(), what="every good answer", deadline_s=_PATIENCE_S)
+            eventually(lambda: wanted <= self._judged(), what="every good answer")
         except TimeoutError:
             missing = sorted(wanted - self._judged())
             raise AssertionError(

@@ -11,7 +11,6 @@ from tests.fuzz.target import running_target
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_nothing_that_comes_in_breaks_a_receiver(tmp_path: Path) -> None:
     with running_target(tmp_path) as target:
         target.send_sentinel()

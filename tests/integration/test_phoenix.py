@@ -26,8 +26,6 @@ from tests.rag_spans import rag_trace
 from tests.unit.traces.builders import a_record, a_result, an_evaluation
 from tests.unit.traces.recordings import all_recordings
 
-pytestmark = pytest.mark.timeout(400)  # Phoenix takes its time to start
-
 NAMES = (
     "haystack.haystack-hybrid",
     "langfuse.langfuse-langchain",

@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 import ragtrace
 from ragtrace.capture.libraries.table import LIBRARIES
+from tests.patience import PATIENCE_S
 from tests.wheel import build_wheel
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +40,9 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def loaded_by(statement: str) -> set[str]:
     """Return the top-level modules that a fresh interpreter holds after the statement."""
     code = f"{statement}\nimport sys; print(*{{name.split('.')[0] for name in sys.modules}})"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+    )
     return set(run.stdout.split())
 
 
@@ -153,14 +156,14 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     pip = str(environment / "bin" / "pip")
     install = [pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run(install, check=True, capture_output=True, timeout=60)
+    subprocess.run(install, check=True, capture_output=True, timeout=PATIENCE_S)
     return environment / "bin"
 
 
 @pytest.mark.slow
 def test_installed_wheel_gives_a_command_that_works(installed: Path) -> None:
     run = subprocess.run(
-        [installed / "ragtrace", "--help"], capture_output=True, text=True, timeout=60, cwd=installed
+        [installed / "ragtrace", "--help"], capture_output=True, text=True, timeout=PATIENCE_S, cwd=installed
     )
     assert run.returncode == 0, run.stderr
     assert "backfill" in run.stdout
@@ -174,7 +177,7 @@ def test_installed_packages_are_the_wheels(installed: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         cwd=installed,
     )
     assert all(Path(file).is_relative_to(installed.parent) for file in run.stdout.split())

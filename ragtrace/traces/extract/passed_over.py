@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ragtrace.model import Part, Provenance
@@ -60,8 +61,9 @@ def _contexts(
     retrievals = [each for each in call.of(*_RETRIEVALS) if each.span.span_id not in chosen]
     inside = tree.nearest_above([each.span.span_id for each in retrievals], chosen)
     around = tree.all_above(chosen)
+    instead = _taken_instead(sources)
     for each in retrievals:
-        why = _why_not_chosen(each, generation, sources)
+        why = _why_not_chosen(each, generation, instead)
         if each.span.span_id in inside:
             why = "the retrieval around it holds the same documents"
         elif each.span.span_id in around:
@@ -72,12 +74,27 @@ def _contexts(
         yield _over(Part.CONTEXT, each, each.documents, why)
 
 
-def _why_not_chosen(each: Reading, generation: Reading | None, sources: Sequence[Reading]) -> str:
-    if any(is_mapped(source.documents) for source in sources):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Instead:
+    """What was taken in place of a retrieval; asked once, as there may be thousands."""
+
+    is_mapped: bool
+    is_reranked: bool
+
+
+def _taken_instead(sources: Sequence[Reading]) -> _Instead:
+    return _Instead(
+        is_mapped=any(is_mapped(source.documents) for source in sources),
+        is_reranked=any(source.role is Role.RERANK for source in sources),
+    )
+
+
+def _why_not_chosen(each: Reading, generation: Reading | None, instead: _Instead) -> str:
+    if instead.is_mapped:
         return "the mapping names another place"
     if generation and each.span.start_ns > generation.span.end_ns:
         return "it began after the answer was complete"
-    if any(source.role is Role.RERANK for source in sources):
+    if instead.is_reranked:
         return "what a later step made of it takes its place"
     return _NO_TEXT
 

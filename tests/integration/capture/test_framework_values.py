@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 SCRIPT = Path(__file__).with_name("apps") / "framework_values.py"
 METADATA = {"p": 1}
 
@@ -37,7 +39,12 @@ CHUNKS: dict[str, Any] = {
 @pytest.mark.slow
 def test_chunks_and_answers_of_frameworks_are_read_as_they_are(frameworks: Path) -> None:
     ended = subprocess.run(
-        [frameworks, SCRIPT], capture_output=True, text=True, timeout=50, check=True, env={"HOME": "/"}
+        [frameworks, SCRIPT],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+        env={"HOME": "/"},
     )
     told = dict(json.loads(line) for line in ended.stdout.splitlines())
     assert told.pop("unread") == 1

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.model_server import model_environment, running_model_server
-
-pytestmark = pytest.mark.timeout(240)
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 QUESTION = "Can I return a lamp?"
@@ -65,7 +64,7 @@ def run(frameworks: Path) -> Iterator[Run]:
                 env={"PATH": os.environ["PATH"], "PYTHONPATH": _PATH, **model_environment(url), **env},
                 capture_output=True,
                 text=True,
-                timeout=200,
+                timeout=PATIENCE_S,
                 check=False,
             )
             assert ended.returncode == 0, ended.stderr[-3_000:]

@@ -15,8 +15,7 @@ from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Trace
 from tests.model_server import model_environment, running_model_server
-
-pytestmark = pytest.mark.timeout(240)
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 ASKING = Path(__file__).parent / "apps" / "private_question.py"
@@ -38,7 +37,9 @@ def ask(frameworks: Path) -> Iterator[Ask]:
 
         def asked(application: str, mode: str) -> str:
             command = [str(frameworks), str(ASKING), application, mode, QUESTION]
-            run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200, check=False)
+            run = subprocess.run(
+                command, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            )
             assert run.returncode == 0, run.stderr
             return run.stdout.splitlines()[-1]
 

@@ -16,6 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from ragtrace import semconv
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
+from tests.patience import PATIENCE_S
 
 
 def environment(**env: str) -> dict[str, str]:
@@ -28,7 +29,7 @@ def run(code: str, *, check: bool = True, **env: str) -> subprocess.CompletedPro
         env=environment(**env),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE_S,
         check=check,
     )
 
@@ -170,7 +171,7 @@ def test_a_fork_amid_an_export_leaves_both_processes_sending(monkeypatch: pytest
 
     def export_together(receiver: OtlpReceiver, *request: Any) -> Any:
         arrived.set()
-        both.wait(timeout=40)
+        both.wait(timeout=PATIENCE_S)
         return export(receiver, *request)
 
     monkeypatch.setattr(OtlpReceiver, "Export", export_together)
@@ -191,8 +192,8 @@ sys.exit(os.waitpid(child, 0)[1])
         with subprocess.Popen(
             [sys.executable, "-c", code], env=env, stdin=subprocess.PIPE, text=True
         ) as process:
-            assert arrived.wait(timeout=40)
-            process.communicate("fork now\n", timeout=50)
+            assert arrived.wait(timeout=PATIENCE_S)
+            process.communicate("fork now\n", timeout=PATIENCE_S)
     assert process.returncode == 0
     assert {question(span) for span in receiver.spans} == {"parent", "child"}
 

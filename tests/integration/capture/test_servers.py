@@ -15,6 +15,7 @@ import pytest
 from ragtrace import semconv
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.process import running
+from tests.patience import PATIENCE_S
 
 APPS = Path(__file__).with_name("apps")
 QUESTION = "Who?"
@@ -52,7 +53,7 @@ def served(frameworks: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 route: httpx.post(f"{found[1]}/{route}", json=asked) for route in ROUTES for _ in range(8)
             }
             server.terminate()
-            exit_code = server.wait(timeout=30)
+            exit_code = server.wait(timeout=PATIENCE_S)
         yield Served(responses, receiver, exit_code, log.read_text())
 
 

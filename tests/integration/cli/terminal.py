@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import dataclass, field
 
 from tests.integration.cli.program import COMMAND
+from tests.patience import PATIENCE_S
 
 __all__ = ["OnTerminal"]
 
@@ -44,7 +45,7 @@ class OnTerminal:
         while part := self._part():
             self.drawn += part
         os.close(self._leader)
-        return (self.process.communicate(timeout=30)[0] or b"").decode()
+        return (self.process.communicate(timeout=PATIENCE_S)[0] or b"").decode()
 
     def _part(self) -> str:
         try:

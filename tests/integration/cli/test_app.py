@@ -14,6 +14,7 @@ from ragtrace.cli.app import cli
 from ragtrace.cli.extras import needs_extra
 from ragtrace.errors import ConfigError
 from tests.integration.cli.program import COMMAND, run
+from tests.patience import PATIENCE_S
 
 COMMANDS = cli.list_commands(click.Context(cli))
 
@@ -70,7 +71,7 @@ finally:
     print(*sys.modules, file=sys.stderr)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     loaded = {name.partition(".")[0] for name in done.stderr.split()}
     assert "click" in loaded

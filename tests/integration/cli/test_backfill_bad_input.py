@@ -24,6 +24,7 @@ from tests.backends.process import eventually
 from tests.backends.tempo_server import Tempo
 from tests.integration.cli.faulty_servers import DOWN, FaultyServer, faulty_jaeger, faulty_tempo
 from tests.integration.cli.program import json_lines, run, start
+from tests.patience import PATIENCE_S
 from tests.rag_spans import START_NS, rag_trace, trace_id_of
 from tests.unit.backends.servers import HttpAnswer
 
@@ -195,9 +196,9 @@ def test_who_stops_a_run_does_not_wait_for_a_server_that_is_down(tmp_path: Path)
         server.fault = fault
         to = ("--to", f"otlp-file:{tmp_path / 'out.jsonl'}", "--since", SINCE, "--until", UNTIL)
         process = start("backfill", "--from", f"tempo:{server.url}", *to, "--judge", "lexical", "--json")
-        assert asked.wait(timeout=30)
+        assert asked.wait(timeout=PATIENCE_S)
         process.send_signal(signal.SIGINT)
-        output, said = process.communicate(timeout=30)
+        output, said = process.communicate(timeout=PATIENCE_S)
     (report,) = json_lines(output.decode())
     assert (process.returncode, report["is_stopped"], report["sent"]) == (INTERRUPTED, True, 3)
     assert "stopped; the same command with --resume goes on from here" in said.decode()

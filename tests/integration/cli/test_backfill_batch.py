@@ -18,6 +18,7 @@ from ragtrace.traces.otlp import decode, decode_json, encode
 from tests.batch_server import BatchServer, running_batch_server
 from tests.gullible_model import gullible_reply, running_gullible_model
 from tests.integration.cli.program import json_lines, run, run_quietly
+from tests.patience import PATIENCE_S
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, rag_trace, write_traces
 
 ANSWERS: Final = (RIGHT, WRONG, "Refunds take 5 working days.")
@@ -106,7 +107,7 @@ def test_killed_at_any_step_it_pays_for_each_request_once(
 
     server.on_request = strike
     process = in_a_process(args)
-    process.join(timeout=60)
+    process.join(timeout=PATIENCE_S)
     assert process.exitcode == -signal.SIGKILL
     assert server.routes == [*STEPS[: step + 1]]
     (told,) = json_lines(run(*args).stdout)
@@ -117,7 +118,6 @@ def test_killed_at_any_step_it_pays_for_each_request_once(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_killed_again_and_again_it_comes_to_its_end_and_pays_once(server: BatchServer, source: Path) -> None:
     alive: list[ForkServerProcess] = []
     struck: set[tuple[int, str]] = set()
@@ -132,7 +132,7 @@ def test_killed_again_and_again_it_comes_to_its_end_and_pays_once(server: BatchS
     server.on_request = strike
     for _ in range(40):
         alive.append(in_a_process(batched(server, source)))
-        alive[-1].join(timeout=60)
+        alive[-1].join(timeout=PATIENCE_S)
         if alive[-1].exitcode == 0:
             break
     assert alive[-1].exitcode == 0

@@ -24,6 +24,7 @@ from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.cli.program import json_lines, run
 from tests.integration.cli.terminal import OnTerminal
 from tests.integration.collector.paid_judge import PAID, paid, prices
+from tests.patience import PATIENCE_S
 from tests.unit.backfill.stored_traces import rag_trace, write_traces
 
 CONFIG = """
@@ -53,7 +54,7 @@ async def judge_live_answer(store: SqliteStore) -> None:
 
 async def waits(beside: Beside) -> None:
     """Return once a live answer is waited for."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not beside.waiting_for:  # noqa: ASYNC110 -- as the progress bar looks at it
             await asyncio.sleep(0)
 
@@ -67,7 +68,7 @@ async def one_turn(
     )
     turn = asyncio.create_task(beside.turn())
     yield beside, turn
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await turn
 
 

@@ -21,6 +21,7 @@ from ragtrace.judge import load_prices
 from tests.acceptance.judge_server import running_judge
 from tests.corpora import CORPORA, Corpus
 from tests.integration.cli.program import COMMAND, json_lines, run, start
+from tests.patience import PATIENCE_S
 from tests.typical_model import Habits, TypicalModel, running_typical_model
 from tests.unit.backfill.stored_traces import rag_trace, write_traces
 
@@ -190,7 +191,7 @@ def test_ctrl_c_ends_a_pilot_and_says_of_what_the_numbers_are(traces: Path, tmp_
         while b"finishing" not in process.stderr.readline():
             pass
         judge.gate.set()
-        stdout, stderr = process.communicate(timeout=30)
+        stdout, stderr = process.communicate(timeout=PATIENCE_S)
     (told,) = json_lines(stdout.decode())
     assert (process.returncode, told["is_stopped"], told["pilot"]["left"]) == (130, True, 8)
     assert b"the numbers are of what was read and judged so far" in stderr
@@ -228,7 +229,7 @@ def test_on_a_terminal_the_estimate_is_shown_and_agreed_to(
         assert model.calls == 0
         os.write(leader, answer.encode())
         shown += until(leader, None)
-        assert process.wait(timeout=30) == (0 if judged else 1)
+        assert process.wait(timeout=PATIENCE_S) == (0 if judged else 1)
     assert "estimate for 12 answers, from their sizes" in shown
     assert ("Aborted!" in shown) == (not judged)
     assert (len(out.read_text().splitlines()) if out.exists() else 0) == judged

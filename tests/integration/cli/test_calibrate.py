@@ -17,6 +17,7 @@ from click.testing import Result
 from ragtrace.calibration.saved import read_calibration
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import json_lines, run, start
+from tests.patience import PATIENCE_S
 
 CHUNK = "Orders can be returned within 14 days. Refunds take 5 working days. The shop is in Ulm."
 SAID = {
@@ -416,7 +417,7 @@ def test_ctrl_c_keeps_what_was_measured(data: str) -> None:
             with connection:
                 connection.recv(1)
                 program.send_signal(signal.SIGINT)
-                output, errors = program.communicate(timeout=30)
+                output, errors = program.communicate(timeout=PATIENCE_S)
     assert program.returncode == 130
     assert b"interrupted: the figures are about the 0 of 12 answers so far" in errors
     assert json.loads(output)["groups"][0]["answers"] == 0

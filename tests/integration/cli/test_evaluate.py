@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.program import json_lines, run, start
+from tests.patience import PATIENCE_S
 
 CHUNK = "Orders can be returned within 14 days. Refunds take 5 working days."
 RIGHT = "Orders can be returned within 14 days."
@@ -179,7 +180,7 @@ def test_a_result_is_there_before_the_next_record_is_typed(scripted: str) -> Non
             program.stdin.flush()
             assert json.loads(program.stdout.readline())["id"] == number
         program.stdin.close()
-        assert program.wait(timeout=30) == 0
+        assert program.wait(timeout=PATIENCE_S) == 0
 
 
 @pytest.mark.slow
@@ -191,7 +192,7 @@ def test_ctrl_c_ends_it_while_it_waits_for_standard_input(scripted: str) -> None
         program.stdin.flush()
         assert program.stdout.readline()
         program.send_signal(signal.SIGINT)
-        assert program.wait(timeout=30) == 130
+        assert program.wait(timeout=PATIENCE_S) == 130
         assert program.stderr is not None
         assert program.stderr.read().splitlines()[-1] == b"Interrupted."
 
@@ -205,7 +206,7 @@ def test_ctrl_c_ends_it_while_it_waits_for_the_judge(records: str) -> None:
             with connection:
                 connection.recv(1)
                 program.send_signal(signal.SIGINT)
-                _, errors = program.communicate(timeout=30)
+                _, errors = program.communicate(timeout=PATIENCE_S)
     assert program.returncode == 130
     assert errors.splitlines()[-1] == b"Interrupted."
     assert b"Traceback" not in errors

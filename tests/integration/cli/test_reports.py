@@ -12,6 +12,7 @@ from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.spending import OVER_BUDGET
 from tests.integration.cli.program import json_lines, run, start
 from tests.integration.collector.paid_judge import PAID, paid, prices
+from tests.patience import PATIENCE_S
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, plain_trace, rag_trace, trace_id, write_traces
 from tests.unit.reports.reading import Page, csv_rows, json_rows, parquet_rows
 
@@ -242,7 +243,7 @@ def open_it(settings):
     (files.folder / "judge.py").write_text(code)
     judge = ("--judge", f"{files.folder / 'judge.py'}:open_it", "--concurrency", "1", "--json")
     process = start(*files.backfill(*judge))
-    _, said = process.communicate(timeout=50)
+    _, said = process.communicate(timeout=PATIENCE_S)
     return process.returncode, said
 
 

@@ -19,6 +19,7 @@ from ragtrace.traces.trace import Span
 from ragtrace_collector.collector import Collector
 from ragtrace_collector.config import CollectorConfig, parse_config
 from ragtrace_collector.wiring import open_collector
+from tests.patience import PATIENCE_S
 
 __all__ = ["carriers_in", "config_of", "post", "running_collector", "send_grpc", "until"]
 
@@ -37,7 +38,7 @@ def config_of(folder: Path, **changes: Any) -> CollectorConfig:
         "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
         "store": {"path": str(folder / "store.db")},
         "telemetry": {"listen": "127.0.0.1:0"},
-        "drain_timeout": "5s",
+        "drain_timeout": f"{PATIENCE_S}s",
     }
     for key, value in changes.items():
         settings[key] = {**settings.get(key, {}), **value} if isinstance(value, Mapping) else value
@@ -66,7 +67,9 @@ async def running_collector(
 
 async def post(collector: Collector, body: bytes, headers: Mapping[str, str] = PROTOBUF) -> httpx.Response:
     """POST to the OTLP/HTTP receiver."""
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{collector.http_port}", timeout=30) as client:
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{collector.http_port}", timeout=PATIENCE_S
+    ) as client:
         return await client.post("/v1/traces", content=body, headers=dict(headers))
 
 
@@ -75,11 +78,11 @@ async def send_grpc(collector: Collector, body: bytes, **options: Any) -> Export
     limits = [("grpc.max_send_message_length", 1 << 30)]
     async with grpc.aio.insecure_channel(f"127.0.0.1:{collector.grpc_port}", options=limits) as channel:
         call = channel.unary_unary(_EXPORT, response_deserializer=ExportTraceServiceResponse.FromString)
-        response: ExportTraceServiceResponse = await call(body, timeout=30, **options)
+        response: ExportTraceServiceResponse = await call(body, timeout=PATIENCE_S, **options)
         return response
 
 
-async def until(condition: Any, *, deadline_s: float = 20) -> Any:
+async def until(condition: Any, *, deadline_s: float = PATIENCE_S) -> Any:
     """Return the first true result; for what another task or thread brings about."""
     async with asyncio.timeout(deadline_s):
         while not (result := condition()):  # noqa: ASYNC110 -- what is waited for is another thread's or task's

@@ -11,6 +11,7 @@ import pytest
 from ragtrace_collector.collector import Collector
 from ragtrace_collector.receivers import listening
 from tests.integration.collector.running import config_of, post, request_of, running_collector
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
 GOOD = request_of(*rag_trace(0))
@@ -18,7 +19,7 @@ GOOD = request_of(*rag_trace(0))
 
 async def ended(collector: Collector, said: bytes) -> bytes:
     """Connect, say something, and return what the collector said until it hung up."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
         writer.write(said)
         try:
@@ -43,7 +44,7 @@ async def test_who_does_not_say_what_it_wants_is_hung_up_on(
 
 async def test_who_goes_on_too_slowly_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "_HEADERS_TIMEOUT_S", 0.1)
-    async with running_collector(config_of(tmp_path)) as collector, asyncio.timeout(20):
+    async with running_collector(config_of(tmp_path)) as collector, asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
         writer.write(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n")
         assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
@@ -130,7 +131,7 @@ async def test_who_never_comes_to_the_point_is_hung_up_on(
 ) -> None:
     monkeypatch.setattr(listening, "_HEADERS_TIMEOUT_S", 100)
     answer = b""
-    async with running_collector(config_of(tmp_path)) as collector, asyncio.timeout(20):
+    async with running_collector(config_of(tmp_path)) as collector, asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
         with suppress(ConnectionError):  # the answer is lost where it comes while something is said
             for start in range(0, len(said), 1_000):
@@ -209,7 +210,7 @@ async def test_who_goes_on_after_the_answer_is_hung_up_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listening, "_HEADERS_TIMEOUT_S", 0.1)
-    async with running_collector(config_of(tmp_path)) as collector, asyncio.timeout(20):
+    async with running_collector(config_of(tmp_path)) as collector, asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
         writer.write(CHUNKED + b"\r\n1\r\nx\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 415")

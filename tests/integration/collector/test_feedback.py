@@ -23,6 +23,7 @@ from tests.integration.collector.running import (
     running_collector,
     until,
 )
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
 DISLIKED = {
@@ -51,7 +52,7 @@ def _said(feedback: Mapping[str, Any]) -> dict[str, Any]:
 
 async def stored(collector: Collector, **outcomes: int) -> None:
     """Wait until the store counts so many answers of each outcome."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not outcomes.items() <= (await collector.store.ledger()).by_name().items():  # noqa: ASYNC110 -- a store's
             await asyncio.sleep(0.02)
 

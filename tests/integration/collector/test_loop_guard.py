@@ -25,6 +25,7 @@ from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.process import free_ports
 from tests.integration.collector.running import config_of, request_of, running_collector, send_grpc, until
 from tests.integration.collector.stepping import stepped_collector
+from tests.patience import PATIENCE_S
 from tests.rag_spans import chat_span, rag_trace, trace_id_of
 
 ROUNDS = 5
@@ -76,7 +77,7 @@ def without_scopes(request: ExportTraceServiceRequest) -> None:
 async def settled(collector: Collector) -> None:
     """Wait until nothing moves any more."""
     await until(lambda: not len(collector.assembly))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while await collector.store.unfinished(now_ns=collector.clock.now_ns()):  # noqa: ASYNC110 -- a store's
             await asyncio.sleep(0.02)
 

@@ -15,6 +15,7 @@ from ragtrace.traces.trace import Scope
 from ragtrace_collector.collector import Collector
 from tests.integration.collector.running import config_of, post, request_of, running_collector, send_grpc
 from tests.integration.collector.test_service import scripted
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
 LEFT_OUT = ("rejected", "sampled_out", "own", "over_limit")
@@ -35,7 +36,7 @@ def traffic(number: int) -> bytes:
 
 async def scrape(collector: Collector) -> Mapping[str, float]:
     async with httpx.AsyncClient() as client:
-        page = await client.get(f"http://127.0.0.1:{collector.operations.port}/metrics", timeout=30)
+        page = await client.get(f"http://127.0.0.1:{collector.operations.port}/metrics", timeout=PATIENCE_S)
     samples: dict[str, float] = {}
     for family in text_string_to_metric_families(page.text):
         for sample in family.samples:

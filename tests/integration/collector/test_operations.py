@@ -27,6 +27,7 @@ from tests.integration.collector.running import (
     until,
 )
 from tests.integration.collector.test_service import scripted
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 from tests.unit.backends.servers import HttpAnswer, HttpServer, http_server
 
@@ -106,7 +107,7 @@ async def test_while_it_drains_its_pages_say_that_it_stops(tmp_path: Path) -> No
 
 
 async def until_stopping(collector: Collector) -> httpx.Response:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while (answer := await get(collector, "/readyz")).status_code == 200:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         return answer

@@ -213,6 +213,5 @@ def test_the_order_of_spans_changes_nothing_that_is_said_in_the_end() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_the_order_of_spans_changes_nothing_in_many_schedules() -> None:
     run_order_machine(examples=60, steps=25)

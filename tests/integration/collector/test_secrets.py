@@ -24,6 +24,7 @@ from tests.acceptance.collector_process import collector_process
 from tests.backends.process import eventually
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
 EXPORT_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -154,7 +155,7 @@ def test_a_collector_with_everything_failing_says_no_secret_anywhere(tmp_path: P
     pages = ""
     with collector_process(tmp_path, config) as collector:
         with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
-            channel.unary_unary(EXPORT_METHOD)(encode(rag_trace(0)), timeout=20)
+            channel.unary_unary(EXPORT_METHOD)(encode(rag_trace(0)), timeout=PATIENCE_S)
         eventually(
             lambda: collector.log.read_text().count("does not take spans") == 2, what="all have failed"
         )
@@ -171,7 +172,7 @@ def test_a_collector_with_everything_failing_says_no_secret_anywhere(tmp_path: P
 
 def _page(url: str) -> str:
     try:
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             return str(answer.read().decode())
     except urllib.error.HTTPError as answer:
         with answer:
@@ -189,7 +190,7 @@ def test_a_program_that_fails_shows_no_variable_of_its_environment(tmp_path: Pat
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 2
     assert "write an address" in done.stderr or "base URL" in done.stderr

@@ -23,6 +23,7 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.gate import open_gate
 from tests.integration.collector.certificates import Authority, Files
 from tests.integration.collector.running import config_of, request_of, running_collector
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
 GOOD = request_of(*rag_trace(0))
@@ -96,7 +97,7 @@ async def test_clients_without_a_certificate_of_the_authority_do_not_get_in(tmp_
 
 def certificate_at(port: int | None, authority: Authority) -> bytes:
     assert port is not None
-    pem = ssl.get_server_certificate(("127.0.0.1", port), ca_certs=str(authority.ca), timeout=10)
+    pem = ssl.get_server_certificate(("127.0.0.1", port), ca_certs=str(authority.ca), timeout=PATIENCE_S)
     return pem.encode()
 
 

@@ -28,8 +28,9 @@ from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Chunk, Claim
 from ragtrace.ports import FreeText, Judge, JudgeRequest, YesProbability
 from tests.backends.process import eventually
+from tests.patience import PATIENCE_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 LONG = "The shop takes goods back within fourteen days of purchase. " * 12
 N_CTX = 1024
@@ -264,7 +265,7 @@ def test_a_whole_run_ends_with_an_outcome_for_each_record(gguf: Path, tmp_path: 
         capture_output=True,
         text=True,
         check=False,
-        timeout=170,
+        timeout=PATIENCE_S,
     )
     lines = [json.loads(line) for line in run.stdout.splitlines()]
     assert [line["id"] for line in lines] == ["0", "1"], run.stderr

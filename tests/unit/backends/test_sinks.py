@@ -204,7 +204,7 @@ async def test_http_codes_about_the_sender_or_the_address_are_told_apart(status:
 @pytest.mark.parametrize(
     ("header", "at_least", "at_most"),
     [
-        (format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True), 3_000, 3_600),
+        (format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True), 1, 86_400),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0),
     ],
     ids=["future", "past"],

@@ -16,6 +16,7 @@ from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge import Price
 from ragtrace.judge.spending import Limit, Spend, Tariff, Turnstile
 from ragtrace.model import Usage
+from tests.patience import PATIENCE_S
 
 LIMIT = Limit(calls=6, tokens=3_000, usd_nano=20_000_000)
 TARIFF = Tariff(price=Price(input=10, output=10))
@@ -54,7 +55,7 @@ def test_what_a_run_may_spend_is_never_exceeded_also_by_a_run_that_goes_on(
     async def all_at_once(progress: Progress, wanted: list[tuple[int, float, int, bool]]) -> None:
         purse = RunPurse(progress=progress, run="run", limit=LIMIT)
         turnstile = Turnstile(book=purse)
-        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             for request in wanted:
                 group.create_task(spend(turnstile, purse, request))
 

@@ -11,6 +11,7 @@ from ragtrace_collector.config import CollectorConfig, parse_config
 from ragtrace_collector.operations import reloading
 from ragtrace_collector.operations.reloading import changed_keys, digest_of, refuse_what_needs_a_restart
 from ragtrace_collector.operations.stopping import HardStop
+from tests.patience import PATIENCE_S
 
 
 def config(text: str = "", *, key: str = "a secret") -> CollectorConfig:
@@ -46,7 +47,7 @@ def test_what_needs_a_restart_is_a_key_of_the_configuration(key: str) -> None:
 def test_what_does_not_end_is_ended() -> None:
     codes: queue.Queue[int] = queue.Queue()
     HardStop(codes.put).arm(0.01)
-    assert codes.get(timeout=10) == 1
+    assert codes.get(timeout=PATIENCE_S) == 1
 
 
 def test_what_ended_in_time_is_left_alone() -> None:
@@ -56,5 +57,5 @@ def test_what_ended_in_time_is_left_alone() -> None:
     stop.disarm()
     assert codes.empty()
     assert stop._timer is not None
-    stop._timer.join(10)
+    stop._timer.join(PATIENCE_S)
     assert not stop._timer.is_alive()

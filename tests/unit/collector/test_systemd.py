@@ -16,6 +16,7 @@ from ragtrace_collector.operations.systemd import (
     notify_watchdog,
     watchdog_pause_s,
 )
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -26,7 +27,7 @@ def service_manager(
     name = str(tmp_path / "notify") if request.param == "path" else f"@ragtrace-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(name.replace("@", "\0", 1))
-        listening.settimeout(5)
+        listening.settimeout(PATIENCE_S)
         monkeypatch.setenv("NOTIFY_SOCKET", name)
         yield listening
 

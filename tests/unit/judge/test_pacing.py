@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ragtrace.errors import JudgeError, JudgeNonsense, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge import Pace, ScriptedJudge, pace_of, paced
 from ragtrace.ports import JudgeReply
+from tests.patience import PATIENCE_S
 from tests.unit.judge.test_layers import text_request
 
 OVERLOADS = [JudgeUnavailable("429"), JudgeTimeout("late")]
@@ -100,4 +101,4 @@ async def test_never_more_are_under_way_than_allowed_and_no_slot_is_lost(most: i
     for _ in range(most * most + most):
         await one(pace)
     assert pace.limit == most
-    await asyncio.wait_for(asyncio.gather(*(one(pace) for _ in range(most))), 1)
+    await asyncio.wait_for(asyncio.gather(*(one(pace) for _ in range(most))), PATIENCE_S)
