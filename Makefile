@@ -32,11 +32,11 @@ help: ## say what there is
 demo: venv ## replay labelled RAG traffic through capture, collector and judge (ARGS="--limit 5")
 	@$(bin)/ragtrace demo $(ARGS)
 
-test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks phoenix) ## run all tests, the fast ones first (ARGS="-k carrier")
-	$(bin)/python -m pytest $(ARGS)
+test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks phoenix) ## run all tests, two for each core at a time (ARGS="-k carrier")
+	$(bin)/python -m pytest -n $(workers) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-fast: venv ## run the tests that start no process (under two minutes)
-	$(bin)/python -m pytest -m "not slow" -n $(workers) --dist worksteal $(ARGS)
+	$(bin)/python -m pytest -m "not slow" -n $(workers) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 check: venv ## formatting, lint, types, import direction
 	$(bin)/ruff format --check $(paths)

@@ -18,6 +18,7 @@ from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.phoenix_server import Phoenix, running_phoenix
 from tests.backends.process import TEST_VARIABLES
 from tests.backends.tempo_server import Tempo, running_tempo
+from tests.checkout import CleanCheckout
 
 # No deadline: what an example takes on a shared machine says nothing. In CI there are more, always the same.
 settings.register_profile("ragtrace", deadline=None, max_examples=40)
@@ -29,27 +30,49 @@ settings.load_profile("ragtrace-ci" if os.environ.get("CI") else "ragtrace")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _BACKEND_FIXTURES = {"jaeger", "tempo", "otelcol", "gguf", "frameworks", "phoenix"}
+_IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 _CLEANED = ("OTEL_", "RAGTRACE_", "OPENAI_")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch the checkout where the run is reported: once."""
+    if not _IS_WORKER:
+        config.pluginmanager.register(CleanCheckout())
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs a real back end, and run fast tests first."""
+    """Mark what runs a real back end, and put fast tests first, or long ones if tests run in parallel."""
     for item in items:
-        if _BACKEND_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if _BACKEND_FIXTURES & fixtures:
             item.add_marker(pytest.mark.backend)
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+        if "phoenix" in fixtures:  # takes minutes to start: one is enough
+            item.add_marker(pytest.mark.xdist_group("phoenix"))
+            item.add_marker(pytest.mark.long)
+        if item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=_in_parallel if _IS_WORKER else _one_by_one)
+
+
+def _in_parallel(item: pytest.Item) -> bool:
+    return item.get_closest_marker("long") is None
+
+
+def _one_by_one(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
 
 
 @pytest.fixture(autouse=True)
 def clean_environment(tmp_path: Path) -> Iterator[None]:
     """Hide the settings of whoever runs the tests: no test reads a key or an endpoint it did not set, nor
-    what another test left behind."""
+    what another test left behind; and none writes into the checkout by a relative path."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(_CLEANED) and name not in TEST_VARIABLES:
                 patch.delenv(name)
         patch.delenv("STATE_DIRECTORY", raising=False)
+        patch.chdir(tmp_path)
         patch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         yield
 

@@ -141,7 +141,7 @@ def test_answers_in_tempo_get_their_verdicts_in_the_same_traces_once(
     assert (second["already_evaluated"], second["sent"], judge.calls) == (ANSWERS, 0, CALLS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_answers_two_days_old_are_found_in_tempo_and_so_are_their_verdicts(
     tmp_path: Path, judge: JudgeServer
 ) -> None:

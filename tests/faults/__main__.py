@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--at-once", type=int, default=4 * (os.cpu_count() or 1), help="tries at a time")
     options = parser.parse_args(arguments)
     faults = catalogue(kills=options.kills, every=options.every, times=options.times)
-    chosen = [fault for fault in faults if options.only in fault.name]
+    chosen = [fault for name, fault in faults.items() if options.only in name]
     print(heading(), flush=True)
     bad = 0
     for row in rows(chosen, at_once=options.at_once):

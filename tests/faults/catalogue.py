@@ -21,7 +21,7 @@ from tests.faults.disk import Blow, Kind, Weather
 from tests.faults.held import HeldScene
 from tests.faults.scene import Scene, Tally
 from tests.faults.servers import BackEnd, Mood, MoodyJudge, MoodyServer, closing_all
-from tests.faults.table import Fault
+from tests.faults.table import Fault, Made, Try
 from tests.faults.version_1 import VERSION_1
 from tests.rag_spans import rag_trace, trace_id_of
 
@@ -57,48 +57,60 @@ _REPLIES: Final[Mapping[str, Any]] = {
 }
 
 
-def catalogue(*, kills: int, every: int, times: int) -> tuple[Fault, ...]:
-    """Return all faults.
+def catalogue(*, kills: int, every: int, times: int) -> Mapping[str, Made]:
+    """Return all faults by their names.
 
     Args:
         kills: How often a collector is killed at a random moment.
         every: Each how-manieth statement is one to fail at; 1 is every one.
         times: How often a fault is tried that has no moments to choose from.
     """
-    return (
-        Fault(
-            name="killed at a random moment (file)",
-            tries=[partial(_killed_twice, seed) for seed in range(kills // 4)],
-        ),
-        Fault(
-            name="killed at a random moment (back end, slow judge)",
-            tries=[partial(_killed_twice_while_judging, seed) for seed in range(kills // 4)],
-        ),
-        Fault(
-            name="killed at a random moment (hold mode)",
-            tries=[partial(_killed_twice_while_holding, seed) for seed in range(kills // 4)],
-        ),
-        *_at_statements(every),
-        Fault(name="no file may grow any more, for a while", tries=[_files_cannot_grow] * times),
-        Fault(name="disk full for a while", tries=[partial(_weather, Weather.FULL)] * times),
-        Fault(name="disk read-only for a while", tries=[partial(_weather, Weather.READ_ONLY)] * times),
-        Fault(name="stopped in order while the disk is full", tries=[_stopped_while_full] * times),
-        Fault(name="another program locks the store for longer than is waited", tries=[_locked] * times),
-        Fault(name="the store's file is moved away, and back", tries=[_moved] * times),
-        Fault(name="a second collector on the same store", tries=[_second_collector] * times),
-        Fault(name="a store of a newer version", tries=[_newer] * times),
+    ready = (
+        *_kills(kills // 4),
+        *_tried_as_often(times),
         Fault(
             name="a damaged page; the backup made meanwhile is restored",
             tries=[partial(_damaged, seed) for seed in range(8 * times)],
         ),
-        Fault(name="clock set back an hour", tries=[_clock_set_back] * times),
-        Fault(name="clock set back an hour over a restart", tries=[_clock_set_back_over_restart] * times),
-        *(
-            Fault(name=f"back end {mood}", tries=[partial(_back_end_is, mood)] * times)
-            for mood in _BACK_END_MOODS
-        ),
-        *(Fault(name=f"judge {mood}", tries=[partial(_judge_is, mood)] * times) for mood in _JUDGE_MOODS),
     )
+    counted = {name: partial(_at_statements, name, every) for name in _STATEMENTS}
+    return counted | {fault.name: partial(_as_it_is, fault) for fault in ready}
+
+
+def _as_it_is(fault: Fault) -> Fault:
+    return fault
+
+
+def _kills(times: int) -> Iterator[Fault]:
+    where: Mapping[str, Callable[[int, Path], Tally]] = {
+        "file": _killed_twice,
+        "back end, slow judge": _killed_twice_while_judging,
+        "hold mode": _killed_twice_while_holding,
+    }
+    for name, kill in where.items():
+        tries = [partial(kill, seed) for seed in range(times)]
+        yield Fault(name=f"killed at a random moment ({name})", tries=tries)
+
+
+def _tried_as_often(times: int) -> Iterator[Fault]:
+    moods: Mapping[str, Try] = {
+        **{f"back end {mood}": partial(_back_end_is, mood) for mood in _BACK_END_MOODS},
+        **{f"judge {mood}": partial(_judge_is, mood) for mood in _JUDGE_MOODS},
+    }
+    others: Mapping[str, Try] = {
+        "no file may grow any more, for a while": _files_cannot_grow,
+        "disk full for a while": partial(_weather, Weather.FULL),
+        "disk read-only for a while": partial(_weather, Weather.READ_ONLY),
+        "stopped in order while the disk is full": _stopped_while_full,
+        "another program locks the store for longer than is waited": _locked,
+        "the store's file is moved away, and back": _moved,
+        "a second collector on the same store": _second_collector,
+        "a store of a newer version": _newer,
+        "clock set back an hour": _clock_set_back,
+        "clock set back an hour over a restart": _clock_set_back_over_restart,
+    }
+    for name, one in (others | moods).items():
+        yield Fault(name=name, tries=[one] * times)
 
 
 _BACK_END_MOODS: Final = (
@@ -141,34 +153,13 @@ def _kill_twice(scene: Scene, random: Random) -> Tally:
     return scene.account()
 
 
-def _at_statements(every: int) -> Iterator[Fault]:
-    kinds: Mapping[str, Kind] = {
-        "killed before statement n": "killed",
-        "I/O error at statement n": "io error",
-        "disk full at statement n": "full",
-    }
-    number = _statements(Scene)
-    for name, kind in kinds.items():
-        yield Fault(
-            name=f"{name}, n = 1, {1 + every} … {number}",
-            tries=[partial(_struck, Blow(kind=kind, at=at)) for at in range(1, number + 1, every)],
-        )
-    number = _statements(HeldScene)
-    yield Fault(
-        name=f"killed before statement n in hold mode, to {number}",
-        tries=[
-            partial(_struck, Blow(kind="killed", at=at), scene_of=HeldScene)
-            for at in range(1, number + 1, every)
-        ],
-    )
-    number = _statements(_old_scene)
-    yield Fault(
-        name=f"killed before statement n of a migration and its work, to {number}",
-        tries=[
-            partial(_struck, Blow(kind="killed", at=at), scene_of=_old_scene)
-            for at in range(1, number + 1, every)
-        ],
-    )
+def _at_statements(name: str, every: int) -> Fault:
+    kind, scene_of = _STATEMENTS[name]
+    number = _statements(scene_of)
+    tries = [
+        partial(_struck, Blow(kind=kind, at=at), scene_of=scene_of) for at in range(1, number + 1, every)
+    ]
+    return Fault(name=f"{name}, n = 1, {1 + every} … {number}", tries=tries)
 
 
 def _statements(scene_of: Callable[[Path], Scene]) -> int:
@@ -210,6 +201,15 @@ def _old_scene(folder: Path) -> Scene:
                 )
     scene.has_already(4)
     return scene
+
+
+_STATEMENTS: Final[Mapping[str, tuple[Kind, Callable[[Path], Scene]]]] = {
+    "killed before statement n": ("killed", Scene),
+    "I/O error at statement n": ("io error", Scene),
+    "disk full at statement n": ("full", Scene),
+    "killed before statement n in hold mode": ("killed", HeldScene),
+    "killed before statement n of a migration and its work": ("killed", _old_scene),
+}
 
 
 def _files_cannot_grow(folder: Path) -> Tally:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from tests.faults.scene import Tally
 
-__all__ = ["Fault", "Row", "Try", "heading", "rows"]
+__all__ = ["Fault", "Made", "Row", "Try", "heading", "rows"]
 
 Try: TypeAlias = Callable[[Path], Tally]
 """Strikes a collector in a folder of its own, and gives account."""
@@ -24,6 +24,10 @@ class Fault:
 
     name: str
     tries: Sequence[Try]
+
+
+Made: TypeAlias = Callable[[], Fault]
+"""A fault, made where it is tried: of some the tries are not known before statements are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +53,10 @@ def heading() -> str:
     return f"{'fault':<58} {'tries':>5} {'lost':>5} {'doubled':>7} {'unaccounted':>11}"
 
 
-def rows(faults: Sequence[Fault], *, at_once: int) -> Iterator[Row]:
+def rows(faults: Sequence[Made], *, at_once: int) -> Iterator[Row]:
     """Try the faults one after the other, several tries of one at a time."""
     with TemporaryDirectory(prefix="ragtrace-faults-") as folder, ThreadPoolExecutor(at_once) as pool:
-        for number, fault in enumerate(faults):
+        for number, fault in enumerate(made() for made in faults):
             folders = [Path(folder, f"{number}-{position}") for position in range(len(fault.tries))]
             yield _row(fault, list(pool.map(_attempt, fault.tries, folders)))
 

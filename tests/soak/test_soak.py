@@ -10,7 +10,7 @@ from tests.soak.running import soak
 from tests.soak.watching import flatness
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_everything_that_was_sent_is_accounted_for_under_mixed_load(tmp_path: Path) -> None:
     report = soak(tmp_path, seconds=30, a_second=15)
     assert report.faults == ()

@@ -212,6 +212,6 @@ def test_the_order_of_spans_changes_nothing_that_is_said_in_the_end() -> None:
     run_order_machine(examples=6, steps=12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_order_of_spans_changes_nothing_in_many_schedules() -> None:
     run_order_machine(examples=60, steps=25)

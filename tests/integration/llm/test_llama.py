@@ -244,6 +244,7 @@ async def test_a_context_beyond_the_memory_is_refused_by_name(gguf: Path) -> Non
     await judge.aclose()
 
 
+@pytest.mark.long
 def test_a_whole_run_ends_with_an_outcome_for_each_record(gguf: Path, tmp_path: Path) -> None:
     cases = tmp_path / "cases.jsonl"
     record = {"question": "How long?", "contexts": ["Refunds take 14 days."]}
