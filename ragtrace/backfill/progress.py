@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
@@ -39,6 +40,8 @@ class Progress:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._writing = threading.Lock()
+        self._is_open = False
 
     def __enter__(self) -> Self:
         """Open the file, which only its owner may read.
@@ -52,12 +55,16 @@ class Progress:
             self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.executescript(_SCHEMA)
+            self._is_open = True
         except (OSError, sqlite3.Error) as exc:
             raise ConfigError(f"the progress file {str(self._path)!r} cannot be used: {exc}") from exc
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._db.close()
+        # Who was cancelled leaves a thread behind that writes: SQLite crashes if the file is closed under it.
+        with self._writing:
+            self._is_open = False
+            self._db.close()
 
     @staticmethod
     def default_path(*, source: str, destination: str) -> Path:
@@ -121,4 +128,9 @@ class Progress:
         )
 
     async def _write(self, statement: str, *values: object) -> None:
-        await asyncio.to_thread(self._db.execute, statement, values)
+        await asyncio.to_thread(self._write_now, statement, values)
+
+    def _write_now(self, statement: str, values: tuple[object, ...]) -> None:
+        with self._writing:
+            if self._is_open:
+                self._db.execute(statement, values)

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import sqlite3
+import threading
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -123,6 +124,8 @@ class Transcripts:
         self.session = uuid4().hex
         self.is_whole = True
         """Whether all that was to be kept is."""
+        self._writing = threading.Lock()
+        self._is_open = False
 
     def __enter__(self) -> Self:
         """Open the file, or make it.
@@ -140,12 +143,16 @@ class Transcripts:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             self._prepare()
+            self._is_open = True
         except (OSError, sqlite3.Error) as exc:
             raise ConfigError(f"the transcripts {str(self.path)!r} cannot be used: {exc}") from exc
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._db.close()
+        # Who was cancelled leaves a thread behind that writes: SQLite crashes if the file is closed under it.
+        with self._writing:
+            self._is_open = False
+            self._db.close()
 
     def _prepare(self) -> None:
         (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -262,10 +269,10 @@ class Transcripts:
                 yield _kept(record, body)
 
     def _write(self, statement: str, *values: object) -> None:
-        if not self.is_whole:
-            return
         try:
-            self._db.execute(statement, values)
+            with self._writing:
+                if self.is_whole and self._is_open:
+                    self._db.execute(statement, values)
         except sqlite3.Error as exc:  # what was paid for is worth more than its transcript
             self.is_whole = False
             _log.warning(
