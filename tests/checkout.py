@@ -16,7 +16,7 @@ ROOT: Final = Path(__file__).parents[1]
 _CACHES: Final = ("__pycache__/", ".hypothesis/", ".pytest_cache/", ".ruff_cache/", ".mypy_cache/")
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)  # a plug-in is itself
 class CleanCheckout:
     """Compares what is in the checkout when a run ends with what was there when it began."""
 
