@@ -1,11 +1,8 @@
-"""What the documents say holds: links lead somewhere, commands run, targets and dependencies exist."""
+"""What the documents say holds: links lead somewhere, targets and dependencies exist."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +10,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.patience import PATIENCE_S
+from tests.docs.blocks import DOCUMENTS, ROOT
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted(
-    path
-    for folder in (".", "docs", "examples")
-    for path in (ROOT / folder).glob("**/*.md" if folder != "." else "*.md")
-)
 BY_NAME = [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS]
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-RUN = re.compile(r"^<!-- test: run -->\n```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def links(document: Path) -> Iterator[str]:
@@ -54,28 +44,6 @@ def test_make_targets_exist(document: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"(?:^|`)make ([a-z][a-z-]*)", document.read_text(), re.MULTILINE))
     assert named <= targets
-
-
-def commands() -> Iterator[object]:
-    for document in DOCUMENTS:
-        for index, block in enumerate(RUN.findall(document.read_text())):
-            yield pytest.param(block, id=f"{document.relative_to(ROOT)}-{index}")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("block", list(commands()))
-def test_marked_commands_run(block: str) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    run = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", block],
-        cwd=ROOT,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
 
 
 def test_every_dependency_has_its_reason() -> None:
