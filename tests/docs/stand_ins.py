@@ -22,7 +22,7 @@ from ragtrace.traces.otlp import decode_json, encode, encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.outcomes import PENDING, State
 from tests.acceptance.collector_process import CollectorProcess, collector_process
-from tests.backends.otlp_receiver import running_receiver
+from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.process import eventually
 from tests.docs.blocks import ROOT
 from tests.gullible_model import completion, gullible_reply, running_model
@@ -118,6 +118,13 @@ class Place:
         """Send spans to the collector that runs."""
         with grpc.insecure_channel(f"127.0.0.1:{self.collector.grpc_port}") as channel:
             channel.unary_unary(_EXPORT)(request, wait_for_ready=True)
+
+    def outcomes(self, receiver: OtlpReceiver) -> list[str]:
+        """Pass on to the collector what came elsewhere, and return what becomes of each trace of it."""
+        for request in receiver.requests:
+            self.send(request.SerializeToString())
+        traces = {span.trace_id.hex() for span in receiver.spans}
+        return sorted(self.outcome(trace_id) for trace_id in traces)
 
     def outcome(self, trace_id: str) -> str:
         """Wait for what becomes of a trace: the labels of its carriers, or why there are none."""

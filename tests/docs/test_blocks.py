@@ -53,7 +53,7 @@ def test_python_ends_in_its_verdict(
     expect_failure_of(block, request)
     with running_receiver() as receiver:
         run_python(block, place, receiver, tmp_path)
-        ends = sorted(outcomes(place, receiver))
+        ends = place.outcomes(receiver)
     expected = block.option("verdict") or block.option("reason")
     assert ends == ([expected] if expected else []), "say in the marker what becomes of what it records"
 
@@ -106,14 +106,6 @@ def run_python(block: Block, place: Place, receiver: OtlpReceiver, folder: Path)
     )
     assert finished.returncode == 0, finished.stderr
     assert "Traceback" not in finished.stderr
-
-
-def outcomes(place: Place, receiver: OtlpReceiver) -> list[str]:
-    """Pass on what the program sent, and return what becomes of each trace."""
-    for request in receiver.requests:
-        place.send(request.SerializeToString())
-    traces = {span.trace_id.hex() for span in receiver.spans}
-    return [place.outcome(trace_id) for trace_id in traces]
 
 
 def interrupted_at(words: str, commands: str, place: Place, folder: Path) -> str:
