@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ class JudgeServer:
         self.gate = threading.Event()
         self.gate.set()
         self.calls = 0
+        self._held_from: float = math.inf
         self._replies = replies
         self._changed = threading.Condition()
 
@@ -29,6 +31,8 @@ class JudgeServer:
         """Answer a chat completion: which step it is, its JSON schema tells."""
         with self._changed:
             self.calls += 1
+            if self.calls >= self._held_from:
+                self.gate.clear()
             self._changed.notify_all()
         self.gate.wait(timeout=PATIENCE_S)
         asked = json.dumps(request["response_format"])
@@ -47,6 +51,15 @@ class JudgeServer:
             ],
             "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
         }
+
+    def hold_from(self, number: int) -> None:
+        """Hold back the reply to the request of this number, and those after it."""
+        self._held_from = number
+
+    def release(self) -> None:
+        """Give all replies that were held back, and hold back no more."""
+        self._held_from = math.inf
+        self.gate.set()
 
     def wait_for_calls(self, number: int) -> None:
         """Return once so many requests have come in."""

@@ -97,9 +97,11 @@ def test_run_that_is_stopped_goes_on_without_a_second_bill(
     eventually(lambda: len(jaeger.search(service)) == ANSWERS, what="the traces in Jaeger")
     args = ("--from", f"jaeger:{jaeger.query_url}", "--to", jaeger.otlp_http, "--service", service)
 
+    judge.hold_from(CALLS // 2)
     run = begin(judge, *args)
     judge.wait_for_calls(CALLS // 2)
     run.send_signal(how)
+    judge.release()
     run.communicate(timeout=PATIENCE_S)
     assert run.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL)
 

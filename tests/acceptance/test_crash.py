@@ -87,13 +87,13 @@ def test_a_killed_collector_ends_its_work_after_a_restart(
 ) -> None:
     with running_judge(REPLIES) as judge:
         config = config_of(tmp_path, judge)
+        judge.hold_from(calls)
         with collector_process(tmp_path, config) as collector:
             send(collector, 0, ANSWERS)
             judge.wait_for_calls(calls)
-            judge.gate.clear()
             collector.kill()
         before = len(carriers(tmp_path))
-        judge.gate.set()
+        judge.release()
         with collector_process(tmp_path, config):
             eventually(lambda: len(carriers(tmp_path)) >= ANSWERS, what="all carriers")
     assert before < ANSWERS

@@ -110,12 +110,12 @@ def test_a_run_that_was_killed_goes_on_with_what_it_had_left(tmp_path: Path) -> 
         to = ("--to", f"otlp-file:{tmp_path / 'out.jsonl'}", "--max-calls", "10", "--concurrency", "2")
         asked = ("--judge", "openai:rule", "--base-url", judge.base_url, "--json", "--yes")
         command = ("backfill", "--from", f"otlp-file:{source}", *to, *asked)
+        judge.hold_from(5)
         killed = start(*command)
         judge.wait_for_calls(5)
-        judge.gate.clear()
         killed.kill()
         killed.communicate()
-        judge.gate.set()
+        judge.release()
         result = run(*command, "--resume")
     assert result.exit_code == OVER_BUDGET
     assert judge.calls <= 10
