@@ -33,10 +33,10 @@ demo: venv ## replay labelled RAG traffic through capture, collector and judge (
 	@$(bin)/ragtrace demo $(ARGS)
 
 test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks phoenix) ## run all tests, two for each core at a time (ARGS="-k carrier")
-	$(bin)/python -m pytest -n $(workers) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(bin)/python -m pytest -n $(workers) $(ARGS)
 
 test-fast: venv ## run the tests that start no process (under two minutes)
-	$(bin)/python -m pytest -m "not slow" -n $(workers) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(bin)/python -m pytest -m "not slow" -n $(workers) $(ARGS)
 
 check: venv ## formatting, lint, types, import direction
 	$(bin)/ruff format --check $(paths)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
 
 from tests.backends.binary import required, required_binary
 from tests.backends.jaeger_server import Jaeger, running_jaeger
@@ -19,6 +20,7 @@ from tests.backends.phoenix_server import Phoenix, running_phoenix
 from tests.backends.process import TEST_VARIABLES
 from tests.backends.tempo_server import Tempo, running_tempo
 from tests.checkout import CleanCheckout
+from tests.sharing import BySharing
 
 # No deadline: what an example takes on a shared machine says nothing. In CI there are more, always the same.
 settings.register_profile("ragtrace", deadline=None, max_examples=40)
@@ -40,6 +42,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(CleanCheckout())
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BySharing:
+    """Keep together what shares something, and keep to the order that the workers collected in."""
+    config.option.loadscopereorder = False
+    return BySharing(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what runs a real back end, and put fast tests first, or long ones if tests run in parallel."""
     for item in items:
@@ -47,8 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _BACKEND_FIXTURES & fixtures:
             item.add_marker(pytest.mark.backend)
             item.add_marker(pytest.mark.slow)
-        if "phoenix" in fixtures:  # takes minutes to start: one is enough
-            item.add_marker(pytest.mark.xdist_group("phoenix"))
+        if "phoenix" in fixtures:  # it takes minutes to start
             item.add_marker(pytest.mark.long)
         if item.get_closest_marker("long"):
             item.add_marker(pytest.mark.slow)

@@ -20,7 +20,7 @@ from tests.backends.process import eventually
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("crash")]
+pytestmark = pytest.mark.slow
 
 ANSWERS = 24
 CONCURRENCY = 4

@@ -36,7 +36,7 @@ CHUNK_IDS = ("warranty-length", "warranty-cover", "shipping-cost")
 POINT_IDS = ("5", "6", "3")
 """The same in Qdrant, which takes no words for ids."""
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("frameworks")]
+pytestmark = pytest.mark.long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

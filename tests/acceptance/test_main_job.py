@@ -18,7 +18,6 @@ from tests.backends.otelcol import OtelCol
 from tests.backends.process import eventually, free_ports
 
 OTEL_CONFIG = Path(__file__).parents[2] / "otel-config.yaml"
-pytestmark = pytest.mark.xdist_group("main job")
 CHUNKS = [
     ragtrace.Chunk(
         id="faq-12", text="Refunds take 14 days. They go to the card that was charged.", score=0.9

@@ -174,7 +174,6 @@ def with_plugin(plugin: Path, *command: str, stdin: str = "") -> subprocess.Comp
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("plugin")
 def test_custom_metric_is_listed_and_judged_by_its_name(plugin: Path) -> None:
     listed = with_plugin(plugin, "-m", "ragtrace.cli", "metrics", "--json")
     assert "politeness" in [json.loads(line)["name"] for line in listed.stdout.splitlines()]
@@ -196,7 +195,6 @@ def test_custom_metric_is_judged_as_a_file() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("plugin")
 def test_custom_metric_passes_its_own_tests(plugin: Path) -> None:
     file = EXAMPLES / "custom_metric" / "test_politeness.py"
     run = with_plugin(plugin, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", str(file))

@@ -121,7 +121,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("wheel")
 @pytest.mark.parametrize(
     "name",
     [
@@ -141,7 +140,6 @@ def test_wheel_holds(wheel: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("wheel")
 def test_wheel_holds_the_prompts_and_the_demos_data(wheel: Path) -> None:
     shipped = set(zipfile.ZipFile(wheel).namelist())
     prompts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "ragtrace/metrics/prompts").iterdir()}
@@ -163,7 +161,6 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("wheel")
 def test_installed_wheel_gives_a_command_that_works(installed: Path) -> None:
     run = subprocess.run(
         [installed / "ragtrace", "--help"], capture_output=True, text=True, timeout=PATIENCE_S, cwd=installed
@@ -173,7 +170,6 @@ def test_installed_wheel_gives_a_command_that_works(installed: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("wheel")
 def test_installed_packages_are_the_wheels(installed: Path) -> None:
     code = "import ragtrace, ragtrace_collector; print(ragtrace.__file__, ragtrace_collector.__file__)"
     run = subprocess.run(

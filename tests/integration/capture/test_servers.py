@@ -21,7 +21,7 @@ APPS = Path(__file__).with_name("apps")
 QUESTION = "Who?"
 ROUTES = ("mapping", "json", "tuple", "generator", "streamed")
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("servers")]
+pytestmark = pytest.mark.slow
 
 
 class Served(NamedTuple):

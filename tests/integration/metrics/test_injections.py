@@ -15,7 +15,7 @@ from ragtrace.model import Evaluation, MetricFailure, MetricOutcome, MetricResul
 from tests.gullible_model import running_gullible_model
 from tests.injections import MARK_ALL, Injection, injected, injections, victims
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("injections")]
+pytestmark = pytest.mark.slow
 
 SHOP = next(victims())
 CLEAN_SCORE = 0.5
