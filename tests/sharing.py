@@ -1,4 +1,4 @@
-"""Which tests run on one worker, because what they share takes long to make; others go to whichever is free."""
+"""Which tests run on one worker, as what they share takes long to make; others go to whichever is free."""
 
 from __future__ import annotations
 

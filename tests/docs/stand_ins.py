@@ -222,6 +222,7 @@ def _make_files(place: Place, stored: Sequence[Sequence[Span]]) -> None:
         _write_lines(place.folder / name, _LABELLED)
     (place.folder / "traces.jsonl").write_text("".join(f"{encode_json(spans)}\n" for spans in stored))
     (place.folder / "examples").symlink_to(ROOT / "examples")
+    (place.folder / "app.py").symlink_to(ROOT / "examples" / "minimal_rag.py")
     run = place.run("ragtrace calibrate labelled.jsonl --judge openai:gpt-4o-mini --save judge.json")
     assert run.returncode == 0, run.stderr
     for name, model in (("old", "gpt-4o-mini"), ("new", "gpt-4.1")):

@@ -125,7 +125,6 @@ async def test_fastapi_rag_streams(service: httpx.AsyncClient, receiver: OtlpRec
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="item 1: a streamed answer is taken for one that was broken off")
 async def test_fastapi_rags_answer_gets_its_verdict(
     service: httpx.AsyncClient, receiver: OtlpReceiver, place: Place
 ) -> None:
@@ -135,7 +134,6 @@ async def test_fastapi_rags_answer_gets_its_verdict(
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="item 1: a streamed answer is taken for one that was broken off")
 async def test_fastapi_rags_streamed_answer_gets_its_verdict(
     service: httpx.AsyncClient, receiver: OtlpReceiver, place: Place
 ) -> None:
