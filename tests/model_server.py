@@ -6,6 +6,7 @@ prints its port and serves on loopback until it is ended. The same request alway
 embeddings are near where texts share words. Its answer is the sentence of the prompt that is nearest to the
 question, so that a RAG application's answers come from its chunks. Where tools are offered, the first one is
 called with the question before it is answered; a question of two parts ("..., and ...?") is looked up twice.
+Below the path ``/careless`` the same model doubles every number of its answers: what it says is wrong then.
 
 It needs nothing but the standard library: every environment runs it.
 """
@@ -31,6 +32,7 @@ __all__ = ["model_environment", "running_model_server"]
 DIMENSIONS = 256
 UNKNOWN = "I do not know."
 _CREATED = 1_760_000_000
+_CARELESS = "/careless"
 _STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -58,8 +60,9 @@ def running_model_server() -> Iterator[str]:
         thread.join()
 
 
-def model_environment(url: str) -> dict[str, str]:
+def model_environment(url: str, *, careless: bool = False) -> dict[str, str]:
     """Return the variables that point the SDKs of OpenAI and Anthropic to this server."""
+    url = f"{url}{_CARELESS}" if careless else url
     return {
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_KEY": "not-a-key",
@@ -102,6 +105,8 @@ def _reply(request: Json, messages: Sequence[_Message], tools: Sequence[Json]) -
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     call = _tool_call(digest, messages, tools)
     text = "" if call else _answer(messages)
+    if request.get(_CARELESS):
+        text = re.sub(r"\d+", lambda number: str(2 * int(number[0])), text)
     said = json.dumps(call.arguments) if call else text
     return _Reply(
         id=digest[:24],
@@ -515,11 +520,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
-        path = self.path.partition("?")[0]
+        asked = self.path.partition("?")[0]
+        path = asked.removeprefix(_CARELESS)
         if path not in _ANSWERS:
             self._send(404, {"error": {"message": f"no such path: {path}", "type": "invalid_request_error"}})
             return
-        request = json.loads(body)
+        request = json.loads(body) | ({_CARELESS: True} if path != asked else {})
         if request.get("stream"):
             self._stream(_STREAMS[path](request), is_chat=path == "/v1/chat/completions")
         else:

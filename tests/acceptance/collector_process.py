@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import Any
 from tests.patience import PATIENCE_S
 
 __all__ = ["CollectorProcess", "collector_process"]
+
+RAGTRACE = (sys.executable, "-m", "ragtrace.cli")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +40,13 @@ class CollectorProcess:
 
 
 @contextmanager
-def collector_process(folder: Path, config: Mapping[str, Any]) -> Iterator[CollectorProcess]:
+def collector_process(
+    folder: Path, config: Mapping[str, Any], *, program: Sequence[str | Path] = RAGTRACE
+) -> Iterator[CollectorProcess]:
     """Run ``ragtrace collector`` in a folder until the block ends, unless the block ended it before."""
     file, log = folder / "collector.yaml", folder / "collector.log"
     file.write_text(json.dumps(config))
-    command = [sys.executable, "-m", "ragtrace.cli", "collector", "--config", str(file), "--json"]
+    command = [*program, "collector", "--config", str(file), "--json"]
     with log.open("a") as errors:
         process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True

@@ -1,0 +1,139 @@
+"""Where stories happen: a collector from the wheel, a model that is careless with numbers, and a receiver."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from ragtrace import semconv
+from ragtrace.model import RagRecord
+from ragtrace.traces.extract import extract_records
+from ragtrace.traces.otlp import spans_in
+from ragtrace.traces.trace import Span, Trace
+from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
+from tests.backends.process import eventually, free_ports, is_listening, running
+from tests.model_server import model_environment, running_model_server
+from tests.stories.environments import Environment
+from tests.stories.table import EXAMPLES, Start
+
+__all__ = ["Place", "Ran", "Seen", "open_place"]
+
+_INSTANCE = "service.instance.id"
+_RUN_TIMEOUT_S = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a program printed, or a server answered, and what it said on stderr."""
+
+    answer: str
+    errors: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a reader sees who looks at the trace."""
+
+    spans: Sequence[Span]
+    carrier: Span
+
+    @property
+    def record(self) -> RagRecord:
+        """The question, the chunks and the answer that were judged."""
+        (record,) = extract_records(Trace.of(self.carrier.trace_id, list(self.spans))).records
+        return record
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """The verdict on each claim."""
+        verdicts = (event.attributes.get(semconv.CLAIM_VERDICT) for event in self.carrier.events)
+        return tuple(str(verdict) for verdict in verdicts if verdict is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A collector that judges and forwards to a receiver, and the model that applications ask."""
+
+    folder: Path
+    collector: CollectorProcess
+    receiver: OtlpReceiver
+    model_url: str
+
+    def run(self, start: Start, *, listening: bool = True) -> Ran:
+        """Run a program to its end, as its reader would."""
+        port = self.collector.grpc_port if listening else free_ports(1)[0]
+        environ = self._environment(start, f"http://127.0.0.1:{port}")
+        if start.route is not None:
+            return self._ask_server(start, start.route, environ)
+        agent = ("opentelemetry-instrument",) if start.with_agent else ()
+        ended = subprocess.run(
+            [*agent, "python", start.program, start.question],
+            env=environ,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=_RUN_TIMEOUT_S,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr[-4_000:]
+        return Ran(answer=ended.stdout.strip(), errors=ended.stderr)
+
+    def see(self, start: Start) -> Seen:
+        """Wait for the verdict on what this program answered."""
+        return eventually(lambda: self._seen(start.name), what=f"a verdict on {start.name}", deadline_s=20)
+
+    def _ask_server(self, start: Start, route: str, environ: Mapping[str, str]) -> Ran:
+        (port,) = free_ports(1)
+        app, log = f"{start.program.stem}:app", self.folder / f"{port}.log"
+        folder = ("--app-dir", start.program.parent)
+        command = (start.environment.bin / "uvicorn", *folder, "--port", str(port), app)
+        with (
+            running(command, env=environ, ready=lambda: is_listening(port), log=log),
+            httpx.stream(
+                "POST", f"http://127.0.0.1:{port}{route}", json={"question": start.question}, timeout=30
+            ) as response,
+        ):
+            response.raise_for_status()
+            answer = "".join(response.iter_text())
+        return Ran(answer=answer, errors=log.read_text())
+
+    def _environment(self, start: Start, endpoint: str) -> Mapping[str, str]:
+        return {
+            "PATH": f"{start.environment.bin}:{os.defpath}",
+            "HOME": str(self.folder),
+            "PYTHONPATH": str(EXAMPLES),  # for programs that use the handbook of the examples
+            "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+            "OTEL_RESOURCE_ATTRIBUTES": f"{_INSTANCE}={start.name}",
+            **model_environment(self.model_url, careless=True),
+        }
+
+    def _seen(self, name: str) -> Seen | None:
+        spans = [span for request in list(self.receiver.requests) for span in spans_in(request)]
+        traces = {span.trace_id for span in spans if span.resource.attributes.get(_INSTANCE) == name}
+        of_story = [span for span in spans if span.trace_id in traces]
+        carriers = [span for span in of_story if span.scope.name == semconv.SCOPE_EVALUATION]
+        return Seen(spans=of_story, carrier=carriers[0]) if carriers else None
+
+
+@contextmanager
+def open_place(folder: Path, environment: Environment) -> Iterator[Place]:
+    """Start the collector of that environment, and what stands around it, until the block ends."""
+    with running_receiver() as receiver, running_model_server() as model_url:
+        config = {
+            "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+            "telemetry": {"listen": None},
+            "assemble": {"quiet_period": "500ms", "deadline": "2s"},
+            "judge": {"use": "scripted"},
+            "export": [{"endpoint": receiver.endpoint, "forward": True}],
+            "store": {"path": str(folder / "store.db")},
+        }
+        program = (environment.bin / "ragtrace",)
+        with collector_process(folder, config, program=program) as collector:
+            yield Place(folder=folder, collector=collector, receiver=receiver, model_url=model_url)

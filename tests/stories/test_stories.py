@@ -1,0 +1,60 @@
+"""What readers do, from an empty virtual environment to the verdict: each in the table is one who does it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from ragtrace import semconv
+from tests.stories.environments import ENVIRONMENTS, Environment, install, is_made
+from tests.stories.place import Place, open_place
+from tests.stories.table import JUDGED, TOLD, Judged, Told
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+def made(environment: Environment) -> None:
+    """Put today's ragtrace into the environment; skip where it was never made, or fail where it must be."""
+    if not is_made(environment):
+        reason = f"the environment {environment.name!r} is not there: run `make stories` (minutes, once)"
+        if os.environ.get("RAGTRACE_REQUIRE_BACKENDS"):
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    install(environment)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    made(ENVIRONMENTS["collector"])
+    with open_place(tmp_path_factory.mktemp("stories"), ENVIRONMENTS["collector"]) as opened:
+        yield opened
+
+
+def in_its_environment(story: Judged | Told) -> object:
+    group = pytest.mark.xdist_group(story.start.environment.name)
+    return pytest.param(story, marks=group, id=story.start.name)
+
+
+@pytest.mark.parametrize("story", [in_its_environment(story) for story in JUDGED])
+def test_a_reader_sees_the_verdict(place: Place, story: Judged) -> None:
+    made(story.start.environment)
+    ran = place.run(story.start)
+    seen, expected = place.see(story.start), story.sees
+    assert seen.carrier.name == expected.span, seen.carrier.attributes.get(semconv.BRIEF)
+    assert seen.claims == expected.claims
+    record = seen.record
+    assert record.question == story.start.question
+    assert record.answer, "no answer was read"
+    assert record.answer.strip() in ran.answer
+    assert len(record.chunks) == expected.chunks
+    assert all(chunk.text for chunk in record.chunks)
+
+
+@pytest.mark.parametrize("story", [in_its_environment(story) for story in TOLD])
+def test_a_reader_is_told_what_is_missing(place: Place, story: Told) -> None:
+    made(story.start.environment)
+    said = place.run(story.start, listening=story.listening).errors
+    lines = [line for line in said.splitlines() if all(part in line for part in story.says)]
+    assert len(lines) == 1, said
