@@ -23,7 +23,7 @@ workers = $(shell $(bin)/python -c 'import os; print(2 * os.cpu_count())')
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check format venv lock backends frameworks phoenix recordings soak fuzz sbom audit \
+.PHONY: help demo test test-fast check format venv lock backends frameworks phoenix stories recordings soak fuzz sbom audit \
   test-faults bench
 
 help: ## say what there is
@@ -32,7 +32,7 @@ help: ## say what there is
 demo: venv ## replay labelled RAG traffic through capture, collector and judge (ARGS="--limit 5")
 	@$(bin)/ragtrace demo $(ARGS)
 
-test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks phoenix) ## run all tests, two for each core at a time (ARGS="-k carrier")
+test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks phoenix stories) ## run all tests, two for each core at a time (ARGS="-k carrier")
 	$(bin)/python -m pytest -n $(workers) $(ARGS)
 
 test-fast: venv ## run the tests that start no process (under two minutes)
@@ -79,6 +79,9 @@ backends: venv ## get the real Jaeger, Tempo and language model that tests run, 
 frameworks: $(second)/.project-installed ## make the second environment: frameworks, and others' instrumentations
 
 phoenix: $(fourth)/.made-from-lock ## make the environment of the real Phoenix that tests run
+
+stories: venv ## make the environments of the readers in tests/stories, from the built wheel, in a cache
+	$(bin)/python -m tests.stories
 
 recordings: venv frameworks ## record the traces that the extractor is tested on again, from the real libraries
 	$(bin)/python -m tests.recordings $(ARGS)

@@ -34,7 +34,7 @@ _PIP = ("--quiet", "--no-compile", "--prefer-binary", "--disable-pip-version-che
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What a reader installs: ``.`` is ragtrace, as in a checkout, and ``.[openai]`` ragtrace with an extra."""
+    """What a reader installs: ``.`` is ragtrace, as in a checkout, ``.[openai]`` ragtrace with an extra."""
 
     name: str
     requirements: tuple[str, ...]
@@ -62,7 +62,7 @@ ENVIRONMENTS: Mapping[str, Environment] = {
     for name, requirements, lock in (
         ("plain", (".",), OF_FRAMEWORKS),
         ("openai", (".[openai]", "openai"), OF_FRAMEWORKS),
-        ("langchain", (".[langchain]", "langchain", "langchain-openai"), OF_FRAMEWORKS),
+        ("langchain", (".[langchain]", "langchain", "langchain-openai", "numpy"), OF_FRAMEWORKS),
         (
             "llama-index",
             (
@@ -84,6 +84,7 @@ ENVIRONMENTS: Mapping[str, Environment] = {
                 "opentelemetry-exporter-otlp",
                 "langchain",
                 "langchain-openai",
+                "numpy",
             ),
             OF_FRAMEWORKS,
         ),

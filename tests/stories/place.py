@@ -27,6 +27,7 @@ __all__ = ["Place", "Ran", "Seen", "open_place"]
 
 _INSTANCE = "service.instance.id"
 _RUN_TIMEOUT_S = 100
+_VERDICT_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,8 @@ class Seen:
 class Place:
     """A collector that judges and forwards to a receiver, and the model that applications ask."""
 
+    program: Path
+    """``ragtrace``, as it is installed beside the collector."""
     folder: Path
     collector: CollectorProcess
     receiver: OtlpReceiver
@@ -86,8 +89,27 @@ class Place:
         return Ran(answer=ended.stdout.strip(), errors=ended.stderr)
 
     def see(self, start: Start) -> Seen:
-        """Wait for the verdict on what this program answered."""
-        return eventually(lambda: self._seen(start.name), what=f"a verdict on {start.name}", deadline_s=20)
+        """Wait for the verdict on what this program answered; without one, say what the collector says."""
+        what = f"a verdict on {start.name}"
+        try:
+            return eventually(lambda: self._seen(start.name), what=what, deadline_s=_VERDICT_TIMEOUT_S)
+        except TimeoutError as exc:
+            said = [self.why(trace_id) for trace_id in self._traces(start.name)]
+            raise AssertionError(f"{exc}\n{''.join(said) or 'no span came'}") from exc
+
+    def why(self, trace_id: str) -> str:
+        """Ask the collector why the answers of a trace have scores, or have none."""
+        command = (self.program, "why", trace_id, "--store", self.folder / "store.db")
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+
+    def reason(self, start: Start) -> str:
+        """Wait until the collector has looked at what this program sent, and return what it says of it."""
+
+        def said() -> str | None:
+            answers = " ".join(self.why(trace_id) for trace_id in self._traces(start.name))
+            return " ".join(answers.split()) if "were looked at" in answers else None
+
+        return eventually(said, what=f"the end of {start.name}", deadline_s=_VERDICT_TIMEOUT_S)
 
     def _ask_server(self, start: Start, route: str, environ: Mapping[str, str]) -> Ran:
         (port,) = free_ports(1)
@@ -102,6 +124,7 @@ class Place:
         ):
             response.raise_for_status()
             answer = "".join(response.iter_text())
+            self.see(start)  # before the server is stopped: a reader's goes on, and sends what it has
         return Ran(answer=answer, errors=log.read_text())
 
     def _environment(self, start: Start, endpoint: str) -> Mapping[str, str]:
@@ -114,10 +137,16 @@ class Place:
             **model_environment(self.model_url, careless=True),
         }
 
+    def _spans(self) -> Sequence[Span]:
+        return [span for request in list(self.receiver.requests) for span in spans_in(request)]
+
+    def _traces(self, name: str) -> set[str]:
+        spans = self._spans()
+        return {span.trace_id for span in spans if span.resource.attributes.get(_INSTANCE) == name}
+
     def _seen(self, name: str) -> Seen | None:
-        spans = [span for request in list(self.receiver.requests) for span in spans_in(request)]
-        traces = {span.trace_id for span in spans if span.resource.attributes.get(_INSTANCE) == name}
-        of_story = [span for span in spans if span.trace_id in traces]
+        traces = self._traces(name)
+        of_story = [span for span in self._spans() if span.trace_id in traces]
         carriers = [span for span in of_story if span.scope.name == semconv.SCOPE_EVALUATION]
         return Seen(spans=of_story, carrier=carriers[0]) if carriers else None
 
@@ -134,6 +163,8 @@ def open_place(folder: Path, environment: Environment) -> Iterator[Place]:
             "export": [{"endpoint": receiver.endpoint, "forward": True}],
             "store": {"path": str(folder / "store.db")},
         }
-        program = (environment.bin / "ragtrace",)
-        with collector_process(folder, config, program=program) as collector:
-            yield Place(folder=folder, collector=collector, receiver=receiver, model_url=model_url)
+        program = environment.bin / "ragtrace"
+        with collector_process(folder, config, program=[program]) as collector:
+            yield Place(
+                program=program, folder=folder, collector=collector, receiver=receiver, model_url=model_url
+            )

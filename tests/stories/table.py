@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.stories.environments import ENVIRONMENTS, Environment
+from tests.stories.environments import ENVIRONMENTS, ROOT, Environment
 
-__all__ = ["JUDGED", "TOLD", "Judged", "Start", "Told", "Verdict"]
+__all__ = ["APPS", "EXAMPLES", "JUDGED", "TOLD", "Judged", "Start", "Told", "Verdict"]
 
-ROOT = Path(__file__).parents[2]
 APPS = Path(__file__).parent / "apps"
 EXAMPLES = ROOT / "examples" / "frameworks"
+FASTAPI_EXAMPLE = ROOT / "examples" / "fastapi_rag" / "app.py"
 
 WARRANTY = "How long does the warranty last?"
 REFUNDS = "How long do refunds take?"
@@ -25,10 +25,10 @@ class Start:
     name: str
     program: Path
     environment: Environment
-    question: str = WARRANTY
-    with_agent: bool = False
+    question: str
+    with_agent: bool
     """Whether ``opentelemetry-instrument`` starts it."""
-    route: str | None = None
+    route: str | None
     """Where a server is asked; any other program is asked by its argument."""
 
 
@@ -36,10 +36,10 @@ class Start:
 class Verdict:
     """What stands on the trace in the end."""
 
-    span: str = "evaluation fail"
-    claims: tuple[str, ...] = ("contradicted",)
+    span: str
+    claims: tuple[str, ...]
     chunks: int
-    from_prompt: bool = False
+    from_prompt: bool
     """The chunks were parted in the prompt: no span held them."""
 
 
@@ -49,9 +49,9 @@ class Judged:
 
     uses: str
     start: Start
-    also: tuple[Path, ...] = ()
-    """Other files of the program that the reader adds to."""
-    streams: bool = False
+    beside: tuple[Path, ...]
+    """Other files of the program that its reader adds to."""
+    streams: bool
     sees: Verdict
 
 
@@ -62,150 +62,156 @@ class Told:
     situation: str
     start: Start
     listening: bool = True
+    on_stderr: bool = True
+    """Else ``ragtrace why`` says it."""
     says: Sequence[str]
-    """Parts of the one line on stderr."""
+    """What is said, in parts."""
 
 
-def _examples() -> Iterator[Judged]:
-    by_hand = (EXAMPLES / "handbook.py",)
-    for uses, application, environment, also, streams in (
-        ("OpenAI, chat completions", "openai_chat", "openai", by_hand, False),
-        ("OpenAI, Responses", "openai_responses", "openai", by_hand, False),
-        ("OpenAI, asynchronous client", "openai_async", "openai", (), False),
-        ("OpenAI, chat completions", "openai_streaming", "openai", by_hand, True),
-        ("LangChain", "langchain_app", "langchain", (), False),
-        ("LlamaIndex", "llamaindex_app", "llama-index", (), False),
-        ("Haystack", "haystack_app", "haystack", (), False),
-    ):
-        yield Judged(
-            uses=uses,
-            start=Start(
-                name=application.replace("_", "-"),
-                program=EXAMPLES / f"{application}.py",
-                environment=ENVIRONMENTS[environment],
-            ),
-            also=also,
-            streams=streams,
-            sees=Verdict(chunks=2 if application == "llamaindex_app" else 3),
-        )
-
-
-def _apps() -> Iterator[Judged]:
-    for uses, program, environment, streams, sees in (
-        ("OpenAI, asynchronous client", "openai_async_streaming", "openai", True, Verdict(chunks=1)),
-        ("LangChain", "langchain_streaming", "langchain", True, Verdict(chunks=3)),
-        ("LlamaIndex", "llamaindex_streaming", "llama-index", True, Verdict(chunks=2)),
-        (
-            "OpenAI alone, passages in the prompt",
-            "prompt_only",
-            "openai",
-            False,
-            Verdict(chunks=2, from_prompt=True),
-        ),
-        (
-            "LangChain under OpenInference",
-            "openinference_langchain",
-            "openinference",
-            False,
-            Verdict(chunks=2),
-        ),
-        ("OpenAI under Traceloop's SDK", "openllmetry_workflow", "openllmetry", False, Verdict(chunks=1)),
-        (
-            "OpenAI alone under OpenLLMetry's instrumentor",
-            "openllmetry_instrumentor",
-            "openllmetry",
-            False,
-            Verdict(chunks=1, from_prompt=True),
-        ),
-    ):
-        yield Judged(uses=uses, start=_app(program, environment), streams=streams, sees=sees)
-    for uses, program, streams in (
-        ("code of your own", "plain_code", False),
-        ("code of your own, generators", "plain_generator", True),
-        ("code of your own, async generators", "plain_async_generator", True),
-        ("code of your own, `add_answer`", "plain_add_answer", True),
-    ):
-        start = _app(program, "plain", question=REFUNDS)
-        yield Judged(uses=uses, start=start, streams=streams, sees=Verdict(chunks=1))
-
-
-def _app(program: str, environment: str, *, question: str = WARRANTY) -> Start:
+def started(
+    program: Path | str,
+    environment: str,
+    *,
+    name: str = "",
+    question: str = WARRANTY,
+    with_agent: bool = False,
+    route: str | None = None,
+) -> Start:
+    file = APPS / f"{program}.py" if isinstance(program, str) else program
     return Start(
-        name=program.replace("_", "-"),
-        program=APPS / f"{program}.py",
+        name=name or file.stem.replace("_", "-"),
+        program=file,
         environment=ENVIRONMENTS[environment],
         question=question,
+        with_agent=with_agent,
+        route=route,
     )
 
 
-def _servers() -> Iterator[Judged]:
-    example = ROOT / "examples" / "fastapi_rag" / "app.py"
-    right = Verdict(span="evaluation pass", claims=("supported",), chunks=3)
-    for uses, program, route, question, streams, sees in (
-        ("FastAPI, the example", example, "/ask", "How long is the warranty?", False, right),
-        ("FastAPI, the example", example, "/stream", "How long is the warranty?", True, right),
-        ("FastAPI, `StreamingResponse`", APPS / "fastapi_route.py", "/ask", REFUNDS, True, Verdict(chunks=1)),
-    ):
-        yield Judged(
-            uses=uses,
-            start=Start(
-                name=f"{program.parent.name if program is example else program.stem}{route}".replace(
-                    "_", "-"
-                ),
-                program=program,
-                environment=ENVIRONMENTS["fastapi"],
-                question=question,
-                route=route,
-            ),
-            streams=streams,
-            sees=sees,
-        )
+def judged(
+    uses: str,
+    start: Start,
+    *,
+    chunks: int,
+    from_prompt: bool = False,
+    streams: bool = False,
+    beside: tuple[Path, ...] = (),
+    verdict: tuple[str, str] = ("evaluation fail", "contradicted"),
+) -> Judged:
+    span, claim = verdict
+    sees = Verdict(span=span, claims=(claim,), chunks=chunks, from_prompt=from_prompt)
+    return Judged(uses=uses, start=start, beside=beside, streams=streams, sees=sees)
 
 
-def _without_a_line() -> Iterator[Judged]:
-    yield Judged(
-        uses="OpenAI alone under `opentelemetry-instrument`",
-        start=Start(
-            name="zero-code",
-            program=APPS / "untraced_prompt.py",
-            environment=ENVIRONMENTS["zero-code"],
-            with_agent=True,
-        ),
-        sees=Verdict(chunks=2, from_prompt=True),
-    )
+def example(name: str, environment: str) -> Start:
+    return started(EXAMPLES / f"{name}.py", environment)
 
 
-JUDGED: Sequence[Judged] = (*_examples(), *_apps(), *_servers(), *_without_a_line())
+def served(program: Path | str, route: str, name: str, question: str) -> Start:
+    return started(program, "fastapi", route=route, name=name, question=question)
+
+
+RETRIEVER = (EXAMPLES / "handbook.py",)
+RIGHT = ("evaluation pass", "supported")
+LOOM = "How long is the warranty?"
+
+JUDGED: Sequence[Judged] = (
+    judged("OpenAI, chat completions", example("openai_chat", "openai"), chunks=3, beside=RETRIEVER),
+    judged(
+        "OpenAI, chat completions",
+        example("openai_streaming", "openai"),
+        chunks=3,
+        streams=True,
+        beside=RETRIEVER,
+    ),
+    judged("OpenAI, Responses", example("openai_responses", "openai"), chunks=3, beside=RETRIEVER),
+    judged("OpenAI, asynchronous client", example("openai_async", "openai"), chunks=3),
+    judged(
+        "OpenAI, asynchronous client", started("openai_async_streaming", "openai"), chunks=1, streams=True
+    ),
+    judged(
+        "OpenAI alone, passages in the prompt", started("prompt_only", "openai"), chunks=2, from_prompt=True
+    ),
+    judged("LangChain", example("langchain_app", "langchain"), chunks=3),
+    judged("LangChain", started("langchain_streaming", "langchain"), chunks=3, streams=True),
+    judged("LlamaIndex", example("llamaindex_app", "llama-index"), chunks=3),
+    judged("LlamaIndex", started("llamaindex_streaming", "llama-index"), chunks=2, streams=True),
+    judged("Haystack", example("haystack_app", "haystack"), chunks=3),
+    judged("code of your own", started("plain_code", "plain", question=REFUNDS), chunks=1),
+    judged(
+        "code of your own, generators",
+        started("plain_generator", "plain", question=REFUNDS),
+        chunks=1,
+        streams=True,
+    ),
+    judged(
+        "code of your own, async generators",
+        started("plain_async_generator", "plain", question=REFUNDS),
+        chunks=1,
+        streams=True,
+    ),
+    judged(
+        "code of your own, `add_answer`",
+        started("plain_add_answer", "plain", question=REFUNDS),
+        chunks=1,
+        streams=True,
+    ),
+    judged(
+        "FastAPI, the example's `/ask`",
+        served(FASTAPI_EXAMPLE, "/ask", "fastapi-ask", LOOM),
+        chunks=3,
+        verdict=RIGHT,
+    ),
+    judged(
+        "FastAPI, the example's `/stream`",
+        served(FASTAPI_EXAMPLE, "/stream", "fastapi-stream", LOOM),
+        chunks=3,
+        streams=True,
+        verdict=RIGHT,
+    ),
+    judged(
+        "FastAPI, `StreamingResponse`",
+        served("fastapi_route", "/ask", "fastapi-route", REFUNDS),
+        chunks=1,
+        streams=True,
+    ),
+    judged(
+        "OpenAI alone, under `opentelemetry-instrument`",
+        started("untraced_prompt", "zero-code", with_agent=True),
+        chunks=2,
+        from_prompt=True,
+    ),
+    judged("LangChain, under OpenInference", started("openinference_langchain", "openinference"), chunks=2),
+    judged("OpenAI, under Traceloop's SDK", started("openllmetry_workflow", "openllmetry"), chunks=1),
+    judged(
+        "OpenAI alone, under OpenLLMetry's instrumentor",
+        started("openllmetry_instrumentor", "openllmetry"),
+        chunks=1,
+        from_prompt=True,
+    ),
+)
 
 TOLD: Sequence[Told] = (
     Told(
         situation="the library's instrumentor is not installed",
-        start=Start(
-            name="no-instrumentor",
-            program=APPS / "prompt_only.py",
-            environment=ENVIRONMENTS["no-instrumentor"],
-        ),
+        start=started("prompt_only", "no-instrumentor", name="no-instrumentor"),
         says=("openai is imported, but its calls are not traced", "pip install"),
     ),
     Told(
         situation="no collector listens",
-        start=Start(
-            name="no-collector",
-            program=APPS / "plain_code.py",
-            environment=ENVIRONMENTS["plain"],
-            question=REFUNDS,
-        ),
+        start=started("plain_code", "plain", name="no-collector", question=REFUNDS),
         listening=False,
         says=("no span could be sent to http://127.0.0.1:", "is a collector running there"),
     ),
     Told(
         situation="no function is marked, and no library is used that is known",
-        start=Start(
-            name="no-rag-call",
-            program=APPS / "no_rag_call.py",
-            environment=ENVIRONMENTS["plain"],
-            question=REFUNDS,
-        ),
+        start=started("no_rag_call", "plain", question=REFUNDS),
         says=("none is part of a RAG call", "@ragtrace.rag", "@ragtrace.retrieval"),
+    ),
+    Told(
+        situation="a model is asked without a passage",
+        start=started("plain_chat", "openai"),
+        on_stderr=False,
+        says=("no_retrieval", "extract.context"),
     ),
 )

@@ -26,10 +26,16 @@ store.add_documents(
         Document(id="shipping-cost", page_content="Shipping costs 4 euros."),
     ]
 )
+
+
+def in_one_text(documents: list[Document]) -> str:
+    return "\n\n".join(document.page_content for document in documents)
+
+
 prompt = ChatPromptTemplate.from_messages(
     [("system", "Answer from these passages only.\n\n{context}"), ("human", "{question}")]
 )
-found = {"context": store.as_retriever(), "question": RunnablePassthrough()}
+found = {"context": store.as_retriever() | in_one_text, "question": RunnablePassthrough()}
 chain = found | prompt | ChatOpenAI(model="gpt-4.1-mini") | StrOutputParser()
 
 print(chain.invoke(sys.argv[1]))
