@@ -159,13 +159,13 @@ JUDGED: Sequence[Judged] = (
     judged(
         "FastAPI, the example's `/ask`",
         served(FASTAPI_EXAMPLE, "/ask", "fastapi-ask", LOOM),
-        chunks=3,
+        chunks=1,
         verdict=RIGHT,
     ),
     judged(
         "FastAPI, the example's `/stream`",
         served(FASTAPI_EXAMPLE, "/stream", "fastapi-stream", LOOM),
-        chunks=3,
+        chunks=1,
         streams=True,
         verdict=RIGHT,
     ),
