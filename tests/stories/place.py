@@ -52,6 +52,11 @@ class Seen:
         return record
 
     @property
+    def is_from_prompt(self) -> bool:
+        """Whether the carrier says that the chunks were parted in the prompt."""
+        return self.carrier.attributes.get(semconv.CONTEXT_SOURCE) == semconv.CONTEXT_SOURCE_PROMPT
+
+    @property
     def claims(self) -> tuple[str, ...]:
         """The verdict on each claim."""
         verdicts = (event.attributes.get(semconv.CLAIM_VERDICT) for event in self.carrier.events)
@@ -152,15 +157,18 @@ class Place:
 
 
 @contextmanager
-def open_place(folder: Path, environment: Environment) -> Iterator[Place]:
-    """Start the collector of that environment, and what stands around it, until the block ends."""
+def open_place(folder: Path, environment: Environment, *, back_ends: Sequence[str] = ()) -> Iterator[Place]:
+    """Start the collector of that environment, and what stands around it, until the block ends.
+
+    Spans and verdicts go to a receiver, and to the back ends.
+    """
     with running_receiver() as receiver, running_model_server() as model_url:
         config = {
             "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
             "telemetry": {"listen": None},
             "assemble": {"quiet_period": "500ms", "deadline": "2s"},
             "judge": {"use": "scripted"},
-            "export": [{"endpoint": receiver.endpoint, "forward": True}],
+            "export": [{"endpoint": each, "forward": True} for each in (receiver.endpoint, *back_ends)],
             "store": {"path": str(folder / "store.db")},
         }
         program = environment.bin / "ragtrace"

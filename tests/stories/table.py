@@ -201,7 +201,7 @@ TOLD: Sequence[Told] = (
         situation="no collector listens",
         start=started("plain_code", "plain", name="no-collector", question=REFUNDS),
         listening=False,
-        says=("no span could be sent to http://127.0.0.1:", "is a collector running there"),
+        says=("no span could be sent to http://127.0.0.1:", "is a collector there"),
     ),
     Told(
         situation="no function is marked, and no library is used that is known",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ragtrace import semconv
+from tests.backends.jaeger_server import Jaeger
+from tests.backends.process import eventually
 from tests.stories.environments import ENVIRONMENTS, Environment, install, is_made
 from tests.stories.place import Place, open_place
 from tests.stories.table import JUDGED, TOLD, Judged, Told
@@ -50,6 +53,7 @@ def test_a_reader_sees_the_verdict(place: Place, story: Judged) -> None:
     assert record.answer.strip() in ran.answer
     assert len(record.chunks) == expected.chunks
     assert all(chunk.text for chunk in record.chunks)
+    assert seen.is_from_prompt == expected.from_prompt
 
 
 @pytest.mark.parametrize("story", [in_its_environment(story) for story in TOLD])
@@ -62,3 +66,16 @@ def test_a_reader_is_told_what_is_missing(place: Place, story: Told) -> None:
     else:
         said = place.reason(story.start)
         assert all(part in said for part in story.says), said
+
+
+def test_a_reader_finds_the_wrong_answer_in_jaeger(jaeger: Jaeger, tmp_path: Path) -> None:
+    made(ENVIRONMENTS["collector"])
+    story = next(story for story in JUDGED if story.start.name == "plain-code")
+    made(story.start.environment)
+    with open_place(tmp_path, ENVIRONMENTS["collector"], back_ends=[jaeger.otlp_grpc]) as place:
+        place.run(story.start)
+
+        def found() -> bool:
+            return len(jaeger.search("support-bot", operation="evaluation fail")) == 1
+
+        eventually(found, what="the trace in Jaeger, by the operation `evaluation fail`")
