@@ -37,14 +37,14 @@ def script() -> Mapping[str, Any]:
         "claims": {
             sentence["text"]: verdict(row, sentence["label"])
             for row in ROWS
-            for sentence in row["human"]["sentences"]
+            for sentence in row["claims"]
         },
     }
 
 
 def claims(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     at = 0
-    for sentence in row["human"]["sentences"]:
+    for sentence in row["claims"]:
         start = row["answer"].index(sentence["text"], at)
         at = start + len(sentence["text"])
         covered = [
