@@ -35,9 +35,7 @@ def script() -> Mapping[str, Any]:
     return {
         "answers": {row["answer"]: {"claims": list(claims(row))} for row in longest_first},
         "claims": {
-            sentence["text"]: verdict(row, sentence["label"])
-            for row in ROWS
-            for sentence in row["claims"]
+            sentence["text"]: verdict(row, sentence["label"]) for row in ROWS for sentence in row["claims"]
         },
     }
 
@@ -55,10 +53,10 @@ def claims(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def verdict(row: Mapping[str, Any], label: str) -> Mapping[str, Any]:
     """Quote some sentence of the passages: which one the annotators thought of, they did not write down."""
-    if label == "neutral":
+    if LABELS[label] == "not_mentioned":
         return {"label": "not_mentioned"}
     quote = split_sentences(row["contexts"][0]["text"])[0].text
-    return {"label": label, "chunks": [1], "quote": quote}
+    return {"label": LABELS[label], "chunks": [1], "quote": quote}
 
 
 @pytest.fixture(scope="module")
