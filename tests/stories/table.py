@@ -195,7 +195,10 @@ TOLD: Sequence[Told] = (
     Told(
         situation="the library's instrumentor is not installed",
         start=started("prompt_only", "no-instrumentor", name="no-instrumentor"),
-        says=("openai is imported, but its calls are not traced", "pip install"),
+        says=(
+            "openai is imported, but its calls are not traced",
+            "pip install openinference-instrumentation-openai",
+        ),
     ),
     Told(
         situation="no collector listens",
