@@ -294,8 +294,10 @@ def test_a_receiver_that_refuses_is_reported_once(
         call_once()
         assert not ragtrace.capture.flush()
     assert statistics().spans_failed == 6
-    assert [record.name for record in caplog.records] == ["ragtrace"]
-    assert "could not be sent" in caplog.text
+    (told,) = caplog.records
+    # the first time in a process it is a hint, then a warning
+    assert told.name == "ragtrace"
+    assert "no span could be sent" in caplog.text or "spans could not be sent" in caplog.text
 
 
 def test_a_setting_the_sdk_refuses_leaves_capture_off_and_the_application_alone(
