@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +50,14 @@ def collector_process(
     command = [*program, "collector", "--config", str(file), "--json"]
     with log.open("a") as errors:
         process = subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
+            command,
+            cwd=folder,
+            # its own, whatever the test's: two collectors of a session have one default store otherwise
+            env={**os.environ, "XDG_STATE_HOME": str(folder / "state")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
         )
     try:
         assert process.stdout is not None
