@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 __all__ = ["ENVIRONMENTS", "Environment", "install", "is_made", "wheel"]
 
 ROOT = Path(__file__).parents[2]
@@ -147,7 +149,7 @@ def wheel() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="ragtrace-wheel-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     build = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder)
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE_S)
     (built,) = folder.glob("*.whl")
     return built
 

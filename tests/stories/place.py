@@ -20,14 +20,13 @@ from tests.acceptance.collector_process import CollectorProcess, collector_proce
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.process import eventually, free_ports, is_listening, running
 from tests.model_server import model_environment, running_model_server
+from tests.patience import PATIENCE_S
 from tests.stories.environments import Environment
 from tests.stories.table import EXAMPLES, Start
 
 __all__ = ["Place", "Ran", "Seen", "open_place"]
 
 _INSTANCE = "service.instance.id"
-_RUN_TIMEOUT_S = 100
-_VERDICT_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +86,7 @@ class Place:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=_RUN_TIMEOUT_S,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert ended.returncode == 0, ended.stderr[-4_000:]
@@ -97,7 +96,7 @@ class Place:
         """Wait for the verdict on what this program answered; without one, say what the collector says."""
         what = f"a verdict on {start.name}"
         try:
-            return eventually(lambda: self._seen(start.name), what=what, deadline_s=_VERDICT_TIMEOUT_S)
+            return eventually(lambda: self._seen(start.name), what=what)
         except TimeoutError as exc:
             said = [self.why(trace_id) for trace_id in self._traces(start.name)]
             raise AssertionError(f"{exc}\n{''.join(said) or 'no span came'}") from exc
@@ -105,7 +104,7 @@ class Place:
     def why(self, trace_id: str) -> str:
         """Ask the collector why the answers of a trace have scores, or have none."""
         command = (self.program, "why", trace_id, "--store", self.folder / "store.db")
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False).stdout
 
     def reason(self, start: Start) -> str:
         """Wait until the collector has looked at what this program sent, and return what it says of it."""
@@ -114,7 +113,7 @@ class Place:
             answers = " ".join(self.why(trace_id) for trace_id in self._traces(start.name))
             return " ".join(answers.split()) if "were looked at" in answers else None
 
-        return eventually(said, what=f"the end of {start.name}", deadline_s=_VERDICT_TIMEOUT_S)
+        return eventually(said, what=f"the end of {start.name}")
 
     def _ask_server(self, start: Start, route: str, environ: Mapping[str, str]) -> Ran:
         (port,) = free_ports(1)
@@ -124,7 +123,10 @@ class Place:
         with (
             running(command, env=environ, ready=lambda: is_listening(port), log=log),
             httpx.stream(
-                "POST", f"http://127.0.0.1:{port}{route}", json={"question": start.question}, timeout=30
+                "POST",
+                f"http://127.0.0.1:{port}{route}",
+                json={"question": start.question},
+                timeout=PATIENCE_S,
             ) as response,
         ):
             response.raise_for_status()

@@ -15,7 +15,7 @@ from tests.stories.environments import ENVIRONMENTS, Environment, install, is_ma
 from tests.stories.place import Place, open_place
 from tests.stories.table import JUDGED, TOLD, Judged, Told
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 
 def made(environment: Environment) -> None:
