@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -12,6 +12,7 @@ from ragtrace.errors import CodecError
 from ragtrace.model import Gap, Part, RagRecord, SkipReason
 from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.extract import ExtractRules, extract_records, is_evaluator
+from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.otlp import SpanRef, decode, parse_request, split_by_trace
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.operations.logs import event, place_of
@@ -35,25 +36,30 @@ class Answers:
     trace: Trace
     records: tuple[RagRecord, ...]
     stored: StoredSpans
-    parents: Mapping[str, str | None] = field(default_factory=dict)
+    by_span: Mapping[str, RagRecord] = field(default_factory=dict)
+    """The answers by the span under judgment."""
+    of_evaluators: frozenset[str] = frozenset()
+    """Spans that belong to an evaluator, and those below them."""
+    lineage: Lineage = field(default_factory=lambda: Lineage({}))
     """Of each span that was seen."""
 
     def of(self, span_id: str) -> RagRecord | None:
         """Return the answer on this span, or ``None``; with gaps, if spans of the trace were not kept."""
-        record = self._record(span_id)
+        record = self.by_span.get(span_id)
         return _cut(record) if record and self.stored.is_cut else record
 
     def of_calls(self, calls: Collection[str]) -> tuple[RagRecord, ...]:
         """Return the answers on or under these spans."""
+        below = self.lineage.nearest_above(self.by_span, calls)
         return tuple(
             each
             for each in self.records
-            if each.target and not set(self._line(each.target.span_id)).isdisjoint(calls)
+            if each.target and (each.target.span_id in calls or each.target.span_id in below)
         )
 
     def judged(self, span_id: str) -> Judged:
         """Say which record of this span is judged, so that a later one can be told from it."""
-        record = self._record(span_id)
+        record = self.by_span.get(span_id)
         return Judged(record_sha256=record_sha256(record) if record else "", slices=self.stored.slices)
 
     def moved(self) -> Mapping[str, str | None]:
@@ -61,34 +67,40 @@ class Answers:
 
         These are above or below them, or their records were read from them, too.
         """
-        found = {each.target.span_id for each in self.records if each.target}
         # an answer that came back with its scores on it looks like an evaluation, and is where it was
-        gone = [each for each in self.stored.answers if each not in found and not self.is_evaluation(each)]
-        lines = {span_id: tuple(self._line(span_id)) for span_id in found} if gone else {}
-        return {span_id: self._successor(span_id, lines) for span_id in gone}
+        gone = [
+            each for each in self.stored.answers if each not in self.by_span and not self.is_evaluation(each)
+        ]
+        if not gone:
+            return {}
+        above = self.lineage.nearest_above(gone, self.by_span)
+        below = self._first_below(gone)
+        beside = self._first_read_by()
+        return {each: above.get(each) or below.get(each) or beside.get(each) for each in gone}
 
     def is_evaluation(self, span_id: str) -> bool:
         """Say whether the span, or one above it, belongs to an evaluator: then it is never judged."""
-        line = set(self._line(span_id))
-        return any(span.span_id in line and is_evaluator(span) for span in self.trace.spans)
+        return span_id in self.of_evaluators
 
-    def _record(self, span_id: str) -> RagRecord | None:
-        return next((each for each in self.records if each.target and each.target.span_id == span_id), None)
+    def _first_below(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """Map spans to the answer below them of the least id: each hands on the least that it was handed."""
+        nearest = self.lineage.nearest_above((*self.by_span, *ids), frozenset(ids))
+        least: dict[str, str] = {}
+        for target in sorted(self.by_span):
+            above = nearest.get(target)
+            while above is not None and above not in least:  # what has one has a lesser one
+                least[above] = target
+                above = nearest.get(above)
+        return least
 
-    def _successor(self, span_id: str, lines: Mapping[str, Collection[str]]) -> str | None:
-        above = (each for each in self._line(span_id) if each in lines)
-        below = (target for target in sorted(lines) if span_id in lines[target])
-        beside = (each.target.span_id for each in self.records if each.target and span_id in _read_by(each))
-        return next(above, None) or next(below, None) or next(beside, None)
-
-    def _line(self, span_id: str) -> Iterator[str]:
-        """Yield the span and the spans above it, as far as they were seen."""
-        line: set[str] = set()
-        above: str | None = span_id
-        while above is not None and above in self.parents and above not in line:
-            line.add(above)
-            yield above
-            above = self.parents[above]
+    def _first_read_by(self) -> Mapping[str, str]:
+        """Map spans to the first answer that was read from them."""
+        found: dict[str, str] = {}
+        for each in self.records:
+            if each.target:
+                for span_id in _read_by(each):
+                    found.setdefault(span_id, each.target.span_id)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +210,17 @@ class _Recent:
 
 def _answers(trace_id: str, stored: StoredSpans, rules: ExtractRules) -> Answers:
     trace = Trace.of(trace_id, (span for payload in stored.payloads for span in decode(payload)))
+    records = extract_records(trace, rules).records
+    lineage = Lineage({span.span_id: span.parent_span_id for span in trace.spans})
+    evaluators = {span.span_id for span in trace.spans if is_evaluator(span)}
+    below = lineage.nearest_above((span.span_id for span in trace.spans), evaluators)
     return Answers(
         trace=trace,
-        records=extract_records(trace, rules).records,
+        records=records,
         stored=stored,
-        parents={span.span_id: span.parent_span_id for span in trace.spans},
+        by_span={each.target.span_id: each for each in reversed(records) if each.target},
+        of_evaluators=frozenset(evaluators | below.keys()),
+        lineage=lineage,
     )
 
 

@@ -11,8 +11,10 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Final
 
+from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.otlp import SpanRef
 
 __all__ = ["AssemblePolicy", "Assembly", "ClosedTraces", "OpenTrace", "Ready"]
@@ -222,7 +224,9 @@ class OpenTrace:
     _missing: dict[str, int] = field(default_factory=dict)
     """Parents that did not come, and when they were named first."""
     _calls: dict[str, int] = field(default_factory=dict)
-    """RAG calls that ended, and when something joined them last."""
+    """RAG calls that ended, and when something joined them last, as far as that was looked for."""
+    _joined: dict[str, int] = field(default_factory=dict)
+    """Spans that came since that was looked for, and when."""
     _has_root: bool = False
 
     @property
@@ -252,8 +256,8 @@ class OpenTrace:
 
     @property
     def has_calls_to_take(self) -> bool:
-        """Whether a RAG call ended that was not ready yet."""
-        return len(self.taken) < len(self._calls)
+        """Whether a RAG call ended that was not ready yet, or may have had something join it since."""
+        return len(self.taken) < len(self._calls) or bool(self._calls and self._joined)
 
     def has(self, ref: SpanRef) -> bool:
         """Say whether the span came before."""
@@ -288,16 +292,17 @@ class OpenTrace:
         A parent that is missing may belong into a call, unless a call hangs on it. So what was named before
         the call was quiet must come first, or the deadline.
         """
+        self._note_joined()
         waited_ns = {call: now_ns - ns for call, ns in self._calls.items() if call not in self.taken}
         quiet = [call for call, ns in waited_ns.items() if ns >= policy.quiet_ns]
         if self.is_complete or not quiet:
             return frozenset()
-        lines = {call: tuple(self._line(call)) for call in self._calls}
-        above = {line[-1] for line in lines.values()}
+        lineage = Lineage(self._parents)
+        above = lineage.all_above(self._calls)
         longest_ns = max(
             (now_ns - ns for parent, ns in self._missing.items() if parent not in above), default=-1
         )
-        nested = {call for call in quiet if not self._calls.keys().isdisjoint(lines[call][1:])}
+        nested = lineage.nearest_above(quiet, self._calls.keys()).keys() & set(quiet)
         whole = frozenset(
             call
             for call in quiet
@@ -316,16 +321,22 @@ class OpenTrace:
             self._missing.setdefault(ref.parent_span_id, arrived_ns)
         if ref.is_call:
             self._calls[ref.span_id] = arrived_ns
-        if self._calls:
-            for call in self._calls.keys() & set(self._line(ref.span_id)):
-                self._calls[call] = arrived_ns
-                self.taken.discard(call)
+        if self._calls:  # a call that comes later than what is below it was joined last when it came
+            self._joined[ref.span_id] = arrived_ns
 
-    def _line(self, span_id: str) -> Iterator[str]:
-        """Yield the span and the spans above it, up to one that is missing."""
-        line: set[str] = set()
-        above: str | None = span_id
-        while above is not None and above not in line:
-            line.add(above)
-            yield above
-            above = self._parents.get(above)
+    def _note_joined(self) -> None:
+        """Find the calls that something joined since the last look.
+
+        The latest first: of lines that meet, the one that came last says it of all that is above. So each
+        span is walked over once a look, however they hang together.
+        """
+        walked: set[str] = set()
+        for joined, arrived_ns in sorted(self._joined.items(), key=itemgetter(1), reverse=True):
+            above: str | None = joined
+            while above is not None and above not in walked:
+                walked.add(above)
+                if above in self._calls:
+                    self._calls[above] = max(arrived_ns, self._calls[above])
+                    self.taken.discard(above)
+                above = self._parents.get(above)
+        self._joined.clear()

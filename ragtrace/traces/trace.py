@@ -112,9 +112,15 @@ class Trace:
     def of(cls, trace_id: str, spans: Iterable[Span]) -> Trace:
         """Assemble a trace. Of spans with the same id, the one that ended last (then the largest) stays."""
         latest: dict[str, Span] = {}
+        seniorities: dict[str, tuple[int, int, str]] = {}
+        """Of spans of which copies came: each is found once, as it takes as long as the span is large."""
         for span in spans:
-            known = latest.get(span.span_id)
-            if known is None or _seniority(span) > _seniority(known):
+            known = latest.setdefault(span.span_id, span)
+            if known is span:
+                continue
+            newer, older = _seniority(span), seniorities.get(span.span_id) or _seniority(known)
+            seniorities[span.span_id] = max(newer, older)
+            if newer > older:
                 latest[span.span_id] = span
         ordered = sorted(latest.values(), key=lambda span: (span.start_ns, span.span_id))
         return cls(trace_id=trace_id, spans=tuple(ordered))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from ragtrace import semconv
 from ragtrace.traces.extract.conventions import CONVENTIONS, own
 from ragtrace.traces.extract.mapping import AttributeMapping, read_mapped
 from ragtrace.traces.extract.reading import Reading, Role, merge
 from ragtrace.traces.extract.tools import RETRIEVAL_TOOLS
+from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["Call", "SpanTree", "find_calls", "is_evaluator", "read_spans"]
+
+T = TypeVar("T")
 
 _RETRIEVALS = (Role.RETRIEVAL, Role.RERANK)
 
@@ -46,50 +50,43 @@ class SpanTree:
         self._parents = {
             span.span_id: span.parent_span_id for span in trace.spans if span.parent_span_id in self._spans
         }
+        self._lineage = Lineage(self._parents)
+        self._found_above: dict[Callable[[Span], Any], dict[str, Any]] = {}
 
-    def ancestors(self, span: Span) -> tuple[Span, ...]:
-        """Return the ancestors that were seen, the nearest first."""
-        line: dict[str, Span] = {}
-        parent = self._spans.get(span.parent_span_id or "")
-        while parent is not None and parent.span_id not in line and parent.span_id != span.span_id:
-            line[parent.span_id] = parent
-            parent = self._spans.get(parent.parent_span_id or "")
-        return tuple(line.values())
+    def find(self, span_id: str) -> Span | None:
+        """Return the span with this id, or ``None``."""
+        return self._spans.get(span_id)
 
     def nearest_above(self, of: Iterable[str], ids: Collection[str]) -> Mapping[str, str]:
         """Map each span of ``of`` that has one of ``ids`` above it to the nearest one."""
-        nearest: dict[str, str | None] = {}
-        for span_id in of if ids else ():
-            line = []
-            while span_id in self._parents and span_id not in nearest:
-                nearest[span_id] = None  # walked once, cycles too
-                line.append(span_id)
-                span_id = self._parents[span_id]
-                if span_id in ids:
-                    break
-            found = span_id if span_id in ids else nearest.get(span_id)
-            nearest.update(dict.fromkeys(line, found))
-        return {
-            span_id: above for span_id, above in nearest.items() if above is not None and above != span_id
-        }
+        return self._lineage.nearest_above(of, ids)
 
     def all_above(self, ids: Iterable[str]) -> frozenset[str]:
         """Return the ids of the spans above any of these."""
-        above: set[str] = set()
-        for span_id in ids:
-            parent = self._parents.get(span_id)
-            while parent is not None and parent not in above:
-                above.add(parent)
-                parent = self._parents.get(parent)
-        return frozenset(above)
+        return self._lineage.all_above(ids)
 
     def root_of(self, span: Span) -> Span:
         """Return the topmost ancestor that was seen, or the span itself."""
-        return (span, *self.ancestors(span))[-1]
+        return self._spans[self._lineage.top(span.span_id)]
+
+    def first_above(self, span: Span, read: Callable[[Span], T | None]) -> T | None:
+        """Return what is read from the nearest span above that says it. Each span is read once."""
+        known: dict[str, T | None] = self._found_above.setdefault(read, {})
+        walked: list[str] = []
+        found, above = None, self._parents.get(span.span_id)
+        while above is not None and above not in known and found is None:
+            known[above] = None  # walked once, cycles too
+            walked.append(above)
+            found = read(self._spans[above])
+            above = self._parents.get(above)
+        if found is None and above is not None:
+            found = known[above]
+        known.update(dict.fromkeys(walked, found))
+        return found
 
     def common_ancestor(self, spans: Sequence[Span]) -> Span | None:
         """Return the lowest span that is, or is above, all of these."""
-        shared = (spans[0], *self.ancestors(spans[0]))
+        shared = tuple(self._spans[span_id] for span_id in self._lineage.line(spans[0].span_id))
         position = {span.span_id: index for index, span in enumerate(shared)}
         lowest, joining = 0, set(position)
         for span in spans[1:]:

@@ -65,8 +65,8 @@ def _with_session(
     """Believe the session that the mapping names, on a span of the call or above it."""
     if mapping is None or not mapping.session:
         return record
-    spans = (*(each.span for each in call.members), *tree.ancestors(call.members[0].span))
-    session = next((found for span in spans if (found := mapping.session_of(span))), None)
+    own = (found for each in call.members if (found := mapping.session_of(each.span)))
+    session = next(own, None) or tree.first_above(call.members[0].span, mapping.session_of)
     return replace(record, session_id=session or record.session_id)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from ragtrace.model import Chunk
 from ragtrace.traces.extract.calls import SpanTree
@@ -41,15 +42,20 @@ def _without_tools_around(retrievals: Sequence[Reading], tree: SpanTree) -> Sequ
     """Leave out the tools that hand on what a retriever inside them found: their text has no chunks."""
     tools = {each.span.span_id: each for each in retrievals if each.tool}
     inner = {each.span.span_id: each for each in retrievals if not each.tool and each.has_text}
-    around = tree.nearest_above(inner, tools.keys())
-    shells = {tool_id for span_id, tool_id in around.items() if _repeats(tools[tool_id], inner[span_id])}
+    inside: dict[str, list[Reading]] = {}
+    for span_id, tool_id in tree.nearest_above(inner, tools.keys()).items():
+        if span_id in inner:
+            inside.setdefault(tool_id, []).append(inner[span_id])
+    shells = {tool_id for tool_id, found in inside.items() if _repeats(tools[tool_id], found)}
     return [each for each in retrievals if each.span.span_id not in shells]
 
 
-def _repeats(tool: Reading, retrieval: Reading) -> bool:
+def _repeats(tool: Reading, retrievals: Sequence[Reading]) -> bool:
     shown = "\0".join(chunk.text for chunk in _chunks(tool) if chunk.text)
-    found = [chunk.text for chunk in _chunks(retrieval)[:_MAX_LOOKED_FOR] if chunk.text]
-    return not shown or any(text in shown for text in found)
+    if not shown:
+        return True
+    found = (chunk.text for each in retrievals for chunk in _chunks(each)[:_MAX_LOOKED_FOR] if chunk.text)
+    return any(text in shown for text in islice(found, max(_MAX_LOOKED_FOR, _MAX_COMPARED // len(shown))))
 
 
 def _outermost(retrievals: Sequence[Reading], tree: SpanTree) -> list[Reading]:

@@ -103,6 +103,7 @@ def _answers(call: Call, tree: SpanTree, generation: Reading | None, *, is_own: 
     generations = call.of(Role.GENERATION)
     chosen = {generation.span.span_id} if generation else set()
     inside = tree.nearest_above([each.span.span_id for each in generations], chosen)
+    retrieved = next(iter(call.of(*_RETRIEVALS)), None)
     for each in generations:
         if each.answer is None or each.answer.value is None:
             why = _NO_TEXT
@@ -111,13 +112,12 @@ def _answers(call: Call, tree: SpanTree, generation: Reading | None, *, is_own: 
         elif each.span.span_id in inside:
             why = "the generation around it holds the same text"
         else:
-            why = _why_not_last(each, call)
+            why = _why_not_last(each, retrieved)
         yield _over(Part.ANSWER, each, each.answer, why)
 
 
-def _why_not_last(each: Reading, call: Call) -> str:
-    retrievals = call.of(*_RETRIEVALS)
-    if retrievals and each.span.end_ns <= retrievals[0].span.start_ns:
+def _why_not_last(each: Reading, first_retrieval: Reading | None) -> str:
+    if first_retrieval is not None and each.span.end_ns <= first_retrieval.span.start_ns:
         return "it ended before anything was retrieved"
     return "a later generation gave the answer"
 

@@ -228,13 +228,11 @@ _TRACE_FLAGS = 0xFF
 
 def _session_id(sources: Sequence[Reading], tree: SpanTree) -> str | None:
     """Read the session from the call, or from a span above it."""
-    above = tree.ancestors(sources[0].span)
-    return _first(
-        (
-            *(reading.session_id for reading in sources),
-            *(first_text(span, semconv.SESSION_ID) for span in above),
-        )
-    )
+    return _first(reading.session_id for reading in sources) or tree.first_above(sources[0].span, _session_of)
+
+
+def _session_of(span: Span) -> str | None:
+    return first_text(span, semconv.SESSION_ID)
 
 
 def _provenance(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from ragtrace import semconv
 from ragtrace.model import Part, Provenance, RagRecord
@@ -36,8 +37,11 @@ def _found(calls: Sequence[Call], trace: Trace, tree: SpanTree) -> Iterator[tupl
     if not holders or not calls:
         return
     positions = _positions(calls)
+    starts = {span.span_id: _starts(span, tree) for span in holders}
+    above = tree.nearest_above(chain.from_iterable(starts.values()), positions.keys())
     for span in sorted(holders, key=lambda span: (span.end_ns, span.span_id), reverse=True):
-        position = _position(span, positions, trace, tree)
+        found = (positions.get(each, positions.get(above.get(each, ""))) for each in starts[span.span_id])
+        position = next((each for each in found if each is not None), None)
         if position is None and len(calls) == 1:
             position = 0
         if position is not None:
@@ -54,14 +58,10 @@ def _positions(calls: Sequence[Call]) -> Mapping[str, int]:
     return found
 
 
-def _position(span: Span, positions: Mapping[str, int], trace: Trace, tree: SpanTree) -> int | None:
-    """Find the call that the span is below, or else the one that it is linked to."""
-    linked = (trace.find(link.span_id) for link in span.links if link.trace_id == span.trace_id)
-    for start in (span, *(target for target in linked if target is not None)):
-        for each in (start, *tree.ancestors(start)):
-            if each.span_id in positions:
-                return positions[each.span_id]
-    return None
+def _starts(span: Span, tree: SpanTree) -> tuple[str, ...]:
+    """Return the span, and then those that it is linked to: one of them may be below a call."""
+    linked = (link.span_id for link in span.links if link.trace_id == span.trace_id)
+    return (span.span_id, *(span_id for span_id in linked if tree.find(span_id) is not None))
 
 
 def _completed(record: RagRecord, reading: Reading) -> RagRecord:
