@@ -60,6 +60,8 @@ class Assembly:
         """A heap of these, and of some that were given up since."""
         self._reopened: dict[str, None] = {}
         self._closed = ClosedTraces()
+        self._in_hand: set[str] = set()
+        """Traces that were taken, and are being settled."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -67,6 +69,10 @@ class Assembly:
     def follow(self, policy: AssemblePolicy) -> None:
         """Wait by another policy from now on, for the traces that are open, too."""
         self._policy = policy
+
+    def owns(self, trace_id: str) -> bool:
+        """Say whether the trace is open here, or is being settled."""
+        return trace_id in self._open or trace_id in self._in_hand
 
     def has_room(self, trace_id: str, refs: Sequence[SpanRef]) -> bool:
         """Say whether the trace stays below its limit with these spans."""
@@ -116,11 +122,16 @@ class Assembly:
 
     def put_back(self, ready: Ready) -> None:
         """Take again later what was ready and could not be settled."""
+        self._in_hand.discard(ready.trace_id)
         self.add(ready.trace_id, (), reopened=True)
         trace = self._open[ready.trace_id]
         trace.taken -= ready.calls
         self._await_recall(ready.trace_id, trace, not ready.calls)
         self._look_later(ready.trace_id, trace, self._steady_ns())
+
+    def settled(self, ready: Ready) -> None:
+        """Take note that what was ready is settled."""
+        self._in_hand.discard(ready.trace_id)
 
     def _take_traces(self, now_ns: int, *, everything: bool) -> Iterator[Ready]:
         overflow = len(self._open) - self._policy.max_open_traces
@@ -128,6 +139,7 @@ class Assembly:
             due = trace.is_ready(now_ns, self._policy) or (everything and trace.is_complete)
             if due or position < overflow:
                 self._close(trace_id, trace)
+                self._in_hand.add(trace_id)
                 yield Ready(trace_id=trace_id, is_complete=trace.is_complete)
 
     def _oldest(self, now_ns: int, at_least: int, *, everything: bool) -> Sequence[tuple[str, OpenTrace]]:

@@ -48,6 +48,7 @@ from ragtrace_collector.settling import Settler
 from ragtrace_collector.stages import Step, run_stage
 from ragtrace_collector.store.budget import BudgetBook
 from ragtrace_collector.store.port import Job, StoreUnavailable, WorkStore
+from ragtrace_collector.sweeping import Sweeper
 from ragtrace_collector.telemetry import Counters
 
 __all__ = ["Collector"]
@@ -57,6 +58,7 @@ log = logging.getLogger("ragtrace.collector")
 _SETTLE_PAUSE_S: Final = 0.1
 _WORK_PAUSE_S: Final = 1.0
 _EXPIRE_PAUSE_S: Final = 30.0
+_SWEEP_PAUSE_S: Final = 10.0
 _GRPC_GRACE_S: Final = 2.0
 
 
@@ -69,6 +71,7 @@ class Collector:
     budget: BudgetBook
     assembly: Assembly
     settler: Settler
+    sweeper: Sweeper
     evaluator: Evaluator
     holder: Holder
     deliverers: tuple[Deliverer, ...]
@@ -178,6 +181,7 @@ class Collector:
         notify_stopping()
         log.info("stopping: no new spans are taken", extra=event("stopping"))
         await receivers.aclose()
+        await self.intake.finish()
         await self._drain()
         drained.set()
         await asyncio.wait(stages, timeout=_WORK_PAUSE_S)
@@ -234,6 +238,8 @@ class Collector:
                 self._stage(self._expire, wake=never, stop=stop, pause_s=_EXPIRE_PAUSE_S), name="expire"
             ),
         ]
+        sweep = self._stage(self.sweeper.step, wake=never, stop=stop, pause_s=_SWEEP_PAUSE_S)
+        stages.append(tasks.create_task(sweep, name="sweep"))
         stages.append(
             tasks.create_task(
                 self._stage(self._throttle, wake=never, stop=stop, pause_s=_WORK_PAUSE_S), name="throttle"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -25,15 +24,15 @@ from ragtrace.traces.otlp import (
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.looping import drop_own_spans, drop_traces
 from ragtrace_collector.oversized import SpanLimits
+from ragtrace_collector.room import Room
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import Holding, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 from ragtrace_collector.tenants import stamp_tenant
 
-__all__ = ["Intake", "Receipt", "Reserve", "Room", "Sender"]
+__all__ = ["Intake", "Receipt", "Sender"]
 
-Reserve = Callable[[int], None]
-"""Takes room for so many more bytes of one request, or raises StoreUnavailable."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,32 +61,6 @@ _LARGE_BYTES: Final = 4 << 20
 """A larger body, or one of JSON, takes seconds at worst: it is read in a thread, and nobody waits for it."""
 _LARGE_AT_ONCE: Final = 2
 """So many of them are read at once: the threads are those that answers are read in, too."""
-
-
-class Room:
-    """The memory for requests under way: bounded, however many senders there are and however slow."""
-
-    def __init__(self, most_bytes: int, counters: Counters) -> None:
-        self._free_bytes = most_bytes
-        self._counters = counters
-
-    @contextmanager
-    def for_request(self) -> Iterator[Reserve]:
-        """Hold what one request reserves, until it is answered."""
-        held = 0
-
-        def reserve(number_of_bytes: int) -> None:
-            nonlocal held
-            if number_of_bytes > self._free_bytes:
-                self._counters.add(Counts.REQUESTS_PUT_OFF)
-                raise StoreUnavailable("too many large requests at once")
-            self._free_bytes -= number_of_bytes
-            held += number_of_bytes
-
-        try:
-            yield reserve
-        finally:
-            self._free_bytes += held
 
 
 class Intake:
@@ -119,10 +92,27 @@ class Intake:
         self._holding = holding
         self._span_limits = span_limits
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
+        self._under_way: set[asyncio.Task[Any]] = set()
+        """Requests that are accepted, whether or not who sent them still waits."""
 
     def follow(self, sampler: Sampler) -> None:
         """Decide by another sampler from now on which spans are worth keeping."""
         self._sampler = sampler
+
+    async def to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do what a request asks for, to its end even if who waits for it goes away.
+
+        What is committed must be announced to the stages: else nobody would look at it before a restart.
+        """
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def finish(self) -> None:
+        """Wait for the requests that are accepted: some may have nobody else who waits."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
 
     async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
         """Keep the spans of one request, which ``sender`` answers for where tokens are asked for.

@@ -78,6 +78,7 @@ class Settler:
             with working(self.tracer, "settle") as span:
                 span.set_attribute("ragtrace.trace_id", ready.trace_id)
                 await self._settle(ready)
+            self.assembly.settled(ready)
         except Exception as exc:  # noqa: BLE001 -- handed to the wall of the stage
             return exc
         return None

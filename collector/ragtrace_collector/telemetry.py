@@ -39,6 +39,7 @@ class Counts(StrEnum):
     )
     TRACES_SETTLED = "traces_settled", "traces looked at for answers"
     TRACES_WITHOUT_RAG = "traces_without_rag", "of those, the ones without any"
+    TRACES_SWEPT = "traces_swept", "stored traces that no stage had: found by a sweep, and handed on"
     ANSWERS_QUEUED = "answers_queued", "answers queued for judgment"
     ANSWERS_SAMPLED_OUT = "answers_sampled_out", "answers that no rule chose"
     ANSWERS_FILTERED = "answers_filtered", "answers left out by a rule that drops"

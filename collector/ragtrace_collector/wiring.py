@@ -27,7 +27,7 @@ from ragtrace_collector.gate import Gate, open_gate
 from ragtrace_collector.guarding import guards_of
 from ragtrace_collector.holding import Holder, HoldLimits
 from ragtrace_collector.in_force import InForce, Tenure
-from ragtrace_collector.intake import Intake, Room
+from ragtrace_collector.intake import Intake
 from ragtrace_collector.judging import old_prices, open_judging
 from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.logs import event
@@ -46,11 +46,13 @@ from ragtrace_collector.policies import (
     release_to,
     sampler_of,
 )
+from ragtrace_collector.room import Room
 from ragtrace_collector.settling import Settler
 from ragtrace_collector.steady import SteadyClock
 from ragtrace_collector.store.port import Holding
 from ragtrace_collector.store.sealing import open_sealing
 from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.sweeping import Sweeper
 from ragtrace_collector.telemetry import Counters
 
 __all__ = ["open_collector"]
@@ -59,6 +61,8 @@ log = logging.getLogger("ragtrace.collector")
 
 _REQUESTS_AT_ONCE: Final = 8
 """Of the largest size; of the usual size, hundreds."""
+_UNREAD_AT_ONCE: Final = 4
+"""Messages over gRPC that are being received, each of which may turn out to be of the largest size."""
 
 
 @asynccontextmanager
@@ -182,6 +186,7 @@ class _Parts:
             intake=self._intake(holder),
             holder=holder,
             settler=self._settler(reader),
+            sweeper=Sweeper(store=self.store, assembly=self.assembly, counters=self.counters),
             evaluator=self._evaluator(reader),
             deliverers=tuple(self._deliverers()),
         )
@@ -219,7 +224,9 @@ class _Parts:
             counters=self.counters,
             clock=self.clock,
             received=self.done,
-            room=Room(_REQUESTS_AT_ONCE * receive.max_message_bytes, self.counters),
+            room=Room(
+                _REQUESTS_AT_ONCE * receive.max_message_bytes, self.counters, most_unread=_UNREAD_AT_ONCE
+            ),
             span_limits=SpanLimits(**receive.limits.model_dump()),
             holding=holder.holding if self.holds else lambda: Holding.OFF,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -18,10 +17,12 @@ from starlette.routing import Route
 
 from ragtrace.errors import CodecError
 from ragtrace.traces.otlp import Encoding
-from ragtrace_collector.intake import Intake, Reserve
+from ragtrace_collector.intake import Intake
 from ragtrace_collector.receivers.access import Access
+from ragtrace_collector.receivers.crowd import admitted, who_sends
 from ragtrace_collector.receivers.grpc import export_response
-from ragtrace_collector.receivers.refusal import Refusal, refusal_of, status_of
+from ragtrace_collector.receivers.refusal import Refusal, refusal_of, status_of, too_slow
+from ragtrace_collector.room import Place, TooSlow
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry import Counters, Counts
 
@@ -48,9 +49,11 @@ def http_app(
         try:
             sender = access.admit(request.headers.get("authorization"), "send")
             _check_encoding(request)
-            with intake.room.for_request() as reserve:
-                body = await _read_body(request, max_message_bytes, reserve)
-                receipt = await intake.accept(body, encoding=encoding, sender=sender)
+            if sender is not None:
+                admitted(request.scope)
+            with intake.room.for_request(who_sends(sender, request.client)) as place:
+                body = await _read_body(request, max_message_bytes, place)
+                receipt = await intake.to_its_end(intake.accept(body, encoding=encoding, sender=sender))
         except ClientDisconnect:
             return Response(status_code=499)
         except (CodecError, StoreUnavailable, Refusal) as exc:
@@ -99,22 +102,24 @@ def _check_encoding(request: Request) -> None:
         )
 
 
-async def _read_body(request: Request, limit: int, reserve: Reserve) -> bytes:
+async def _read_body(request: Request, limit: int, place: Place) -> bytes:
     try:
-        async with asyncio.timeout(_READ_TIMEOUT_S):
-            return await _read_pieces(_pieces(request, limit), limit, reserve)
+        async with place.receiving(_READ_TIMEOUT_S):
+            return await _read_pieces(_pieces(request, limit), limit, place)
+    except TooSlow:
+        raise too_slow() from None
     except TimeoutError:
         raise Refusal(
             code_pb2.DEADLINE_EXCEEDED, f"the body did not come within {_READ_TIMEOUT_S} s", http_status=408
         ) from None
 
 
-async def _read_pieces(pieces: AsyncIterator[bytes], limit: int, reserve: Reserve) -> bytes:
+async def _read_pieces(pieces: AsyncIterator[bytes], limit: int, place: Place) -> bytes:
     body = bytearray()
     async for piece in pieces:
         if len(body) + len(piece) > limit:
             raise _too_large(limit)
-        reserve(len(piece))
+        await place.reserve(len(piece))
         body += piece
     return bytes(body)
 

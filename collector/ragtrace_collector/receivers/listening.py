@@ -7,7 +7,8 @@ import ipaddress
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from functools import partial
+from typing import Any, Final, cast
 
 import httptools
 import uvicorn
@@ -15,11 +16,11 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ragtrace.errors import ConfigError
+from ragtrace_collector.receivers.crowd import Crowd, on_admission
 from ragtrace_collector.receivers.tls import Certificate
 
 __all__ = ["HttpServer", "is_loopback", "open_socket"]
 
-_MAX_CONNECTIONS: Final = 1_000
 _HEADERS_TIMEOUT_S: Final = 10.0
 _MAX_HEAD_BYTES: Final = 16 << 10
 
@@ -57,7 +58,6 @@ class HttpServer(uvicorn.Server):
         self._listening = listening
         config = uvicorn.Config(
             app,
-            http=_BoundedProtocol,
             ws="none",
             log_config=None,
             log_level="error",  # at WARNING, it has a line for each request that is no HTTP
@@ -68,6 +68,7 @@ class HttpServer(uvicorn.Server):
             timeout_graceful_shutdown=5,
         )
         config.load()
+        config.http_protocol_class = partial(_BoundedProtocol, Crowd())  # type: ignore[assignment]
         config.ssl = certificate.context if certificate else None
         super().__init__(config)
 
@@ -94,19 +95,31 @@ class _BoundedProtocol(HttpToolsProtocol):
     queues requests that come before the one ahead is answered, and httptools keeps headers of any length.
     """
 
+    def __init__(self, crowd: Crowd, **of_server: Any) -> None:
+        super().__init__(**of_server)
+        self._crowd = crowd
+
     _impatience: asyncio.TimerHandle | None = None
     _unfinished_bytes = 0
     """What came since a head or a piece of a body was whole: headers, trailers, extensions of chunks."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > _MAX_CONNECTIONS:
-            transport.abort()
         self._wait_for_headers()
+        self._crowd.join(self, self.client)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._crowd.leave(self)
         super().connection_lost(exc)
+
+    def is_idle(self) -> bool:
+        """Say whether no request is being answered on this connection."""
+        return not self._is_answering()
+
+    def hang_up(self) -> None:
+        """End this connection at once: there are too many."""
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -123,6 +136,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         if self._is_answering():
             raise ValueError("one request at a time")
         super().on_message_begin()
+        self._crowd.note_request(self)
+        on_admission(cast("dict[str, Any]", self.scope), partial(self._crowd.admit, self))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.cycle is None or not self.cycle.more_body:  # behind a body, it is a trailer

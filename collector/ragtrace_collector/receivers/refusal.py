@@ -10,7 +10,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from ragtrace.errors import CodecError, RagtraceError
 from ragtrace_collector.store.port import StoreUnavailable
 
-__all__ = ["RETRY_AFTER_S", "Refusal", "refusal_of", "status_of"]
+__all__ = ["RETRY_AFTER_S", "Refusal", "refusal_of", "status_of", "too_slow"]
 
 RETRY_AFTER_S: Final = 5
 _HTTP_STATUS: Final = {
@@ -44,6 +44,15 @@ def refusal_of(error: CodecError | StoreUnavailable | Refusal) -> Refusal:
     if isinstance(error, CodecError):
         return Refusal(code_pb2.INVALID_ARGUMENT, str(error))
     return Refusal(code_pb2.UNAVAILABLE, str(error), retry_after_s=RETRY_AFTER_S)
+
+
+def too_slow() -> Refusal:
+    """Return what is answered where a request did not come on while others waited for its place."""
+    return Refusal(
+        code_pb2.RESOURCE_EXHAUSTED,
+        "others waited for the room that this request took, and it came too slowly: send smaller batches",
+        retry_after_s=RETRY_AFTER_S,
+    )
 
 
 def status_of(refusal: Refusal) -> status_pb2.Status:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace_collector.collector import Collector
-from ragtrace_collector.receivers import listening
+from ragtrace_collector.receivers import crowd, listening
 from tests.integration.collector.running import config_of, post, request_of, running_collector
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
@@ -70,18 +70,22 @@ async def test_a_body_may_take_longer_than_headers(tmp_path: Path, monkeypatch: 
         writer.close()
 
 
-async def test_too_many_connections_are_hung_up_on_and_the_others_served(
+async def test_of_too_many_connections_the_one_that_is_idle_for_longest_is_hung_up_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "_MAX_CONNECTIONS", 2)
-    async with running_collector(config_of(tmp_path)) as collector:
-        held = [await asyncio.open_connection("127.0.0.1", collector.http_port) for _ in range(2)]
-        assert await ended(collector, b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n") == b""
-        reader, writer = held[0]
-        writer.write(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n")
+    monkeypatch.setattr(crowd, "_A_PEER", 2)
+    async with running_collector(config_of(tmp_path)) as collector, asyncio.timeout(20):
+        (idle, silent), (reader, writer) = [
+            await asyncio.open_connection("127.0.0.1", collector.http_port) for _ in range(2)
+        ]
+        health = b"GET /healthz HTTP/1.1\r\nhost: a\r\n"
+        assert (await ended(collector, health + b"connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        with suppress(ConnectionResetError):
+            assert await idle.read() == b""
+        writer.write(health + b"\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-        for _, each in held:
-            each.close()
+        writer.close()
+        silent.close()
 
 
 CHUNKED = b"POST /v1/traces HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n"

@@ -1,0 +1,102 @@
+"""Callers that go away while their spans are committed: what is on disk is judged, and without a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+import grpc
+import pytest
+
+from ragtrace.traces.otlp import parse_request, split_by_trace
+from ragtrace_collector.collector import Collector
+from tests.integration.collector.running import (
+    carriers_in,
+    config_of,
+    post,
+    request_of,
+    running_collector,
+    until,
+)
+from tests.integration.collector.stepping import stepped_collector
+from tests.rag_spans import rag_trace, trace_id_of
+
+CALLERS = 200
+EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+
+
+def stored(folder: Path) -> set[str]:
+    with closing(sqlite3.connect(folder / "store.db")) as db:
+        return {row[0] for row in db.execute("SELECT trace_id FROM trace")}
+
+
+async def call_and_give_up(
+    export: grpc.aio.UnaryUnaryMultiCallable, number: int, chance: random.Random
+) -> bool:
+    """Send an answer, and go away at any moment until it is acknowledged; say whether it was."""
+    call = export(request_of(*rag_trace(number)), timeout=30 if number % 2 else chance.uniform(0.001, 0.02))
+    await asyncio.sleep(chance.uniform(0, 0.02))
+    if number % 2:
+        call.cancel()
+    with suppress(grpc.aio.AioRpcError, asyncio.CancelledError):
+        await call
+        return True
+    return False
+
+
+@pytest.mark.slow
+async def test_what_cancelled_callers_left_on_disk_is_judged_without_a_restart(tmp_path: Path) -> None:
+    chance = random.Random(4)
+    async with running_collector(config_of(tmp_path)) as collector:
+        address = f"127.0.0.1:{collector.grpc_port}"
+        async with grpc.aio.insecure_channel(address) as channel:
+            export = channel.unary_unary(EXPORT)
+            acknowledged = [
+                any_of
+                for first in range(0, CALLERS, 20)
+                for any_of in await asyncio.gather(
+                    *(call_and_give_up(export, first + each, chance) for each in range(20))
+                )
+            ]
+        await collector.intake.finish()
+        on_disk = stored(tmp_path)
+        assert {trace_id_of(number) for number, was in enumerate(acknowledged) if was} <= on_disk
+        assert len(on_disk) > acknowledged.count(True)  # else nobody went away during a commit
+        await until(lambda: len(carriers_in(tmp_path / "out.jsonl")) >= len(on_disk))
+        counts = collector.counters.snapshot()
+        assert (counts["traces_swept"], counts["spans_kept"]) == (0, 3 * len(on_disk))
+    assert sorted(span.trace_id for span in carriers_in(tmp_path / "out.jsonl")) == sorted(on_disk)
+
+
+async def give_up_over_http(collector: Collector, body: bytes) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
+    head = b"POST /v1/traces HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-protobuf\r\n"
+    writer.write(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+    await writer.drain()
+    writer.transport.abort()
+
+
+async def test_what_a_disconnected_caller_left_on_disk_is_judged_too(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        for number in range(20):
+            await give_up_over_http(collector, request_of(*rag_trace(number)))
+        assert (await post(collector, request_of(*rag_trace(20)))).status_code == 200
+        await until(lambda: len(carriers_in(tmp_path / "out.jsonl")) >= len(stored(tmp_path)))
+        assert collector.counters.snapshot()["traces_swept"] == 0
+
+
+async def test_a_stored_trace_that_no_stage_has_is_found_by_a_sweep_and_judged(tmp_path: Path) -> None:
+    async with stepped_collector(config_of(tmp_path)) as spans:
+        body = request_of(*rag_trace(0))
+        slices = split_by_trace(parse_request(body, encoding="protobuf"), body=body).slices
+        await spans.collector.store.append(slices, forward={}, now_ns=spans.clock.now_ns())
+        await spans.send(*rag_trace(1))
+        for _ in range(2):  # what is committed now is announced soon: the second time, nobody had it
+            await spans.collector.sweeper.step()
+        await spans.pass_time(1)
+        await spans.pass_time(1)
+        assert await spans.outcomes() == {"judged": 2}
+        assert spans.collector.counters.snapshot()["traces_swept"] == 1
