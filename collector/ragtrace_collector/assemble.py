@@ -133,6 +133,13 @@ class Assembly:
         """Take note that what was ready is settled."""
         self._in_hand.discard(ready.trace_id)
 
+    def drop(self, trace_id: str) -> None:
+        """Forget a trace that is looked at no more."""
+        self._in_hand.discard(trace_id)
+        trace = self._open.get(trace_id)
+        if trace is not None:
+            self._close(trace_id, trace)
+
     def _take_traces(self, now_ns: int, *, everything: bool) -> Iterator[Ready]:
         overflow = len(self._open) - self._policy.max_open_traces
         for position, (trace_id, trace) in enumerate(self._oldest(now_ns, overflow, everything=everything)):

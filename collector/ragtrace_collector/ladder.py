@@ -26,7 +26,7 @@ from typing import Final
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.model import MetricFailure
 from ragtrace_collector.budget import OverBudget, Uncounted
-from ragtrace_collector.outcomes import State
+from ragtrace_collector.outcomes import POISON, State
 from ragtrace_collector.store.port import Job
 
 __all__ = ["TIMED_OUT", "Fault", "Ladder", "Mend", "Rung"]
@@ -122,7 +122,7 @@ class Ladder:
     def ended(self, job: Job, *, now_ns: int) -> str | None:
         """Return how an answer has ended that is not to be tried (again), ``None`` if it is."""
         if job.crashes >= self.max_crashes:
-            return State.FAILED.because("poison")
+            return POISON
         if now_ns < job.seen_ns + self.deadline_ns:
             return None
         if not job.reason:

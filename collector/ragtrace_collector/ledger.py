@@ -49,6 +49,8 @@ class Ledger:
     """Traces that are yet to be looked at, for the first time or because spans joined them."""
     held_traces: int = 0
     """Traces whose own spans wait for their scores."""
+    poison_traces: int = 0
+    """Traces that were set aside, as long as something is known of them."""
     parcels: Mapping[str, Mapping[str, int]]
     """``put``, ``waiting``, ``delivered`` and ``rejected`` by sink: put is the sum of the others."""
     store_bytes: int = 0
@@ -107,6 +109,7 @@ class Ledger:
             **self.by(lambda account: account.outcome),
             "open_traces": self.open_traces,
             "held_traces": self.held_traces,
+            "poison_traces": self.poison_traces,
             "undelivered": self.parcels_in("waiting"),
             "rejected": self.parcels_in("rejected"),
         }

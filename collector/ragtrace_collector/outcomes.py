@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["PENDING", "TERMINAL", "Ended", "Meaning", "State", "meaning_of", "vocabulary"]
+__all__ = ["PENDING", "POISON", "TERMINAL", "Ended", "Meaning", "State", "meaning_of", "vocabulary"]
 
 
 class State(StrEnum):
@@ -33,6 +33,7 @@ class State(StrEnum):
         return f"{self}:{reason}"
 
 
+POISON: Final = State.FAILED.because("poison")
 PENDING: Final = (State.QUEUED, State.LEASED, State.POSTPONED)
 TERMINAL: Final = (
     State.JUDGED,
@@ -168,8 +169,9 @@ _MEANINGS: Final[Mapping[str, Meaning]] = {
         "each attempt took longer than `evaluate.job_timeout`", "raise it, or choose a faster judge"
     ),
     "failed:poison": Meaning(
-        "the process ended each time it was judged: it was set aside for the sake of the others",
-        "look at the memory limit, and at metrics and judges of your own",
+        "the process ended each time it was judged, or its trace looked at, or that took more CPU time than "
+        "`assemble.max_cpu`: it was set aside for the sake of the others",
+        "look at the memory limit, and at metrics, judges and patterns of your own",
     ),
     "expired": Meaning("its time was over before it was judged", "look at the age of the oldest pending"),
     "expired:deadline": Meaning(

@@ -42,8 +42,17 @@ def release_to(config: CollectorConfig) -> tuple[str, ...]:
 
 def following(settler: Settler, config: CollectorConfig, sampler: Sampler) -> Settler:
     """Return the settler under another configuration."""
-    reader = replace(settler.reader, rules=config.extract.opened())
-    return replace(settler, reader=reader, sampler=sampler, max_revisions=config.assemble.max_revisions)
+    return replace(
+        settler,
+        reader=replace(settler.reader, rules=config.extract.opened()),
+        lookout=replace(
+            settler.lookout,
+            max_crashes=config.evaluate.max_crashes,
+            most_cpu_ns=nanoseconds(config.assemble.max_cpu),
+        ),
+        sampler=sampler,
+        max_revisions=config.assemble.max_revisions,
+    )
 
 
 def judging_by(evaluator: Evaluator, in_force: InForce) -> Evaluator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,10 +16,11 @@ from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.answers import AnswerReader
 from ragtrace_collector.assemble import Assembly, Ready
+from ragtrace_collector.lookout import Look, Lookout
 from ragtrace_collector.operations.tracing import NO_TRACER, working
 from ragtrace_collector.outcomes import Ended, State
 from ragtrace_collector.sampling import Decision, Sampler, Standing
-from ragtrace_collector.store.port import Job, Outcome, Settled, WorkStore
+from ragtrace_collector.store.port import Job, Outcome, Poison, Settled, StoreUnavailable, WorkStore
 from ragtrace_collector.store.sampling import SamplingBook
 from ragtrace_collector.telemetry import Counters, Counts
 
@@ -32,6 +34,7 @@ class Settler:
     store: WorkStore
     reader: AnswerReader
     assembly: Assembly
+    lookout: Lookout
     sampler: Sampler
     book: SamplingBook
     counters: Counters
@@ -51,14 +54,15 @@ class Settler:
         self.sampler.restore(windows, low, now_ns=now_ns)
 
     async def step(self, *, everything: bool = False) -> bool:
-        """Settle what is ready now; say whether there was anything to do."""
+        """Settle what is ready now; say whether there was anything to do.
+
+        Which traces are looked at is on disk before they are: one that ends the process is found so.
+        """
         recalled = await self._recall_spans()
         ready = tuple(self.assembly.take_ready(everything=everything))
         for first in range(0, len(ready), self.most_at_once):
             rest = first + self.most_at_once
-            async with asyncio.TaskGroup() as tasks:
-                attempts = {each: tasks.create_task(self._attempt(each)) for each in ready[first:rest]}
-            failed = {each: exc for each, task in attempts.items() if (exc := task.result())}
+            failed = await self._settle_batch(ready[first:rest])
             if failed:
                 for each in (*failed, *ready[rest:]):
                     self.assembly.put_back(each)
@@ -68,9 +72,55 @@ class Settler:
     async def _recall_spans(self) -> bool:
         """Look at what the store holds of traces that were opened again, or by an earlier process."""
         reopened = self.assembly.reopened(self.most_at_once)
-        for trace_id in reopened:
+        if not reopened:
+            return False
+        look = await self._begin(reopened)
+        for trace_id in look.together:
             self.assembly.recall(trace_id, await self.reader.refs(trace_id))
-        return bool(reopened)
+        await self.lookout.end(look.together)
+        alone = [each for each in look.alone if await self._recall_alone(each)]
+        return bool(look.together or look.set_aside or alone)
+
+    async def _recall_alone(self, trace_id: str) -> bool:
+        if not await self.store.look_alone(trace_id):
+            return False
+        self.assembly.recall(trace_id, await self.reader.refs(trace_id))
+        await self.lookout.end((trace_id,))
+        return True
+
+    async def _settle_batch(self, batch: Sequence[Ready]) -> Mapping[Ready, Exception]:
+        """Settle traces, and say which of them could not be."""
+        try:
+            look = await self._begin([each.trace_id for each in batch])
+            failed = await self._attempts([each for each in batch if each.trace_id in set(look.together)])
+            for each in batch:
+                if each.trace_id in look.alone:
+                    failed.update(await self._settle_alone(each))
+        except StoreUnavailable as exc:
+            return dict.fromkeys(batch, exc)
+        except asyncio.CancelledError:
+            await self.lookout.end([each.trace_id for each in batch])
+            raise
+        if failed:
+            await self.lookout.end([each.trace_id for each in failed])
+        return failed
+
+    async def _begin(self, trace_ids: Sequence[str]) -> Look:
+        look = await self.lookout.begin(trace_ids)
+        for trace_id in look.set_aside:
+            self.assembly.drop(trace_id)
+        return look
+
+    async def _attempts(self, batch: Sequence[Ready]) -> dict[Ready, Exception]:
+        async with asyncio.TaskGroup() as tasks:
+            attempts = {each: tasks.create_task(self._attempt(each)) for each in batch}
+        return {each: exc for each, task in attempts.items() if (exc := task.result())}
+
+    async def _settle_alone(self, ready: Ready) -> Mapping[Ready, Exception]:
+        if await self.store.look_alone(ready.trace_id):
+            return await self._attempts([ready])
+        self.assembly.put_back(ready)  # another suspect is looked at, or judged
+        return {}
 
     async def _attempt(self, ready: Ready) -> Exception | None:
         """Settle a trace, or say why that could not be: its neighbours must not be interrupted."""
@@ -87,10 +137,16 @@ class Settler:
         trace_id = ready.trace_id
         answers = await self.reader.read(trace_id)
         trace = answers.trace
+        begun_ns = time.thread_time_ns()
         records = answers.of_calls(ready.calls) if ready.calls else answers.records
+        digests = {each.target.span_id: record_sha256(each) for each in records if each.target}
+        moved = {} if ready.calls else answers.moved()
+        if answers.cpu_ns + time.thread_time_ns() - begun_ns > self.lookout.most_cpu_ns:
+            await self.lookout.set_aside(trace_id, Poison.CPU)
+            self.assembly.drop(trace_id)
+            return
         known = await self.book.standings(trace_id) if records and answers.stored.has_jobs else {}
         decisions = await self._decide(trace, records, known)
-        digests = {each.target.span_id: record_sha256(each) for each in records if each.target}
         jobs = [
             self._job(trace_id, each, record_sha256=digests[each.span_id])
             for each in decisions
@@ -106,7 +162,7 @@ class Settler:
             keep_spans=bool(jobs) or may_be_brought_back or not (records and ready.is_complete),
             now_ns=self.clock.now_ns(),
             slices=answers.stored.slices,
-            moved={} if ready.calls else answers.moved(),
+            moved=moved,
             goes_on=bool(ready.calls),
         )
         self.counters.add(Counts.TRACES_SETTLED, not ready.calls)

@@ -39,6 +39,10 @@ class Counts(StrEnum):
     )
     TRACES_SETTLED = "traces_settled", "traces looked at for answers"
     TRACES_WITHOUT_RAG = "traces_without_rag", "of those, the ones without any"
+    TRACES_POISON = (
+        "traces_poison",
+        "traces set aside: the process ended each time it looked at them, or they took too much CPU time",
+    )
     TRACES_SWEPT = "traces_swept", "stored traces that no stage had: found by a sweep, and handed on"
     ANSWERS_QUEUED = "answers_queued", "answers queued for judgment"
     ANSWERS_SAMPLED_OUT = "answers_sampled_out", "answers that no rule chose"

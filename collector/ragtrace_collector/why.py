@@ -48,6 +48,10 @@ class TraceState:
     """When it was settled last."""
     is_cut: bool
     """Whether more spans came than were kept."""
+    poison: str
+    """Why it was set aside: ``crashes`` of the process, or ``cpu``; empty where it was not."""
+    crashes: int
+    """How many processes ended, and not in order, while they looked at it."""
     held_since_ns: int | None
     """Since when its own spans wait for their scores, if they do."""
     open_spans: OpenSpans | None = None
@@ -147,7 +151,9 @@ def _whole_id(db: sqlite3.Connection, wanted: str) -> str:
 def _trace(db: sqlite3.Connection, trace_id: str, sealing: Sealing) -> TraceState | None:
     row = db.execute(
         f"SELECT last_arrival_ns, {UNSETTLED}, settled_ns, is_cut,"
-        " (SELECT since_ns FROM held WHERE held.trace_id = trace.trace_id) FROM trace WHERE trace_id = ?",
+        " (SELECT since_ns FROM held WHERE held.trace_id = trace.trace_id),"
+        " coalesce(suspect.poison, ''), coalesce(suspect.crashes, 0)"
+        " FROM trace LEFT JOIN suspect USING (trace_id) WHERE trace_id = ?",
         (trace_id,),
     ).fetchone()
     if row is None:
@@ -158,6 +164,8 @@ def _trace(db: sqlite3.Connection, trace_id: str, sealing: Sealing) -> TraceStat
         settled_ns=row[2],
         is_cut=bool(row[3]),
         held_since_ns=row[4],
+        poison=row[5],
+        crashes=row[6],
         open_spans=_open_spans(db, trace_id, sealing) if row[1] else None,
     )
 

@@ -29,6 +29,7 @@ from ragtrace_collector.holding import Holder, HoldLimits
 from ragtrace_collector.in_force import InForce, Tenure
 from ragtrace_collector.intake import Intake
 from ragtrace_collector.judging import old_prices, open_judging
+from ragtrace_collector.lookout import Lookout
 from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.logs import event
 from ragtrace_collector.operations.outgoing import WatchedSink
@@ -236,6 +237,13 @@ class _Parts:
             store=self.store,
             reader=reader,
             assembly=self.assembly,
+            lookout=Lookout(
+                store=self.store,
+                counters=self.counters,
+                clock=self.clock,
+                max_crashes=self.config.evaluate.max_crashes,
+                most_cpu_ns=nanoseconds(self.config.assemble.max_cpu),
+            ),
             sampler=self.in_force.sampler,
             max_revisions=self.config.assemble.max_revisions,
             book=self.store.sampling,

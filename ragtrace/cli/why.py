@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["why"]
 
 _MOST_PARENTS: Final = 5
+_POISON: Final = {
+    "crashes": (
+        "the process ended each time it looked at it -> look at the memory limit, and at patterns of your own"
+    ),
+    "cpu": (
+        "to put it together and read it took more CPU time than `assemble.max_cpu` -> look at its spans with "
+        "`ragtrace explain`, and at patterns of your own"
+    ),
+}
 
 
 @click.command()
@@ -129,10 +138,15 @@ def _about_trace(trace: TraceState, standing: Standing) -> Iterator[str]:
         if trace.ready_ns is not None:
             ready = _when(trace.ready_ns, now_ns) if trace.ready_ns > now_ns else "now"
             yield f"  if nothing more comes, it is looked at {ready}"
-    elif trace.settled_ns is not None:
+    elif trace.settled_ns is not None and not trace.poison:
         yield f"its spans were looked at {_when(trace.settled_ns, now_ns)}; late ones can still join"
         if not standing.answers:
             yield "  no RAG answer is in them -> `ragtrace explain` with --from store:PATH says what was read"
+    if trace.poison:
+        yield f"it was set aside as poison: {_POISON.get(trace.poison, one_line(trace.poison))}"
+    elif trace.crashes:
+        crashes = many(trace.crashes, "time")
+        yield f"the process ended while it was looked at, {crashes}: it is looked at alone"
     if trace.is_cut:
         yield "not all its spans were kept -> raise `assemble.max_spans_per_trace`"
     if trace.held_since_ns is not None:

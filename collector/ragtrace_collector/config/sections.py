@@ -85,6 +85,7 @@ class AssembleConfig(Section):
     max_revisions: int = Field(default=3, ge=0)
     max_open_traces: int = Field(default=50_000, gt=0)
     max_spans_per_trace: int = Field(default=5_000, gt=0)
+    max_cpu: Timeout = timedelta(seconds=30)
 
 
 class MappingConfig(Section):

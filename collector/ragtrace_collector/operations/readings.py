@@ -53,6 +53,7 @@ def read_all(ledger: Ledger, counters: Mapping[str, int], *, now_ns: int) -> dic
         "ragtrace.answers.oldest_pending": (Reading(ledger.age_s(now_ns)),),
         "ragtrace.traces.open": (Reading(ledger.open_traces),),
         "ragtrace.traces.held": (Reading(ledger.held_traces),),
+        "ragtrace.traces.poison": (Reading(ledger.poison_traces),),
         "ragtrace.outbox": tuple(
             Reading(number, {"sink": sink, "state": state})
             for sink, sums in ledger.parcels.items()
@@ -88,6 +89,7 @@ METRICS: Final = (
     Metric("ragtrace.answers.oldest_pending", Kind.GAUGE, "s", "how long the oldest pending answer waits"),
     Metric("ragtrace.traces.open", Kind.GAUGE, "", "traces that more spans may join"),
     Metric("ragtrace.traces.held", Kind.GAUGE, "", "traces whose own spans wait for their scores"),
+    Metric("ragtrace.traces.poison", Kind.GAUGE, "", "traces that were set aside, and why tells why"),
     Metric("ragtrace.outbox", Kind.GAUGE, "", "parcels by sink and where they stand"),
     Metric("ragtrace.store.size", Kind.GAUGE, "By", "what the store holds"),
     Metric("ragtrace.store.limit", Kind.GAUGE, "By", "store.max_bytes"),

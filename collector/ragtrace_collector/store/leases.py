@@ -29,6 +29,7 @@ _OLD: Final = (
 _SUSPECTS: Final = (
     "job INDEXED BY job_crashed WHERE state = 'queued' AND crashes > 0 AND due_ns <= ? ORDER BY due_ns"
 )
+_SUSPECT_TRACES: Final = "suspect WHERE is_looked_at AND crashes > 0"
 _LEASED: Final = "job INDEXED BY job_due WHERE state = 'leased'"
 
 
@@ -39,7 +40,7 @@ def take(db: sqlite3.Connection, limit: int, *, now_ns: int, seen_before_ns: int
     if _any(db, f"{_LEASED} AND crashes > 0"):
         return ()
     if _any(db, _SUSPECTS, now_ns):
-        return () if _any(db, _LEASED) else _lease(db, _SUSPECTS, now_ns, 1)
+        return () if _any(db, _LEASED) or _any(db, _SUSPECT_TRACES) else _lease(db, _SUSPECTS, now_ns, 1)
     return _lease(db, _DUE, now_ns, limit)
 
 

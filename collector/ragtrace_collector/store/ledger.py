@@ -95,6 +95,7 @@ def read_ledger(db: sqlite3.Connection) -> Ledger:
         oldest_pending_ns=_one(db, "SELECT min(seen_ns) FROM job WHERE state != 'ended'"),
         open_traces=_one(db, f"SELECT count(*) FROM trace WHERE {UNSETTLED}") or 0,
         held_traces=_one(db, "SELECT count(*) FROM held") or 0,
+        poison_traces=_one(db, "SELECT count(*) FROM suspect WHERE poison != ''") or 0,
         parcels=_parcels(db),
         store_bytes=_used_bytes(db),
     )

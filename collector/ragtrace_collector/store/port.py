@@ -19,10 +19,12 @@ __all__ = [
     "Judged",
     "Outcome",
     "Parcel",
+    "Poison",
     "Released",
     "Settled",
     "StoreUnavailable",
     "StoredSpans",
+    "Suspicion",
     "WorkStore",
 ]
 
@@ -121,6 +123,24 @@ class StoredSpans(NamedTuple):
     """Whether something was decided about answers of this trace before."""
 
 
+class Poison(StrEnum):
+    """Why a trace was set aside."""
+
+    CRASHES = "crashes"
+    """The process ended each time it looked at it."""
+    CPU = "cpu"
+    """To put it together and read it took too much CPU time."""
+
+
+class Suspicion(NamedTuple):
+    """What is known against a trace."""
+
+    crashes: int
+    """How many processes ended, and not in order, while they looked at it."""
+    poison: str
+    """Why it was set aside, a [`Poison`][ragtrace_collector.store.port.Poison]; empty where it was not."""
+
+
 class Judged(NamedTuple):
     """Which record was judged."""
 
@@ -186,6 +206,26 @@ class WorkStore(Protocol):
 
     async def spans(self, trace_id: str) -> StoredSpans:
         """Return the spans of a trace, and what is known of its answers."""
+        ...
+
+    async def look(self, trace_ids: Collection[str]) -> Mapping[str, Suspicion]:
+        """Note that traces are looked at, but for those that something is known against, which are returned.
+
+        A look ends when the trace is settled, or with ``end_look``. What is looked at when the process ends,
+        and not in order, is suspect.
+        """
+        ...
+
+    async def look_alone(self, trace_id: str) -> bool:
+        """Note that a suspect is looked at; say no while another one is, be it a trace or an answer."""
+        ...
+
+    async def end_look(self, trace_ids: Collection[str]) -> None:
+        """Note that traces are looked at no more."""
+        ...
+
+    async def set_aside(self, trace_id: str, *, poison: str, now_ns: int) -> int:
+        """Settle a trace without a look at it. Answers that were queued end; return how many."""
         ...
 
     async def settle(

@@ -13,6 +13,7 @@ from ragtrace_collector.store.opening import DAMAGED, UnfitFile
 from ragtrace_collector.store.revisions import REVISIONS
 from ragtrace_collector.store.sampling import SAMPLING
 from ragtrace_collector.store.sealing import KEYS
+from ragtrace_collector.store.suspects import SUSPECTS
 
 __all__ = ["prepare"]
 
@@ -48,6 +49,7 @@ CREATE INDEX parcel_next ON parcel (sink, id) WHERE rejected_ns IS NULL;
 CREATE INDEX job_ended ON job (ended_ns) WHERE state = 'ended';
 CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NULL;
 """,
+    SUSPECTS,
 )
 """One a version. A version that was released is never changed: the next step is added behind it."""
 

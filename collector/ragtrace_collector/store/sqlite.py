@@ -16,7 +16,7 @@ from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.operations.logs import event
 from ragtrace_collector.outcomes import Ended, State
-from ragtrace_collector.store import leases, revisions
+from ragtrace_collector.store import leases, revisions, suspects
 from ragtrace_collector.store.budget import BudgetBook
 from ragtrace_collector.store.holds import Holds
 from ragtrace_collector.store.ledger import read_ledger, reading
@@ -31,6 +31,7 @@ from ragtrace_collector.store.port import (
     Settled,
     StoredSpans,
     StoreUnavailable,
+    Suspicion,
 )
 from ragtrace_collector.store.retention import (
     forget_jobs,
@@ -94,7 +95,7 @@ class SqliteStore:
             lock.close()
             raise unusable(path, exc) from exc
         store = cls(commits, lock, max_bytes=max_bytes, forward_to=forward_to)
-        await store._submit(leases.count_crash)
+        await store._submit(_count_crash)
         return store
 
     @property
@@ -153,6 +154,23 @@ class SqliteStore:
     async def spans(self, trace_id: str) -> StoredSpans:
         return await self._submit(lambda db: _stored_spans(db, trace_id))
 
+    async def look(self, trace_ids: Collection[str]) -> Mapping[str, Suspicion]:
+        return await self._submit(lambda db: suspects.look(db, trace_ids))
+
+    async def look_alone(self, trace_id: str) -> bool:
+        return await self._submit(lambda db: suspects.look_alone(db, trace_id))
+
+    async def end_look(self, trace_ids: Collection[str]) -> None:
+        await self._submit(lambda db: suspects.end_look(db, trace_ids))
+
+    async def set_aside(self, trace_id: str, *, poison: str, now_ns: int) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            ended = suspects.set_aside(db, trace_id, poison=poison, now_ns=now_ns)
+            self._holds.release_if_done(db, trace_id)
+            return ended
+
+        return await self._submit(work)
+
     async def settle(
         self,
         trace_id: str,
@@ -172,6 +190,7 @@ class SqliteStore:
             new = sum(_queue_job(db, job, now_ns=now_ns) for job in jobs)
             again = sum(revisions.revise(db, job, slices=slices, now_ns=now_ns) for job in jobs)
             gone = revisions.move(db, trace_id, moved, now_ns=now_ns)
+            suspects.clear(db, trace_id)
             self._holds.release_if_done(db, trace_id)
             if is_all and not keep_spans:
                 db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
@@ -354,6 +373,12 @@ async def open_budget(path: Path) -> AsyncIterator[BudgetBook]:
         yield BudgetBook(commits)
     finally:
         await commits.aclose()
+
+
+def _count_crash(db: sqlite3.Connection) -> None:
+    """Take back what a process left that ended, and not in order."""
+    leases.count_crash(db)
+    suspects.count_crash(db)
 
 
 def _write_nothing_new(db: sqlite3.Connection) -> None:
