@@ -10,7 +10,7 @@ from typing import Final
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.outcomes import State
-from ragtrace_collector.store.port import Job, WorkStore
+from ragtrace_collector.store.port import Job, Poison, WorkStore
 
 __all__ = ["check_store"]
 
@@ -34,6 +34,7 @@ async def check_store(open_store: OpenStore) -> None:
     """
     accepted = await _append_and_close(open_store)
     await _check_spans(open_store, accepted)
+    await _check_suspects(open_store, accepted)
     await _check_leases(open_store, accepted)
     await _check_endings(open_store, accepted)
 
@@ -45,6 +46,31 @@ async def _append_and_close(open_store: OpenStore) -> Sequence[str]:
     accepted = [trace_id for trace_id, append in zip(_TRACES, appends, strict=True) if append.result()]
     assert accepted, "it accepted nothing"
     return accepted
+
+
+async def _check_suspects(open_store: OpenStore, accepted: Sequence[str]) -> None:
+    innocent, suspect = f"{98:032x}", f"{99:032x}"
+    async with _opened(open_store) as store:
+        assert await _try_append(store, innocent)
+        assert await _try_append(store, suspect)
+        assert await store.look((innocent, suspect)) == {}, "it suspects traces of which nothing is known"
+        await store.end_look((innocent,))
+    async with _opened(open_store) as store:
+        known = await store.look((innocent, suspect))
+        assert {trace_id: each.crashes for trace_id, each in known.items()} == {suspect: 1}, (
+            "it does not know which trace was looked at when it was closed"
+        )
+        await store.end_look((innocent,))
+        assert await store.look_alone(suspect), "it lets nobody look at a suspect that is alone"
+        assert not await store.look_alone(suspect), "it lets two look at suspects"
+        await store.set_aside(suspect, poison=Poison.CRASHES, now_ns=2)
+    async with _opened(open_store) as store:
+        (found,) = (await store.look((suspect,))).values()
+        assert found.poison == Poison.CRASHES, "it forgot why a trace was set aside"
+        unsettled = await store.unsettled()
+        assert suspect not in unsettled, "it has a restart look at a trace that was set aside"
+        assert set(accepted) <= set(unsettled), "it lost sight of traces that are not settled"
+        await store.settle(innocent, jobs=[], outcomes=[], keep_spans=False, now_ns=3)
 
 
 async def _try_append(store: WorkStore, trace_id: str) -> bool:

@@ -69,7 +69,8 @@ def _above(number: int) -> str:
 
 
 def _chain(size: int) -> Sequence[Span]:
-    return _spine(size)
+    end = _id(size - 3)
+    return [*_spine(size - 2), _retrieval(size - 2, end), _generation(size - 1, end)]
 
 
 def _chain_that_goes_on(size: int) -> Sequence[Span]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from ragtrace import semconv
 from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.extract import ExtractRules
 from ragtrace.traces.lineage import Lineage
@@ -16,6 +19,9 @@ from ragtrace_collector.assemble import AssemblePolicy, Assembly
 from ragtrace_collector.store.port import StoredSpans
 from tests.attack.graph_shapes import SHAPES
 from tests.attack.steps import Steps, counted_steps
+from tests.integration.collector.running import config_of
+from tests.integration.collector.stepping import stepped_collector
+from tests.rag_spans import trace_id_of
 
 SIZE = 60
 MOST_GROWTH = 2.2
@@ -79,6 +85,29 @@ def test_a_trace_of_twice_the_size_costs_twice_as_much_in_any_shape(shape: str) 
     assert twice.total <= MOST_GROWTH * once.total
     growth = {name: number / max(once.by_function[name], FEW) for name, number in twice.by_function.items()}
     assert {name: by for name, by in growth.items() if by > MOST_GROWTH_OF_ONE} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_eight_chains_of_4900_spans_are_judged_by_the_process_that_is_killed_and_the_next(
+    tmp_path: Path,
+) -> None:
+    config = config_of(tmp_path, assemble={"quiet_period": "1s"})
+    async with stepped_collector(config) as first:
+        for number in range(8):
+            chain = [replace(span, trace_id=trace_id_of(number)) for span in SHAPES["chain"](4_900)]
+            await first.send(*chain)
+            if number == 3:
+                await first.pass_time(2)
+        assert await first.outcomes() == {"judged": 4}
+    async with stepped_collector(config, clock=first.clock) as second:
+        await second.pass_time(1)
+        await second.pass_time(2)
+        assert await second.outcomes() == {"judged": 8}
+        assert second.collector.counters.snapshot()["traces_poison"] == 0
+    carriers = second.carriers()
+    assert sorted(span.trace_id for span in carriers) == [trace_id_of(number) for number in range(8)]
+    assert {span.attributes[semconv.EVAL_STATUS] for span in carriers} == {"ok"}
 
 
 def test_a_walk_for_each_span_would_be_seen() -> None:

@@ -89,7 +89,9 @@ METRICS: Final = (
     Metric("ragtrace.answers.oldest_pending", Kind.GAUGE, "s", "how long the oldest pending answer waits"),
     Metric("ragtrace.traces.open", Kind.GAUGE, "", "traces that more spans may join"),
     Metric("ragtrace.traces.held", Kind.GAUGE, "", "traces whose own spans wait for their scores"),
-    Metric("ragtrace.traces.poison", Kind.GAUGE, "", "traces that were set aside as poison: the log names them"),
+    Metric(
+        "ragtrace.traces.poison", Kind.GAUGE, "", "traces that were set aside as poison: the log names them"
+    ),
     Metric("ragtrace.outbox", Kind.GAUGE, "", "parcels by sink and where they stand"),
     Metric("ragtrace.store.size", Kind.GAUGE, "By", "what the store holds"),
     Metric("ragtrace.store.limit", Kind.GAUGE, "By", "store.max_bytes"),
