@@ -134,13 +134,16 @@ class Room:
         place.held_bytes += number_of_bytes
 
     async def _await_unread(self) -> None:
+        if not self._free_unread.locked():
+            await self._free_unread.acquire()
+            return
         acquired = asyncio.ensure_future(self._free_unread.acquire())
         waits_until_s = asyncio.get_running_loop().time() + _PATIENCE_S
         try:
             while not acquired.done():
                 await asyncio.wait({acquired}, timeout=_LOOK_S)
                 if not acquired.done():
-                    _put_out_slowest(self._unread)
+                    self._put_out_slowest(self._unread)
                 if asyncio.get_running_loop().time() >= waits_until_s and not acquired.done():
                     raise self._full()
         except BaseException:
@@ -150,19 +153,19 @@ class Room:
 
     def _is_making_room(self, place: Place) -> bool:
         others = [each for each in self._places if each is not place]
-        return _put_out_slowest(others) or any(each.is_put_out and each.held_bytes for each in others)
+        return self._put_out_slowest(others) or any(each.is_put_out and each.held_bytes for each in others)
+
+    def _put_out_slowest(self, places: Iterable[Place]) -> bool:
+        """End one request that is slow: of the sender that has most of them, the oldest."""
+        now_s = asyncio.get_running_loop().time()
+        slow = [place for place in places if place.is_slow(now_s)]
+        if not slow:
+            return False
+        number = Counter(place.who for place in slow)
+        max(slow, key=lambda place: (number[place.who], -place.since_s)).put_out()
+        self._counters.add(Counts.REQUESTS_PUT_OFF)
+        return True
 
     def _full(self) -> StoreUnavailable:
         self._counters.add(Counts.REQUESTS_PUT_OFF)
         return StoreUnavailable("too many large requests at once")
-
-
-def _put_out_slowest(places: Iterable[Place]) -> bool:
-    """End one request that is slow: of the sender that has most of them, the oldest."""
-    now_s = asyncio.get_running_loop().time()
-    slow = [place for place in places if place.is_slow(now_s)]
-    if not slow:
-        return False
-    number = Counter(place.who for place in slow)
-    max(slow, key=lambda place: (number[place.who], -place.since_s)).put_out()
-    return True

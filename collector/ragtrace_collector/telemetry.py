@@ -35,7 +35,7 @@ class Counts(StrEnum):
     REQUESTS_TOO_LARGE = "requests_too_large", "requests beyond receive.max_message_bytes"
     REQUESTS_PUT_OFF = (
         "requests_put_off",
-        "requests answered 'try again later': the store is full, or too many large ones at once",
+        "requests answered 'try again later': the store is full, or too many large or slow ones at once",
     )
     TRACES_SETTLED = "traces_settled", "traces looked at for answers"
     TRACES_WITHOUT_RAG = "traces_without_rag", "of those, the ones without any"
