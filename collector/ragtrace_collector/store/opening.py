@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from ragtrace.errors import ConfigError
+from ragtrace_collector.store.files import StoreLock
 
 __all__ = ["DAMAGED", "UnfitFile", "lock_file", "unusable"]
 
@@ -26,25 +26,16 @@ class UnfitFile(sqlite3.DatabaseError):
         self.advice = advice
 
 
-def lock_file(path: Path) -> IO[bytes]:
-    """Keep a second collector off the same file: both would judge the same answers.
+def lock_file(path: Path) -> StoreLock:
+    """Keep a second collector off the same file.
 
     Raises:
         ConfigError: another has it, or no lock can stand there.
     """
     try:
-        lock = path.with_name(f"{path.name}.lock").open("ab")
+        return StoreLock(path)
     except (OSError, ValueError) as exc:  # ValueError: it names no file
         raise unusable(path, exc) from exc
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as exc:
-        lock.close()
-        raise ConfigError(
-            f"`store.path`: {str(path)!r} is in use by another collector: "
-            "stop it, or give this one a path of its own"
-        ) from exc
-    return lock
 
 
 def unusable(path: Path, exc: Exception) -> ConfigError:

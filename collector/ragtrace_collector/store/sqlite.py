@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ragtrace.errors import ReadError
 from ragtrace.traces.otlp import TraceSlice
@@ -18,6 +18,7 @@ from ragtrace_collector.operations.logs import event
 from ragtrace_collector.outcomes import Ended, State
 from ragtrace_collector.store import leases, revisions, suspects
 from ragtrace_collector.store.budget import BudgetBook
+from ragtrace_collector.store.files import StoreLock
 from ragtrace_collector.store.holds import Holds
 from ragtrace_collector.store.ledger import read_ledger, reading
 from ragtrace_collector.store.opening import DAMAGED, lock_file, unusable
@@ -64,7 +65,7 @@ class SqliteStore:
     """A [`WorkStore`][ragtrace_collector.store.port.WorkStore] in one file. One process at a time."""
 
     def __init__(
-        self, commits: GroupCommit, lock: IO[bytes], *, max_bytes: int, forward_to: Sequence[str]
+        self, commits: GroupCommit, lock: StoreLock, *, max_bytes: int, forward_to: Sequence[str]
     ) -> None:
         self._commits = commits
         self._holds = Holds(sinks=tuple(forward_to))

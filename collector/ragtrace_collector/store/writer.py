@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from ragtrace_collector.store.files import StoreFiles
+
 __all__ = ["LOG_BYTES", "GroupCommit"]
 
 T = TypeVar("T")
@@ -29,12 +31,15 @@ LOG_BYTES: Final = 16 << 20
 """What the write-ahead log is cut back to after a checkpoint, however large one transaction made it."""
 
 
+class _LostFile(sqlite3.OperationalError):
+    """One of the store's files is not the one that was opened."""
+
+
 class GroupCommit:
     """One thread that owns the connection and commits submissions in groups, in order."""
 
     def __init__(self, path: Path, prepare: Callable[[sqlite3.Connection], None]) -> None:
         self._path = path
-        self._log = path.with_name(f"{path.name}-wal")
         self._prepare = prepare
         self._submissions: queue.SimpleQueue[_Submission | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
@@ -67,7 +72,7 @@ class GroupCommit:
     def log_bytes(self) -> int:
         """Return how long the write-ahead log is: longer than usual while another program reads the file."""
         try:
-            return os.stat(self._log).st_size
+            return os.stat(self._files.log).st_size
         except OSError:
             return 0
 
@@ -79,7 +84,7 @@ class GroupCommit:
     def _run(self) -> None:
         try:
             connection = self._connect()
-            self._file = _file_at(self._path)
+            self._files = StoreFiles.of(self._path)
         except (sqlite3.Error, OSError) as exc:
             self._resolve([(self._opened, exc)])
             return
@@ -104,6 +109,7 @@ class GroupCommit:
             # the cost of forwarding, and copies may be in the log anyway: encryption is what hides content.
             connection.execute("PRAGMA secure_delete=FAST")
             connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
+            connection.execute("SELECT 1 FROM sqlite_schema").close()  # now the log is there
         except sqlite3.Error:
             connection.close()
             raise
@@ -129,12 +135,17 @@ class GroupCommit:
     def _commit(self, connection: sqlite3.Connection, group: list[_Submission]) -> None:
         done: list[tuple[asyncio.Future[Any], Any]] = []
         try:
-            self._refuse_another_file()
+            self._refuse_other_files(connection)
             self._cut_log(connection)
             connection.execute("BEGIN IMMEDIATE")
             for work, future in group:
                 done.append((future, self._run_one(connection, work)))
             connection.execute("COMMIT")
+            self._refuse_other_files(connection)  # what went into a log that is gone is not acknowledged
+        except _LostFile as exc:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            done = [(future, exc) for _, future in group]
         except sqlite3.Error as exc:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
@@ -144,14 +155,17 @@ class GroupCommit:
             done = [(future, exc) for _, future in group]
         self._resolve(done)
 
-    def _refuse_another_file(self) -> None:
-        """What is written into a file that was moved or deleted would be gone after a restart."""
-        try:
-            is_there = _file_at(self._path) == self._file
-        except OSError:
-            is_there = False
-        if not is_there:
-            raise sqlite3.OperationalError("its file was moved, deleted or replaced while it was in use")
+    def _refuse_other_files(self, connection: sqlite3.Connection) -> None:
+        """What is written into a file that was moved or deleted would be gone after a restart.
+
+        What a deleted log held was acknowledged: it is brought into the store, as long as that is safe.
+        """
+        trouble = self._files.trouble()
+        if not trouble:
+            return
+        if self._files.may_be_saved() and _is_emptied(connection):
+            trouble += "; what was acknowledged before was written into the store itself"
+        raise _LostFile(trouble)
 
     def _cut_log(self, connection: sqlite3.Connection) -> None:
         """Cut a log that became long, unless another program still reads from it: that is not waited for."""
@@ -180,6 +194,15 @@ class GroupCommit:
             self._loop.call_soon_threadsafe(_settle, results)
 
 
+def _is_emptied(connection: sqlite3.Connection) -> bool:
+    """Bring what the log holds into the store; say whether that is all of it."""
+    try:
+        busy, in_log, brought = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+    except sqlite3.Error:
+        return False
+    return not busy and in_log == brought
+
+
 def _settle(results: list[tuple[asyncio.Future[Any], Any]]) -> None:
     for future, result in results:
         if future.done():  # who waited for it was cancelled
@@ -188,8 +211,3 @@ def _settle(results: list[tuple[asyncio.Future[Any], Any]]) -> None:
             future.set_exception(result)
         else:
             future.set_result(result)
-
-
-def _file_at(path: Path) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino

@@ -1,0 +1,172 @@
+"""The files of a store: kept from a second collector, and watched while they are in use.
+
+SQLite goes on writing into a file that was deleted: what it commits there is gone with the process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from ragtrace.errors import ConfigError
+
+__all__ = ["StoreFiles", "StoreLock"]
+
+_Identity = tuple[int, int]
+"""Device and inode."""
+
+_LOG: Final = "-wal"
+_INDEX: Final = "-shm"
+_LOCKED_BYTE: Final = 1 << 62
+"""Beyond all that a file holds, and far from the bytes that SQLite itself locks (from 1 GiB on)."""
+
+
+class StoreLock:
+    """Keeps a second collector off the same file, by whatever name: both would judge the same answers.
+
+    Two locks. One is on a file beside the store, which other programs can look at. The other is on the store
+    itself, on its inode: it holds through links, mounts of the same folder, and a lock file that somebody
+    deleted. It belongs to the open file and not to the process (``F_OFD_SETLK``), so that SQLite's own locks
+    on the file neither meet it nor lift it. But to close any descriptor of a file lifts all of SQLite's locks
+    in this process: so this one is closed after SQLite's, and a file that is held here is not opened again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Take both locks, and make the file if there is none.
+
+        Raises:
+            ConfigError: another collector has it.
+            OSError: a file cannot be made or opened.
+            ValueError: the path names no file.
+        """
+        real = path.resolve()
+        self._beside = _lock_beside(real, path)
+        try:
+            self._store = _lock_inode(real, path)
+        except BaseException:
+            self._beside.close()
+            raise
+        self._identity = _identity(self._store)
+        _held.add(self._identity)
+
+    def close(self) -> None:
+        """Let others have the file. To be called when SQLite has closed it."""
+        _held.discard(self._identity)
+        os.close(self._store)
+        self._beside.close()
+
+
+_held: Final[set[_Identity]] = set()
+"""What this process holds."""
+
+
+def _lock_beside(real: Path, path: Path) -> IO[bytes]:
+    lock = real.with_name(f"{real.name}.lock").open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        lock.close()
+        raise _in_use(path) from exc
+    return lock
+
+
+def _lock_inode(real: Path, path: Path) -> int:
+    if real.exists() and _identity(real) in _held:
+        raise _in_use(path)
+    # It holds content: its owner alone may read it, and SQLite gives its companions the same mode.
+    descriptor = os.open(real, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _lock_byte(descriptor)
+    except OSError as exc:
+        os.close(descriptor)
+        raise _in_use(path) from exc
+    if os.fstat(descriptor).st_nlink > 1:
+        os.close(descriptor)
+        raise ConfigError(
+            f"`store.path`: {str(path)!r} has a second name (a hard link): SQLite keeps a log for each name, "
+            "and what was written by the one is not seen by the other: remove the other name, and for a copy "
+            "use `ragtrace backup`"
+        )
+    return descriptor
+
+
+def _lock_byte(descriptor: int) -> None:
+    of_open_file = getattr(fcntl, "F_OFD_SETLK", None)
+    if of_open_file is None:  # only Linux has these: elsewhere the lock is the process's
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _LOCKED_BYTE)
+        return
+    lock = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _LOCKED_BYTE, 1, 0)
+    fcntl.fcntl(descriptor, of_open_file, lock)
+
+
+def _in_use(path: Path) -> ConfigError:
+    return ConfigError(
+        f"`store.path`: {str(path)!r} is in use by another collector: "
+        "stop it, or give this one a path of its own"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFiles:
+    """The store, its log and the log's index, as they were when they were opened."""
+
+    store: Path
+    """As it was named: a link that leads elsewhere now is noticed."""
+    opened: Mapping[Path, _Identity]
+
+    @classmethod
+    def of(cls, store: Path) -> StoreFiles:
+        """Take note of the files of a store that SQLite has opened.
+
+        Raises:
+            OSError: one is not there.
+        """
+        real = store.resolve()  # where SQLite puts its companions
+        paths = (store, *(real.with_name(f"{real.name}{end}") for end in (_LOG, _INDEX)))
+        return cls(store=store, opened={path: _identity(path) for path in paths})
+
+    @property
+    def log(self) -> Path:
+        """The write-ahead log."""
+        return next(path for path in self.opened if path.name.endswith(_LOG))
+
+    def trouble(self) -> str:
+        """Say which file is not the one that was opened; nothing where all are."""
+        gone = [path for path, identity in self.opened.items() if _identity_or_none(path) != identity]
+        if not gone:
+            return ""
+        if self.store in gone:
+            return "its file was moved, deleted or replaced while it was in use"
+        names = " and ".join(repr(str(path)) for path in gone)
+        return (
+            f"{names} was moved, deleted or replaced while it was in use: "
+            "stop the collector and start it again"
+        )
+
+    def may_be_saved(self) -> bool:
+        """Say whether nobody else can be writing into the store: its own file is there, and no other log.
+
+        Then what stands in a log that was deleted can be brought into the store. Where there is another log,
+        another program may have written by it: both would write over each other.
+        """
+        if _identity_or_none(self.store) != self.opened[self.store]:
+            return False
+        others = (path for path, identity in self.opened.items() if _identity_or_none(path) != identity)
+        return not any(path.exists() for path in others)
+
+
+def _identity(file: Path | int) -> _Identity:
+    found = os.stat(file)
+    return found.st_dev, found.st_ino
+
+
+def _identity_or_none(path: Path) -> _Identity | None:
+    try:
+        return _identity(path)
+    except OSError:
+        return None

@@ -1,0 +1,58 @@
+"""A collector process under attack: what it is told to do, and what it says of itself."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from ragtrace.traces.otlp import encode
+from tests.acceptance.collector_process import CollectorProcess
+from tests.rag_spans import rag_trace, trace_id_of
+
+__all__ = ["idle_config", "readiness", "send", "stored_traces"]
+
+
+def idle_config(folder: Path, *, store: Path | None = None, **changes: Any) -> Mapping[str, Any]:
+    """Return a configuration by which spans are kept and nothing is done with them for a while."""
+    return {
+        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+        "assemble": {"quiet_period": "10m", "deadline": "10m"},
+        "judge": {"use": "scripted"},
+        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
+        "store": {"path": str(store or folder / "store.db")},
+        "telemetry": {"listen": "127.0.0.1:0"},
+        "drain_timeout": "0s",
+        **changes,
+    }
+
+
+def send(collector: CollectorProcess, numbers: Sequence[int]) -> list[str]:
+    """Send answers, each in a request of its own; return the ids of the traces that were acknowledged."""
+    acknowledged = []
+    with httpx.Client(base_url=f"http://127.0.0.1:{collector.http_port}", timeout=30) as client:
+        for number in numbers:
+            answer = client.post(
+                "/v1/traces",
+                content=encode(rag_trace(number)),
+                headers={"content-type": "application/x-protobuf"},
+            )
+            if answer.status_code == 200:
+                acknowledged.append(trace_id_of(number))
+    return acknowledged
+
+
+def readiness(collector: CollectorProcess) -> tuple[int, str]:
+    """Return the status of ``/readyz`` and the reasons that stand there."""
+    answer = httpx.get(f"http://127.0.0.1:{collector.pages_port}/readyz", timeout=30)
+    return answer.status_code, " ".join(answer.json()["reasons"])
+
+
+def stored_traces(store: Path) -> set[str]:
+    """Return the ids of the traces in a store that nobody uses."""
+    with closing(sqlite3.connect(store)) as db:
+        return {row[0] for row in db.execute("SELECT DISTINCT trace_id FROM slice")}

@@ -1,0 +1,142 @@
+"""Two collectors on one store, by another name or without the lock file: the second one must not start."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ragtrace.errors import ConfigError
+from ragtrace_collector.store.sqlite import SqliteStore
+from tests.acceptance.collector_process import collector_process
+from tests.attack.attacked import idle_config, readiness, send, stored_traces
+
+MOST_BYTES = 50 << 20
+
+
+def by_symlink(store: Path, folder: Path) -> Path:
+    link = folder / "link.db"
+    link.symlink_to(store)
+    return link
+
+
+def by_symlinked_folder(store: Path, folder: Path) -> Path:
+    link = folder / "link"
+    link.symlink_to(store.parent, target_is_directory=True)
+    return link / store.name
+
+
+def by_hard_link(store: Path, folder: Path) -> Path:
+    link = folder / "hard.db"
+    os.link(store, link)
+    return link
+
+
+def without_lock_file(store: Path, folder: Path) -> Path:
+    store.with_name(f"{store.name}.lock").unlink()
+    return store
+
+
+def with_another_lock_file(store: Path, folder: Path) -> Path:
+    lock = store.with_name(f"{store.name}.lock")
+    lock.rename(folder / "taken.lock")
+    lock.touch()
+    return store
+
+
+def by_descriptor(store: Path, folder: Path) -> Path:
+    """What a bind mount of the same folder comes to: another path, and no link on the way to see."""
+    return Path(f"/proc/{os.getpid()}/cwd") / os.path.relpath(store)
+
+
+WAYS = [by_symlink, by_symlinked_folder, by_hard_link, without_lock_file, with_another_lock_file]
+Way = Callable[[Path, Path], Path]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_second_collector_process_ends_with_what_to_do(tmp_path: Path, way: Way) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    store = first / "store.db"
+    with collector_process(first, idle_config(first)) as collector:
+        acknowledged = send(collector, range(5))
+        file = second / "collector.yaml"
+        file.write_text(json.dumps(idle_config(second, store=way(store, second))))
+        ended = subprocess.run(
+            [sys.executable, "-m", "ragtrace.cli", "collector", "--config", str(file)],
+            cwd=second,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (ended.returncode, "in use by another collector" in ended.stderr) == (2, True), ended.stderr
+        acknowledged += send(collector, range(5, 10))
+        assert readiness(collector)[0] == 200
+        collector.kill()
+    assert len(acknowledged) == 10
+    assert stored_traces(store) == set(acknowledged)
+
+
+@pytest.mark.parametrize("way", [*WAYS, by_descriptor], ids=lambda way: way.__name__)
+async def test_a_second_collector_in_the_same_process_is_refused(tmp_path: Path, way: Way) -> None:
+    (tmp_path / "a").mkdir()
+    path = tmp_path / "a" / "store.db"
+    store = await SqliteStore.open(path, max_bytes=MOST_BYTES)
+    try:
+        with pytest.raises(ConfigError, match="in use by another collector"):
+            await SqliteStore.open(way(path, tmp_path), max_bytes=MOST_BYTES)
+        await store.check()
+    finally:
+        await store.aclose()
+
+
+async def test_a_refused_attempt_does_not_open_the_store_to_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = await SqliteStore.open(path, max_bytes=MOST_BYTES)
+    try:
+        link = by_hard_link(path, tmp_path)
+        for _ in range(3):
+            with pytest.raises(ConfigError, match="in use"):
+                await SqliteStore.open(link, max_bytes=MOST_BYTES)
+        assert "RECOVERED" not in _lock_and_write(path)
+    finally:
+        await store.aclose()
+
+
+def _lock_and_write(path: Path) -> str:
+    """Look from another process whether SQLite's own locks still hold: whoever has none may empty the log."""
+    script = (
+        "import sqlite3, sys\n"
+        "db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=0)\n"
+        "try:\n"
+        "    print('RECOVERED', db.execute('PRAGMA journal_mode=DELETE').fetchone())\n"
+        "except sqlite3.OperationalError as exc:\n"
+        "    print(exc)\n"
+    )
+    command = [sys.executable, "-c", script, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+async def test_a_file_with_a_second_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = await SqliteStore.open(path, max_bytes=MOST_BYTES)
+    await store.aclose()
+    with pytest.raises(ConfigError, match=r"second name.*ragtrace backup"):
+        await SqliteStore.open(by_hard_link(path, tmp_path), max_bytes=MOST_BYTES)
+
+
+async def test_a_store_that_was_closed_may_be_opened_by_any_of_its_names(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    for name in (path, by_symlink(path, tmp_path), path):
+        store = await SqliteStore.open(name, max_bytes=MOST_BYTES)
+        await store.check()
+        await store.aclose()
