@@ -18,6 +18,7 @@ RagtraceError
 │   └── ReadUnavailable    it is not reachable, or fails, for longer than it is waited for; may work later
 └── SendError              a sink did not take the spans
     ├── SendRetryable      it may take them later; ``retry_after_s`` if it said when
+    ├── SendUnconfirmed    it said yes, in a way that nobody can read: whether it took them is not known
     └── SendRejected       it never will
         └── SendRefused    401, 403, 404, wrong path: it takes nothing from us until a person acts
 """
@@ -49,6 +50,7 @@ __all__ = [
     "SendRefused",
     "SendRejected",
     "SendRetryable",
+    "SendUnconfirmed",
 ]
 
 
@@ -165,6 +167,16 @@ class SendRetryable(SendError):
         super().__init__(message)
         self.retry_after_s = retry_after_s
         """Seconds the sink asked us to wait, if it said so."""
+
+
+class SendUnconfirmed(SendError):
+    """The sink said yes, and its answer cannot be read: it may have taken the spans, a part, or none."""
+
+    def __init__(self, message: str, *, again: bool) -> None:
+        super().__init__(message)
+        self.again = again
+        """Whether another attempt may be answered better. Where the answer is whole and just none of the
+        protocol's, it will not, and would double what was taken."""
 
 
 class SendRejected(SendError):

@@ -303,6 +303,7 @@ class SpanSink(Protocol):
 
         Raises:
             SendRetryable: try again later.
+            SendUnconfirmed: it said yes, and its answer cannot be read.
             SendRejected: never try again.
         """
         ...

@@ -52,7 +52,7 @@ class Ledger:
     poison_traces: int = 0
     """Traces that were set aside, as long as something is known of them."""
     parcels: Mapping[str, Mapping[str, int]]
-    """``put``, ``waiting``, ``delivered`` and ``rejected`` by sink: put is the sum of the others."""
+    """``put``, ``waiting``, ``delivered``, ``unconfirmed`` and ``rejected``: put is their sum."""
     store_bytes: int = 0
 
     @property
@@ -111,11 +111,12 @@ class Ledger:
             "held_traces": self.held_traces,
             "poison_traces": self.poison_traces,
             "undelivered": self.parcels_in("waiting"),
+            "unconfirmed": self.parcels_in("unconfirmed"),
             "rejected": self.parcels_in("rejected"),
         }
 
     def parcels_in(self, state: str) -> int:
-        """Return how many parcels of all sinks are ``waiting``, ``delivered`` or ``rejected``."""
+        """Return how many parcels of all sinks are in a state: ``waiting``, ``delivered`` and so on."""
         return sum(sums.get(state, 0) for sums in self.parcels.values())
 
 
@@ -125,7 +126,7 @@ class Delivery:
 
     sink: str
     state: str
-    """``waiting``, ``delivered`` or ``rejected``."""
+    """``waiting``, ``delivered``, ``unconfirmed`` (it said yes, unreadably) or ``rejected``."""
     reason: str = ""
 
 

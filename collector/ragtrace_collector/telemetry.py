@@ -95,7 +95,15 @@ class Counts(StrEnum):
     DELIVERIES_FAILED = "deliveries_failed", "deliveries that are tried again"
     DELIVERIES_PARTIAL = (
         "deliveries_partial",
-        "deliveries of which a back end took some spans and refused others for good",
+        "deliveries of which a back end refused a part for good: what was sent together is sent one by one",
+    )
+    DELIVERIES_UNREADABLE = (
+        "deliveries_unreadable",
+        "deliveries that a back end said yes to in a way that cannot be read",
+    )
+    PARCELS_UNCONFIRMED = (
+        "parcels_unconfirmed",
+        "requests that are not sent again, though whether a back end took them is not known",
     )
     STAGE_ERRORS = "stage_errors", "unexpected errors that the wall of one stage's item stopped"
 

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from ragtrace.errors import SendRejected
 
-__all__ = ["raise_for_rejected_spans"]
+__all__ = ["parse_answer", "raise_for_rejected_spans"]
+
+
+def parse_answer(body: bytes) -> ExportTraceServiceResponse | None:
+    """Read an answer in protobuf, or in JSON, which some send in any case; ``None``: it is neither."""
+    try:
+        return ExportTraceServiceResponse.FromString(body)
+    except DecodeError:
+        pass
+    try:
+        return json_format.Parse(body, ExportTraceServiceResponse(), ignore_unknown_fields=True)
+    except (json_format.ParseError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def raise_for_rejected_spans(sink: str, answer: ExportTraceServiceResponse) -> None:
-    """Raise SendRejected where the receiver took only a part: OTLP forbids to send the rest again.
+    """Raise SendRejected if the receiver took only a part: OTLP forbids to send the same request again.
 
     A message without rejected spans is a warning by the specification, and the request was taken.
     """

@@ -6,10 +6,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, cast
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-
-from ragtrace.backends._otlp_answer import raise_for_rejected_spans
-from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable
+from ragtrace.backends._otlp_answer import parse_answer, raise_for_rejected_spans
+from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -67,6 +65,7 @@ class OtlpGrpcSink:
 
         Raises:
             SendRetryable: not reachable, too slow, busy.
+            SendUnconfirmed: taken, by its status, with an answer that cannot be read.
             SendRejected: refused, in whole or in part.
             SendRefused: refused whatever is sent.
         """
@@ -75,7 +74,7 @@ class OtlpGrpcSink:
         export = self._open().unary_unary(
             _EXPORT,
             request_serializer=None,  # the bytes go out as they are
-            response_deserializer=ExportTraceServiceResponse.FromString,
+            response_deserializer=None,  # what it cannot read, gRPC would call an error of the receiver
         )
         try:
             answer = await export(request, metadata=self._metadata, timeout=self._timeout_s)
@@ -86,7 +85,10 @@ class OtlpGrpcSink:
             if task is None or task.cancelling():
                 raise
             raise SendRetryable(f"{self.name} was closed before it answered") from exc
-        raise_for_rejected_spans(self.name, answer)
+        parsed = parse_answer(answer)
+        if parsed is None:
+            raise SendUnconfirmed(f"{self.name} answered OK, and what it said cannot be read", again=True)
+        raise_for_rejected_spans(self.name, parsed)
 
     async def aclose(self) -> None:
         """Close the channel."""

@@ -6,11 +6,9 @@ import gzip
 from collections.abc import Mapping
 from typing import Literal
 
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-
-from ragtrace.backends._otlp_answer import raise_for_rejected_spans
+from ragtrace.backends._otlp_answer import parse_answer, raise_for_rejected_spans
 from ragtrace.backends.posting import PostingSink
+from ragtrace.errors import SendUnconfirmed
 from ragtrace.tls import ClientTls
 
 __all__ = ["OtlpHttpSink"]
@@ -39,19 +37,23 @@ class OtlpHttpSink(PostingSink):
 
         Raises:
             SendRetryable: not reachable, too slow, busy.
+            SendUnconfirmed: taken, by its status, with an answer that cannot be read.
             SendRejected: refused, in whole or in part.
             SendRefused: refused whatever is sent.
         """
         headers, body = {"content-type": "application/x-protobuf"}, request
         if self._compression == "gzip":
             headers, body = {**headers, "content-encoding": "gzip"}, gzip.compress(request, mtime=0)
-        response = await self._poster.ask("POST", body=body, headers=headers)
-        raise_for_rejected_spans(self.name, _answer(response.content))
-
-
-def _answer(body: bytes) -> ExportTraceServiceResponse:
-    try:
-        return ExportTraceServiceResponse.FromString(body)
-    except DecodeError:
-        # a proxy that answers 200 with a page of its own: the status says the spans were taken
-        return ExportTraceServiceResponse()
+        reply = await self._poster.ask("POST", body=body, headers=headers)
+        if reply.body is None:
+            raise SendUnconfirmed(
+                f"{self.name} answered {reply.status}, and what it said cannot be read", again=True
+            )
+        answer = parse_answer(reply.body)
+        if answer is None:  # such as a proxy's own page, or that of a web server with another job
+            raise SendUnconfirmed(
+                f"{self.name} answered {reply.status} with something that is no OTLP: "
+                "is this the address of a receiver (…/v1/traces)?",
+                again=False,
+            )
+        raise_for_rejected_spans(self.name, answer)

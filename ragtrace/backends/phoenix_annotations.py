@@ -33,10 +33,10 @@ class PhoenixAnnotationSink(PostingSink):
         """
         body = json.dumps({"data": [_annotation(score) for score in scores_in(request)]})
         headers = {"content-type": "application/json"}
-        response = await self._poster.ask(
+        reply = await self._poster.ask(
             "POST", _PATH, body=body.encode(), headers=headers, understood={_NO_SUCH_SPAN}
         )
-        if response.status_code == _NO_SUCH_SPAN:
+        if reply.status == _NO_SUCH_SPAN:
             raise SendRejected(f"{self.name} has no such span: send the traces there first")
 
 

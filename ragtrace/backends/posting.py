@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -14,10 +16,23 @@ from ragtrace.tls import ClientTls
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Poster", "PostingSink"]
+__all__ = ["Poster", "PostingSink", "Reply"]
 
 _REFUSING: Final = frozenset({301, 302, 307, 308, 401, 403, 404, 405, 407})
 """These are about the sender or the address, not about what was sent."""
+
+
+_LONGEST_BODY: Final = 1 << 20
+"""What a receiver says is short. More, also unpacked, is not read: it may be a bomb."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a receiver said."""
+
+    status: int
+    body: bytes | None
+    """``None``: it cannot be read."""
 
 
 class Poster:
@@ -55,7 +70,7 @@ class Poster:
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
         understood: Collection[int] = (),
-    ) -> httpx.Response:
+    ) -> Reply:
         """Return the receiver's answer: a success, or a status that the caller understands.
 
         Raises:
@@ -65,21 +80,28 @@ class Poster:
         """
         import httpx  # loaded by those who send over it
 
+        asked = {"accept-encoding": "identity", **self._headers, **(headers or {})}
+        status: int | None = None
         try:
-            async with asyncio.timeout(self._timeout_s):  # httpx would wait so long for each piece
-                response = await self._open().request(
-                    method,
-                    f"{self._base_url}{path}",
-                    content=body,
-                    headers={**self._headers, **(headers or {})},
-                )
+            async with (
+                asyncio.timeout(self._timeout_s),  # httpx would wait so long for each piece
+                self._open().stream(
+                    method, f"{self._base_url}{path}", content=body, headers=asked
+                ) as response,
+            ):
+                if response.status_code not in understood:
+                    self._raise_for_status(response)
+                status = response.status_code
+                return Reply(status=status, body=await _body(response))
         except TimeoutError as exc:
-            raise SendRetryable(f"{self.name} did not answer within {self._timeout_s:g} s") from exc
-        except httpx.TransportError as exc:
-            raise SendRetryable(f"{self.name} could not be reached: {type(exc).__name__} {exc}") from exc
-        if response.status_code not in understood:
-            self._raise_for_status(response)
-        return response
+            failure = f"{self.name} did not answer within {self._timeout_s:g} s"
+            cause: Exception = exc
+        except httpx.HTTPError as exc:
+            failure = f"{self.name} could not be reached: {type(exc).__name__} {exc}"
+            cause = exc
+        if status is not None:  # it said what became of the request, and broke off
+            return Reply(status=status, body=None)
+        raise SendRetryable(failure) from cause
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -97,11 +119,47 @@ class Poster:
     def _raise_for_status(self, response: httpx.Response) -> None:
         if response.is_success:
             return
-        message = f"{self.name} answered {response.status_code} {response.reason_phrase}"
+        message = f"{self.name} answered {response.status_code} {response.reason_phrase}{_pointing(response)}"
         if response.status_code in self._retryable:
             wait_s = retry_after_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
             raise SendRetryable(message, retry_after_s=wait_s)
         raise SendRefused(message) if response.status_code in _REFUSING else SendRejected(message)
+
+
+def _pointing(response: httpx.Response) -> str:
+    """Say to which host a redirect points, which is never followed: it could lead anywhere."""
+    import httpx
+
+    if not response.has_redirect_location:
+        return ""
+    try:
+        host = response.url.join(response.headers["location"]).host
+    except httpx.InvalidURL:
+        return ", which points to no address"
+    return f", which points to {host} and is not followed"
+
+
+async def _body(response: httpx.Response) -> bytes | None:
+    """Read what is not too long, unpacked or not: what comes packed was not asked for."""
+    raw = bytearray()
+    async for piece in response.aiter_raw():
+        raw += piece
+        if len(raw) > _LONGEST_BODY:
+            return None
+    return _unpacked(bytes(raw), response.headers.get("content-encoding", "").strip().lower())
+
+
+def _unpacked(raw: bytes, coding: str) -> bytes | None:
+    if coding in ("", "identity") or not raw:
+        return raw
+    if coding not in ("gzip", "deflate"):
+        return None
+    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # of either kind
+    try:
+        body = unpacking.decompress(raw, _LONGEST_BODY)
+    except zlib.error:
+        return None
+    return body if unpacking.eof else None
 
 
 class PostingSink:

@@ -15,7 +15,7 @@ from ragtrace.backfill.report import BackfillReport, Ledger
 from ragtrace.backfill.run import Run
 from ragtrace.backfill.selection import Selection, SpanId
 from ragtrace.clock import SystemClock
-from ragtrace.errors import SendRejected, SendRetryable
+from ragtrace.errors import SendError, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.in_order import map_in_order
 from ragtrace.ports import Clock, Judge, Metric, SpanSink, TraceReader
 from ragtrace.reports import JudgedAnswer
@@ -132,8 +132,9 @@ class _Delivery:
             except SendRejected as exc:
                 self.ledger.rejected[str(exc)] += 1
                 break
-            except SendRetryable as exc:
-                pause_s = patience.pause_s(exc.retry_after_s)
+            except (SendRetryable, SendUnconfirmed) as exc:  # a carrier's ids are the same each time
+                asked_for_s = exc.retry_after_s if isinstance(exc, SendRetryable) else None
+                pause_s = patience.pause_s(asked_for_s)
                 if pause_s is None:
                     raise _given_up(exc, patience, self.ledger) from exc
                 await self.sleep(pause_s)
@@ -149,7 +150,7 @@ class _Delivery:
             await self.run.progress.reached(self.run.name, mark.time_ns)
 
 
-def _given_up(exc: SendRetryable, patience: Patience, ledger: Ledger) -> SendRetryable:
+def _given_up(exc: SendError, patience: Patience, ledger: Ledger) -> SendRetryable:
     return SendRetryable(
         f"{exc} ({patience}; carriers sent before: {ledger.sent}). "
         "Run it again when the destination answers: the span ids will be the same"

@@ -47,17 +47,18 @@ class StoreLock:
         real = path.resolve()
         self._beside = _lock_beside(real, path)
         try:
-            self._store = _lock_inode(real, path)
+            self._store = os.fdopen(_lock_inode(real, path), "rb")
         except BaseException:
             self._beside.close()
             raise
-        self._identity = _identity(self._store)
+        self._identity = _identity(self._store.fileno())
         _held.add(self._identity)
 
     def close(self) -> None:
         """Let others have the file. To be called when SQLite has closed it."""
-        _held.discard(self._identity)
-        os.close(self._store)
+        if not self._store.closed:
+            _held.discard(self._identity)
+        self._store.close()
         self._beside.close()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LEDGER", "OTHERS"]
+__all__ = ["LEDGER", "OTHERS", "UNCONFIRMED"]
 
 OTHERS: Final = "(others)"
 """Tenants beyond the first thousand: whoever sends names them, and the account must not grow with it."""
@@ -137,3 +137,23 @@ CREATE TRIGGER carrier_forgotten AFTER DELETE ON job BEGIN
     DELETE FROM carrier WHERE trace_id = OLD.trace_id AND span_id = OLD.span_id;
 END;
 """
+
+UNCONFIRMED: Final = f"""
+ALTER TABLE parcel ADD COLUMN unconfirmed TEXT NOT NULL DEFAULT '';     -- why nobody knows
+DROP TRIGGER parcel_delivered;
+CREATE TRIGGER parcel_delivered AFTER DELETE ON parcel
+WHEN OLD.rejected_ns IS NULL AND OLD.unconfirmed = '' BEGIN
+    {_LEAVE_WAITING}
+    {_count("outbox", "OLD.sink", "'delivered'")}
+    UPDATE carrier SET state = 'delivered'
+        WHERE trace_id = OLD.trace_id AND span_id = OLD.span_id AND sink = OLD.sink AND parcel = OLD.id;
+END;
+CREATE TRIGGER parcel_unconfirmed AFTER DELETE ON parcel
+WHEN OLD.rejected_ns IS NULL AND OLD.unconfirmed != '' BEGIN
+    {_LEAVE_WAITING}
+    {_count("outbox", "OLD.sink", "'unconfirmed'")}
+    UPDATE carrier SET state = 'unconfirmed', reason = OLD.unconfirmed
+        WHERE trace_id = OLD.trace_id AND span_id = OLD.span_id AND sink = OLD.sink AND parcel = OLD.id;
+END;
+"""
+"""The third version's: a sink may say yes in a way that nobody can read."""

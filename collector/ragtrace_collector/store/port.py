@@ -311,8 +311,8 @@ class WorkStore(Protocol):
         """Return the oldest parcels for a sink, in order; of more than ``most_bytes``, only the first."""
         ...
 
-    async def delivered(self, parcels: Sequence[Parcel]) -> None:
-        """Forget parcels that their sink has."""
+    async def delivered(self, parcels: Sequence[Parcel], *, unconfirmed: str = "") -> None:
+        """Forget parcels that their sink has, or may have: ``unconfirmed`` says why that is not known."""
         ...
 
     async def reject(self, parcels: Sequence[Parcel], *, reason: str, now_ns: int) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from ragtrace_collector.store.budget import BUDGET
 from ragtrace_collector.store.holds import HOLDS
 from ragtrace_collector.store.leases import LEASES
-from ragtrace_collector.store.ledger_tables import LEDGER
+from ragtrace_collector.store.ledger_tables import LEDGER, UNCONFIRMED
 from ragtrace_collector.store.opening import DAMAGED, UnfitFile
 from ragtrace_collector.store.revisions import REVISIONS
 from ragtrace_collector.store.sampling import SAMPLING
@@ -50,6 +50,7 @@ CREATE INDEX job_ended ON job (ended_ns) WHERE state = 'ended';
 CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NULL;
 """,
     SUSPECTS,
+    UNCONFIRMED,
 )
 """One a version. A version that was released is never changed: the next step is added behind it."""
 

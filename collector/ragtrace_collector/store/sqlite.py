@@ -276,8 +276,16 @@ class SqliteStore:
 
         return await self._submit(work)
 
-    async def delivered(self, parcels: Sequence[Parcel]) -> None:
-        await self._each_parcel("DELETE FROM parcel WHERE id = ?", parcels)
+    async def delivered(self, parcels: Sequence[Parcel], *, unconfirmed: str = "") -> None:
+        rows = [(parcel.id,) for parcel in parcels]
+
+        def work(db: sqlite3.Connection) -> None:
+            if unconfirmed:
+                told = [(unconfirmed, *row) for row in rows]
+                db.executemany("UPDATE parcel SET unconfirmed = ? WHERE id = ?", told)
+            db.executemany("DELETE FROM parcel WHERE id = ?", rows)
+
+        await self._submit(work)
 
     async def reject(self, parcels: Sequence[Parcel], *, reason: str, now_ns: int) -> None:
         await self._each_parcel(

@@ -70,7 +70,14 @@ class Stepped:
     async def outcomes(self) -> dict[str, int]:
         """Return how the answers that were seen ended, or where they wait."""
         counts = (await self.collector.store.ledger()).by_name()
-        others = {"open_traces", "held_traces", "poison_traces", "undelivered", "rejected"}
+        others = {
+            "open_traces",
+            "held_traces",
+            "poison_traces",
+            "undelivered",
+            "unconfirmed",
+            "rejected",
+        }
         return {name: number for name, number in counts.items() if number and name not in others}
 
 

@@ -1,0 +1,97 @@
+"""A back end takes a part of what it is sent, and does not say which: no verdict is lost in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from ragtrace.traces.otlp import decode
+from ragtrace.traces.trace import Span
+from ragtrace_collector.collector import Collector
+from tests.attack.back_end import BackEnd, refusing, running_back_end
+from tests.integration.cli.program import run
+from tests.integration.collector.running import config_of, post, request_of, running_collector, until
+from tests.rag_spans import rag_trace, trace_id_of
+
+ANSWERS = 20
+
+
+def is_odd(span: Span) -> bool:
+    return int(span.trace_id, 16) % 2 == 1
+
+
+async def is_quiet(collector: Collector) -> bool:
+    ledger = await collector.store.ledger()
+    return ledger.ended == ANSWERS and not ledger.parcels_in("waiting")
+
+
+async def judge_all(collector: Collector) -> None:
+    for number in range(ANSWERS):
+        await post(collector, request_of(*rag_trace(number)))
+    async with asyncio.timeout(30):
+        while not await is_quiet(collector):  # noqa: ASYNC110 -- a stage's work
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.slow
+async def test_every_verdict_that_a_back_end_refused_is_told_kept_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with running_back_end(refusing(is_odd)) as back_end:
+        config = config_of(tmp_path, export=[{"endpoint": back_end.url}])
+        async with running_collector(config) as collector:
+            await judge_all(collector)
+            ledger, counts = await collector.store.ledger(), collector.counters.snapshot()
+        store = str(config.store.path)
+        told = [run("why", trace_id_of(number), "--store", store, columns=200).output for number in range(2)]
+        shown = run("outbox", "--store", store, columns=200).output
+    assert ledger.adds_up
+    assert ledger.parcels[back_end.url] == {"put": ANSWERS, "waiting": 0, "delivered": 10, "rejected": 10}
+    assert set(back_end.times()) == {trace_id_of(n) for n in range(ANSWERS) if (n + 1) % 2 == 0}
+    assert (counts["parcels_rejected"], counts["parcels_delivered"]) == (10, 10)
+    assert counts["deliveries_partial"] >= 1
+    assert "rejected: " in told[0]
+    assert "quota" in told[0]
+    assert ": delivered" in told[1]
+    assert "quota" in shown
+    assert 1 <= len([each for each in caplog.records if "took a part" in each.message]) <= 2
+    assert len([each for each in caplog.records if "refused spans for good" in each.message]) <= 2
+
+
+async def put(collector: Collector, back_end: BackEnd, numbers: range) -> None:
+    for number in numbers:
+        await collector.store.append([], forward={back_end.url: request_of(rag_trace(number)[0])}, now_ns=1)
+
+
+async def test_what_is_in_doubt_is_sent_once_more_and_then_nothing_is_sent_together(tmp_path: Path) -> None:
+    with running_back_end(refusing(lambda span: span.trace_id == trace_id_of(3))) as back_end:
+        config = config_of(tmp_path, export=[{"endpoint": back_end.url}])
+        async with running_collector(config) as collector:
+            await put(collector, back_end, range(8))
+            await until(lambda: collector.counters.snapshot()["parcels_delivered"] >= 7)
+            await put(collector, back_end, range(10, 30))
+            await until(lambda: collector.counters.snapshot()["parcels_delivered"] >= 27)
+            ledger = await collector.store.ledger()
+    assert ledger.parcels[back_end.url]["rejected"] == 1
+    assert trace_id_of(3) not in back_end.times()
+    assert max(back_end.times().values()) <= 2
+    assert set(back_end.requests[back_end.requests.index(8) + 1 :] if 8 in back_end.requests else [1]) == {1}
+    assert all(back_end.times()[trace_id_of(number)] == 1 for number in range(10, 30))
+
+
+async def test_a_request_that_was_refused_in_part_and_cannot_be_divided_is_kept_whole(tmp_path: Path) -> None:
+    with running_back_end(refusing(lambda span: span.parent_span_id is None)) as back_end:
+        config = config_of(tmp_path, export=[{"endpoint": back_end.url}])
+        async with running_collector(config) as collector:
+            body = request_of(*rag_trace(0))
+            await collector.store.append([], forward={back_end.url: body}, now_ns=1)
+            await until(lambda: collector.counters.snapshot()["parcels_rejected"])
+            assert await collector.store.parcels(back_end.url, 10) == ()
+            ledger = await collector.store.ledger()
+    assert (len(back_end.requests), back_end.times()) == (1, {trace_id_of(0): 2})
+    assert ledger.parcels[back_end.url]["rejected"] == 1
+    assert len(decode(body)) == 3
