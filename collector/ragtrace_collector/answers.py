@@ -19,6 +19,7 @@ from ragtrace.traces.trace import Trace
 from ragtrace_collector.operations.logs import event, place_of
 from ragtrace_collector.store.port import Job, Judged, StoredSpans, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
+from ragtrace_collector.trace_key import trace_id_of
 
 __all__ = ["AnswerReader", "Answers"]
 
@@ -128,11 +129,11 @@ class AnswerReader:
             self.counters.add(Counts.STAGE_ERRORS)
             log.error(  # noqa: TRY400 -- its text may quote content
                 "trace %s: its spans could not be read: %s",
-                trace_id,
+                trace_id_of(trace_id),
                 place_of(exc),
-                extra=event("spans_unreadable", trace_id=trace_id),
+                extra=event("spans_unreadable", trace_id=trace_id_of(trace_id)),
             )
-            trace = Trace(trace_id=trace_id, spans=())
+            trace = Trace(trace_id=trace_id_of(trace_id), spans=())
             # nor is anything known of answers that were found before: they stay as they are
             return Answers(trace=trace, records=(), stored=stored._replace(answers=()))
 
@@ -151,7 +152,7 @@ class AnswerReader:
             answers = _answers(trace_id, stored, self.rules)
         else:
             answers = await asyncio.to_thread(_answers, trace_id, stored, self.rules)
-        self._recent.keep(answers, self.rules)
+        self._recent.keep(trace_id, answers, self.rules)
         return answers
 
     async def refs(self, trace_id: str) -> tuple[SpanRef, ...]:
@@ -195,13 +196,13 @@ class _Recent:
         """Return what was read of a trace."""
         return self._kept.get(trace_id)
 
-    def keep(self, answers: Answers, rules: ExtractRules) -> None:
+    def keep(self, trace_id: str, answers: Answers, rules: ExtractRules) -> None:
         """Keep a trace, in place of those that were read before it."""
-        self._drop(answers.trace.trace_id)
+        self._drop(trace_id)
         stored, payloads = answers.stored._replace(payloads=()), answers.stored.payloads
         size = sum(map(len, payloads))
         kept = _Kept(replace(answers, stored=stored), rules, hash(payloads), size)
-        self._kept[answers.trace.trace_id] = kept
+        self._kept[trace_id] = kept
         self._bytes += size
         while self._bytes > _RECENT_BYTES and len(self._kept) > 1:
             self._drop(next(iter(self._kept)))
@@ -213,7 +214,7 @@ class _Recent:
 
 def _answers(trace_id: str, stored: StoredSpans, rules: ExtractRules) -> Answers:
     begun_ns = time.thread_time_ns()  # and not by the wall: others may use the machine
-    trace = Trace.of(trace_id, (span for payload in stored.payloads for span in decode(payload)))
+    trace = Trace.of(trace_id_of(trace_id), (span for payload in stored.payloads for span in decode(payload)))
     records = extract_records(trace, rules).records
     lineage = Lineage({span.span_id: span.parent_span_id for span in trace.spans})
     evaluators = {span.span_id for span in trace.spans if is_evaluator(span)}

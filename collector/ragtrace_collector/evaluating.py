@@ -117,7 +117,7 @@ class Evaluator:
             if job.crashes:
                 log.error(
                     "answer %s:%s ends as %s: %d processes ended while they judged it",
-                    job.trace_id,
+                    job.in_trace,
                     job.span_id,
                     outcome,
                     job.crashes,
@@ -152,7 +152,7 @@ class Evaluator:
             await self._end(job, State.SUPERSEDED)
             return
         try:
-            with working(self.tracer, "evaluate", on=(job.trace_id, job.span_id)) as span:
+            with working(self.tracer, "evaluate", on=(job.in_trace, job.span_id)) as span:
                 async with asyncio.timeout(self.attempt_s):
                     earlier = self.partial.take(job)
                     evaluation = await judging.evaluate(record, clock=self.clock, earlier=earlier)
@@ -193,7 +193,7 @@ class Evaluator:
                 "judge failed (%s: %s); answer %s:%s is tried again in %.0f s",
                 rung.fault.error_type,
                 rung.fault.message,
-                job.trace_id,
+                job.in_trace,
                 job.span_id,
                 (rung.due_ns - self.clock.now_ns()) / 1e9,
                 extra=_of(job, "judge_failed", error=rung.fault.error_type),
@@ -263,12 +263,12 @@ class Evaluator:
         # The exception's text may quote what is under judgment: its type and place are enough.
         self.counters.add(Counts.STAGE_ERRORS)
         told = _of(job, "answer_failed")
-        log.error("answer %s:%s: %s", job.trace_id, job.span_id, place_of(exc), extra=told)
+        log.error("answer %s:%s: %s", job.in_trace, job.span_id, place_of(exc), extra=told)
         await self._end(job, State.FAILED.because(type(exc).__name__))
 
 
 def _of(job: Job, name: str, **fields: str) -> dict[str, object]:
-    return event(name, trace_id=job.trace_id, span_id=job.span_id, **fields)
+    return event(name, trace_id=job.in_trace, span_id=job.span_id, **fields)
 
 
 _COUNTED_AS: Final = {

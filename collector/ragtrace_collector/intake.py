@@ -29,6 +29,7 @@ from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import Holding, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry import Counters, Counts
 from ragtrace_collector.tenants import stamp_tenant
+from ragtrace_collector.trace_key import trace_id_of, trace_key
 
 __all__ = ["Intake", "Receipt", "Sender"]
 
@@ -129,6 +130,8 @@ class Intake:
                 unchanged = None
             left_out: Counter[Counts] = Counter()
             split = split_by_trace(request, wanted=partial(self._is_wanted, left_out), body=unchanged)
+            if sender is not None:
+                split = _of_tenant(split, sender.tenant)
             if split.rejected:  # nor are they forwarded
                 drop_spans_without_ids(request)
                 unchanged = None
@@ -177,12 +180,13 @@ class Intake:
         """Take out the slices that would make their traces too large, or have a span that is."""
         if not split.slices:
             return split, ()
-        trace_ids = [part.trace_id for part in split.slices]
+        trace_ids = [trace_id_of(part.trace_id) for part in split.slices]
         oversized = self._span_limits.exceeded_in(request, trace_ids, body_bytes=body_bytes)
         cut = [
             part
             for part in split.slices
-            if part.trace_id in oversized or not self._assembly.has_room(part.trace_id, part.spans)
+            if trace_id_of(part.trace_id) in oversized
+            or not self._assembly.has_room(part.trace_id, part.spans)
         ]
         return _without(split, cut), cut
 
@@ -222,6 +226,14 @@ class Intake:
             drop_traces(request, split.slices)
             unchanged = None
         return request.SerializeToString() if unchanged is None else unchanged
+
+
+def _of_tenant(split: SplitRequest, tenant: str | None) -> SplitRequest:
+    """Key the slices by the tenant: from here on, ``trace_id`` is the key of the trace in the store."""
+    if tenant is None:
+        return split
+    keyed = (replace(part, trace_id=trace_key(part.trace_id, tenant)) for part in split.slices)
+    return replace(split, slices=tuple(keyed))
 
 
 def _without(split: SplitRequest, slices: Sequence[TraceSlice]) -> SplitRequest:

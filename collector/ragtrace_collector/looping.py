@@ -10,6 +10,7 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
 from ragtrace.traces.otlp import TraceSlice, drop_spans
+from ragtrace_collector.trace_key import trace_id_of
 
 __all__ = ["drop_own_spans", "drop_traces"]
 
@@ -32,7 +33,7 @@ def drop_own_spans(request: ExportTraceServiceRequest, body: bytes) -> int:
 
 def drop_traces(request: ExportTraceServiceRequest, slices: Sequence[TraceSlice]) -> None:
     """Take out the spans of these traces."""
-    trace_ids = {bytes.fromhex(part.trace_id) for part in slices}
+    trace_ids = {bytes.fromhex(trace_id_of(part.trace_id)) for part in slices}
     drop_spans(request, lambda span: span.trace_id in trace_ids)
 
 

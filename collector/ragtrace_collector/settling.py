@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from opentelemetry.trace import Tracer
@@ -20,9 +20,11 @@ from ragtrace_collector.lookout import Look, Lookout
 from ragtrace_collector.operations.tracing import NO_TRACER, working
 from ragtrace_collector.outcomes import Ended, State
 from ragtrace_collector.sampling import Decision, Sampler, Standing
+from ragtrace_collector.sampling.sampler import Changes
 from ragtrace_collector.store.port import Job, Outcome, Poison, Settled, StoreUnavailable, WorkStore
 from ragtrace_collector.store.sampling import SamplingBook
 from ragtrace_collector.telemetry import Counters, Counts
+from ragtrace_collector.trace_key import trace_id_of
 
 __all__ = ["Settler"]
 
@@ -126,7 +128,7 @@ class Settler:
         """Settle a trace, or say why that could not be: its neighbours must not be interrupted."""
         try:
             with working(self.tracer, "settle") as span:
-                span.set_attribute("ragtrace.trace_id", ready.trace_id)
+                span.set_attribute("ragtrace.trace_id", trace_id_of(ready.trace_id))
                 await self._settle(ready)
             self.assembly.settled(ready)
         except Exception as exc:  # noqa: BLE001 -- handed to the wall of the stage
@@ -146,7 +148,7 @@ class Settler:
             self.assembly.drop(trace_id)
             return
         known = await self.book.standings(trace_id) if records and answers.stored.has_jobs else {}
-        decisions = await self._decide(trace, records, known)
+        decisions = await self._decide(trace_id, trace, records, known)
         jobs = [
             self._job(trace_id, each, record_sha256=digests[each.span_id])
             for each in decisions
@@ -191,11 +193,11 @@ class Settler:
             self.counters.add(_COUNTED_AS[Ended.of(outcome).state])
 
     async def _decide(
-        self, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, Standing]
+        self, trace_id: str, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, Standing]
     ) -> tuple[Decision, ...]:
         decisions = self.sampler.decide(trace, records, known=known, now_ns=self.clock.now_ns())
         if changes := self.sampler.take_changes():
-            await self.book.save(changes)
+            await self.book.save(_keyed(changes, trace_id))
         return decisions
 
 
@@ -204,6 +206,15 @@ _COUNTED_AS: Final = {
     State.FILTERED: Counts.ANSWERS_FILTERED,
     State.SHED: Counts.ANSWERS_SHED,
 }
+
+
+def _keyed(changes: Changes, trace_id: str) -> Changes:
+    """Let answers that linger be found by the key that their trace has in the store."""
+    lingering = tuple(
+        each._replace(trace_id=trace_id) if each.trace_id == trace_id_of(trace_id) else each
+        for each in changes.lingering
+    )
+    return replace(changes, lingering=lingering)
 
 
 def _outcome(decision: Decision) -> Outcome:

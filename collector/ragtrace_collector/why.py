@@ -18,12 +18,14 @@ from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.ledger import read_answers, reading
 from ragtrace_collector.store.revisions import UNSETTLED
 from ragtrace_collector.store.sealing import NO_KEYS, Sealing, open_sealing
+from ragtrace_collector.trace_key import BEHIND_ID, tenant_of, trace_id_of, trace_key
 
 __all__ = ["Door", "OpenSpans", "Standing", "TraceState", "look_up", "trace_id_in"]
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 _PREFIX: Final = re.compile(r"[0-9a-f]{4,32}")
 _MOST_NAMED: Final = 5
+_ID_DIGITS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +88,18 @@ class Standing:
 def trace_id_in(text: str) -> str:
     """Return the trace id, or the beginning of one, in a trace id or a W3C ``traceparent``.
 
+    Behind a whole id may stand ``@`` and a tenant: one id may be that of several tenants' traces.
+
     Raises:
         InputError: it is neither.
     """
-    wanted = text.strip().lower()
+    begin, at, tenant = text.strip().partition(BEHIND_ID)
+    wanted = begin.lower()
     if match := _TRACEPARENT.fullmatch(wanted):
-        return match[1]
-    if not _PREFIX.fullmatch(wanted):
+        return f"{match[1]}{at}{tenant}"
+    if at and len(wanted) == _ID_DIGITS and _PREFIX.fullmatch(wanted):
+        return f"{wanted}{at}{tenant}"
+    if at or not _PREFIX.fullmatch(wanted):
         raise InputError(
             f"{text!r} is no trace id: give 32 hex digits, the first 4 or more, or a traceparent"
         )
@@ -106,8 +113,11 @@ def look_up(
     config: CollectorConfig | None = None,
     sampler: Sampler | None = None,
     now_ns: int,
+    tenant: str | None = None,
 ) -> Standing:
     """Look a trace up by its id, or by how it begins. The collector may run meanwhile.
+
+    With ``tenant``, only what is that tenant's is told, as if there were no other.
 
     With ``config``, it is also told what is waited for; with ``sampler``, what is decided at the door.
 
@@ -118,9 +128,10 @@ def look_up(
     keys = [key.get_secret_value() for key in config.store.encryption_keys] if config else []
     sealing = open_sealing(keys) if keys else NO_KEYS
     with reading(store) as db:
-        trace_id = _whole_id(db, wanted)
-        trace = _trace(db, trace_id, sealing)
-        answers = read_answers(db, trace_id)
+        key = _whole_key(db, wanted, tenant)
+        trace = _trace(db, key, sealing)
+        answers = read_answers(db, key)
+    trace_id = trace_id_of(key)
     standing = Standing(
         trace_id=trace_id,
         now_ns=now_ns,
@@ -131,21 +142,35 @@ def look_up(
     return _with_config(standing, config) if config else standing
 
 
-def _whole_id(db: sqlite3.Connection, wanted: str) -> str:
-    if len(wanted) == 32:
-        return wanted
+def _whole_key(db: sqlite3.Connection, wanted: str, tenant: str | None) -> str:
+    """Return the key of the one trace that is meant. If nothing is known of a whole id, it is the key."""
+    trace_id = trace_id_of(wanted)
+    if BEHIND_ID in wanted:
+        return trace_key(trace_id, tenant_of(wanted) if tenant is None else tenant)
     rows = db.execute(
-        "SELECT trace_id FROM trace WHERE trace_id >= ?1 AND trace_id < ?1 || 'g'"
-        " UNION SELECT trace_id FROM job WHERE trace_id >= ?1 AND trace_id < ?1 || 'g' LIMIT ?2",
-        (wanted, _MOST_NAMED + 1),
+        f"SELECT trace_id FROM trace WHERE {_BEGINS_SO}"
+        f" UNION SELECT trace_id FROM job WHERE {_BEGINS_SO} LIMIT ?2",
+        (trace_id, _MOST_NAMED + 1, None if tenant is None else f"{BEHIND_ID}{tenant}"),
     ).fetchall()
-    found = [row[0] for row in rows]
+    found = [str(row[0]) for row in rows]
     if len(found) == 1:
-        return str(found[0])
+        return found[0]
+    is_whole = len(trace_id) == _ID_DIGITS
+    if not found and is_whole:
+        return trace_key(trace_id, tenant)
     if not found:
         raise InputError(f"no trace in the store begins with {wanted}: give the whole id to hear what may be")
     more = " and others" if len(found) > _MOST_NAMED else ""
-    raise InputError(f"several traces begin with {wanted}: {', '.join(found[:_MOST_NAMED])}{more}")
+    named = [f"{trace_id_of(each)}{BEHIND_ID}{tenant_of(each)}" if is_whole else each for each in found]
+    what = f"several tenants have a trace {wanted}" if is_whole else f"several traces begin with {wanted}"
+    raise InputError(f"{what}: {', '.join(named[:_MOST_NAMED])}{more}")
+
+
+_BEGINS_SO: Final = (
+    "trace_id >= ?1 AND trace_id < ?1 || 'g'"
+    " AND (?3 IS NULL OR substr(trace_id, max(1, instr(trace_id, '@'))) = ?3)"
+)
+"""Behind an id comes nothing, or what is less than a ``g``."""
 
 
 def _trace(db: sqlite3.Connection, trace_id: str, sealing: Sealing) -> TraceState | None:

@@ -87,7 +87,7 @@ async def open_collector(
     async with AsyncExitStack() as stack:
         tracer = await stack.enter_async_context(open_tracer(config.telemetry))
         sinks = _open_sinks(config, tracer, stack)
-        store = await _open_store(config)
+        store = await _open_store(config, gate)
         stack.push_async_callback(store.aclose)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
         guards = guards_of(config, clock=clock, book=store.budget)
@@ -121,12 +121,13 @@ def _open_sinks(config: CollectorConfig, tracer: Tracer, stack: AsyncExitStack) 
     return sinks
 
 
-async def _open_store(config: CollectorConfig) -> SqliteStore:
+async def _open_store(config: CollectorConfig, gate: Gate) -> SqliteStore:
     return await SqliteStore.open(
         _store_file(config.store),
         max_bytes=config.store.max_bytes,
         forward_to=release_to(config),
         sealing=open_sealing([key.get_secret_value() for key in config.store.encryption_keys]),
+        tenants=gate.access.tenants,
     )
 
 

@@ -11,6 +11,7 @@ from typing import BinaryIO
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1 import trace_pb2
 
+from ragtrace import semconv
 from ragtrace.errors import CodecError, SendRejected, SendRetryable
 from ragtrace.traces.otlp import decode_json, parse_request, request_to_json
 
@@ -19,6 +20,8 @@ __all__ = ["OtlpFileSink"]
 _TAIL_BYTES = 1024 * 1024
 _MOST_KNOWN = 10_000
 """Spans at the file's end that are remembered: more than are ever on their way at a time."""
+_Ref = tuple[str, str, str]
+"""Trace id, span id, and the tenant: another's span may have the same ids."""
 _LINE_START = b'{"resourceSpans"'
 
 
@@ -32,7 +35,7 @@ class OtlpFileSink:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._known: dict[tuple[str, str], None] | None = None
+        self._known: dict[_Ref, None] | None = None
         # two sends would race for the file's end: the repair of one could take back the line of the other
         self._lock = asyncio.Lock()
 
@@ -75,7 +78,10 @@ class OtlpFileSink:
 
     def _remember(self, message: ExportTraceServiceRequest) -> None:
         assert self._known is not None, "the file was recovered before it was written"
-        self._known.update(dict.fromkeys(map(_ref_of, _spans_of(message))))
+        for resource in message.resource_spans:
+            tenant = _tenant_of(resource)
+            for scope in resource.scope_spans:
+                self._known.update((_ref_of(span, tenant), None) for span in scope.spans)
         while len(self._known) > _MOST_KNOWN:
             del self._known[next(iter(self._known))]
 
@@ -86,23 +92,29 @@ def _spans_of(message: ExportTraceServiceRequest) -> Iterator[trace_pb2.Span]:
     )
 
 
-def _drop_spans(message: ExportTraceServiceRequest, known: Container[tuple[str, str]]) -> int:
+def _drop_spans(message: ExportTraceServiceRequest, known: Container[_Ref]) -> int:
     """Take spans that are known out of the message, and say how many they were."""
     dropped = 0
     for resource in message.resource_spans:
+        tenant = _tenant_of(resource)
         for scope in resource.scope_spans:
             for position in reversed(range(len(scope.spans))):
-                if _ref_of(scope.spans[position]) in known:
+                if _ref_of(scope.spans[position], tenant) in known:
                     del scope.spans[position]
                     dropped += 1
     return dropped
 
 
-def _ref_of(span: trace_pb2.Span) -> tuple[str, str]:
-    return span.trace_id.hex(), span.span_id.hex()
+def _ref_of(span: trace_pb2.Span, tenant: str) -> _Ref:
+    return span.trace_id.hex(), span.span_id.hex(), tenant
 
 
-def _recover(path: Path) -> dict[tuple[str, str], None]:
+def _tenant_of(resource: trace_pb2.ResourceSpans) -> str:
+    named = (each.value.string_value for each in resource.resource.attributes if each.key == semconv.TENANT)
+    return next(named, "")
+
+
+def _recover(path: Path) -> dict[_Ref, None]:
     """Mend the file's end after a crash, and return the spans that stand there."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,9 +148,12 @@ def _is_cut(line: bytes) -> bool:
     return not _refs(line) and (line.startswith(_LINE_START) or _LINE_START.startswith(line))
 
 
-def _refs(line: bytes) -> tuple[tuple[str, str], ...]:
+def _refs(line: bytes) -> tuple[_Ref, ...]:
     try:
-        return tuple((span.trace_id, span.span_id) for span in decode_json(line.decode()))
+        return tuple(
+            (span.trace_id, span.span_id, str(span.resource.attributes.get(semconv.TENANT, "")))
+            for span in decode_json(line.decode())
+        )
     except (CodecError, UnicodeDecodeError):
         return ()
 

@@ -15,7 +15,7 @@ from ragtrace.evaluation import evaluator_set, evaluator_version
 from ragtrace.model import RagRecord
 from ragtrace.ports import Judge, Metric, TraceReader
 from ragtrace.sampling import keeps
-from ragtrace.traces.attach import Sample, carrier_span_id
+from ragtrace.traces.attach import Sample, carrier_span_id, tenant_of
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace
 
@@ -70,7 +70,12 @@ def _of(
     present, plan = _present(trace), selection.sampling.of_trace(trace)
     for record in _records(trace, selection.rules, ledger):
         assert record.target is not None
-        span_id = carrier_span_id(trace_id=trace.trace_id, span_id=record.target.span_id, **evaluator)
+        span_id = carrier_span_id(
+            trace_id=trace.trace_id,
+            span_id=record.target.span_id,
+            tenant=tenant_of(record.target),
+            **evaluator,
+        )
         carrier_id = SpanId(trace.trace_id, span_id)
         ledger.records += 1
         choice = plan.choose(record)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
 
 import click
 import httpx
@@ -51,7 +52,7 @@ class Accounts:
 
         trace_id = trace_id_in(wanted)
         if self.url is not None:
-            return standing_form.validate_python(self._get(self.url, f"{WHY_PATH}{trace_id}"))
+            return standing_form.validate_python(self._get(self.url, f"{WHY_PATH}{quote(trace_id)}"))
         config = self._config()
         return look_up(
             self._store(config),

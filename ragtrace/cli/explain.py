@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["explain"]
 
 _DEFAULT_SOURCE: Final = "jaeger:http://localhost:16686"
-_TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
+_TRACE_ID: Final = re.compile(r"([0-9a-fA-F]{32})(@.*)?")
 _SHOWN_CHARS: Final = 200
 _SHOWN_CHUNKS: Final = 5
 _PART_INDENT: Final = 4
@@ -94,8 +94,9 @@ def _find(what: str, source: str | None) -> _Found:
         InputError: the argument is neither.
         ConfigError: the source is no address.
     """
-    if _TRACE_ID.fullmatch(what) and not Path(what).exists():
-        return _Found(reader=_open(source or _DEFAULT_SOURCE), trace_id=what.lower(), source=source)
+    if (match := _TRACE_ID.fullmatch(what)) and not Path(what).exists():
+        trace_id = f"{match[1].lower()}{match[2] or ''}"  # a collector's store keeps tenants apart: ID@TENANT
+        return _Found(reader=_open(source or _DEFAULT_SOURCE), trace_id=trace_id, source=source)
     if source is not None:
         raise InputError(f"{what!r} is no trace id: with --from, give 32 hex digits")
     path = what.removeprefix("otlp-file:")

@@ -25,11 +25,23 @@ class StoreReader:
     async def get(self, trace_id: str) -> Trace | None:
         """Return the trace, or ``None`` if the store has none (any more).
 
+        Behind the id may stand ``@`` and a tenant: one id may be that of several tenants' traces.
+
         Raises:
             ReadError: the file is no collector's store, or cannot be read.
         """
-        payloads = await asyncio.to_thread(self._payloads, trace_id.lower())
-        return self._trace(trace_id.lower(), payloads) if payloads else None
+        wanted, at, tenant = trace_id.partition("@")
+        keys = await asyncio.to_thread(self._keys, wanted.lower())
+        if at:
+            keys = [key for key in keys if key.partition("@")[2] == tenant]
+        if len(keys) > 1:
+            named = ", ".join(key if "@" in key else f"{key}@" for key in keys)
+            raise ReadError(f"several tenants have a trace {wanted}: name one of {named}")
+        return await self._read(keys[0]) if keys else None
+
+    async def _read(self, key: str) -> Trace | None:
+        payloads = await asyncio.to_thread(self._payloads, key)
+        return self._trace(key.partition("@")[0], payloads) if payloads else None
 
     async def traces(self) -> AsyncIterator[Trace]:
         """Yield every trace in the store.
@@ -37,19 +49,25 @@ class StoreReader:
         Raises:
             ReadError: the file is no collector's store, or cannot be read.
         """
-        for trace_id in await asyncio.to_thread(self._trace_ids):
-            trace = await self.get(trace_id)
+        for key in await asyncio.to_thread(self._keys):
+            trace = await self._read(key)
             if trace is not None:  # else it expired in the meantime
                 yield trace
 
     async def aclose(self) -> None:
         """Do nothing: the file is closed after every reading."""
 
-    def _trace_ids(self) -> list[str]:
-        return [row[0] for row in self._rows("SELECT DISTINCT trace_id FROM slice")]
+    def _keys(self, trace_id: str = "") -> list[str]:
+        """Return the keys of the traces with this id, or of all."""
+        found = self._rows(
+            "SELECT DISTINCT trace_id FROM slice WHERE ?1 = '' OR trace_id = ?1"
+            " OR (trace_id > ?1 || '@' AND trace_id < ?1 || 'A')",
+            trace_id,
+        )
+        return [row[0] for row in found]
 
-    def _payloads(self, trace_id: str) -> list[bytes]:
-        found = self._rows("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", trace_id)
+    def _payloads(self, key: str) -> list[bytes]:
+        found = self._rows("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", key)
         return [row[0] for row in found]
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any]]:

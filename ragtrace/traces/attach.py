@@ -39,6 +39,7 @@ __all__ = [
     "carrier_span_id",
     "deserves_carrier",
     "record_sha256",
+    "tenant_of",
 ]
 
 CarrierTime = Literal["target", "now", "auto"]
@@ -94,15 +95,23 @@ def deserves_carrier(evaluation: Evaluation) -> bool:
 
 
 def carrier_span_id(
-    *, trace_id: str, span_id: str, evaluator_set: str, evaluator_version: str, revised_sha256: str = ""
+    *,
+    trace_id: str,
+    span_id: str,
+    evaluator_set: str,
+    evaluator_version: str,
+    tenant: str = "",
+    revised_sha256: str = "",
 ) -> str:
     """Return the id of the carrier: the same target and evaluator give the same id, whoever asks and when.
 
     A re-sent carrier is then the same span, and a new evaluator version is a new one. So is a revision, whose
-    record has another digest than the one that was judged first.
+    record has another digest than the one that was judged first. Nor do two tenants' spans
+    of the same ids get the same carrier: a back end would keep one of the two.
     """
+    owner = (f"tenant={tenant}",) if tenant else ()
     revised = (revised_sha256,) if revised_sha256 else ()
-    key = "|".join((trace_id, span_id, evaluator_set, evaluator_version, *revised))
+    key = "|".join((trace_id, span_id, evaluator_set, evaluator_version, *owner, *revised))
     return hashlib.sha256(key.encode()).digest()[:8].hex()
 
 
@@ -206,8 +215,14 @@ def _id(evaluation: Evaluation, target: Target, revised_sha256: str) -> str:
         span_id=target.span_id,
         evaluator_set=evaluation.evaluator_set,
         evaluator_version=evaluation.evaluator_version,
+        tenant=tenant_of(target),
         revised_sha256=revised_sha256,
     )
+
+
+def tenant_of(target: Target) -> str:
+    """Return the tenant whose application the target's is; empty if it names none."""
+    return str(target.resource.get(semconv.TENANT, ""))
 
 
 def _status_code(evaluation: Evaluation, options: AttachOptions) -> StatusCode:

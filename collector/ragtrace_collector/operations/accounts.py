@@ -15,7 +15,7 @@ from ragtrace.ports import Clock
 from ragtrace_collector.in_force import InForce
 from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.receivers.access import Access
-from ragtrace_collector.receivers.http import guarded
+from ragtrace_collector.receivers.http import guarded, reader_of
 from ragtrace_collector.store.ledger import take_stock
 from ragtrace_collector.why import Standing, look_up, trace_id_in
 
@@ -40,6 +40,7 @@ def account_routes(in_force: InForce, *, clock: Clock, access: Access) -> tuple[
             config=in_force.config,
             sampler=in_force.sampler,
             now_ns=clock.now_ns(),
+            tenant=reader_of(request),
         )
         return JSONResponse(standing_form.dump_python(standing, mode="json"))
 
@@ -48,11 +49,14 @@ def account_routes(in_force: InForce, *, clock: Clock, access: Access) -> tuple[
         if since is not None and not since.isdecimal():
             raise InputError("since_ns is no number of nanoseconds")
         ledger = await asyncio.to_thread(
-            take_stock, in_force.config.store.file, since_ns=None if since is None else int(since)
+            take_stock,
+            in_force.config.store.file,
+            since_ns=None if since is None else int(since),
+            tenant=reader_of(request),
         )
         return JSONResponse(ledger_form.dump_python(ledger, mode="json"))
 
     return (
-        Route(f"{WHY_PATH}{{trace}}", guarded(show_why, access), methods=["GET"]),
+        Route(f"{WHY_PATH}{{trace:path}}", guarded(show_why, access), methods=["GET"]),
         Route(LEDGER_PATH, guarded(show_ledger, access), methods=["GET"]),
     )

@@ -14,7 +14,7 @@ from ragtrace_collector.operations.health import Readiness
 from ragtrace_collector.operations.index import show_index
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.receivers.access import Access
-from ragtrace_collector.receivers.http import Status, guarded
+from ragtrace_collector.receivers.http import Status, guarded, reader_of
 
 __all__ = ["pages_app"]
 
@@ -45,15 +45,15 @@ def pages_app(
         text, content_type = await metrics.page(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
-    async def show_status(_: Request) -> Response:
-        return JSONResponse(await status())
+    async def show_status(request: Request) -> Response:
+        return JSONResponse(await status(reader_of(request)))
 
     return Starlette(
         routes=[
             Route("/", show_index, methods=["GET"]),
             Route("/livez", livez, methods=["GET"]),
             Route("/readyz", readyz, methods=["GET"]),
-            Route("/metrics", guarded(show_metrics, access), methods=["GET"]),
+            Route("/metrics", guarded(show_metrics, access, of_all=True), methods=["GET"]),
             Route("/status", guarded(show_status, access), methods=["GET"]),
             *accounts,
         ],

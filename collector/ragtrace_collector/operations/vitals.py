@@ -53,9 +53,17 @@ class Vitals:
         closed = self.in_force.tenure.judging.now.closed()
         return closed.outcome if closed else None
 
-    async def status(self) -> Mapping[str, object]:
-        """Return what the status page shows: the state, the ledger, and what was counted since the start."""
-        ready, ledger = await self.readiness(), await self.store.ledger()
+    async def status(self, tenant: str | None = None) -> Mapping[str, object]:
+        """Return what the status page shows: the state, the ledger, and what was counted since the start.
+
+        A tenant is shown whether spans are taken, and its own answers.
+        """
+        ready = await self.readiness()
+        if tenant is not None:
+            own = await self.store.ledger(tenant)
+            of_collector = {"phase": self.phase, "ready": ready.is_ready}
+            return {"collector": of_collector, "ledger": own.sums(), "store": own.by_name()}
+        ledger = await self.store.ledger()
         return {
             "collector": {
                 "phase": self.phase,

@@ -98,6 +98,11 @@ class Access:
         new = [grant for grant in grants if all(sender.grant != grant for sender in kept)]
         self._senders = (*kept, *(Sender(grant, self._clock) for grant in new))
 
+    @property
+    def tenants(self) -> frozenset[str]:
+        """Those that tokens name."""
+        return frozenset(sender.tenant for sender in self._senders if sender.tenant is not None)
+
     def admit(self, authorization: str | None, permission: Permission) -> Sender | None:
         """Return who it is, or ``None`` where no tokens are asked for.
 

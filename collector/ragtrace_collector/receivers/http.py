@@ -26,9 +26,10 @@ from ragtrace_collector.room import Place, TooSlow
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry import Counters, Counts
 
-__all__ = ["Page", "Status", "guarded", "http_app"]
+__all__ = ["Page", "Status", "guarded", "http_app", "reader_of"]
 
-Status = Callable[[], Awaitable[Mapping[str, object]]]
+Status = Callable[[str | None], Awaitable[Mapping[str, object]]]
+"""Tells how the collector is: to a tenant, no more than concerns it."""
 Page = Callable[[Request], Awaitable[Response]]
 
 _ENCODINGS: Final[Mapping[str, Encoding]] = {
@@ -60,8 +61,8 @@ def http_app(
             return _refused(encoding, refusal_of(exc), counters)
         return _answer(encoding, 200, export_response(receipt))
 
-    async def show_status(_: Request) -> Response:
-        return JSONResponse(await status())
+    async def show_status(request: Request) -> Response:
+        return JSONResponse(await status(reader_of(request)))
 
     async def healthz(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -75,17 +76,33 @@ def http_app(
     )
 
 
-def guarded(page: Page, access: Access) -> Page:
-    """Show a page to those alone whose token may read, where tokens are asked for."""
+def guarded(page: Page, access: Access, *, of_all: bool = False) -> Page:
+    """Show a page to those alone whose token may read, where tokens are asked for.
+
+    ``of_all`` says that the page tells of all tenants at once: to a token of one of them it is not shown.
+    """
 
     async def shown(request: Request) -> Response:
         try:
-            access.admit(request.headers.get("authorization"), "read")
+            sender = access.admit(request.headers.get("authorization"), "read")
+            request.state.tenant = sender.tenant if sender else None
+            if of_all and request.state.tenant is not None:
+                raise Refusal(
+                    code_pb2.PERMISSION_DENIED,
+                    "this token reads what is of its tenant alone, and this page tells of all: "
+                    "read it by a token without a `tenant`",
+                )
         except Refusal as exc:
             return _error("json", exc)
         return await page(request)
 
     return shown
+
+
+def reader_of(request: Request) -> str | None:
+    """Return the tenant that a page is shown to; ``None`` for one who may see those of all."""
+    tenant: str | None = request.state.tenant
+    return tenant
 
 
 def _content_type(request: Request) -> str:

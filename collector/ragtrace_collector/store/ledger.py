@@ -12,8 +12,9 @@ from ragtrace.errors import ReadError
 from ragtrace_collector.ledger import Account, Answer, Delivery, Ledger
 from ragtrace_collector.outcomes import State
 from ragtrace_collector.store.revisions import UNSETTLED
+from ragtrace_collector.trace_key import BEHIND_ID, trace_id_of
 
-__all__ = ["count_due", "read_answers", "read_ledger", "read_rows", "reading", "take_stock"]
+__all__ = ["count_due", "of_tenant", "read_answers", "read_ledger", "read_rows", "reading", "take_stock"]
 
 
 @contextmanager
@@ -52,14 +53,15 @@ def _connect(path: Path) -> sqlite3.Connection:
     return db
 
 
-def take_stock(path: Path, *, since_ns: int | None = None) -> Ledger:
-    """Read the whole account, or that of the answers seen since, from their rows.
+def take_stock(path: Path, *, since_ns: int | None = None, tenant: str | None = None) -> Ledger:
+    """Read the whole account, or that of the answers seen since, from their rows; of all tenants, or of one.
 
     Raises:
         ReadError: the store cannot be read.
     """
     with reading(path) as db:
-        return read_ledger(db) if since_ns is None else read_rows(db, since_ns=since_ns)
+        found = read_ledger(db) if since_ns is None else read_rows(db, since_ns=since_ns)
+        return of_tenant(found, db, tenant, since_ns=since_ns) if tenant else found
 
 
 def count_due(path: Path, *, now_ns: int) -> int:
@@ -101,6 +103,38 @@ def read_ledger(db: sqlite3.Connection) -> Ledger:
     )
 
 
+def of_tenant(ledger: Ledger, db: sqlite3.Connection, tenant: str, *, since_ns: int | None = None) -> Ledger:
+    """Return what concerns one tenant: its answers and traces. Parcels and the file's size are everybody's.
+
+    Inside the transaction in which the account was read.
+    """
+    accounts = tuple(each for each in ledger.accounts if each.tenant == tenant)
+    superseded = _one(
+        db,
+        "SELECT sum(number) FROM ledger WHERE state = 'superseded' AND tenant = ?"
+        if since_ns is None
+        else "SELECT count(*) FROM job WHERE stands = 'superseded' AND tenant = ?"
+        f" AND seen_ns >= {since_ns:d}",
+        tenant,
+    )
+    suffix = f"{BEHIND_ID}{tenant}"
+    is_own = "substr(trace_id, max(1, instr(trace_id, '@'))) = ?"
+    return Ledger(
+        seen=sum(each.number for each in accounts),
+        superseded=superseded or 0,
+        accounts=accounts,
+        oldest_pending_ns=_one(
+            db,
+            "SELECT min(seen_ns) FROM job WHERE state != 'ended' AND tenant = ?"
+            f" AND seen_ns >= {since_ns or 0:d}",
+            tenant,
+        ),
+        open_traces=_one(db, f"SELECT count(*) FROM trace WHERE {UNSETTLED} AND {is_own}", suffix) or 0,
+        held_traces=_one(db, f"SELECT count(*) FROM held WHERE {is_own}", suffix) or 0,
+        parcels={},
+    )
+
+
 def read_rows(db: sqlite3.Connection, *, since_ns: int) -> Ledger:
     """Read where the answers stand that were seen since, inside the transaction that is open.
 
@@ -138,7 +172,7 @@ def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[Answer, ...]:
     ).fetchall()
     return tuple(
         Answer(
-            trace_id=trace_id,
+            trace_id=trace_id_of(trace_id),
             span_id=row[0],
             state=State(row[1]),
             reason=row[2],
@@ -181,6 +215,6 @@ def _used_bytes(db: sqlite3.Connection) -> int:
     return pages * (_one(db, "PRAGMA page_size") or 0)
 
 
-def _one(db: sqlite3.Connection, query: str) -> int | None:
-    value: int | None = db.execute(query).fetchone()[0]
+def _one(db: sqlite3.Connection, query: str, *values: str) -> int | None:
+    value: int | None = db.execute(query, values).fetchone()[0]
     return value

@@ -12,6 +12,7 @@ from ragtrace.errors import RagtraceError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger import Ledger
+from ragtrace_collector.trace_key import trace_id_of
 
 __all__ = [
     "Holding",
@@ -38,6 +39,7 @@ class Job:
     """One RAG answer to judge. Its spans stay in the store until it has ended."""
 
     trace_id: str
+    """The trace's key in the store: its id, and the tenant whose token brought it."""
     span_id: str
     """The span under judgment."""
     sample: Sample
@@ -64,6 +66,11 @@ class Job:
     """How many slices of its trace had come when it was leased."""
     is_cut: bool = False
     """Whether spans of its trace were not kept, until then."""
+
+    @property
+    def in_trace(self) -> str:
+        """The trace's id, as everybody else knows it."""
+        return trace_id_of(self.trace_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +173,8 @@ class Settled(NamedTuple):
 
 class WorkStore(Protocol):
     """Every method is one transaction: on return it is on disk, or nothing of it is.
+
+    A trace id is a key here ([`trace_key`][ragtrace_collector.trace_key.trace_key]), and no tenant's alone.
 
     Each raises StoreUnavailable where the disk is full or fails.
     """
@@ -323,8 +332,8 @@ class WorkStore(Protocol):
         """Return how many jobs are due or leased, and how many parcels wait."""
         ...
 
-    async def ledger(self) -> Ledger:
-        """Return the whole account, read at once."""
+    async def ledger(self, tenant: str | None = None) -> Ledger:
+        """Return the whole account, or that of one tenant's answers, read at once."""
         ...
 
     async def expire(self, *, settled_before_ns: int, ended_before_ns: int) -> int:

@@ -7,6 +7,7 @@ from typing import Final
 
 from ragtrace_collector.store.budget import BUDGET
 from ragtrace_collector.store.holds import HOLDS
+from ragtrace_collector.store.keying import UNKEYED
 from ragtrace_collector.store.leases import LEASES
 from ragtrace_collector.store.ledger_tables import LEDGER, UNCONFIRMED
 from ragtrace_collector.store.opening import DAMAGED, UnfitFile
@@ -50,7 +51,10 @@ CREATE INDEX job_ended ON job (ended_ns) WHERE state = 'ended';
 CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NULL;
 """,
     SUSPECTS,
-    UNCONFIRMED,
+    f"""
+{UNCONFIRMED}
+{UNKEYED}
+""",
 )
 """One a version. A version that was released is never changed: the next step is added behind it."""
 

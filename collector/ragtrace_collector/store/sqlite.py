@@ -20,7 +20,8 @@ from ragtrace_collector.store import leases, revisions, suspects
 from ragtrace_collector.store.budget import BudgetBook
 from ragtrace_collector.store.files import StoreLock
 from ragtrace_collector.store.holds import Holds
-from ragtrace_collector.store.ledger import read_ledger, reading
+from ragtrace_collector.store.keying import key_by_tenant
+from ragtrace_collector.store.ledger import of_tenant, read_ledger, reading
 from ragtrace_collector.store.opening import DAMAGED, lock_file, unusable
 from ragtrace_collector.store.port import (
     Holding,
@@ -74,11 +75,18 @@ class SqliteStore:
 
     @classmethod
     async def open(
-        cls, path: Path, *, max_bytes: int, forward_to: Sequence[str] = (), sealing: Sealing = NO_KEYS
+        cls,
+        path: Path,
+        *,
+        max_bytes: int,
+        forward_to: Sequence[str] = (),
+        sealing: Sealing = NO_KEYS,
+        tenants: Collection[str] = (),
     ) -> SqliteStore:
         """Open the file, create it where it is missing, and take back what a crash left leased.
 
-        ``forward_to`` names the sinks that get the spans of held traces; ``sealing`` encrypts content.
+        ``forward_to`` names the sinks that get the spans of held traces; ``sealing`` encrypts content;
+        ``tenants`` are those that tokens name: what an older ragtrace stored of them is keyed by them.
 
         Raises:
             ConfigError: the path cannot be used, holds something else, or was sealed with another key.
@@ -96,6 +104,7 @@ class SqliteStore:
             lock.close()
             raise unusable(path, exc) from exc
         store = cls(commits, lock, max_bytes=max_bytes, forward_to=forward_to)
+        await store._all_of(lambda db: key_by_tenant(db, tenants))
         await store._submit(_count_crash)
         return store
 
@@ -305,8 +314,8 @@ class SqliteStore:
 
         return await self._submit(work)
 
-    async def ledger(self) -> Ledger:
-        return await asyncio.to_thread(_read_ledger, self._commits.path)
+    async def ledger(self, tenant: str | None = None) -> Ledger:
+        return await asyncio.to_thread(_read_ledger, self._commits.path, tenant)
 
     async def expire(self, *, settled_before_ns: int, ended_before_ns: int) -> int:
         number = await self._all_of(lambda db: forget_traces(db, before_ns=settled_before_ns))
@@ -459,11 +468,11 @@ def _end_job(db: sqlite3.Connection, trace_id: str, ended: Outcome, *, now_ns: i
     return cursor.rowcount
 
 
-def _read_ledger(path: Path) -> Ledger:
+def _read_ledger(path: Path, tenant: str | None) -> Ledger:
     # By a connection of its own: what is told of the collector must not wait for what it waits for itself.
     try:
         with reading(path) as db:
-            return read_ledger(db)
+            return of_tenant(read_ledger(db), db, tenant) if tenant else read_ledger(db)
     except ReadError as exc:
         raise StoreUnavailable(str(exc)) from exc
 

@@ -20,6 +20,7 @@ from ragtrace.traces.otlp import decode, encode_json
 from ragtrace_collector.collector import Collector
 from ragtrace_collector.receivers.access import Access, Grant, digest_of
 from ragtrace_collector.receivers.refusal import Refusal
+from ragtrace_collector.trace_key import trace_key
 from tests.integration.cli.program import run
 from tests.integration.collector.running import PROTOBUF, config_of, post, request_of, running_collector
 from tests.integration.collector.running import send_grpc as send
@@ -50,10 +51,10 @@ async def refused_over_grpc(collector: Collector, metadata: tuple[tuple[str, str
     return caught.value
 
 
-async def stored(collector: Collector, number: int = 0) -> list[Any]:
+async def stored(collector: Collector, number: int = 0, tenant: str | None = None) -> list[Any]:
     return [
         span
-        for payload in (await collector.store.spans(trace_id_of(number))).payloads
+        for payload in (await collector.store.spans(trace_key(trace_id_of(number), tenant))).payloads
         for span in decode(payload)
     ]
 
@@ -102,7 +103,8 @@ async def test_a_sender_cannot_claim_another_tenant(tmp_path: Path) -> None:
         span.attributes.add(key=semconv.TENANT).value.string_value = "victim"
     async with running_collector(guarded_config(tmp_path, tenant="shop")) as collector:
         await send(collector, request.SerializeToString(), metadata=tuple(BEARER.items()))
-        spans = await stored(collector)
+        spans = await stored(collector, tenant="shop")
+        assert await stored(collector) == []
     assert {span.resource.attributes[semconv.TENANT] for span in spans} == {"shop"}
     assert not any(semconv.TENANT in span.attributes for span in spans)
 

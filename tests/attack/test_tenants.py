@@ -1,0 +1,388 @@
+"""Two tenants share a collector. Who knows the other's trace id must gain nothing by it (confused deputy)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ragtrace import semconv
+from ragtrace.traces.otlp import encode
+from ragtrace.traces.trace import Span
+from ragtrace_collector.collector import Collector
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.outcomes import State
+from ragtrace_collector.store import schema
+from ragtrace_collector.store.sealing import NO_KEYS, Sealing, open_sealing
+from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.trace_key import trace_key
+from tests.integration.cli.program import run
+from tests.integration.collector.running import PROTOBUF, carriers_in, config_of, running_collector
+from tests.integration.collector.stepping import Stepped, stepped_collector
+from tests.rag_spans import rag_trace, trace_id_of
+
+OTHER = "Refunds take 30 days."
+INVENTED = "Refunds are paid in gold."
+TENANTS = ("acme", "bandit")
+
+
+def token(tenant: str, may: str = "send") -> str:
+    return f"rt_{may}-token-of-{tenant}"
+
+
+def entry(tenant: str | None, may: str) -> Mapping[str, Any]:
+    name = f"{tenant}-{may}"
+    digest = hashlib.sha256(token(tenant or "operator", may).encode()).hexdigest()
+    return {"name": name, "sha256": digest, "may": [may], **({"tenant": tenant} if tenant else {})}
+
+
+def shared(folder: Path, **changes: Any) -> CollectorConfig:
+    """Return a collector's configuration with a token to send and one to read for each tenant."""
+    tokens = [entry(tenant, may) for tenant in TENANTS for may in ("send", "read")]
+    return config_of(
+        folder, receive={"tokens": [*tokens, entry(None, "read")]}, judge={"use": "lexical"}, **changes
+    )
+
+
+def bearer(tenant: str, may: str = "send") -> dict[str, str]:
+    return {"authorization": f"Bearer {token(tenant, may)}"}
+
+
+async def send(collector: Collector, tenant: str, *spans: Span) -> None:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{collector.http_port}") as client:
+        answer = await client.post(
+            "/v1/traces", content=encode(spans), headers={**PROTOBUF, **bearer(tenant)}
+        )
+    assert answer.status_code == 200
+
+
+async def show(collector: Collector, path: str, tenant: str) -> httpx.Response:
+    port = collector.operations.port
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        return await client.get(path, headers=bearer(tenant, "read"))
+
+
+def stolen() -> Span:
+    """A span with the ids of acme's root, and another answer on it."""
+    return rag_trace(0, answer=INVENTED)[0]
+
+
+def of_tenant(carriers: Sequence[Span], tenant: str) -> list[Span]:
+    return [each for each in carriers if each.resource.attributes.get(semconv.TENANT) == tenant]
+
+
+async def is_judged(collector: Collector, tenant: str) -> bool:
+    ledger = await collector.store.ledger()
+    return any(
+        each.tenant == tenant and each.state is State.JUDGED and each.number for each in ledger.accounts
+    )
+
+
+async def until_judged(collector: Collector, *tenants: str) -> None:
+    async with asyncio.timeout(30):
+        for tenant in tenants:
+            while not await is_judged(collector, tenant):  # noqa: ASYNC110 -- a stage's work
+                await asyncio.sleep(0.02)
+
+
+async def until_seen(collector: Collector, number: int) -> None:
+    async with asyncio.timeout(30):
+        while (await collector.store.ledger()).seen < number:  # noqa: ASYNC110 -- a stage's work
+            await asyncio.sleep(0.02)
+
+
+def verdict(carrier: Span) -> Mapping[str, object]:
+    told = ("ragtrace.eval.status", "ragtrace.eval.input_sha256", semconv.TARGET_SPAN_ID)
+    scores = {key: value for key, value in carrier.attributes.items() if "score" in key or key in told}
+    return {**scores, "id": carrier.span_id, "events": [each.name for each in carrier.events]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", TENANTS)
+async def test_who_knows_a_trace_id_cannot_own_the_answer_in_it(tmp_path: Path, first: str) -> None:
+    (tmp_path / "alone").mkdir()
+    async with running_collector(shared(tmp_path / "alone")) as collector:
+        await send(collector, "acme", *rag_trace(0))
+        await until_judged(collector, "acme")
+    (alone,) = carriers_in(tmp_path / "alone" / "out.jsonl")
+    async with running_collector(shared(tmp_path)) as collector:
+        if first == "bandit":
+            await send(collector, "bandit", stolen())
+        await send(collector, "acme", *rag_trace(0))
+        if first == "acme":
+            await send(collector, "bandit", stolen())
+        await until_judged(collector, "acme")
+        await until_seen(collector, 2)
+        seen = {each.tenant for each in (await collector.store.ledger()).accounts if each.number}
+    (own,) = of_tenant(carriers_in(tmp_path / "out.jsonl"), "acme")
+    assert verdict(own) == verdict(alone)
+    assert seen == {"acme", "bandit"}
+
+
+@pytest.mark.slow
+async def test_held_spans_of_a_tenant_go_on_with_their_own_scores_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    config = shared(
+        tmp_path,
+        attach={"mode": "hold", "hold_timeout": "20s"},
+        assemble={"quiet_period": "300ms", "deadline": "5s"},
+        export=[{"endpoint": f"otlp-file:{out}", "forward": True}],
+    )
+    async with running_collector(config) as collector:
+        root, *others = rag_trace(0)
+        await send(collector, "acme", *others)
+        await send(collector, "bandit", stolen())
+        await send(collector, "acme", root)
+        await until_judged(collector, "acme")
+    spans = carriers_in(out)
+    (own,) = [each for each in of_tenant(spans, "acme") if each.span_id == root.span_id]
+    assert len(of_tenant(spans, "acme")) == 3
+    assert own.attributes[semconv.OUTPUT_MESSAGES] == root.attributes[semconv.OUTPUT_MESSAGES]
+    assert own.attributes["ragtrace.eval.status"] == "ok"
+    assert all(INVENTED not in str(each.attributes) for each in of_tenant(spans, "acme"))
+
+
+@pytest.mark.slow
+async def test_a_token_that_reads_for_a_tenant_reads_nothing_of_another(tmp_path: Path) -> None:
+    async with running_collector(shared(tmp_path)) as collector:
+        await send(collector, "acme", *rag_trace(0))
+        await send(collector, "acme", *rag_trace(1))
+        await send(collector, "bandit", *rag_trace(2))
+        await until_judged(collector, *TENANTS)
+        await until_seen(collector, 3)
+        pages = {
+            (who, path): await show(collector, path, who)
+            for who in (*TENANTS, "operator")
+            for path in (
+                f"/why/{trace_id_of(0)}",
+                f"/why/{trace_id_of(2)}",
+                "/ledger",
+                "/ledger?since_ns=1",
+                "/status",
+                "/metrics",
+            )
+        }
+        port = collector.http_port
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            beside = await client.get("/status", headers=bearer("bandit", "read"))
+    assert len(pages["acme", f"/why/{trace_id_of(0)}"].json()["answers"]) == 1
+    assert pages["bandit", f"/why/{trace_id_of(0)}"].json()["answers"] == []
+    assert pages["bandit", f"/why/{trace_id_of(0)}"].json()["trace"] is None
+    assert len(pages["bandit", f"/why/{trace_id_of(2)}"].json()["answers"]) == 1
+    assert len(pages["operator", f"/why/{trace_id_of(0)}"].json()["answers"]) == 1
+    for path in ("/ledger", "/ledger?since_ns=1"):
+        assert [pages[who, path].json()["seen"] for who in (*TENANTS, "operator")] == [2, 1, 3]
+        assert {each["tenant"] for each in pages["bandit", path].json()["accounts"]} == {"bandit"}
+        assert pages["bandit", path].json()["parcels"] == {}
+    assert [pages[who, "/status"].json()["ledger"]["seen"] for who in (*TENANTS, "operator")] == [2, 1, 3]
+    assert "since_start" not in pages["bandit", "/status"].json()
+    assert beside.json() == pages["bandit", "/status"].json()
+    assert [pages[who, "/metrics"].status_code for who in (*TENANTS, "operator")] == [403, 403, 200]
+
+
+@pytest.mark.slow
+async def test_two_tenants_with_the_same_ids_get_a_carrier_each(tmp_path: Path) -> None:
+    async with running_collector(shared(tmp_path)) as collector:
+        await send(collector, "bandit", *rag_trace(0, chunks=(OTHER,), answer=OTHER))
+        await send(collector, "acme", *rag_trace(0))
+        await until_judged(collector, *TENANTS)
+    carriers = carriers_in(tmp_path / "out.jsonl")
+    assert len({each.span_id for each in carriers}) == len(carriers) == 2
+    (own,), (other,) = (of_tenant(carriers, tenant) for tenant in TENANTS)
+    assert OTHER not in str(own.events)
+    assert OTHER in str(other.events)
+
+
+@pytest.mark.slow
+async def test_one_trace_id_of_two_tenants_is_two_traces_to_the_operator(tmp_path: Path) -> None:
+    trace_id = trace_id_of(0)
+    config = shared(tmp_path)
+    async with running_collector(config) as collector:
+        for tenant in TENANTS:
+            await send(collector, tenant, *rag_trace(0))
+        await until_judged(collector, *TENANTS)
+    store = str(config.store.path)
+    both = run("why", trace_id, "--store", store, columns=200)
+    assert both.exit_code == 2
+    assert all(f"{trace_id}@{tenant}" in both.output for tenant in TENANTS)
+    told = run("why", f"{trace_id}@acme", "--store", store, columns=200).output
+    assert "tenant acme" in told
+    assert "tenant bandit" not in told
+    explained = await asyncio.to_thread(
+        run, "explain", f"{trace_id}@acme", "--from", f"store:{store}", columns=200
+    )
+    assert explained.exit_code == 0, explained.output
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A sender as the receivers hand it over."""
+
+    tenant: str
+
+    def charge(self, *, spans: int, bytes: int) -> None:  # noqa: A002 -- the port's name
+        """Nothing is limited."""
+
+
+async def hand_over(stepped: Stepped, tenant: str, span: Span) -> None:
+    await stepped.collector.intake.accept(encode([span]), encoding="protobuf", sender=Token(tenant))
+
+
+ATTACKS = st.lists(
+    st.tuples(
+        st.integers(0, 3),  # before which of acme's spans; 3 is after the last
+        st.sampled_from(range(3)),  # with the ids of which
+        st.sampled_from([INVENTED, "Refunds take 14 days.", ""]),
+        st.booleans(),  # as the root
+    ),
+    max_size=6,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(order=st.permutations(range(3)), attacks=ATTACKS, restarts=st.booleans())
+def test_whatever_another_tenant_sends_the_verdict_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory,
+    order: Sequence[int],
+    attacks: Sequence[tuple[int, int, str, bool]],
+    restarts: bool,
+) -> None:
+    async def carriers(attacked: bool) -> list[Mapping[str, object]]:
+        folder = tmp_path_factory.mktemp("law")
+        config, spans = shared(folder), rag_trace(0)
+        async with stepped_collector(config) as stepped:
+            for place in range(4):
+                for before, which, text, is_root in attacks if attacked else ():
+                    if before == place:
+                        forged = rag_trace(0, answer=text)[which]
+                        await hand_over(
+                            stepped, "bandit", replace(forged, parent_span_id=None) if is_root else forged
+                        )
+                if place < 3:
+                    await hand_over(stepped, "acme", spans[order[place]])
+            if not restarts:
+                await stepped.pass_time(60)
+        async with stepped_collector(config, clock=stepped.clock) as stepped:
+            await stepped.pass_time(60)
+            found = of_tenant(stepped.carriers(), "acme")
+            assert (await stepped.collector.store.ledger()).adds_up
+        return [verdict(each) for each in found]
+
+    assert asyncio.run(carriers(attacked=True)) == asyncio.run(carriers(attacked=False))
+
+
+SINK = "http://localhost:4318"
+
+
+def stamped(number: int, tenant: str | None, *, root_alone: bool = False) -> bytes:
+    spans = rag_trace(number)[: 1 if root_alone else 3]
+    if tenant is None:
+        return encode(spans)
+    owned = {**spans[0].resource.attributes, semconv.TENANT: tenant}
+    return encode([replace(each, resource=replace(each.resource, attributes=owned)) for each in spans])
+
+
+def store_of_version_2(path: Path, sealing: Sealing) -> None:
+    """Write a store as the version before did, by trace ids alone.
+
+    0 is acme's and open, 1 acme's and judged, its spans forgotten, 2 was acme's and taken by bandit, 3 has no
+    tenant, 4 is acme's and held, with an addition.
+    """
+    ids = [trace_id_of(number) for number in range(5)]
+    with closing(sqlite3.connect(path)) as db, db:
+        for step in schema._MIGRATIONS[:2]:
+            db.executescript(step)
+        db.execute("PRAGMA user_version = 2")
+        sealing.install(db)
+        for number, tenant, alone in (
+            (0, "acme", False),
+            (2, "acme", False),
+            (2, "bandit", True),
+            (3, None, False),
+            (4, "acme", False),
+        ):
+            db.execute(
+                "INSERT INTO slice (trace_id, payload) VALUES (?1, sealed(?2, ?1))",
+                (ids[number], stamped(number, tenant, root_alone=alone)),
+            )
+        db.executemany(
+            "INSERT INTO trace (trace_id, last_arrival_ns, settled_ns, slices, settled_slices)"
+            " VALUES (?, 1, 2, ?, ?)",
+            [(ids[0], 1, 0), (ids[2], 2, 2), (ids[3], 1, 0), (ids[4], 1, 1)],
+        )
+        db.executemany(
+            "INSERT INTO job (trace_id, span_id, state, due_ns, tenant, outcome, ended_ns)"
+            " VALUES (?, ?, ?, 1, ?, ?, ?)",
+            [
+                (ids[1], "a1", "ended", "acme", "judged", 3),
+                (ids[2], "a1", "ended", "bandit", "judged", 3),
+                (ids[4], "a1", "queued", "acme", "", None),
+            ],
+        )
+        db.execute("INSERT INTO held VALUES (?, 1, 100)", (ids[4],))
+        db.execute("INSERT INTO addition VALUES (?1, 'a1', sealed(x'01', ?1))", (ids[4],))
+        db.execute(
+            "INSERT INTO parcel (sink, payload, trace_id, span_id) VALUES (?1, sealed(x'02', ?1), ?2, 'a1')",
+            (SINK, ids[1]),
+        )
+
+
+@pytest.mark.parametrize("sealing", ["plain", "sealed"])
+async def test_an_older_store_is_kept_by_tenant_without_loss(tmp_path: Path, sealing: str) -> None:
+    path = tmp_path / "store.db"
+    seals = NO_KEYS if sealing == "plain" else open_sealing([base64.b64encode(bytes(32)).decode()])
+    store_of_version_2(path, seals)
+    acme = [trace_key(trace_id_of(number), "acme") for number in range(5)]
+    for _ in range(2):  # the second time, there is nothing left to do
+        store = await SqliteStore.open(path, max_bytes=50 << 20, sealing=seals, tenants=frozenset(TENANTS))
+        try:
+            assert set(await store.unsettled()) == {
+                acme[0],
+                acme[2],
+                trace_key(trace_id_of(2), "bandit"),
+                trace_id_of(3),
+            }
+            assert (await store.spans(acme[0])).payloads == (stamped(0, "acme"),)
+            assert (await store.spans(acme[2])).payloads == (stamped(2, "acme"),)
+            assert (await store.spans(acme[2])).has_jobs is False
+            assert (await store.spans(trace_key(trace_id_of(2), "bandit"))).has_jobs is True
+            assert (await store.spans(trace_id_of(3))).payloads == (stamped(3, None),)
+            assert (await store.spans(acme[1])).has_jobs is True
+            assert [parcel.payload for parcel in await store.parcels(SINK, 9)] == [b"\2"]
+            ledger, own = await store.ledger(), await store.ledger("acme")
+        finally:
+            await store.aclose()
+        assert (ledger.adds_up, ledger.seen, own.seen, own.held_traces, own.open_traces) == (True, 3, 2, 1, 2)
+    with closing(sqlite3.connect(path)) as db:
+        told = {
+            table: db.execute(f"SELECT trace_id FROM {table}").fetchall() for table in ("addition", "held")
+        }
+        assert told == {"addition": [(acme[4],)], "held": [(acme[4],)]}
+        assert db.execute("SELECT trace_id FROM parcel").fetchall() == [(acme[1],)]
+        assert db.execute("SELECT count(*) FROM unkeyed").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM trace WHERE trace_id = ?", (trace_id_of(0),)).fetchone() == (
+            0,
+        )
+
+
+async def test_without_tokens_an_older_store_stays_keyed_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store_of_version_2(path, NO_KEYS)
+    store = await SqliteStore.open(path, max_bytes=50 << 20)
+    try:
+        assert set(await store.unsettled()) == {trace_id_of(0), trace_id_of(3)}
+        assert len((await store.spans(trace_id_of(2))).payloads) == 2
+    finally:
+        await store.aclose()
