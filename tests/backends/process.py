@@ -21,6 +21,8 @@ TEST_VARIABLES = ("RAGTRACE_BACKENDS", "RAGTRACE_REQUIRE_BACKENDS")
 """Settings of the test run itself; no test's environment is cleaned of them."""
 
 _POLL_S = 0.05
+_GRACE_S = 10
+"""For a program that is needed no more: a Tempo with old blocks takes minutes to stop by itself."""
 
 
 def eventually(probe: Callable[[], ResultT | None], *, what: str, deadline_s: float = PATIENCE_S) -> ResultT:
@@ -103,7 +105,7 @@ def _await_ready(
 def _stop(process: subprocess.Popen[str]) -> None:
     process.terminate()
     try:
-        process.wait(timeout=PATIENCE_S)
+        process.wait(timeout=_GRACE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait(timeout=PATIENCE_S)
