@@ -78,7 +78,7 @@ _ENDPOINT_ADVICE: Final = (
 def check_store(path: Path) -> Check:
     """Say whether a collector could use the file, or does; nothing is created."""
     check = _check_folder(f"store {path}", path)
-    if check.status == "ok" and _is_locked(path.with_name(f"{path.name}.lock")):
+    if check.status == "ok" and _is_locked((real := path.resolve()).with_name(f"{real.name}.lock")):
         return Check(name=check.name, status="ok", found="in use by a collector that runs")
     return check
 

@@ -57,6 +57,6 @@ def account_routes(in_force: InForce, *, clock: Clock, access: Access) -> tuple[
         return JSONResponse(ledger_form.dump_python(ledger, mode="json"))
 
     return (
-        Route(f"{WHY_PATH}{{trace:path}}", guarded(show_why, access), methods=["GET"]),
+        Route(f"{WHY_PATH}{{trace}}", guarded(show_why, access), methods=["GET"]),
         Route(LEDGER_PATH, guarded(show_ledger, access), methods=["GET"]),
     )
