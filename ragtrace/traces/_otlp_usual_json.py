@@ -118,6 +118,8 @@ def _value(node: Any, depth: int) -> AttributeValue:
         return _integer(value, -(1 << 63), 1 << 63)
     if kind == "doubleValue" and type(value) in (int, float) and isfinite(value):
         return float(value)
+    if value is None:  # protobuf takes it for a value that is not set
+        raise _Unusual
     if kind == "arrayValue":
         return tuple(_value(each, depth + 1) for each in _objects(_object(value), "values"))
     if kind == "kvlistValue":

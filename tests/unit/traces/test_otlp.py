@@ -93,6 +93,13 @@ def test_what_exporters_write_and_what_they_do_not_is_read_as_protobuf_reads_it(
     )
 
 
+@pytest.mark.parametrize("kind", ["arrayValue", "kvlistValue", "stringValue", "intValue"])
+def test_a_value_that_is_null_is_not_set(kind: str) -> None:
+    attributes = [{"key": "k", "value": {kind: None}}]
+    (span,) = decode_json(a_json_request(attributes=attributes).decode())
+    assert span.attributes == {"k": None}
+
+
 def _nodes(node: Any) -> Iterator[Any]:
     if isinstance(node, dict | list):
         yield node
