@@ -16,7 +16,7 @@ from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge import CacheFile, CacheSettings, Price, Prices, Script, ScriptedJudge, cached
 from ragtrace.metrics import metric_named
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, Metric
+from ragtrace.ports import Clock, FreeText, Judge, JudgeReply, JudgeRequest, Metric
 from ragtrace.reports import JudgedAnswer
 from ragtrace.traces.trace import Trace
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, StoredTraces, rag_trace
@@ -38,6 +38,17 @@ def answers(number: int) -> list[Trace]:
     return [rag_trace(each, texts[each % 3] * (1 + each % 4)) for each in range(number)]
 
 
+class Passing:
+    """Time that passes when somebody looks: a judge in this process may take none that counts."""
+
+    def __init__(self) -> None:
+        self._now_ns = 0
+
+    def now_ns(self) -> int:
+        self._now_ns += 5_000_000
+        return self._now_ns
+
+
 async def plan(
     traces: Sequence[Trace],
     judge: Judge | None = None,
@@ -47,6 +58,7 @@ async def plan(
     prices: Prices | None = PRICES,
     run: Run | None = None,
     second_judge: Judge | None = None,
+    clock: Clock | None = None,
 ) -> Rehearsal:
     return await rehearse(
         StoredTraces(*traces),
@@ -56,6 +68,7 @@ async def plan(
         pilot=pilot,
         prices=prices,
         run=run,
+        clock=clock,
     )
 
 
@@ -224,4 +237,4 @@ async def test_the_dearer_of_two_judges_bounds_the_cost() -> None:
 async def test_how_long_others_let_a_request_wait_nobody_tells(run: Run, pilot: int) -> None:
     waiting = replace(run, leaves_waiting=True)
     assert (await plan(answers(9), run=waiting)).estimate.seconds is None
-    assert (await plan(answers(9), pilot=pilot)).estimate.seconds is not None
+    assert (await plan(answers(9), pilot=pilot, clock=Passing())).estimate.seconds is not None
