@@ -18,7 +18,7 @@ from ragtrace.traces.otlp import encode_json
 from tests.rag_spans import rag_trace
 from tests.wheel import build_wheel, clean_environment, install
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 RECORD = {
     "question": "How long do refunds take?",

@@ -80,7 +80,10 @@ def deliverer_of(collector: object) -> Deliverer:
     return deliverer
 
 
-@pytest.mark.parametrize("answer", [BROKEN, CUT], ids=["no gzip", "cut off"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "answer", [BROKEN, pytest.param(CUT, marks=pytest.mark.long)], ids=["no gzip", "cut off"]
+)
 async def test_what_is_answered_unreadably_is_sent_ever_more_seldom(tmp_path: Path, answer: Answer) -> None:
     """By a clock of the test's: a look each second, as the stage does it."""
     clock = StandingClock()

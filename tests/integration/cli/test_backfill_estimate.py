@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import select
 import signal
 import subprocess
 import termios
@@ -207,8 +208,11 @@ def test_a_pilot_beyond_the_budget_is_exit_code_3(traces: Path, tmp_path: Path) 
     assert model.calls <= 3
 
 
+CTRL_C = "\x03"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("answer", "judged"), [("y\n", 12), ("n\n", 0), ("\n", 0), ("\x03", 0)])
+@pytest.mark.parametrize(("answer", "judged"), [("y\n", 12), ("n\n", 0), ("\n", 0), (CTRL_C, 0)])
 def test_on_a_terminal_the_estimate_is_shown_and_agreed_to(
     traces: Path, tmp_path: Path, answer: str, judged: int
 ) -> None:
@@ -228,17 +232,23 @@ def test_on_a_terminal_the_estimate_is_shown_and_agreed_to(
         shown = until(leader, "go on? [y/N]")
         assert model.calls == 0
         os.write(leader, answer.encode())
-        shown += until(leader, None)
+        shown += until(leader, None, again=answer if answer == CTRL_C else "")
         assert process.wait(timeout=PATIENCE_S) == (0 if judged else 1)
     assert "estimate for 12 answers, from their sizes" in shown
     assert ("Aborted!" in shown) == (not judged)
     assert (len(out.read_text().splitlines()) if out.exists() else 0) == judged
 
 
-def until(leader: int, text: str | None) -> str:
-    """Read a terminal until it shows a text, or whoever wrote to it is gone."""
+def until(leader: int, text: str | None, *, again: str = "") -> str:
+    """Read a terminal until it shows a text, or whoever wrote to it is gone.
+
+    A signal that comes between the prompt and the system's call to read is noted and interrupts nothing: as a
+    person would, press the key ``again`` while nothing happens.
+    """
     shown = b""
     while text is None or text.encode() not in shown:
+        while again and not select.select([leader], [], [], 1)[0]:
+            os.write(leader, again.encode())
         try:
             piece = os.read(leader, 4096)
         except OSError:
