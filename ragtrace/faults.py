@@ -56,6 +56,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "string_too_short": "write at least {min_length} characters",
     "string_too_long": "write at most {max_length} characters",
     "path_type": "write a path",
+    "json_invalid": "write JSON",
     "dict_type": _KEYS,
     "mapping_type": _KEYS,
     "model_type": _KEYS,

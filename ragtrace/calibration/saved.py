@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from ragtrace.calibration.agreement import DEFAULT_THRESHOLD
 from ragtrace.calibration.results import CandidateResult, Results
 from ragtrace.errors import ConfigError
+from ragtrace.faults import in_words
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import JudgeIdentity
 
@@ -100,9 +101,9 @@ def read_calibration(path: str | Path) -> Calibration:
     except OSError as exc:
         raise ConfigError(f"the calibration {str(path)!r} cannot be read: {exc.strerror}") from exc
     except ValidationError as exc:
-        fault = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+        fault = exc.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, fault["loc"])) or "the top"
-        raise ConfigError(f"the calibration {str(path)!r} is wrong at {where}: {fault['msg']}") from None
+        raise ConfigError(f"the calibration {str(path)!r} is wrong at {where}: {in_words(fault)}") from None
 
 
 def _measured_on(results: Results, chosen: CandidateResult) -> MeasuredOn:

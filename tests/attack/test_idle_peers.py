@@ -24,12 +24,14 @@ from tests.integration.collector.running import (
     PROTOBUF,
     carriers_in,
     config_of,
+    half_a_request,
     post,
     request_of,
     running_collector,
     send_grpc,
     until,
 )
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -99,21 +101,13 @@ async def test_who_showed_a_token_keeps_its_connection_when_strangers_are_too_ma
                 assert other.status_code == 200
 
 
-async def half_a_body(port: int | None, size: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\n"
-    writer.write(f"{head}content-length: {size + 1}\r\n\r\n".encode() + bytes(size))
-    await writer.drain()
-    return reader, writer
-
-
 async def test_bodies_that_do_not_come_on_make_room_for_one_that_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "_SLOW_S", 0.1)
     config = config_of(tmp_path, receive={"max_message_bytes": 1_000_000})
     async with running_collector(config) as collector:
-        stuck = [await half_a_body(collector.http_port, 990_000) for _ in range(8)]
+        stuck = [await half_a_request(collector.http_port, 990_000) for _ in range(8)]
         await until(lambda: collector.intake.room._free_bytes < 100_000)
         await asyncio.sleep(0.2)  # for as long as is called slow
         large = request_of(*rag_trace(1, answer="x" * 400_000))
@@ -269,7 +263,7 @@ async def test_unfinished_messages_over_grpc_take_bounded_memory_and_others_are_
 
 async def _until_taken(export: Any, body: bytes) -> None:
     """Send as an exporter does: what is refused for now is sent again."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             with suppress(grpc.aio.AioRpcError):
                 await export(body, timeout=30)
@@ -290,7 +284,7 @@ async def test_calls_that_do_not_come_on_are_ended_and_told_when_to_try_again(
 
 
 async def _send(collector: Collector, number: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             with suppress(grpc.aio.AioRpcError):
                 await send_grpc(collector, request_of(*rag_trace(number)))

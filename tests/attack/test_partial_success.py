@@ -14,6 +14,7 @@ from ragtrace_collector.collector import Collector
 from tests.attack.back_end import BackEnd, refusing, running_back_end
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
 ANSWERS = 20
@@ -31,7 +32,7 @@ async def is_quiet(collector: Collector) -> bool:
 async def judge_all(collector: Collector) -> None:
     for number in range(ANSWERS):
         await post(collector, request_of(*rag_trace(number)))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not await is_quiet(collector):  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
 

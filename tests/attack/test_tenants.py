@@ -30,6 +30,7 @@ from ragtrace_collector.trace_key import trace_key
 from tests.integration.cli.program import run
 from tests.integration.collector.running import PROTOBUF, carriers_in, config_of, running_collector
 from tests.integration.collector.stepping import Stepped, stepped_collector
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
 OTHER = "Refunds take 30 days."
@@ -90,14 +91,14 @@ async def is_judged(collector: Collector, tenant: str) -> bool:
 
 
 async def until_judged(collector: Collector, *tenants: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         for tenant in tenants:
             while not await is_judged(collector, tenant):  # noqa: ASYNC110 -- a stage's work
                 await asyncio.sleep(0.02)
 
 
 async def until_seen(collector: Collector, number: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while (await collector.store.ledger()).seen < number:  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
 

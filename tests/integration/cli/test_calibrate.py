@@ -441,6 +441,18 @@ def test_a_calibration_that_recommends_no_share_leaves_the_rule_of_a_pass(
     }
 
 
+def test_a_calibration_that_is_wrong_is_told_in_our_own_words(
+    data: str, tmp_path: Path, scripted: str
+) -> None:
+    file = saved(tmp_path / "judge.json", threshold=7)
+    above = run("evaluate", data, "--judge", scripted, "--calibration", file)
+    Path(file).write_text("{")
+    cut = run("evaluate", data, "--judge", scripted, "--calibration", file)
+    assert (above.exit_code, cut.exit_code) == (2, 2)
+    assert "is wrong at threshold: write 1 or less" in " ".join(above.stderr.split())
+    assert "is wrong at the top: write JSON" in " ".join(cut.stderr.split())
+
+
 def test_a_rule_of_ones_own_goes_before_a_calibration(data: str, tmp_path: Path, scripted: str) -> None:
     file = saved(tmp_path / "judge.json", answer_threshold=0.4)
     rule = ("--pass-when", "contradicted == 0")

@@ -21,7 +21,7 @@ from ragtrace_collector.config import CollectorConfig, parse_config
 from ragtrace_collector.wiring import open_collector
 from tests.patience import PATIENCE_S
 
-__all__ = ["carriers_in", "config_of", "post", "running_collector", "send_grpc", "until"]
+__all__ = ["carriers_in", "config_of", "half_a_request", "post", "running_collector", "send_grpc", "until"]
 
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -71,6 +71,15 @@ async def post(collector: Collector, body: bytes, headers: Mapping[str, str] = P
         base_url=f"http://127.0.0.1:{collector.http_port}", timeout=PATIENCE_S
     ) as client:
         return await client.post("/v1/traces", content=body, headers=dict(headers))
+
+
+async def half_a_request(port: int | None, size: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """POST a body of which so many bytes come, and then no more: one is missing."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\n"
+    writer.write(f"{head}content-length: {size + 1}\r\n\r\n".encode() + bytes(size))
+    await writer.drain()
+    return reader, writer
 
 
 async def send_grpc(collector: Collector, body: bytes, **options: Any) -> ExportTraceServiceResponse:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import zlib
 from collections.abc import AsyncIterator
@@ -23,6 +22,7 @@ from ragtrace_collector.collector import Collector
 from tests.integration.collector.running import (
     PROTOBUF,
     config_of,
+    half_a_request,
     post,
     request_of,
     running_collector,
@@ -163,7 +163,7 @@ async def test_gzip_that_says_nothing_without_end_is_refused(collector: Collecto
 
 
 async def test_what_is_under_way_is_bounded_however_many_send(collector: Collector) -> None:
-    stuck = [await _half_a_request(collector, 900_000) for _ in range(9)]
+    stuck = [await half_a_request(collector.http_port, 900_000) for _ in range(9)]
     await until(lambda: collector.counters.snapshot()["requests_put_off"] == 1)
     assert (await post(collector, GOOD)).status_code == 200
     large = request_of(*rag_trace(1, answer="x" * 400_000))
@@ -178,21 +178,11 @@ async def test_what_is_under_way_is_bounded_however_many_send(collector: Collect
     assert (await post(collector, large)).status_code == 200
 
 
-async def _half_a_request(
-    collector: Collector, number_of_bytes: int
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
-    head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\n"
-    writer.write(f"{head}content-length: {number_of_bytes + 1}\r\n\r\n".encode() + bytes(number_of_bytes))
-    await writer.drain()
-    return reader, writer
-
-
 async def test_a_body_that_does_not_come_is_not_waited_for(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ragtrace_collector.receivers.http._READ_TIMEOUT_S", 0.1)
-    reader, writer = await _half_a_request(collector, 100)
+    reader, writer = await half_a_request(collector.http_port, 100)
     assert (await reader.readline()).startswith(b"HTTP/1.1 408")
     writer.close()
 
