@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.writer import GroupCommit
 from tests.acceptance.collector_process import collector_process
 from tests.attack.attacked import idle_config, readiness, send, stored_traces
 from tests.backends.process import eventually
@@ -107,3 +110,29 @@ async def test_a_store_behind_a_symlink_has_its_log_watched_where_it_is(tmp_path
 async def test_a_folder_that_is_gone_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="folder exists"):
         await SqliteStore.open(tmp_path / "none" / "store.db", max_bytes=50 << 20)
+
+
+async def test_what_was_committed_while_the_file_was_away_is_told_as_done(tmp_path: Path) -> None:
+    """A lease that was told as failed, and stands in the database, would be nobody's until a restart."""
+    path, away = tmp_path / "store.db", tmp_path / "away.db"
+    commits = GroupCommit(path, lambda db: db.execute("CREATE TABLE IF NOT EXISTS t (x)").close())
+    await commits.open()
+
+    def insert_and_lose(value: int) -> Callable[[sqlite3.Connection], int]:
+        def work(db: sqlite3.Connection) -> int:
+            path.rename(away)
+            return db.execute("INSERT INTO t VALUES (?)", (value,)).rowcount
+
+        return work
+
+    try:
+        assert await commits.submit(insert_and_lose(1)) == 1
+        away.rename(path)
+        with pytest.raises(sqlite3.OperationalError, match="moved, deleted or replaced"):
+            await commits.submit(insert_and_lose(2), is_acknowledged=True)
+        with pytest.raises(sqlite3.OperationalError, match="moved, deleted or replaced"):
+            await commits.submit(lambda db: db.execute("INSERT INTO t VALUES (3)").close())
+        away.rename(path)
+        assert await commits.submit(lambda db: db.execute("SELECT x FROM t").fetchall()) == [(1,), (2,)]
+    finally:
+        await commits.aclose()

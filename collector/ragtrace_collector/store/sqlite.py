@@ -145,7 +145,7 @@ class SqliteStore:
         await self._refuse_long_log()
         while True:
             try:
-                return await self._submit(work)
+                return await self._submit(work, is_acknowledged=True)
             except _Full:
                 log.warning(
                     "the store is full: finished work is forgotten before its time", extra=event("store_full")
@@ -348,9 +348,9 @@ class SqliteStore:
                 "the while, and so holds the log up: end that program"
             )
 
-    async def _submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _submit(self, work: Callable[[sqlite3.Connection], T], *, is_acknowledged: bool = False) -> T:
         try:
-            return await self._commits.submit(work)
+            return await self._commits.submit(work, is_acknowledged=is_acknowledged)
         except sqlite3.OperationalError as exc:  # such as: database or disk is full
             raise StoreUnavailable(f"the store cannot be used: {exc}") from exc
         except sqlite3.DatabaseError as exc:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ragtrace_collector.store.files import StoreFiles
 
@@ -22,7 +22,14 @@ __all__ = ["LOG_BYTES", "GroupCommit"]
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], Any]
-_Submission = tuple[Work, "asyncio.Future[Any]"]
+_Result = tuple["asyncio.Future[Any]", Any]
+
+
+class _Submission(NamedTuple):
+    work: Work
+    future: asyncio.Future[Any]
+    is_acknowledged: bool
+
 
 _MOST_A_COMMIT: Final = 256
 _BUSY_TIMEOUT_S: Final = 5.0
@@ -60,13 +67,16 @@ class GroupCommit:
         self._thread.start()
         await self._opened
 
-    async def submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def submit(self, work: Callable[[sqlite3.Connection], T], *, is_acknowledged: bool = False) -> T:
         """Run ``work`` inside a transaction; on return it is on disk. If it raises, nothing of it is kept.
 
-        Work that was submitted is committed even if who waits for it is cancelled.
+        Work that was submitted is committed even if who waits for it is cancelled. ``is_acknowledged`` says
+        that somebody outside is told that it is safe: it raises also where one of the store's files was lost
+        while it was committed. All else gets what the open database says, as the next work will: a lease
+        that was committed and told as failed would be nobody's.
         """
         future: asyncio.Future[T] = self._loop.create_future()
-        self._submissions.put((work, future))
+        self._submissions.put(_Submission(work, future, is_acknowledged))
         return await future
 
     def log_bytes(self) -> int:
@@ -133,27 +143,39 @@ class GroupCommit:
                 return
 
     def _commit(self, connection: sqlite3.Connection, group: list[_Submission]) -> None:
-        done: list[tuple[asyncio.Future[Any], Any]] = []
+        done: list[_Result] = []
         try:
             self._refuse_other_files(connection)
             self._cut_log(connection)
             connection.execute("BEGIN IMMEDIATE")
-            for work, future in group:
-                done.append((future, self._run_one(connection, work)))
+            for each in group:
+                done.append((each.future, self._run_one(connection, each.work)))
             connection.execute("COMMIT")
-            self._refuse_other_files(connection)  # what went into a log that is gone is not acknowledged
         except _LostFile as exc:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            done = [(future, exc) for _, future in group]
+            done = [(each.future, exc) for each in group]
         except sqlite3.Error as exc:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             with suppress(sqlite3.Error):
                 # On a full disk the log cannot grow: with its pages in place, it begins again from its start.
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            done = [(future, exc) for _, future in group]
+            done = [(each.future, exc) for each in group]
+        else:
+            done = self._without_lost(connection, group, done)
         self._resolve(done)
+
+    def _without_lost(
+        self, connection: sqlite3.Connection, group: list[_Submission], done: list[_Result]
+    ) -> list[_Result]:
+        """Acknowledge nothing that went into a file that is gone."""
+        try:
+            self._refuse_other_files(connection)
+        except _LostFile as exc:
+            return [
+                (future, exc if each.is_acknowledged else result)
+                for each, (future, result) in zip(group, done, strict=True)
+            ]
+        return done
 
     def _refuse_other_files(self, connection: sqlite3.Connection) -> None:
         """What is written into a file that was moved or deleted would be gone after a restart.
@@ -189,7 +211,7 @@ class GroupCommit:
         connection.execute("RELEASE one")
         return result
 
-    def _resolve(self, results: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    def _resolve(self, results: list[_Result]) -> None:
         with suppress(RuntimeError):  # the loop is gone: nobody waits any more
             self._loop.call_soon_threadsafe(_settle, results)
 
@@ -203,7 +225,7 @@ def _is_emptied(connection: sqlite3.Connection) -> bool:
     return not busy and in_log == brought
 
 
-def _settle(results: list[tuple[asyncio.Future[Any], Any]]) -> None:
+def _settle(results: list[_Result]) -> None:
     for future, result in results:
         if future.done():  # who waited for it was cancelled
             continue
