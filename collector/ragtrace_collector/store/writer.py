@@ -143,13 +143,11 @@ class GroupCommit:
                 return
 
     def _commit(self, connection: sqlite3.Connection, group: list[_Submission]) -> None:
-        done: list[_Result] = []
         try:
             self._refuse_other_files(connection)
             self._cut_log(connection)
             connection.execute("BEGIN IMMEDIATE")
-            for each in group:
-                done.append((each.future, self._run_one(connection, each.work)))
+            done = [(each.future, self._run_one(connection, each.work)) for each in group]
             connection.execute("COMMIT")
         except _LostFile as exc:
             done = [(each.future, exc) for each in group]
