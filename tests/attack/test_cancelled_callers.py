@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+import time
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -22,9 +23,13 @@ from tests.integration.collector.running import (
     until,
 )
 from tests.integration.collector.stepping import stepped_collector
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
+AT_ONCE = 20
 CALLERS = 200
+MOST_CALLERS = 4_000
+"""Rounds go on until somebody went away during a commit."""
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
@@ -34,12 +39,13 @@ def stored(folder: Path) -> set[str]:
 
 
 async def call_and_give_up(
-    export: grpc.aio.UnaryUnaryMultiCallable, number: int, chance: random.Random
+    export: grpc.aio.UnaryUnaryMultiCallable, number: int, chance: random.Random, within_s: float
 ) -> bool:
     """Send an answer, and go away at any moment until it is acknowledged; say whether it was."""
-    call = export(request_of(*rag_trace(number)), timeout=30 if number % 2 else chance.uniform(0.001, 0.02))
-    await asyncio.sleep(chance.uniform(0, 0.02))
+    timeout_s = PATIENCE_S if number % 2 else chance.uniform(0.05, 1) * within_s
+    call = export(request_of(*rag_trace(number)), timeout=timeout_s)
     if number % 2:
+        await asyncio.sleep(chance.uniform(0, within_s))
         call.cancel()
     with suppress(grpc.aio.AioRpcError, asyncio.CancelledError):
         await call
@@ -47,24 +53,39 @@ async def call_and_give_up(
     return False
 
 
+async def acknowledged_of(
+    numbers: range, export: grpc.aio.UnaryUnaryMultiCallable, within_s: float
+) -> set[str]:
+    """Send answers all at once, each by a caller that gives up; return those that were acknowledged."""
+    chance = random.Random(numbers.start)
+    taken = await asyncio.gather(*(call_and_give_up(export, each, chance, within_s) for each in numbers))
+    return {trace_id_of(number) for number, was in zip(numbers, taken, strict=True) if was}
+
+
+async def a_call_takes_s(numbers: range, export: grpc.aio.UnaryUnaryMultiCallable) -> float:
+    """Return how long this machine takes for so many calls at once of callers who wait."""
+    began = time.monotonic()
+    await asyncio.gather(*(export(request_of(*rag_trace(number))) for number in numbers))
+    return time.monotonic() - began
+
+
 @pytest.mark.slow
 async def test_what_cancelled_callers_left_on_disk_is_judged_without_a_restart(tmp_path: Path) -> None:
-    chance = random.Random(4)
     async with running_collector(config_of(tmp_path)) as collector:
         address = f"127.0.0.1:{collector.grpc_port}"
+        acknowledged = {trace_id_of(number) for number in range(2 * AT_ONCE)}
         async with grpc.aio.insecure_channel(address) as channel:
             export = channel.unary_unary(EXPORT)
-            acknowledged = [
-                any_of
-                for first in range(0, CALLERS, 20)
-                for any_of in await asyncio.gather(
-                    *(call_and_give_up(export, first + each, chance) for each in range(20))
-                )
-            ]
-        await collector.intake.finish()
-        on_disk = stored(tmp_path)
-        assert {trace_id_of(number) for number, was in enumerate(acknowledged) if was} <= on_disk
-        assert len(on_disk) > acknowledged.count(True)  # else nobody went away during a commit
+            await a_call_takes_s(range(AT_ONCE), export)  # the first ones connect
+            within_s = await a_call_takes_s(range(AT_ONCE, 2 * AT_ONCE), export)
+            for first in range(2 * AT_ONCE, MOST_CALLERS, AT_ONCE):
+                acknowledged |= await acknowledged_of(range(first, first + AT_ONCE), export, within_s)
+                await collector.intake.finish()
+                on_disk = stored(tmp_path)
+                if first >= CALLERS and on_disk > acknowledged:
+                    break
+        assert acknowledged <= on_disk
+        assert on_disk > acknowledged, "nobody went away during a commit"
         await until(lambda: len(carriers_in(tmp_path / "out.jsonl")) >= len(on_disk))
         counts = collector.counters.snapshot()
         assert (counts["traces_swept"], counts["spans_kept"]) == (0, 3 * len(on_disk))
