@@ -3,7 +3,8 @@
 Good RAG traces in every recorded convention, in parts and in any order, late and twice; other traces;
 malformed requests; feedback; a judge that is slow, over its limits and down by turns; a back end that goes
 away. Memory, disk, file handles, threads and tasks must be flat after a third of the time, and the ledger
-must add up at every look and in the end.
+must add up at every look and in the end. Each answer that was sent is looked up: what became of it, and
+whether its own carrier came.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def _print(report: Report) -> None:
         "ledger:", ", ".join(f"{name} {number}" for name, number in sorted(report.ledger.by_name().items()))
     )
     print(f"seen {report.ledger.seen}, superseded {report.ledger.superseded}, carriers {report.carriers}")
-    print("\n" + "\n".join(report.faults or ["flat, and everything is accounted for"]))
+    print(
+        "\n" + "\n".join(report.faults or ["flat, and every answer and carrier is accounted for, one by one"])
+    )
 
 
 if __name__ == "__main__":

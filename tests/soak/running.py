@@ -15,6 +15,7 @@ from typing import Any
 from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.store.ledger import read_ledger, reading
 from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.soak.fates import Fates, differences
 from tests.soak.judge import moody_judge
 from tests.soak.sink import FlakySink
 from tests.soak.traffic import LINGER_S, Traffic
@@ -47,18 +48,21 @@ class Report:
     """Everything that should not be so, in words."""
 
 
-def soak(folder: Path, *, seconds: float, a_second: float, seed: int = 1) -> Report:
-    """Run it; the collector's files stay in the folder."""
+def soak(folder: Path, *, seconds: float, a_second: float, seed: int = 1, loses: float = 0.0) -> Report:
+    """Run it; the collector's files stay in the folder. ``loses`` is for tests of the soak itself: the share
+    of carriers that the back end acknowledges and throws away."""
     os.environ[_KEY] = "not-a-key"
-    sink = FlakySink()
+    sink = FlakySink(loses=loses)
+    fates = Fates(store=folder / "store.db")
     sink.start()
     try:
         with (
             moody_judge(seed) as judge,
             collector_process(folder, config_of(folder, judge, sink)) as collector,
         ):
-            traffic, samples = asyncio.run(_load(collector, folder, sink, seconds, a_second, seed))
+            traffic, samples = asyncio.run(_load(collector, fates, sink, seconds, a_second, seed))
             code = collector.stop()
+        fates.look()
     finally:
         sink.stop()
     with reading(folder / "store.db") as db:
@@ -69,8 +73,11 @@ def soak(folder: Path, *, seconds: float, a_second: float, seed: int = 1) -> Rep
         measures=measures,
         sent=traffic.sent,
         ledger=ledger,
-        carriers=len(sink.carriers),
-        faults=tuple(_faults(traffic, samples, measures, ledger, code, collector.log.read_text())),
+        carriers=len(sink.arrived),
+        faults=(
+            *_faults(traffic, samples, measures, ledger, code, collector.log.read_text()),
+            *differences(traffic.answers, fates, sink.arrived),
+        ),
     )
 
 
@@ -95,14 +102,15 @@ def config_of(folder: Path, judge: str, sink: FlakySink) -> Mapping[str, Any]:
 
 
 async def _load(
-    collector: CollectorProcess, folder: Path, sink: FlakySink, seconds: float, a_second: float, seed: int
+    collector: CollectorProcess, fates: Fates, sink: FlakySink, seconds: float, a_second: float, seed: int
 ) -> tuple[Traffic, list[Sample]]:
     samples: list[Sample] = []
     traffic = Traffic(grpc_port=collector.grpc_port, http_port=collector.http_port, random=Random(seed))
-    watch = Watch(pid=collector.process.pid, pages_port=collector.pages_port, store=folder / "store.db")
+    watch = Watch(pid=collector.process.pid, pages_port=collector.pages_port, store=fates.store)
     async with asyncio.TaskGroup() as tasks:
         beside = [
             tasks.create_task(sink.come_and_go()),
+            tasks.create_task(fates.watch()),
             tasks.create_task(watch.samples(samples, pause_s=min(10.0, seconds / 60))),
         ]
         await traffic.run(a_second=a_second, seconds=seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,13 @@ def test_everything_that_was_sent_is_accounted_for_under_mixed_load(tmp_path: Pa
     assert report.faults == ()
     assert report.sent["answers"] > 100
     assert report.carriers > 100
+
+
+@pytest.mark.long
+def test_what_a_back_end_loses_is_seen_and_named(tmp_path: Path) -> None:
+    report = soak(tmp_path, seconds=6, a_second=10, loses=1 / 3)
+    (fault,) = report.faults
+    assert re.fullmatch(r"\d+ carriers were written, and did not come: .*[0-9a-f]{32}:[0-9a-f]{16}.*", fault)
 
 
 def test_what_grows_steadily_is_not_flat() -> None:

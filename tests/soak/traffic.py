@@ -21,6 +21,7 @@ from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Resource, Scope, Span, Trace
 from tests.acceptance.test_crash import ANSWER
 from tests.rag_spans import chat_span, rag_trace
+from tests.soak.sink import SpanId
 from tests.unit.traces.recordings import all_recordings
 
 __all__ = ["LINGER_S", "Traffic"]
@@ -41,8 +42,8 @@ class Template:
     """One trace to send again and again under other ids."""
 
     spans: tuple[Span, ...]
-    answers: int
-    """RAG answers in it, read when it is whole."""
+    answers: tuple[str, ...]
+    """Span ids of the RAG answers in it, read when it is whole."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,6 +59,8 @@ class Traffic:
     more (``answers torn apart``)."""
     unexpected: Counter[str] = field(default_factory=Counter)
     """Answers of the collector that no sender should get."""
+    answers: list[SpanId] = field(default_factory=list)
+    """All that are to be accounted for by name: not those that may have been torn apart."""
     _templates: Sequence[Template] = field(default_factory=lambda: tuple(_templates()))
     _recent: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=50))
 
@@ -91,7 +94,7 @@ class Traffic:
     async def _send_trace(self, wire: Wire, template: Template, kind: str) -> None:
         spans = list(_renamed(template.spans, self.random))
         self.random.shuffle(spans)
-        self.sent["answers"] += template.answers  # before: the collector may know it before we know it
+        self.sent["answers"] += len(template.answers)  # before: the collector may know it before we know it
         began_s = time.monotonic()
         cut = self.random.randrange(len(spans))
         first, second = spans[:cut], spans[cut:]
@@ -102,6 +105,8 @@ class Traffic:
             await self._send(wire, spans)
         if time.monotonic() - began_s > LINGER_S / 2:
             self.sent["answers torn apart"] += len(spans)
+        else:
+            self.answers += [SpanId(spans[0].trace_id, answer) for answer in template.answers]
         self._recent.append((spans[0].trace_id, spans[0].span_id))
 
     async def _send_feedback(self, wire: Wire) -> None:
@@ -186,7 +191,8 @@ def _templates() -> Iterator[Template]:
 
 def _template(spans: tuple[Span, ...]) -> Template:
     records = extract_records(Trace.of(spans[0].trace_id, spans)).records
-    return Template(spans=spans, answers=sum(record.target is not None for record in records))
+    targets = (record.target for record in records)
+    return Template(spans=spans, answers=tuple(target.span_id for target in targets if target))
 
 
 _CHAT = _template((chat_span(0, question="Hi?", answer="Hello."),))
