@@ -28,7 +28,11 @@ def main() -> None:
             fire(target, requests=_A_ROUND, seed_number=options.seed + rounds)
             rounds += 1
         print(f"{sum(target.answers.values())} requests, {target.sentinels} good answers among them")
-        print(f"peak memory {target.peak_memory_kb() / 1024:.0f} MiB")
+        print(f"peak memory {target.meter.peak_bytes / 2**20:.0f} MiB")
+        print(
+            f"the dearest request took {target.meter.worst_cpu_share:.0%} of the CPU time"
+            f" and {target.meter.worst_memory_share:.0%} of the memory that one of its size may take"
+        )
         for answer, number in target.answers.most_common():
             print(f"{number:>9} {answer}")
     print("every good answer was judged")

@@ -17,16 +17,19 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from ragtrace import semconv
-from ragtrace.traces.otlp import encode_json, parse_request
+from ragtrace.traces.otlp import encode, encode_json, parse_request
 from tests.rag_spans import rag_trace
 
-__all__ = ["Body", "bodies"]
+__all__ = ["Body", "bodies", "heavy_bodies"]
 
 Encoding = Literal["protobuf", "json"]
 
 _RECORDINGS: Final = Path(__file__).parents[1] / "data" / "recordings"
 _MOST_RECORDINGS: Final = 24
-_BOMB_BYTES: Final = 32 << 20
+_BOMB_BYTES: Final = 512 << 20
+_BOMBS: Final = ("zeros", "members", "parts", "spans")
+_LARGE_BYTES: Final = 5 << 20
+"""More than is taken, and not packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,9 @@ class Body:
 @st.composite
 def bodies(draw: st.DrawFn) -> Body:
     """Draw a body: most are real requests that something happened to, some are made of odd parts."""
-    kind = draw(st.sampled_from(["plain"] * 12 + ["packed"] * 7 + ["bomb"]))
+    kind = draw(st.sampled_from(["plain"] * 24 + ["packed"] * 14 + ["bomb"] * 2 + ["large"]))
+    if kind == "large":
+        return draw(st.sampled_from(_large()))
     if kind == "bomb":
         return draw(_bombs())
     plain = draw(st.one_of(_mutated("protobuf"), _mutated("json"), _odd_protobuf(), _odd_json(), _junk()))
@@ -235,13 +240,26 @@ def _gzipped(content: bytes, layers: int) -> bytes:
 
 
 def _bombs() -> SearchStrategy[Body]:
-    return st.sampled_from(["zeros", "members", "parts", "spans"]).map(_bomb)
+    return st.sampled_from(_BOMBS).map(_bomb)
+
+
+@cache
+def _large() -> tuple[Body, Body]:
+    """Return a good request again and again, in one: it is taken unless its size forbids it."""
+    body = encode(rag_trace(0))
+    many = body * (_LARGE_BYTES // len(body) + 1)
+    return Body(many, "protobuf"), Body(_gzipped(many, 1), "protobuf", "gzip")
+
+
+def heavy_bodies() -> tuple[Body, ...]:
+    """Return every body that is larger than it may be, or becomes so when it is read."""
+    return (*_large(), *map(_bomb, _BOMBS))
 
 
 @cache
 def _bomb(kind: str) -> Body:
     if kind == "zeros":
-        packer = zlib.compressobj(1, wbits=31)
+        packer = zlib.compressobj(9, wbits=31)
         content = b"".join(packer.compress(bytes(1 << 20)) for _ in range(_BOMB_BYTES >> 20)) + packer.flush()
         return Body(content, "protobuf", "gzip")
     if kind == "members":

@@ -21,15 +21,14 @@ from tests.acceptance.collector_process import CollectorProcess, collector_proce
 from tests.backends.process import eventually
 from tests.fuzz.answers import check_grpc_error, check_http, check_taken
 from tests.fuzz.bodies import Body
+from tests.fuzz.cost import MOST_BYTES, Meter, unpacked_bytes
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
 __all__ = ["Target", "running_target"]
 
 _EXPORT: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-"""Longer is a hang, on a machine that has other work too."""
-_MOST_BYTES: Final = 4 << 20
-_MOST_MEMORY_KB: Final = 1 << 20
+_MOST_MEMORY_BYTES: Final = 512 << 20
 _STATUS_LINE: Final = re.compile(rb"(?:^|\n)HTTP/1\.1 (\d{3}) ")
 _STATUSES: Final = frozenset({100, 200, 400, 404, 405, 408, 413, 415, 431, 503})
 _TYPES: Final = {"protobuf": "application/x-protobuf", "json": "application/json"}
@@ -42,12 +41,18 @@ class Target:
     collector: CollectorProcess
     out: Path
     export: grpc.UnaryUnaryMultiCallable
+    meter: Meter
     answers: Counter[str] = field(default_factory=Counter)
     """How often each answer was given."""
     sentinels: int = 0
 
     def post(self, body: Body, headers: dict[str, str]) -> None:
-        """Send over HTTP, and check the answer."""
+        """Send over HTTP, and check the answer and what it cost."""
+        size = unpacked_bytes(body)
+        with self.meter.within_bounds(size):
+            self._post(body, headers, size)
+
+    def _post(self, body: Body, headers: dict[str, str], size: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.collector.http_port, timeout=PATIENCE_S)
         sent = {"content-type": _TYPES[body.encoding], **headers}
         if body.coding is not None:
@@ -66,6 +71,9 @@ class Target:
             connection.close()
         sent_type = sent["content-type"].partition(";")[0].strip().lower()
         check_http(status, told, content, sent_type=sent_type)
+        assert status != 200 or len(body.content) <= MOST_BYTES, "more was taken than may be"
+        packed = (body.coding or "").strip().lower() == "gzip"
+        assert status != 200 or not packed or size <= MOST_BYTES, "more was unpacked than may be"
         self.answers[f"http {status}"] += 1
 
     def say(self, said: bytes) -> None:
@@ -83,7 +91,11 @@ class Target:
         self.answers[f"not quite http: {statuses[:1] or 'hung up on'}"] += 1
 
     def call(self, body: bytes, *, packed: bool, metadata: tuple[tuple[str, str], ...]) -> None:
-        """Send over gRPC, and check the answer."""
+        """Send over gRPC, and check the answer and what it cost."""
+        with self.meter.within_bounds(len(body)):
+            self._call(body, packed=packed, metadata=metadata)
+
+    def _call(self, body: bytes, *, packed: bool, metadata: tuple[tuple[str, str], ...]) -> None:
         compression = grpc.Compression.Gzip if packed else grpc.Compression.NoCompression
         try:
             answer = self.export(body, timeout=PATIENCE_S, compression=compression, metadata=metadata)
@@ -102,12 +114,7 @@ class Target:
     def check_alive(self) -> None:
         """Assert that the process lives, and has not grown beyond bounds."""
         assert self.collector.process.poll() is None, self.collector.log.read_text()
-        assert self.peak_memory_kb() < _MOST_MEMORY_KB
-
-    def peak_memory_kb(self) -> int:
-        """Return the most memory that the process ever had resident."""
-        status = Path(f"/proc/{self.collector.process.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+        assert self.meter.peak_bytes < _MOST_MEMORY_BYTES
 
     def check_sentinels(self) -> None:
         """Assert that every good answer was judged, and nothing went wrong inside."""
@@ -134,7 +141,7 @@ def running_target(folder: Path) -> Iterator[Target]:
     """Run a collector in a folder; in the end, see that what was good has been judged."""
     out = folder / "out.jsonl"
     config = {
-        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0", "max_message_bytes": _MOST_BYTES},
+        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0", "max_message_bytes": MOST_BYTES},
         "assemble": {"quiet_period": "200ms", "deadline": "2s", "linger": "2s"},
         "export": [{"endpoint": f"otlp-file:{out}"}],
         "store": {"path": str(folder / "store.db"), "retention": "10s"},
@@ -145,7 +152,8 @@ def running_target(folder: Path) -> Iterator[Target]:
         collector_process(folder, config) as collector,
         grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}", options=options) as channel,
     ):
-        target = Target(collector=collector, out=out, export=channel.unary_unary(_EXPORT))
+        meter = Meter(pid=collector.process.pid)
+        target = Target(collector=collector, out=out, export=channel.unary_unary(_EXPORT), meter=meter)
         yield target
         target.check_alive()
         target.check_sentinels()

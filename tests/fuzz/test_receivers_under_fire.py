@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz.bodies import heavy_bodies
 from tests.fuzz.firing import fire
 from tests.fuzz.target import running_target
 
@@ -14,6 +15,8 @@ from tests.fuzz.target import running_target
 def test_nothing_that_comes_in_breaks_a_receiver(tmp_path: Path) -> None:
     with running_target(tmp_path) as target:
         target.send_sentinel()
+        for body in heavy_bodies():
+            target.post(body, {})
         fire(target, requests=60, seed_number=20260)
         target.send_sentinel()
         assert {"http 200", "http 400", "grpc OK", "grpc INVALID_ARGUMENT"} <= target.answers.keys()
