@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from opentelemetry import trace
@@ -45,6 +45,7 @@ def instrument(
     tracer_provider: TracerProvider | None = None,
     only: Iterable[str] | None = None,
     exclude: Iterable[str] | None = None,
+    max_queue_bytes: int | None = None,
     quiet: bool | None = None,
 ) -> bool:
     """Switch capture on and return whether it is; before this the span helpers do nothing.
@@ -74,6 +75,9 @@ def instrument(
         only: The libraries to instrument, by name: ``["openai", "qdrant"]``. Else ``RAGTRACE_ONLY``, with
             commas; else all. An empty list leaves every library alone.
         exclude: The libraries to leave alone. Else ``RAGTRACE_EXCLUDE``.
+        max_queue_bytes: What spans that wait for their endpoint may take of memory, about; beyond it, the
+            oldest are dropped and counted. Else ``RAGTRACE_MAX_QUEUE_BYTES``, else 64 MiB. Without effect on
+            the exporters of a provider that is joined.
         quiet: Keep off stderr what keeps verdicts from coming (a library without its instrumentor, an
             endpoint that takes nothing, spans without a RAG call): each is said there once. The log has it
             all the same. Else ``RAGTRACE_QUIET``.
@@ -84,7 +88,16 @@ def instrument(
         _show_log()
         be_quiet(wants_quiet(os.environ, quiet))
         settings = _settled(
-            service_name, endpoint, protocol, headers, capture_content, content, redact, only, exclude
+            service_name=service_name,
+            endpoint=endpoint,
+            protocol=protocol,
+            headers=headers,
+            capture_content=capture_content,
+            content=content,
+            redact=redact,
+            only=only,
+            exclude=exclude,
+            max_queue_bytes=max_queue_bytes,
         )
         return settings is not None and _switch_on(settings, tracer_provider) is True
 
@@ -113,7 +126,7 @@ class CaptureStatistics:
     spans_failed: int = 0
     """The endpoint did not take them."""
     spans_dropped: int = 0
-    """The queue was full."""
+    """They were too many, or too large, to wait for the endpoint: the oldest."""
     spans_waiting: int = 0
     errors_stopped: int = 0
     """Errors of ragtrace's own that were kept from the application, since the process began."""
@@ -171,29 +184,8 @@ os.register_at_fork(after_in_child=_unlock)  # whoever held it is not in the chi
 
 
 @guarded
-def _settled(
-    service_name: str | None,
-    endpoint: str | None,
-    protocol: Protocol | None,
-    headers: Mapping[str, str] | None,
-    capture_content: bool | None,
-    content: ContentPolicy | ContentMode | None,
-    redact: Redact | None,
-    only: Iterable[str] | None,
-    exclude: Iterable[str] | None,
-) -> Settings:
-    return resolve(
-        os.environ,
-        service_name=service_name,
-        endpoint=endpoint,
-        protocol=protocol,
-        headers=headers,
-        capture_content=capture_content,
-        content=content,
-        redact=redact,
-        only=only,
-        exclude=exclude,
-    )
+def _settled(**told: Any) -> Settings:
+    return resolve(os.environ, **told)
 
 
 @guarded

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor
@@ -25,6 +25,7 @@ from opentelemetry.sdk.trace.export import (
 from ragtrace.capture.guard import log
 from ragtrace.capture.hints import hint
 from ragtrace.capture.settings import Settings
+from ragtrace.capture.span_queue import SpanQueue, WaitingSpan
 from ragtrace.capture.watch import Watch
 
 __all__ = ["Counts", "Outlet", "Pipeline", "span_limits"]
@@ -60,23 +61,21 @@ class Pipeline:
     """A batch processor with its exporters, closed within a bounded time."""
 
     def __init__(self, settings: Settings) -> None:
+        self._queue = SpanQueue(most_spans=_most_spans(os.environ), most_bytes=settings.max_queue_bytes)
         self._exporter = _CountedExporter(
-            lambda: [_exporter(name, settings) for name in settings.exporters], _unreachable(settings)
+            lambda: [_exporter(name, settings) for name in settings.exporters],
+            _unreachable(settings),
+            self._queue,
         )
-        self._processor = _batch_processor(self._exporter, os.environ)
+        self._processor = _batch_processor(self._exporter, os.environ, self._queue.most_spans)
         self._begin_counting()
         after_fork = weakref.WeakMethod(self._begin_counting)
         os.register_at_fork(after_in_child=lambda: (begin := after_fork()) and begin())
         multiprocessing.util.register_after_fork(self, _close_at_exit)
-        # The SDK drops without a word to its owner; this is where it looks itself.
-        self._queue = self._processor._batch_processor._queue  # noqa: SLF001
 
     def _begin_counting(self) -> None:
-        # Two threads that end spans race to count them. One thread takes the lock twice where a generator is
-        # collected meanwhile whose span is still open. A forked child begins anew: the SDK empties its queue,
-        # and a lock that was held at that moment would never be released.
-        self._lock = threading.RLock()
-        self._ended = self._dropped = 0
+        # A forked child begins anew: the SDK empties its own queue there.
+        self._queue.begin()
         self._exporter.begin()
 
     def take(self, span: ReadableSpan) -> None:
@@ -84,15 +83,17 @@ class Pipeline:
         context = span.get_span_context()
         if context is None or not context.trace_flags.sampled:
             return
-        with self._lock:
-            self._ended += 1
-            self._dropped += len(self._queue) == self._queue.maxlen
-            self._processor.on_end(span)
+        with self._queue.lock:
+            dropped = self._queue.dropped
+            place = self._queue.add(span, context)
+            self._processor.on_end(place)  # type: ignore[arg-type]  # it looks at the context alone
+        if dropped != self._queue.dropped:
+            hint("queue full", _full(self._queue))
 
     def counts(self) -> Counts:
         """Return what became of the spans so far."""
-        with self._lock:
-            ended, dropped = self._ended, self._dropped
+        with self._queue.lock:
+            ended, dropped = self._queue.ended, self._queue.dropped
         return Counts(
             ended=ended, dropped=dropped, exported=self._exporter.exported, failed=self._exporter.failed
         )
@@ -188,11 +189,14 @@ def span_limits(env: Mapping[str, str]) -> SpanLimits:
 class _CountedExporter(SpanExporter):
     """Counts what was taken and what was not, keeps requests below the receivers' limit, and keeps quiet."""
 
-    def __init__(self, make: Callable[[], Sequence[SpanExporter]], unreachable: str) -> None:
+    def __init__(
+        self, make: Callable[[], Sequence[SpanExporter]], unreachable: str, queue: SpanQueue
+    ) -> None:
         for name in _NOISY:
             logging.getLogger(name).addFilter(_hush)
         self._make = make
         self._unreachable = unreachable
+        self._queue = queue
         self._inner: Sequence[SpanExporter] | None = make()
         self._pid = os.getpid()
         self._closed = False
@@ -210,8 +214,16 @@ class _CountedExporter(SpanExporter):
         return hint("unreachable", self._unreachable)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        results = [self._export_portion(portion) for portion in _portions(spans, REQUEST_BYTES)]
+        places: Sequence[WaitingSpan] = spans  # type: ignore[assignment]  # what `Pipeline.take` queues
+        portions = self._queue.portions(places, most_bytes=REQUEST_BYTES, size_of=_approximate_bytes)
+        results = [self._export_places(portion) for portion in portions]
         return SpanExportResult.SUCCESS if all(results) else SpanExportResult.FAILURE
+
+    def _export_places(self, portion: Sequence[WaitingSpan]) -> bool:
+        try:
+            return self._export_portion([place.span for place in portion if place.span is not None])
+        finally:
+            self._queue.sent(portion)
 
     def shutdown(self) -> None:
         if not self._closed:
@@ -274,31 +286,44 @@ def _exporter(name: str, settings: Settings) -> SpanExporter:
     return Http(endpoint=settings.endpoint, headers=headers)
 
 
-def _batch_processor(exporter: SpanExporter, env: Mapping[str, str]) -> BatchSpanProcessor:
-    # None leaves a size to the OTEL_BSP_* variable that is set
-    queue = env.get("OTEL_BSP_MAX_QUEUE_SIZE")
-    limit = int(queue) if queue is not None and queue.isdecimal() else QUEUE_SPANS
+def _most_spans(env: Mapping[str, str]) -> int:
+    try:
+        return int(env.get("OTEL_BSP_MAX_QUEUE_SIZE", QUEUE_SPANS))
+    except ValueError:
+        log.error("ragtrace: OTEL_BSP_MAX_QUEUE_SIZE is no number: the queue holds %d spans", QUEUE_SPANS)
+        return QUEUE_SPANS
+
+
+def _batch_processor(exporter: SpanExporter, env: Mapping[str, str], most_spans: int) -> BatchSpanProcessor:
+    # ``None`` leaves a size to the OTEL_BSP_* variable that is set. Of one more than may wait we dropped one,
+    # whose place the SDK lets go of. What it would refuse, it is to refuse.
     return BatchSpanProcessor(
         exporter,
-        max_queue_size=None if queue is not None else QUEUE_SPANS,
-        max_export_batch_size=None if "OTEL_BSP_MAX_EXPORT_BATCH_SIZE" in env else min(BATCH_SPANS, limit),
+        max_queue_size=most_spans + 1 if most_spans > 0 else most_spans,
+        max_export_batch_size=None
+        if "OTEL_BSP_MAX_EXPORT_BATCH_SIZE" in env
+        else min(BATCH_SPANS, most_spans),
         schedule_delay_millis=None if "OTEL_BSP_SCHEDULE_DELAY" in env else SCHEDULE_DELAY_MS,
     )
 
 
-def _portions(spans: Sequence[ReadableSpan], limit: int) -> Iterator[Sequence[ReadableSpan]]:
-    start = size = 0
-    for index, span in enumerate(spans):
-        own = _approximate_bytes(span)
-        if size + own > limit and index > start:
-            yield spans[start:index]
-            start, size = index, 0
-        size += own
-    yield spans[start:]
+def _full(queue: SpanQueue) -> str:
+    return (
+        f"spans end faster than their endpoint takes them: {queue.most_bytes >> 20} MiB or"
+        f" {queue.most_spans:,} spans wait, and the oldest are dropped; `ragtrace.statistics()` counts them,"
+        " and `ragtrace.instrument(max_queue_bytes=…)` or RAGTRACE_MAX_QUEUE_BYTES changes the limit"
+    )
 
 
 def _approximate_bytes(span: ReadableSpan) -> int:
-    return 256 + sum(len(key) + _bytes_of(value) for key, value in (span.attributes or {}).items())
+    told = (
+        span.attributes,
+        *(event.attributes for event in span.events),
+        *(link.attributes for link in span.links),
+    )
+    return 256 * len(told) + sum(
+        len(key) + _bytes_of(value) for attributes in told for key, value in (attributes or {}).items()
+    )
 
 
 def _bytes_of(value: object) -> int:

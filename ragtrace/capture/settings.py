@@ -15,6 +15,7 @@ __all__ = ["ENDPOINT_OVERRIDE", "Protocol", "Settings", "resolve", "wants_quiet"
 
 Protocol = Literal["grpc", "http/protobuf"]
 
+MAX_QUEUE_BYTES: Final = 64 << 20
 LOG_LEVEL = "RAGTRACE_LOG_LEVEL"
 ENDPOINT_OVERRIDE = "RAGTRACE_ENDPOINT_OVERRIDE"
 """Goes before what code says: how ``ragtrace doctor --app`` gets the spans of an application as it is."""
@@ -41,6 +42,8 @@ class Settings:
     only: frozenset[str] | None = None
     """The libraries to instrument, by name; ``None`` is all that ragtrace knows."""
     exclude: frozenset[str] = frozenset()
+    max_queue_bytes: int = MAX_QUEUE_BYTES
+    """What spans that wait for their endpoint may take of the application's memory."""
     target: str = ""
     """Where spans go, for people; without credentials."""
     target_by: Literal["code", "environment", "default"] = "default"
@@ -59,6 +62,7 @@ def resolve(
     redact: Redact | None = None,
     only: Iterable[str] | None = None,
     exclude: Iterable[str] | None = None,
+    max_queue_bytes: int | None = None,
 ) -> Settings:
     """Settle code before environment before default."""
     by_code, by_env = endpoint, _named_by(env)
@@ -75,6 +79,7 @@ def resolve(
         policy=settled_policy(env, capture_content, content, redact),
         only=_names(only, env.get("RAGTRACE_ONLY")),
         exclude=_names(exclude, env.get("RAGTRACE_EXCLUDE")) or frozenset(),
+        max_queue_bytes=_queue_bytes(env, max_queue_bytes),
         target=_shown(by_code or by_env or _DEFAULT_TARGET[spoken]),
         target_by="code" if by_code else "environment" if by_env else "default",
     )
@@ -151,6 +156,17 @@ def _exporters(env: Mapping[str, str]) -> tuple[str, ...]:
         if name not in {"otlp", "console", "none", ""}:
             log.error("ragtrace: OTEL_TRACES_EXPORTER %r is not supported: use otlp, console or none", name)
     return tuple(name for name in named if name in {"otlp", "console"})
+
+
+def _queue_bytes(env: Mapping[str, str], told: int | None) -> int:
+    given: object = env.get("RAGTRACE_MAX_QUEUE_BYTES", "").strip() if told is None else told
+    if given == "":
+        return MAX_QUEUE_BYTES
+    number = int(given) if isinstance(given, int) or (isinstance(given, str) and given.isdecimal()) else 0
+    if number > 0:
+        return number
+    log.error("ragtrace: max_queue_bytes: not a number of bytes above 0: it stays %d", MAX_QUEUE_BYTES)
+    return MAX_QUEUE_BYTES
 
 
 def _flag(env: Mapping[str, str], key: str) -> bool | None:
