@@ -1,0 +1,132 @@
+"""The power fails: what was acknowledged is on the disk, and what was told as delivered is where it went."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from ragtrace import semconv
+from ragtrace.traces.otlp import decode_json, encode
+from ragtrace_collector.store.ledger import read_ledger, reading
+from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.attack.power_loss import Disk
+from tests.backends.process import eventually
+from tests.integration.cli.program import start
+from tests.patience import PATIENCE_S
+from tests.rag_spans import rag_trace, trace_id_of
+
+pytestmark = pytest.mark.slow
+
+SENDERS: Final = 4
+LUCKS: Final = (0.0, 0.5, 1.0)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    try:
+        return Disk.mounted(tmp_path)
+    except FileNotFoundError:
+        if os.environ.get("RAGTRACE_REQUIRE_BACKENDS"):
+            raise
+        pytest.skip("there is no C compiler: install gcc")
+
+
+def config_of(folder: Path) -> Mapping[str, Any]:
+    return {
+        "receive": {"grpc": None, "http": "127.0.0.1:0"},
+        "assemble": {"quiet_period": "50ms", "deadline": "5m", "linger": "1h"},
+        "judge": {"use": "scripted"},
+        "attach": {"carrier_time": "target"},
+        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
+        "store": {"path": str(folder / "store.db")},
+        "telemetry": {"listen": None},
+    }
+
+
+def acknowledged_until_the_power_fails(collector: CollectorProcess, *, answers: int) -> set[str]:
+    """Send from several threads at once, and kill the collector when so many answers are acknowledged."""
+    acknowledged: set[str] = set()
+    enough = threading.Event()
+
+    def keep_sending(first: int) -> None:
+        number = first
+        with httpx.Client(base_url=f"http://127.0.0.1:{collector.http_port}", timeout=PATIENCE_S) as client:
+            while not enough.is_set():
+                headers = {"content-type": "application/x-protobuf"}
+                try:
+                    answer = client.post("/v1/traces", content=encode(rag_trace(number)), headers=headers)
+                except httpx.TransportError:
+                    return
+                if answer.status_code == 200:
+                    acknowledged.add(trace_id_of(number))
+                if len(acknowledged) >= answers:
+                    enough.set()
+                number += SENDERS
+
+    senders = [threading.Thread(target=keep_sending, args=(first,)) for first in range(SENDERS)]
+    for sender in senders:
+        sender.start()
+    assert enough.wait(PATIENCE_S)
+    collector.kill()
+    for sender in senders:
+        sender.join()
+    return acknowledged
+
+
+def carriers(folder: Path) -> Counter[str]:
+    """Return how many carriers stand in the file, by trace."""
+    file = folder / "out.jsonl"
+    *lines, _under_way = file.read_text("utf-8", "replace").split("\n") if file.exists() else [""]
+    spans = (span for line in lines for span in decode_json(line))
+    return Counter(span.trace_id for span in spans if semconv.EVAL_STATUS in span.attributes)
+
+
+def accounted(folder: Path) -> tuple[int, int]:
+    with reading(folder / "store.db") as db:
+        ledger = read_ledger(db)
+    assert ledger.adds_up
+    return ledger.seen, ledger.pending + ledger.parcels_in("waiting")
+
+
+@pytest.mark.parametrize("answers", [1, 25, 120])
+def test_what_was_acknowledged_outlives_a_power_loss_and_is_judged_once(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, answers: int
+) -> None:
+    with monkeypatch.context() as preloaded:
+        for name, value in disk.environment.items():
+            preloaded.setenv(name, value)
+        with collector_process(disk.root, config_of(disk.root)) as collector:
+            acknowledged = acknowledged_until_the_power_fails(collector, answers=answers)
+    for left in [disk.after_power_loss(Random(answers), luck=luck) for luck in LUCKS]:
+        disk.restore(left)
+        with collector_process(disk.root, config_of(disk.root)) as collector:
+            eventually(lambda: acknowledged <= carriers(disk.root).keys(), what="every answer's carrier")
+            eventually(lambda: accounted(disk.root)[1] == 0, what="nothing to be under way")
+            assert collector.stop() == 0
+        found = carriers(disk.root)
+        assert set(found.values()) == {1}, "a carrier stands there twice"
+        assert accounted(disk.root) == (len(found), 0)
+
+
+def test_a_backup_that_was_told_of_outlives_a_power_loss(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    with collector_process(disk.root, config_of(disk.root)) as collector:
+        client = httpx.Client(base_url=f"http://127.0.0.1:{collector.http_port}", timeout=PATIENCE_S)
+        headers = {"content-type": "application/x-protobuf"}
+        with client:
+            client.post("/v1/traces", content=encode(rag_trace(0)), headers=headers).raise_for_status()
+        eventually(lambda: carriers(disk.root), what="a carrier")
+        assert collector.stop() == 0
+    store, copy = disk.root / "store.db", disk.root / "copy.db"
+    for name, value in disk.environment.items():
+        monkeypatch.setenv(name, value)
+    with start("backup", str(copy), "--store", str(store)) as backing_up:
+        assert backing_up.wait(PATIENCE_S) == 0
+    assert disk.after_power_loss(Random(0), luck=0)["copy.db"] == copy.read_bytes()
