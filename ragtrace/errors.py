@@ -13,8 +13,10 @@ RagtraceError
 │   ├── NotInTranscript    no judge is asked here, and what it said to this is not known
 │   ├── JudgeCompromised   it got a planted claim wrong: nothing it says of this record counts
 │   └── JudgeNonsense      it answered, but not what was asked for
-│       └── JudgeCutOff    its reply ended at the token limit (``finish_reason=length``): ask for less at once
+│       ├── JudgeCutOff    its reply ended at the token limit (``finish_reason=length``): ask for less at once
+│       └── JudgeOversized its reply is longer than any is read
 ├── ReadError              a trace back end could not be read
+│   ├── ReadOversized      an answer is longer than any is read: ask for less at once
 │   └── ReadUnavailable    it is not reachable, or fails, for longer than it is waited for; may work later
 └── SendError              a sink did not take the spans
     ├── SendRetryable      it may take them later; ``retry_after_s`` if it said when
@@ -38,6 +40,7 @@ __all__ = [
     "JudgeError",
     "JudgeNonsense",
     "JudgeOverBudget",
+    "JudgeOversized",
     "JudgeRefused",
     "JudgeTimeout",
     "JudgeUnable",
@@ -45,6 +48,7 @@ __all__ = [
     "NotInTranscript",
     "RagtraceError",
     "ReadError",
+    "ReadOversized",
     "ReadUnavailable",
     "SendError",
     "SendRefused",
@@ -148,8 +152,18 @@ class JudgeCutOff(JudgeNonsense):
     error_type = "judge_cut_off"
 
 
+class JudgeOversized(JudgeNonsense):
+    """The reply is longer than any is read, as it came or unpacked."""
+
+    error_type = "judge_oversized"
+
+
 class ReadError(RagtraceError):
     """A trace back end could not be read."""
+
+
+class ReadOversized(ReadError):
+    """An answer of a trace back end is longer than any is read: ask for less at once."""
 
 
 class ReadUnavailable(ReadError):

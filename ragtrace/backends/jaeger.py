@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeVar
 from ragtrace.backends.jaeger_v2 import spans_of_v2, trace_ids_of_v2
 from ragtrace.backends.unlisted import Unlisted
 from ragtrace.backends.web import Access, Sleep, WebApi
+from ragtrace.backends.windows import cut_where_oversized
 from ragtrace.errors import CodecError, InputError, ReadError, ReadUnavailable
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json
@@ -68,6 +69,10 @@ class JaegerReader(Unlisted):
         return await search_each_service(query, self._search, self.services)
 
     async def _search(self, query: TraceQuery) -> Page:
+        bounds = {"shortest_ns": self.shortest_ns, "limit": self._traces_at_once}
+        return await cut_where_oversized(query, self._page, **bounds)
+
+    async def _page(self, query: TraceQuery) -> Page:
         version = await self._spoken()
         if version is V3 and query.tags:
             return await self._search_by_tags(query)
@@ -116,9 +121,9 @@ class JaegerReader(Unlisted):
 
     async def _asked(self, path: str, params: Mapping[str, str | int]) -> str | None:
         response = await self._api.get(path, params)
-        if response.status_code == 404:
+        if response.status == 404:
             return None
-        if response.status_code == 400:
+        if response.status == 400:
             raise ReadError(f"{self._api.where} does not understand the query: {_message(response.text)}")
         return response.text
 

@@ -8,13 +8,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
+from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace.backends.jaeger import normalized_trace_id, search_each_service, traces_by_id
 from ragtrace.backends.patience import Patience
 from ragtrace.backends.unlisted import Unlisted
-from ragtrace.backends.web import Access, Sleep
-from ragtrace.errors import CodecError, ReadError, ReadUnavailable
+from ragtrace.backends.web import MOST_READ_BYTES, Access, Sleep
+from ragtrace.backends.windows import cut_where_oversized
+from ragtrace.errors import CodecError, ReadError, ReadOversized, ReadUnavailable
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import spans_in
 from ragtrace.traces.trace import Span, Trace
@@ -28,7 +30,6 @@ T = TypeVar("T")
 
 _SERVICE: Final = "/jaeger.api_v3.QueryService/"
 _TRACES_AT_ONCE: Final = 500
-_MESSAGE_BYTES: Final = 256 << 20
 _PASSING: Final = frozenset({"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
 """Answers that may be others a moment later."""
 
@@ -78,6 +79,10 @@ class JaegerGrpcReader(Unlisted):
         return await search_each_service(query, self._search, self.services)
 
     async def _search(self, query: TraceQuery) -> Page:
+        bounds = {"shortest_ns": self.shortest_ns, "limit": self._traces_at_once}
+        return await cut_where_oversized(query, self._page, **bounds)
+
+    async def _page(self, query: TraceQuery) -> Page:
         request = _message("FindTracesRequest")
         request.query.MergeFrom(
             _message(
@@ -152,17 +157,21 @@ class JaegerGrpcReader(Unlisted):
         ask = self._opened().unary_stream(
             f"{_SERVICE}{method}",
             request_serializer=type(request).SerializeToString,
-            # an export request and Jaeger's ``TracesData`` are the same on the wire
-            response_deserializer=ExportTraceServiceRequest.FromString,
+            response_deserializer=None,  # their size is wanted
         )
+        left = MOST_READ_BYTES
         try:
             async for part in ask(request, **self._call()):
-                for span in spans_in(part):
+                left -= len(part)
+                if left < 0:
+                    raise self._oversized()
+                # an export request and Jaeger's ``TracesData`` are the same on the wire
+                for span in spans_in(ExportTraceServiceRequest.FromString(part)):
                     yield span
         except grpc.aio.AioRpcError as exc:
             if exc.code() is not grpc.StatusCode.NOT_FOUND:
                 raise self._error(exc) from exc
-        except CodecError as exc:
+        except (CodecError, DecodeError) as exc:
             raise ReadError(f"Jaeger at {self._endpoint} answered no OTLP: {exc}") from exc
 
     def _call(self) -> Mapping[str, Any]:
@@ -177,7 +186,7 @@ class JaegerGrpcReader(Unlisted):
         if self._channel is None:
             import grpc
 
-            options = [("grpc.max_receive_message_length", _MESSAGE_BYTES)]
+            options = [("grpc.max_receive_message_length", MOST_READ_BYTES)]
             if self._insecure:
                 self._channel = grpc.aio.insecure_channel(self._endpoint, options)
             else:
@@ -185,8 +194,17 @@ class JaegerGrpcReader(Unlisted):
                 self._channel = grpc.aio.secure_channel(self._endpoint, credentials, options)
         return self._channel
 
+    def _oversized(self) -> ReadOversized:
+        return ReadOversized(
+            f"Jaeger at {self._endpoint} sent an answer that is not read: it is longer than "
+            f"{MOST_READ_BYTES >> 20} MiB, which is the most that is read. Read less at once, such as a "
+            "shorter time or one trace by its id"
+        )
+
     def _error(self, exc: grpc.aio.AioRpcError) -> ReadError:
         code, said = exc.code().name, (exc.details() or "")[:200]
+        if code == "RESOURCE_EXHAUSTED" and "larger than max" in said:
+            return self._oversized()
         if code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
             return ReadError(
                 f"Jaeger at {self._endpoint} refused the credentials ({code}): give a token or a header"

@@ -182,7 +182,7 @@ class PhoenixReader(Unlisted):
 
     async def _page(self, path: str, parameters: Parameters) -> Json:
         response = await self._api.get(path, parameters)
-        if response.status_code == 404:
+        if response.status == 404:
             if path.endswith(_ANNOTATIONS):  # it has none of these spans any more
                 return {}
             raise ReadError(

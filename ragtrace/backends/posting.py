@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ragtrace.backends.retry_after import retry_after_s
 from ragtrace.errors import SendRefused, SendRejected, SendRetryable
+from ragtrace.outgoing import Unreadable, host_of_redirect, open_web_client, read_whole
 from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Poster", "PostingSink", "Reply"]
 
-_REFUSING: Final = frozenset({301, 302, 307, 308, 401, 403, 404, 405, 407})
+_REFUSING: Final = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405, 407})
 """These are about the sender or the address, not about what was sent."""
 
-
 _LONGEST_BODY: Final = 1 << 20
-"""What a receiver says is short. More, also unpacked, is not read: it may be a bomb."""
+"""What a receiver says is short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +110,7 @@ class Poster:
 
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:
-            import httpx
-
-            self._client = httpx.AsyncClient(timeout=self._timeout_s, verify=self._verify)
+            self._client = open_web_client(timeout_s=self._timeout_s, verify=self._verify)
         return self._client
 
     def _raise_for_status(self, response: httpx.Response) -> None:
@@ -127,39 +124,16 @@ class Poster:
 
 
 def _pointing(response: httpx.Response) -> str:
-    """Say to which host a redirect points, which is never followed: it could lead anywhere."""
-    import httpx
-
-    if not response.has_redirect_location:
-        return ""
-    try:
-        host = response.url.join(response.headers["location"]).host
-    except httpx.InvalidURL:
-        return ", which points to no address"
-    return f", which points to {host} and is not followed"
+    asked, location = str(response.url), response.headers.get("location")
+    host = host_of_redirect(response.status_code, location, asked=asked)
+    return f": it redirects to {host}, which is not followed" if host else ""
 
 
 async def _body(response: httpx.Response) -> bytes | None:
-    """Read what is not too long, unpacked or not: what comes packed was not asked for."""
-    raw = bytearray()
-    async for piece in response.aiter_raw():
-        raw += piece
-        if len(raw) > _LONGEST_BODY:
-            return None
-    return _unpacked(bytes(raw), response.headers.get("content-encoding", "").strip().lower())
-
-
-def _unpacked(raw: bytes, coding: str) -> bytes | None:
-    if coding in ("", "identity") or not raw:
-        return raw
-    if coding not in ("gzip", "deflate"):
-        return None
-    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # of either kind
     try:
-        body = unpacking.decompress(raw, _LONGEST_BODY)
-    except zlib.error:
+        return await read_whole(response, most_bytes=_LONGEST_BODY)
+    except Unreadable:
         return None
-    return body if unpacking.eof else None
 
 
 class PostingSink:

@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ragtrace.backends.patience import Patience
 from ragtrace.backends.retry_after import retry_after_s
-from ragtrace.errors import ReadError, ReadUnavailable
+from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
+from ragtrace.outgoing import Oversized, Unreadable, host_of_redirect, open_web_client, read_whole
 from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Access", "Parameters", "Sleep", "WebApi"]
+__all__ = ["MOST_READ_BYTES", "Access", "Parameters", "Sleep", "WebAnswer", "WebApi"]
+
+MOST_READ_BYTES: Final = 128 << 20
+"""Of one answer of a back end, unpacked. A page of traces with all their texts takes some megabytes."""
 
 _FIRST_PATIENCE_S: Final = 20.0
 _PASSING: Final = frozenset({429, 500, 502, 503, 504})
@@ -44,6 +48,9 @@ class Access:
     """Sent as ``Authorization: Bearer``."""
     tls: ClientTls | None = None
     timeout_s: float = 30
+    """For each piece of an answer: a large trace may take longer."""
+    answer_s: float = 300
+    """For a whole answer, however steadily it comes."""
 
     @property
     def sent_headers(self) -> dict[str, str]:
@@ -54,6 +61,22 @@ class Access:
             login = b64encode(":".join(self.basic).encode()).decode()
             return {**self.headers, "authorization": f"Basic {login}"}
         return dict(self.headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebAnswer:
+    """What a back end said."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    redirects_to: str | None
+    """The host, which is never followed."""
+
+    @property
+    def text(self) -> str:
+        """The body as text, in UTF-8, as JSON is."""
+        return self.body.decode("utf-8", "replace")
 
 
 class WebApi:
@@ -75,7 +98,7 @@ class WebApi:
 
     async def get(
         self, path: str, params: Parameters | None = None, *, accept: str = "application/json"
-    ) -> httpx.Response:
+    ) -> WebAnswer:
         """Return the answer: a success, or a 400 or 404, which only the caller understands.
 
         Raises:
@@ -91,7 +114,7 @@ class WebApi:
                     raise
                 failure, asked_for_s = exc, None
             else:
-                if response.status_code not in _PASSING:
+                if response.status not in _PASSING:
                     return self._checked(response)
                 failure = ReadUnavailable(f"{self.where} answered {_said(response)}")
                 asked_for_s = _asked_for_s(response)
@@ -107,9 +130,9 @@ class WebApi:
             ReadError: as `get` does, the query is not understood (400), or the answer is no JSON object.
         """
         response = await self.get(path, params)
-        if response.status_code == 404:
+        if response.status == 404:
             return None
-        if response.status_code == 400:
+        if response.status == 400:
             said = " ".join(response.text.split())[:200]
             raise ReadError(f"{self.where} does not understand the query: {said}")
         try:
@@ -126,65 +149,87 @@ class WebApi:
             await self._client.aclose()
             self._client = None
 
-    async def _tried(self, path: str, params: Parameters | None, accept: str) -> httpx.Response:
+    async def _tried(self, path: str, params: Parameters | None, accept: str) -> WebAnswer:
         import httpx
 
+        headers = {"accept": accept}
         try:
-            return await self._opened().get(
-                f"{self._base_url}{path}", params=params, headers={"accept": accept}
-            )
+            async with (
+                asyncio.timeout(self._access.answer_s),
+                self._opened().stream(
+                    "GET", f"{self._base_url}{path}", params=params, headers=headers
+                ) as response,
+            ):
+                return await _read(response)
         except (httpx.TransportError, httpx.InvalidURL) as exc:
             is_address = isinstance(exc, httpx.InvalidURL | httpx.UnsupportedProtocol)
             kind = ReadError if is_address else ReadUnavailable
             raise kind(f"{self.where} cannot be reached: {type(exc).__name__} {exc}") from exc
+        except TimeoutError as exc:
+            waited = f"{self._access.answer_s:g} s"
+            raise ReadUnavailable(f"{self.where} sent no whole answer within {waited}") from exc
+        except Oversized as exc:
+            advice = "read less at once, such as a shorter time or one trace by its id"
+            raise ReadOversized(f"{self.where} sent an answer that is not read: {exc}. {advice}") from None
+        except Unreadable as exc:
+            raise ReadError(f"{self.where} sent an answer that cannot be read: {exc}") from None
 
-    def _checked(self, response: httpx.Response) -> httpx.Response:
-        status = response.status_code
+    def _checked(self, response: WebAnswer) -> WebAnswer:
+        status = response.status
         if status in (401, 403):
             raise ReadError(
                 f"{self.where} refused the credentials ({status}): give a token, a user with its password, "
                 "or a header"
+            )
+        if response.redirects_to is not None:
+            raise ReadError(
+                f"{self.where} answered {status} and redirects to {response.redirects_to}, which is not "
+                "followed: is this the address of its API, and who stands in between?"
             )
         if _is_page(response):
             raise ReadError(
                 f"{self.where} answered {_said(response)}: is this the address of its API, and who stands in "
                 "between?"
             )
-        if response.has_redirect_location:
-            raise ReadError(
-                f"{self.where} answered {status} and sends on to {_shown(response.headers['location'])}: is "
-                "this the address of its API, and who stands in between?"
-            )
-        if not (response.is_success or status in (400, 404)):
+        if not (200 <= status < 300 or status in (400, 404)):
             raise ReadError(f"{self.where} answered {_said(response)}")
         self._is_known = True
         return response
 
     def _opened(self) -> httpx.AsyncClient:
-        import httpx  # loaded by those who read over it
-
         if self._client is None:
             access = self._access
-            self._client = httpx.AsyncClient(
+            self._client = open_web_client(
                 headers=access.sent_headers,
                 verify=access.tls.context() if access.tls else True,
-                timeout=access.timeout_s,
+                timeout_s=access.timeout_s,
             )
         return self._client
 
 
-def _asked_for_s(response: httpx.Response) -> float | None:
+async def _read(response: httpx.Response) -> WebAnswer:
+    location, asked = response.headers.get("location"), str(response.url)
+    redirects_to = host_of_redirect(response.status_code, location, asked=asked)
+    return WebAnswer(
+        status=response.status_code,
+        headers=response.headers,
+        body=b"" if redirects_to else await read_whole(response, most_bytes=MOST_READ_BYTES),
+        redirects_to=redirects_to,
+    )
+
+
+def _asked_for_s(response: WebAnswer) -> float | None:
     return retry_after_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
 
 
-def _is_page(response: httpx.Response) -> bool:
-    return response.content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<")
+def _is_page(response: WebAnswer) -> bool:
+    return response.body.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<")
 
 
-def _said(response: httpx.Response) -> str:
+def _said(response: WebAnswer) -> str:
     if _is_page(response):
-        return f"{response.status_code} with a web page"
-    return f"{response.status_code}: {' '.join(response.text.split())[:200] or 'nothing more'}"
+        return f"{response.status} with a web page"
+    return f"{response.status}: {' '.join(response.text.split())[:200] or 'nothing more'}"
 
 
 def _shown(url: str) -> str:

@@ -6,14 +6,15 @@ Tempo's ``limit``). A window that reaches the limit is parted until it does not.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ragtrace.ports import TraceQuery, TraceSearch
+from ragtrace.errors import ReadOversized
+from ragtrace.ports import Page, TraceQuery, TraceSearch
 from ragtrace.traces.trace import Trace
 
-__all__ = ["Window", "at_most", "windows"]
+__all__ = ["Window", "at_most", "cut_where_oversized", "windows"]
 
 _FIRST_NS: Final = 600 * 10**9
 
@@ -51,6 +52,22 @@ async def windows(reader: TraceSearch, query: TraceQuery) -> AsyncIterator[Windo
         before, since_ns = frozenset(page.found), until_ns
         if 2 * len(page.found) < page.limit:
             length_ns = min(2 * length_ns, reader.longest_ns)
+
+
+async def cut_where_oversized(
+    query: TraceQuery, search: Callable[[TraceQuery], Awaitable[Page]], *, shortest_ns: int, limit: int
+) -> Page:
+    """Search, and call a page cut that is longer than any answer that is read: less is asked for then.
+
+    Raises:
+        ReadError: as the search does; of the shortest stretch of time also that the page is too long.
+    """
+    try:
+        return await search(query)
+    except ReadOversized:
+        if query.until_ns - query.since_ns <= shortest_ns:
+            raise
+        return Page(found={}, limit=limit, is_cut=True)
 
 
 async def at_most(limit: int | None, trace_ids: AsyncIterator[str]) -> dict[str, Trace | None] | None:

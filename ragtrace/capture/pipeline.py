@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor
 from opentelemetry.sdk.trace.export import (
@@ -27,6 +28,7 @@ from ragtrace.capture.hints import hint
 from ragtrace.capture.settings import Settings
 from ragtrace.capture.span_queue import SpanQueue, WaitingSpan
 from ragtrace.capture.watch import Watch
+from ragtrace.outgoing.exporters import open_span_exporter
 
 __all__ = ["Counts", "Outlet", "Pipeline", "span_limits"]
 
@@ -38,6 +40,7 @@ REQUEST_BYTES = 3_000_000
 """A request is split below this: gRPC receivers refuse 4 MiB, and 512 spans with text are often more."""
 PATIENCE_S = 2.0
 """How long a closing pipeline waits for the next sign of life of its endpoint."""
+_UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +214,7 @@ class _CountedExporter(SpanExporter):
 
     def say_unreachable(self) -> bool:
         """Tell the person once, whose application may have no log; return whether it was done now."""
-        return hint("unreachable", self._unreachable)
+        return hint(_UNREACHABLE, self._unreachable)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         places: Sequence[WaitingSpan] = spans  # type: ignore[assignment]  # what `Pipeline.take` queues
@@ -276,14 +279,21 @@ def _unreachable(settings: Settings) -> str:
 def _exporter(name: str, settings: Settings) -> SpanExporter:
     if name == "console":
         return ConsoleSpanExporter()
-    headers = dict(settings.headers) or None
-    if settings.protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc
+    return open_span_exporter(
+        protocol=settings.protocol,
+        endpoint=settings.endpoint,
+        headers=dict(settings.headers),
+        on_redirect=partial(_say_redirected, settings.target),
+    )
 
-        return Grpc(endpoint=settings.endpoint, headers=headers)
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as Http
 
-    return Http(endpoint=settings.endpoint, headers=headers)
+def _say_redirected(target: str, status: int, host: str) -> None:
+    """Tell it as what it is, in place of an endpoint that takes nothing."""
+    hint(
+        _UNREACHABLE,
+        f"no span could be sent to {target}: it answered {status}, a redirect to {host}, which is not "
+        "followed: name the collector's own address",
+    )
 
 
 def _most_spans(env: Mapping[str, str]) -> int:

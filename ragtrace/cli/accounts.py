@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
 import click
-import httpx
 
 from ragtrace.cli.extras import needs_extra
 from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError, ReadError
+from ragtrace.outgoing import Unreadable, host_of_redirect, open_web_client, read_whole
 
 if TYPE_CHECKING:
     from ragtrace_collector.config import CollectorConfig
@@ -26,7 +28,8 @@ __all__ = ["Accounts", "accounts_options", "store_options"]
 
 Callback: TypeAlias = Callable[..., Any]
 
-_TIMEOUT_S = 10.0
+_TIMEOUT_S: Final = 10.0
+_MOST_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,21 +104,27 @@ class Accounts:
         return config.store.file
 
     def _get(self, url: str, path: str, parameters: Mapping[str, str] | None = None) -> object:
+        import httpx
+
         token = os.environ.get(self.token_env)
         headers = {"authorization": f"Bearer {token}"} if token else {}
+        asking = _asked(f"{url.rstrip('/')}{path}", parameters or {}, headers)
         try:
-            response = httpx.get(
-                f"{url.rstrip('/')}{path}", params=parameters, headers=headers, timeout=_TIMEOUT_S
-            )
-            answer = response.json()
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as exc:
+            status, redirects_to, body = asyncio.run(asking)
+            answer = None if redirects_to else json.loads(body)
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, Unreadable, ValueError) as exc:
             raise ReadError(
-                f"{url} does not answer as a collector's pages do ({exc}): name `telemetry.listen` of its "
-                "configuration, http://127.0.0.1:4329 by default"
+                f"{url} does not answer as a collector's pages do ({exc or 'too slow'}): name "
+                "`telemetry.listen` of its configuration, http://127.0.0.1:4329 by default"
             ) from exc
-        if response.status_code == 200:
+        if redirects_to:
+            raise ReadError(
+                f"{url} answers {status} and redirects to {redirects_to}, which is not followed: name the "
+                "collector's own address"
+            )
+        if status == 200:
             return answer
-        raise self._refusal(url, response.status_code, answer)
+        raise self._refusal(url, status, answer)
 
     def _refusal(self, url: str, status: int, answer: object) -> Exception:
         if status in (401, 403):
@@ -123,6 +132,21 @@ class Accounts:
         message = answer.get("error") if isinstance(answer, dict) else None
         kind = InputError if status == 400 else ReadError
         return kind(str(message) if message else f"{url} answers {status}: it has no such page")
+
+
+async def _asked(
+    url: str, parameters: Mapping[str, str], headers: Mapping[str, str]
+) -> tuple[int, str | None, bytes]:
+    """Return the status, the host that a redirect points to, and the body."""
+    async with (
+        asyncio.timeout(_TIMEOUT_S),
+        open_web_client(timeout_s=_TIMEOUT_S) as client,
+        client.stream("GET", url, params=parameters, headers=headers) as response,
+    ):
+        location = response.headers.get("location")
+        redirects_to = host_of_redirect(response.status_code, location, asked=url)
+        body = b"" if redirects_to else await read_whole(response, most_bytes=_MOST_BYTES)
+        return response.status_code, redirects_to, body
 
 
 _config_option = click.option(

@@ -7,6 +7,7 @@ is left out from then on. The calls are not traced, and no error message carries
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import re
@@ -22,12 +23,14 @@ from ragtrace.errors import (
     JudgeCutOff,
     JudgeError,
     JudgeNonsense,
+    JudgeOversized,
     JudgeRefused,
     JudgeTimeout,
     JudgeUnable,
     JudgeUnavailable,
 )
 from ragtrace.installing import install_command
+from ragtrace.judge.endpoint import MOST_REPLY_BYTES
 from ragtrace.judge.http import (
     certificate_fault,
     checked_url,
@@ -40,6 +43,7 @@ from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
 from ragtrace.judge.place import Place
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.outgoing import Oversized, Unreadable, reading_whole
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
 from ragtrace.tls import ClientTls
 
@@ -158,8 +162,7 @@ def _client(
     trust: dict[str, Any] = {"verify": tls.context()} if tls else {}
     options: dict[str, Any] = {
         "max_retries": 0,
-        # whoever a redirect names would get the texts, and nobody named them
-        "http_client": anthropic.DefaultAsyncHttpxClient(follow_redirects=False, **trust),
+        "http_client": anthropic.DefaultAsyncHttpxClient(**reading_whole(MOST_REPLY_BYTES), **trust),
         "default_query": dict(parse_qsl(place.query)),
         "default_headers": _credentials(api_key, place, headers, absent=anthropic.Omit()),
     }
@@ -310,7 +313,10 @@ class _Exchange(Generic[ReplyT]):
         while True:
             try:
                 create = cast("Callable[..., Any]", self.client.messages.create)
-                message: Message = await create(**self._parameters(), timeout=self.timeout_s)
+                async with asyncio.timeout(self.timeout_s):  # the SDK would wait so long for each piece
+                    message: Message = await create(**self._parameters(), timeout=self.timeout_s)
+            except TimeoutError:
+                raise self._too_late() from None
             except (anthropic.BadRequestError, anthropic.UnprocessableEntityError) as exc:
                 self.dialect = self._adapted(exc)
             except anthropic.APIError as exc:
@@ -355,8 +361,11 @@ class _Exchange(Generic[ReplyT]):
         import anthropic
 
         if isinstance(exc, anthropic.APITimeoutError):
-            what = f"no answer within {self.timeout_s:g} s: is the model busy, or too slow?"
-            return self._error(JudgeTimeout, what)
+            return self._too_late()
+        if isinstance(exc.__cause__, Unreadable):
+            self.spent += Usage(calls=1)
+            kind = JudgeOversized if isinstance(exc.__cause__, Oversized) else JudgeNonsense
+            return self._error(kind, f"the reply is not read: {exc.__cause__}")
         if fault := certificate_fault(exc):
             return self._error(JudgeRefused, fault)
         if isinstance(exc, anthropic.APIConnectionError):
@@ -367,6 +376,10 @@ class _Exchange(Generic[ReplyT]):
         return status_failure(
             exc.status_code, _code_of(exc), headers, who=f"judge {self.where}", usage=self.spent
         )
+
+    def _too_late(self) -> JudgeError:
+        what = f"no answer within {self.timeout_s:g} s: is the model busy, or too slow?"
+        return self._error(JudgeTimeout, what)
 
     def _ask_to_correct(self, text: str, fault: ValueError) -> None:
         if self.correction:

@@ -29,6 +29,8 @@ _ENDED: Final = ("completed", "failed", "expired", "cancelled")
 _QUEUE_FULL: Final = "token_limit_exceeded"
 _NOTHING: Final = Usage()
 _PAGE: Final = 100
+_MOST_RESULTS_BYTES: Final = 512 << 20
+"""Of one file of replies: 50,000, the most in a batch, of 10 kB each."""
 
 
 class QueueFull(Exception):
@@ -165,7 +167,8 @@ class BatchApi:
             JudgeError: no answer.
             Rejected: 404: it has expired.
         """
-        return [*_lines(await self._fetch("GET", f"/files/{file_id}/content"))]
+        content = await self._fetch("GET", f"/files/{file_id}/content", most_bytes=_MOST_RESULTS_BYTES)
+        return [*_lines(content)]
 
     def _batch(self, told: Any) -> Batch:
         try:
@@ -197,9 +200,12 @@ class BatchApi:
         *,
         data: bytes | Payload | None = None,
         headers: Mapping[str, str] | None = None,
+        most_bytes: int | None = None,
     ) -> bytes:
         try:
-            return await self.endpoint.fetch(method, path, data=data, headers=headers, spent=_NOTHING)
+            return await self.endpoint.fetch(
+                method, path, data=data, headers=headers, spent=_NOTHING, most_bytes=most_bytes
+            )
         except Rejected as rejected:
             if path.startswith("/files/") and rejected.status == 404:
                 raise
@@ -231,7 +237,7 @@ def _form(lines: bytes) -> Payload:
 
 
 def _lines(content: bytes) -> Iterator[JsonObject]:
-    for line in content.split(b"\n"):
+    for line in BytesIO(content):  # one at a time: a file of line breaks alone has too many
         try:
             told = json.loads(line, object_hook=JsonObject)
         except (ValueError, RecursionError):

@@ -35,6 +35,8 @@ _EMBEDDERS: Final = Openable(
     port="ragtrace.ports.Embedder",
 )
 _TEXTS_A_CALL: Final = 128
+_MOST_BYTES: Final = 32 << 20
+"""Of one reply: so many vectors of 8,192 numbers, written out."""
 
 Vector: TypeAlias = tuple[float, ...]
 EmbedderFactory: TypeAlias = Callable[[JudgeSettings], Embedder]
@@ -119,7 +121,13 @@ class OpenAICompatibleEmbedder:
         self._model = model
         self._who = f"embedder {model} at {urlsplit(base_url).hostname}"
         self._endpoint = Endpoint(
-            base_url=base_url, api_key=api_key, timeout_s=timeout_s, who=self._who, headers=headers, tls=tls
+            base_url=base_url,
+            api_key=api_key,
+            timeout_s=timeout_s,
+            who=self._who,
+            headers=headers,
+            tls=tls,
+            most_bytes=_MOST_BYTES,
         )
 
     @property

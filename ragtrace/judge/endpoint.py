@@ -18,6 +18,7 @@ from ragtrace.errors import (
     ConfigError,
     JudgeError,
     JudgeNonsense,
+    JudgeOversized,
     JudgeRefused,
     JudgeTimeout,
     JudgeUnavailable,
@@ -25,14 +26,17 @@ from ragtrace.errors import (
 from ragtrace.judge.http import certificate_fault, described, status_failure
 from ragtrace.judge.place import Place
 from ragtrace.model import Usage
+from ragtrace.outgoing import Body, Oversized, Unreadable, open_session
 from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
     import aiohttp
     from aiohttp.payload import Payload
 
-__all__ = ["Endpoint", "JsonObject", "Posting", "Rejected", "document_of"]
+__all__ = ["MOST_REPLY_BYTES", "Endpoint", "JsonObject", "Posting", "Rejected", "document_of"]
 
+MOST_REPLY_BYTES: Final = 4 << 20
+"""Of one reply: a model writes some kilobytes, and a hundred with all it thinks."""
 _MAX_COMPLAINT_BYTES: Final = 65_536
 _ADAPTABLE: Final = (400, 422)
 
@@ -99,6 +103,7 @@ class Endpoint:
         who: str,
         headers: Mapping[str, str] | None = None,
         tls: ClientTls | None = None,
+        most_bytes: int = MOST_REPLY_BYTES,
     ) -> None:
         self._place = Place.of(base_url)
         self._headers = {
@@ -108,6 +113,7 @@ class Endpoint:
             **{name.lower(): value for name, value in (headers or {}).items()},
         }
         self._timeout_s = timeout_s
+        self._most_bytes = most_bytes
         self._who = who
         self._tls = tls.context() if tls else None
         self._proxy = _proxy_for(base_url)
@@ -145,11 +151,14 @@ class Endpoint:
         data: bytes | Payload | None = None,
         headers: Mapping[str, str] | None = None,
         spent: Usage,
+        most_bytes: int | None = None,
     ) -> bytes:
-        """Send a request; return the body of the reply.
+        """Send a request; return the body of the reply. ``most_bytes`` is for this one.
 
         Raises:
             Rejected: the status is 300 or more.
+            JudgeOversized: the reply is longer than it may be, unpacked or not.
+            JudgeNonsense: it cannot be unpacked.
             JudgeRefused: its certificate is not to be trusted.
             JudgeTimeout, JudgeUnavailable: there is no reply.
         """
@@ -168,11 +177,15 @@ class Endpoint:
             ) as response:
                 if response.status >= 300:
                     await _raise_for(response)
-                return await response.read()
+                return await _read(response, most_bytes or self._most_bytes)
         # no cause is chained: it may quote the key
         except TimeoutError:
             message = f"no answer within {self._timeout_s:g} s: is the model busy, or too slow?"
             raise JudgeTimeout(f"{self._who}: {message}", usage=spent) from None
+        except Unreadable as exc:
+            kind = JudgeOversized if isinstance(exc, Oversized) else JudgeNonsense
+            message = f"{self._who}: the reply is not read: {exc}"
+            raise kind(message, usage=spent + Usage(calls=1)) from None
         except aiohttp.ClientError as exc:
             if fault := certificate_fault(exc):
                 raise JudgeRefused(f"{self._who}: {fault}", usage=spent) from None
@@ -192,14 +205,7 @@ class Endpoint:
         return self._opened
 
     def _open(self) -> aiohttp.ClientSession:
-        import aiohttp
-
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self._trust()),  # what limits calls is a layer above
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=self._headers,
-            timeout=aiohttp.ClientTimeout(total=self._timeout_s),
-        )
+        return open_session(ssl_context=self._trust(), timeout_s=self._timeout_s, headers=self._headers)
 
     def _trust(self) -> ssl.SSLContext | bool:
         if not self._place.url.startswith("https:"):
@@ -207,8 +213,18 @@ class Endpoint:
         return self._tls or ClientTls().context()
 
 
+async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    body = Body(response.headers.get("content-encoding"), most_bytes=most_bytes)
+    async for piece in response.content.iter_any():
+        body.take(piece)
+    return body.whole()
+
+
 async def _raise_for(response: aiohttp.ClientResponse) -> NoReturn:
-    said = await response.content.read(_MAX_COMPLAINT_BYTES)
+    try:
+        said = await _read(response, _MAX_COMPLAINT_BYTES)
+    except Unreadable:
+        said = b""
     try:
         body = json.loads(said)
     except (ValueError, RecursionError):

@@ -68,7 +68,7 @@ async def test_a_redirect_is_not_followed_and_says_where_it_points() -> None:
     elsewhere = Answer(status=307, headers={"location": "http://metadata.invalid/secret?key=1"})
     with running_back_end(lambda _: elsewhere) as back_end:
         sink = OtlpHttpSink(back_end.url)
-        with pytest.raises(SendRefused, match=r"307.*points to metadata\.invalid") as caught:
+        with pytest.raises(SendRefused, match=r"307.*redirects to metadata\.invalid") as caught:
             await sink.send(encode(rag_trace(0)))
         await sink.aclose()
     assert "secret" not in str(caught.value)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from opentelemetry.sdk.metrics.export import MetricExporter
 from opentelemetry.sdk.trace.export import SpanExporter
+
+from ragtrace.outgoing import exporters
 
 __all__ = ["open_metric_exporter", "open_span_exporter"]
 
@@ -16,24 +18,22 @@ _TIMEOUT_S: Final = 3
 
 def open_metric_exporter(endpoint: str) -> MetricExporter:
     """Open the exporter of metrics; headers and certificates come from the standard variables."""
-    if _is_grpc(endpoint):
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as OverGrpc
-
-        return OverGrpc(endpoint=_as_http(endpoint), timeout=_TIMEOUT_S)
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as OverHttp
-
-    return OverHttp(endpoint=f"{endpoint.rstrip('/')}/v1/metrics", timeout=_TIMEOUT_S)
+    return exporters.open_metric_exporter(**_place(endpoint, "/v1/metrics"))
 
 
 def open_span_exporter(endpoint: str) -> SpanExporter:
     """Open the exporter of spans; headers and certificates come from the standard variables."""
+    return exporters.open_span_exporter(**_place(endpoint, "/v1/traces"))
+
+
+def _place(endpoint: str, path: str) -> dict[str, Any]:
     if _is_grpc(endpoint):
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OverGrpc
-
-        return OverGrpc(endpoint=_as_http(endpoint), timeout=_TIMEOUT_S)
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OverHttp
-
-    return OverHttp(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=_TIMEOUT_S)
+        return {"protocol": "grpc", "endpoint": _as_http(endpoint), "timeout_s": _TIMEOUT_S}
+    return {
+        "protocol": "http/protobuf",
+        "endpoint": f"{endpoint.rstrip('/')}{path}",
+        "timeout_s": _TIMEOUT_S,
+    }
 
 
 def _is_grpc(endpoint: str) -> bool:

@@ -124,7 +124,7 @@ def test_a_trace_deleted_between_search_and_reading_is_told(search: Any, tmp_pat
         (HttpAnswer(body=b"\xef\xbb\xbf<html>"), "answered 200 with a web page"),
         (
             HttpAnswer(status=302, headers={"location": "https://login/?next=x"}),
-            "sends on to https://login: is this the",
+            "redirects to login, which is not followed: is this the",
         ),
         (HttpAnswer(status=502, body=b"<html>"), "answered 502 with a web page"),
         (HttpAnswer(body=b"hello"), "answered no"),

@@ -1,0 +1,141 @@
+"""Every client of ours that asks others over HTTP, and the error by which it says that it got no answer."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ragtrace.backends import OtlpHttpSink
+from ragtrace.backends.langfuse_scores import LangfuseScoreSink
+from ragtrace.backends.phoenix_annotations import PhoenixAnnotationSink
+from ragtrace.backends.readers import open_reader
+from ragtrace.backends.web import Access
+from ragtrace.errors import JudgeError, RagtraceError, ReadError, SendError
+from ragtrace.judge import open_embedder, open_judge
+from ragtrace.judge.batch_api import BatchApi
+from ragtrace.judge.endpoint import Endpoint
+from ragtrace.ports import FreeText, JudgeRequest
+from ragtrace.traces.otlp import encode
+from tests.rag_spans import rag_trace, trace_id_of
+
+__all__ = ["CLIENTS", "CONTENT", "SECRET", "Client", "measure"]
+
+SECRET: Final = "t-secret"
+"""Each client has it, as a token or a key."""
+CONTENT: Final = "what-only-the-named-host-may-read"
+_KEYS: Final = {"OPENAI_API_KEY": SECRET, "ANTHROPIC_API_KEY": SECRET}
+
+Ask = Callable[[str, float], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """One client. ``ask`` takes a base URL and the seconds that an answer may take."""
+
+    ask: Ask
+    error: type[RagtraceError]
+    answers_in_full: bool = True
+    """Whether it reads the body of a success."""
+
+
+async def _no_sleep(_: float) -> None:
+    await asyncio.sleep(0)
+
+
+def _reader(kind: str) -> Client:
+    async def ask(url: str, timeout_s: float) -> object:
+        access = Access(token=SECRET, timeout_s=timeout_s, answer_s=timeout_s)
+        reader = open_reader(f"{kind}:{url}", access=access, sleep=_no_sleep)
+        try:
+            return await reader.get(trace_id_of(0))
+        finally:
+            await reader.aclose()
+
+    return Client(ask=ask, error=ReadError)
+
+
+def _sink(make: Callable[..., Any], path: str = "") -> Client:
+    async def ask(url: str, timeout_s: float) -> object:
+        headers = {"authorization": f"Bearer {SECRET}"}
+        sink = make(f"{url}{path}", headers=headers, timeout_s=timeout_s)
+        try:
+            return await sink.send(encode(rag_trace(0, question=CONTENT)))
+        finally:
+            await sink.aclose()
+
+    return Client(ask=ask, error=SendError, answers_in_full=make is OtlpHttpSink)
+
+
+def _judge(spec: str) -> Client:
+    async def ask(url: str, timeout_s: float) -> object:
+        judge = open_judge(spec, base_url=url, environ=_KEYS, timeout_s=timeout_s, max_retries=0)
+        request = JudgeRequest(
+            step="t",
+            system="s",
+            user=CONTENT,
+            reply_type=FreeText,
+            inputs=FreeText(text=CONTENT),
+            max_output_tokens=9,
+        )
+        try:
+            return await judge.ask(request)
+        finally:
+            await judge.aclose()
+
+    return Client(ask=ask, error=JudgeError)
+
+
+async def _embed(url: str, timeout_s: float) -> object:
+    embedder = open_embedder("openai:e", base_url=url, environ=_KEYS, timeout_s=timeout_s, max_retries=0)
+    try:
+        return await embedder.embed([CONTENT])
+    finally:
+        await embedder.aclose()
+
+
+def _batches(ask_api: Callable[[BatchApi], Awaitable[object]]) -> Client:
+    async def ask(url: str, timeout_s: float) -> object:
+        endpoint = Endpoint(base_url=url, api_key=SECRET, timeout_s=timeout_s, who="judge m")
+        try:
+            return await ask_api(BatchApi(endpoint=endpoint, who="judge m"))
+        finally:
+            await endpoint.aclose()
+
+    return Client(ask=ask, error=JudgeError)
+
+
+CLIENTS: Final = {
+    "jaeger": _reader("jaeger"),
+    "tempo": _reader("tempo"),
+    "phoenix": _reader("phoenix"),
+    "langfuse": _reader("langfuse"),
+    "otlp sink": _sink(OtlpHttpSink, "/v1/traces"),
+    "phoenix sink": _sink(PhoenixAnnotationSink),
+    "langfuse sink": _sink(LangfuseScoreSink),
+    "openai judge": _judge("openai:m"),
+    "anthropic judge": _judge("anthropic:m"),
+    "embedder": Client(ask=_embed, error=JudgeError),
+    "batch upload": _batches(lambda api: api.upload(CONTENT.encode())),
+    "batch state": _batches(lambda api: api.retrieve("b")),
+    "batch results": _batches(lambda api: api.lines("f")),
+}
+"""By name. The command line's own, and the exporters of the SDK, have tests of their own."""
+
+
+def measure(name: str, url: str) -> None:
+    """Ask once; print the peak of memory in bytes before and after, and what was said."""
+    client = CLIENTS[name]
+    before = _peak_bytes()
+    try:
+        asyncio.run(client.ask(url, 60))
+        said = "nothing"
+    except client.error as exc:
+        said = f"{type(exc).__name__}: {exc}"
+    print(before, _peak_bytes(), said, sep="\n")
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

@@ -1,0 +1,218 @@
+"""Whoever is asked sends us on to another host: nobody goes there, and it is said where it pointed."""
+
+from __future__ import annotations
+
+import ast
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ragtrace
+from ragtrace.capture import hints, statistics
+from ragtrace_collector.operations.exporters import open_metric_exporter, open_span_exporter
+from tests.attack.clients import CLIENTS, CONTENT, SECRET
+from tests.attack.hostile_server import Hostile, Sent, hostile_server
+from tests.integration.cli.program import run
+from tests.rag_spans import trace_id_of
+from tests.sharing import ROOT
+
+STATUSES = (301, 302, 303, 307, 308)
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Hostile]:
+    with hostile_server(Sent(body=b"{}")) as server:
+        yield server
+
+
+def location(elsewhere: Hostile) -> str:
+    """The same machine by another name, with what no message may repeat."""
+    return elsewhere.url.replace("//127.0.0.1", "//user:pass-word@localhost") + "/path?key=secret-query"
+
+
+def pointing_to(elsewhere: Hostile, status: int) -> Sent:
+    return Sent(status=status, headers={"location": location(elsewhere)})
+
+
+def check_said(said: str, status: int | None) -> None:
+    assert "localhost" in said
+    assert "redirect" in said
+    assert status is None or str(status) in said
+    assert "\n" not in said
+    for secret in ("pass-word", "secret-query", SECRET, CONTENT):
+        assert secret not in said
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("name", CLIENTS)
+async def test_no_client_follows_a_redirect_and_each_says_where_it_pointed(
+    name: str, status: int, elsewhere: Hostile
+) -> None:
+    client = CLIENTS[name]
+    with hostile_server(pointing_to(elsewhere, status)) as server, pytest.raises(client.error) as caught:
+        await client.ask(server.url, 60)
+    assert server.requests
+    assert elsewhere.requests == []
+    check_said(str(caught.value), status)
+
+
+@pytest.mark.parametrize("command", [("why", trace_id_of(0)), ("ledger",)], ids=["why", "ledger"])
+def test_a_command_follows_no_redirect_with_its_token(
+    command: tuple[str, ...], elsewhere: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAGTRACE_TOKEN", SECRET)
+    with hostile_server(pointing_to(elsewhere, 307)) as server:
+        outcome = run(*command, "--url", server.url)
+    assert outcome.exit_code != 0
+    assert elsewhere.requests == []
+    check_said(" ".join(outcome.output.split()), 307)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_an_application_follows_no_redirect_counts_nothing_as_sent_and_says_where_it_pointed(
+    status: int, elsewhere: Hostile, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hints, "_told", {})
+    with hostile_server(pointing_to(elsewhere, status)) as server:
+        settings = {"protocol": "http/protobuf", "headers": {"x-key": SECRET}, "only": []}
+        assert ragtrace.instrument(endpoint=server.url, **settings)
+        with ragtrace.rag(question=CONTENT):
+            pass
+        taken, counts = ragtrace.flush(), statistics()
+        ragtrace.uninstrument()
+    assert len(server.requests) >= 1
+    assert elsewhere.requests == []
+    assert (taken, counts.spans_exported, counts.spans_failed) == (False, 0, 1)
+    (line,) = capsys.readouterr().err.splitlines()
+    check_said(line, status)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_the_collectors_own_telemetry_follows_no_redirect(status: int, elsewhere: Hostile) -> None:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    with hostile_server(pointing_to(elsewhere, status)) as server:
+        tracing = TracerProvider(shutdown_on_exit=False)
+        tracing.add_span_processor(BatchSpanProcessor(open_span_exporter(server.url)))
+        tracing.get_tracer("t").start_span("s").end()
+        tracing.shutdown()
+        reader = PeriodicExportingMetricReader(open_metric_exporter(server.url))
+        meters = MeterProvider([reader], shutdown_on_exit=False)
+        meters.get_meter("m").create_counter("c").add(1)
+        meters.shutdown()
+    assert {line.split()[1] for line, _, _ in server.requests} == {"/v1/traces", "/v1/metrics"}
+    assert elsewhere.requests == []
+
+
+MAKERS = {
+    "httpx": {"AsyncClient", "Client", "get", "post", "put", "patch", "delete", "head", "request", "stream"},
+    "aiohttp": {"ClientSession", "request"},
+    "requests": {"Session", "session", "get", "post", "put", "patch", "delete", "head", "request"},
+    "urllib3": {"PoolManager", "HTTPConnectionPool", "HTTPSConnectionPool", "ProxyManager", "request"},
+    "urllib.request": {"urlopen", "build_opener", "urlretrieve", "OpenerDirector"},
+    "http.client": {"HTTPConnection", "HTTPSConnection"},
+    "openai": {"OpenAI", "AsyncOpenAI", "DefaultHttpxClient", "DefaultAsyncHttpxClient"},
+    "anthropic": {"Anthropic", "AsyncAnthropic", "DefaultHttpxClient", "DefaultAsyncHttpxClient"},
+    "opentelemetry.exporter": {"OTLPSpanExporter", "OTLPMetricExporter", "OTLPLogExporter"},
+}
+"""What makes a client of HTTP, by module."""
+MAY = {
+    "ragtrace/outgoing/clients.py": {"httpx.AsyncClient", "aiohttp.ClientSession"},
+    "ragtrace/outgoing/exporters.py": {
+        "requests.Session",
+        "opentelemetry.exporter.OTLPSpanExporter",
+        "opentelemetry.exporter.OTLPMetricExporter",
+    },
+    "ragtrace/judge/anthropic.py": {"anthropic.AsyncAnthropic", "anthropic.DefaultAsyncHttpxClient"},
+}
+"""Who may make one. The SDK's own client is made of what `ragtrace.outgoing` says."""
+
+
+def test_no_other_module_makes_a_client() -> None:
+    found = {}
+    for folder in ("ragtrace", "collector/ragtrace_collector"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            if made := set(clients_made(file)):
+                found[str(file.relative_to(ROOT))] = made
+    assert found == MAY
+
+
+@pytest.mark.parametrize(
+    ("code", "made"),
+    [
+        ("import httpx\nhttpx.get('x')", {"httpx.get"}),
+        ("import httpx as h\nh.AsyncClient()", {"httpx.AsyncClient"}),
+        ("from httpx import AsyncClient as C\nC()", {"httpx.AsyncClient"}),
+        ("def f():\n from urllib.request import urlopen\n urlopen('x')", {"urllib.request.urlopen"}),
+        ("import urllib.request\nurllib.request.urlopen('x')", {"urllib.request.urlopen"}),
+        ("from urllib import request\nrequest.urlopen('x')", {"urllib.request.urlopen"}),
+        ("class C(requests.Session): ...\nimport requests", {"requests.Session"}),
+        (
+            "from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as E\nE()",
+            {"opentelemetry.exporter.OTLPSpanExporter"},
+        ),
+        ("import httpx\ndef f(r: httpx.Response) -> None: ...", set()),
+    ],
+)
+def test_a_client_is_found_however_it_is_made(code: str, made: set[str], tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(code)
+    assert set(clients_made(tmp_path / "m.py")) == made
+
+
+def clients_made(file: Path) -> Iterator[str]:
+    """Yield what makes a client in a module, as ``module.name``, where it is named in code that runs."""
+    tree = ast.parse(file.read_text())
+    names = dict(imported(tree))
+    for _, whole in imported(tree):
+        yield from makers_in(whole)
+    for node in ast.walk(tree):
+        path = dotted(node)
+        if path is None:
+            continue
+        first, _, rest = path.partition(".")
+        whole = ".".join(filter(None, (names.get(first, first), rest)))
+        if (made := [*makers_in(whole)]) and not is_annotation(node, tree):
+            yield from made
+
+
+def makers_in(whole: str) -> Iterator[str]:
+    name = whole.rpartition(".")[2]
+    for module, makers in MAKERS.items():
+        if whole.startswith(f"{module}.") and name in makers:
+            yield f"{module}.{name}"
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                yield (
+                    each.asname or each.name.partition(".")[0],
+                    each.name if each.asname else (each.name.partition(".")[0]),
+                )
+        elif isinstance(node, ast.ImportFrom):
+            for each in node.names:
+                yield each.asname or each.name, f"{node.module}.{each.name}"
+
+
+def dotted(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (before := dotted(node.value)):
+        return f"{before}.{node.attr}"
+    return None
+
+
+def is_annotation(node: ast.AST, tree: ast.AST) -> bool:
+    """Say whether it only names a type: of an argument, of what is returned, of a variable."""
+    for each in ast.walk(tree):
+        types = [getattr(each, "annotation", None), getattr(each, "returns", None)]
+        if any(node in ast.walk(kind) for kind in types if isinstance(kind, ast.AST)):
+            return True
+    return False
