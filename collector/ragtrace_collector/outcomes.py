@@ -164,6 +164,10 @@ _MEANINGS: Final[Mapping[str, Meaning]] = {
     "failed:judge_cut_off": Meaning(
         "the judge's reply ended at its token limit", "raise the limit of the model or gateway"
     ),
+    "failed:judge_oversized": Meaning(
+        "the judge's reply is longer than any is read (4 MiB, unpacked)",
+        "look at what stands at the judge's address",
+    ),
     "failed:judge_error": Meaning("the judge failed in a way of its own", _JUDGE),
     "failed:evaluation_timeout": Meaning(
         "each attempt took longer than `evaluate.job_timeout`", "raise it, or choose a faster judge"

@@ -14,7 +14,7 @@ from ragtrace.backends.jaeger_v2 import spans_of_v2, trace_ids_of_v2
 from ragtrace.backends.unlisted import Unlisted
 from ragtrace.backends.web import Access, Sleep, WebApi
 from ragtrace.backends.windows import cut_where_oversized
-from ragtrace.errors import CodecError, InputError, ReadError, ReadUnavailable
+from ragtrace.errors import CodecError, InputError, ReadError, ReadOversized, ReadUnavailable
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Span, Trace
@@ -111,7 +111,7 @@ class JaegerReader(Unlisted):
         try:
             if "services" in (await self._json(V3.services) or {}):
                 return V3
-        except ReadUnavailable:
+        except (ReadOversized, ReadUnavailable):
             raise
         except ReadError as exc:
             failure = exc

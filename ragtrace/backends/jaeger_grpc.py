@@ -197,7 +197,7 @@ class JaegerGrpcReader(Unlisted):
     def _oversized(self) -> ReadOversized:
         return ReadOversized(
             f"Jaeger at {self._endpoint} sent an answer that is not read: it is longer than "
-            f"{MOST_READ_BYTES >> 20} MiB, which is the most that is read. Read less at once, such as a "
+            f"{MOST_READ_BYTES >> 20} MiB, which is the most that is read: read less at once, such as a "
             "shorter time or one trace by its id"
         )
 

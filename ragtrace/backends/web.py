@@ -170,7 +170,7 @@ class WebApi:
             raise ReadUnavailable(f"{self.where} sent no whole answer within {waited}") from exc
         except Oversized as exc:
             advice = "read less at once, such as a shorter time or one trace by its id"
-            raise ReadOversized(f"{self.where} sent an answer that is not read: {exc}. {advice}") from None
+            raise ReadOversized(f"{self.where} sent an answer that is not read: {exc}: {advice}") from None
         except Unreadable as exc:
             raise ReadError(f"{self.where} sent an answer that cannot be read: {exc}") from None
 

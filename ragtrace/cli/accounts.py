@@ -114,7 +114,7 @@ class Accounts:
             answer = None if redirects_to else json.loads(body)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, Unreadable, ValueError) as exc:
             raise ReadError(
-                f"{url} does not answer as a collector's pages do ({exc or 'too slow'}): name "
+                f"{url} does not answer as a collector's pages do ({str(exc) or 'too slow'}): name "
                 "`telemetry.listen` of its configuration, http://127.0.0.1:4329 by default"
             ) from exc
         if redirects_to:

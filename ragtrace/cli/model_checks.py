@@ -28,6 +28,7 @@ _ADVICE: Final = {
     "judge_refused": "check the key, its quota, and the name of the model",
     "judge_nonsense": "the model cannot keep to a form: choose a more capable one",
     "judge_cut_off": "the model writes more than it was allowed to: choose another",
+    "judge_oversized": "a reply is longer than any model writes: is this the address of a model?",
     "judge_compromised": "the model gets plain facts wrong: choose a more capable one",
 }
 

@@ -49,6 +49,7 @@ class Body:
         left = self._most_bytes - self._held.tell()
         plain = piece if self._unpacking is None else self._unpacked(piece, left + 1)
         if self._came_bytes > self._most_bytes or len(plain) > left:
+            self._held = BytesIO()  # what handles the error holds this, too
             raise Oversized(f"it is longer than {_amount(self._most_bytes)}, which is the most that is read")
         self._held.write(plain)
 

@@ -11,7 +11,7 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-__all__ = ["Hostile", "Sent", "bomb_of", "dripping", "dripping_head", "hostile_server", "packed"]
+__all__ = ["MIB", "Hostile", "Sent", "bomb_of", "dripping", "dripping_head", "hostile_server", "packed"]
 
 MIB: Final = 1 << 20
 _PAUSE_S: Final = 0.05
@@ -104,10 +104,9 @@ def dripping(begin: bytes = b"") -> Iterator[bytes]:
 
 
 @cache
-def bomb_of(mib: int, *, container: str = "gzip") -> bytes:
-    """Pack so many MiB of blanks, which are JSON as far as they go, into a thousandth (gzip or zlib)."""
-    wbits = 31 if container == "gzip" else 15
-    packing = zlib.compressobj(9, zlib.DEFLATED, wbits)
+def bomb_of(mib: int) -> bytes:
+    """Pack so many MiB of blanks, which are JSON as far as they go, into a thousandth, as gzip does."""
+    packing = zlib.compressobj(9, zlib.DEFLATED, 31)
     begin = packing.compress(b" " * MIB) + packing.flush(zlib.Z_FULL_FLUSH)
     block = packing.compress(b" " * MIB) + packing.flush(zlib.Z_FULL_FLUSH)
     return begin + block * (mib - 1) + packing.flush()

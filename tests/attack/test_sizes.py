@@ -1,0 +1,256 @@
+"""Answers that unpack without end, come without end, or drip: they are refused in bounded memory, in time."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from datetime import datetime
+from itertools import repeat
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+import ragtrace
+from ragtrace.backends import JaegerReader, web
+from ragtrace.backends.windows import windows
+from ragtrace.capture import hints, statistics
+from ragtrace.cli import accounts
+from ragtrace.errors import (
+    JudgeNonsense,
+    JudgeTimeout,
+    ReadError,
+    ReadOversized,
+    ReadUnavailable,
+    SendError,
+    SendRetryable,
+    SendUnconfirmed,
+)
+from ragtrace.evaluation import evaluate
+from ragtrace.judge import open_judge
+from ragtrace.model import Chunk, RagRecord
+from ragtrace.outgoing import Body, Oversized, Unreadable
+from ragtrace.ports import TraceQuery
+from ragtrace.traces.otlp import encode_json
+from tests.attack.clients import CLIENTS, SECRET
+from tests.attack.hostile_server import MIB, Sent, bomb_of, dripping, dripping_head, hostile_server, packed
+from tests.integration.cli.faulty_servers import FaultyServer, faulty_jaeger
+from tests.integration.cli.program import run
+from tests.patience import PATIENCE_S
+from tests.rag_spans import START_NS, rag_trace, trace_id_of
+from tests.sharing import ROOT
+from tests.unit.backends.servers import HttpAnswer
+
+BOMB_MIB = 2_560
+BOMB = Sent(headers={"content-encoding": "gzip"}, body=bomb_of(BOMB_MIB))
+ENDLESS = Sent(body=repeat(b" " * MIB))
+MOST_READ = {
+    "jaeger": 128,
+    "tempo": 128,
+    "phoenix": 128,
+    "langfuse": 128,
+    "embedder": 32,
+    "batch results": 512,
+}
+"""MiB of an answer; others read few."""
+LIBRARIES_MIB = 130
+"""What a client brings in when it first asks."""
+
+OVERSIZED = {ReadError: "ReadOversized", SendError: "SendUnconfirmed"}
+
+
+def growth_mib(name: str, url: str) -> tuple[float, str]:
+    """Have a process of its own ask; return by how much its peak of memory grew, and what it said."""
+    code = "import sys; from tests.attack.clients import measure; measure(*sys.argv[1:])"
+    asked = subprocess.run(
+        [sys.executable, "-c", code, name, url],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    before, after, said = asked.stdout.splitlines()
+    return (int(after) - int(before)) / MIB, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", ["bomb", "endless"])
+@pytest.mark.parametrize("name", CLIENTS)
+def test_an_answer_without_end_takes_bounded_memory_and_is_refused(name: str, attack: str) -> None:
+    with hostile_server(BOMB if attack == "bomb" else ENDLESS) as server:
+        grown, said = growth_mib(name, server.url)
+    print(f"{name}: the peak grew by {grown:.0f} MiB; {said}")
+    assert grown < LIBRARIES_MIB + 1.25 * MOST_READ.get(name, 4)
+    if CLIENTS[name].answers_in_full:
+        assert said.startswith(OVERSIZED.get(CLIENTS[name].error, "JudgeOversized"))
+    else:
+        assert said == "nothing"  # the status said yes, and nothing else was asked for
+
+
+CODINGS = {
+    "gzip twice": Sent(headers={"content-encoding": "gzip, gzip"}, body=packed(bomb_of(BOMB_MIB))),
+    "brotli": Sent(headers={"content-encoding": "br"}, body=b"\x8b\x03\x80{}\x03"),
+    "zstd": Sent(headers={"content-encoding": "zstd"}, body=b"\x28\xb5\x2f\xfd\x00\x58\x11\x00\x00{}"),
+    "cut off": Sent(headers={"content-encoding": "gzip"}, body=packed(b"{}")[:-9]),
+    "two in one": Sent(headers={"content-encoding": "gzip"}, body=packed(b"{}") * 2),
+    "no gzip": Sent(headers={"content-encoding": "gzip"}, body=b"{}"),
+}
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("name", [name for name, client in CLIENTS.items() if client.answers_in_full])
+async def test_what_is_packed_in_another_way_than_asked_for_is_refused(name: str, coding: str) -> None:
+    client = CLIENTS[name]
+    with hostile_server(CODINGS[coding]) as server, pytest.raises(client.error) as caught:
+        await client.ask(server.url, PATIENCE_S)
+    assert isinstance(caught.value, ReadError | JudgeNonsense | SendUnconfirmed)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+async def test_nothing_is_asked_for_that_is_not_unpacked(name: str) -> None:
+    client = CLIENTS[name]
+    with hostile_server(Sent(status=418)) as server, pytest.raises(client.error):
+        await client.ask(server.url, PATIENCE_S)
+    assert {headers["accept-encoding"] for _, headers, _ in server.requests} <= {"gzip", "identity"}
+
+
+LATE = {ReadError: ReadUnavailable, SendError: SendRetryable}
+
+
+@pytest.mark.parametrize("where", ["head", "body"])
+@pytest.mark.parametrize("name", CLIENTS)
+async def test_an_answer_that_drips_ends_in_time(name: str, where: str) -> None:
+    """A byte comes long before any time-out for a single one, and so on without end."""
+    client = CLIENTS[name]
+    with hostile_server(lambda _: dripping_head if where == "head" else Sent(body=dripping(b"{"))) as server:
+        async with asyncio.timeout(PATIENCE_S):
+            if where != "head" and not client.answers_in_full:
+                await client.ask(server.url, 0.5)  # the status says enough
+                return
+            with pytest.raises(client.error) as caught:
+                await client.ask(server.url, 0.5)
+    late: type[Exception] = LATE.get(client.error, JudgeTimeout)
+    if client.error is SendError and where != "head":
+        late = SendUnconfirmed
+    assert isinstance(caught.value, late)
+
+
+async def test_a_reply_that_is_a_bomb_is_a_failure_and_never_a_score() -> None:
+    record = RagRecord(id="1", question="?", chunks=(Chunk(id="c", text="It rains."),), answer="It rains.")
+    with hostile_server(BOMB) as server:
+        judge = open_judge("openai:m", base_url=server.url, environ={}, max_retries=0)
+        evaluation = await evaluate(record, judge=judge)
+        await judge.aclose()
+    (failure,) = evaluation.failures
+    assert failure.error_type == "judge_oversized"
+    assert evaluation.results == ()
+
+
+async def test_a_page_of_traces_that_is_too_long_is_asked_for_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    second_ns = 10**9
+    stored = [rag_trace(number, start_ns=START_NS + number * second_ns) for number in range(40)]
+    with faulty_jaeger(stored) as server:
+        server.fault = lambda path: of_the_time_asked_for(server, path)
+        monkeypatch.setattr(web, "MOST_READ_BYTES", 40_000)
+        reader = JaegerReader(server.url)
+        query = TraceQuery(since_ns=START_NS, until_ns=START_NS + 60 * second_ns, service="shop")
+        found = [trace_id async for window in windows(reader, query) for trace_id in window.found]
+        await reader.aclose()
+    assert sorted(found) == sorted(trace_id_of(number) for number in range(40))
+
+
+def of_the_time_asked_for(server: FaultyServer, path: str) -> HttpAnswer | None:
+    asked = parse_qs(urlsplit(path).query)
+    if "query.start_time_min" not in asked:
+        return None
+    since, until = (
+        int(datetime.fromisoformat(asked[f"query.start_time_{end}"][0]).timestamp() * 1e9)
+        for end in ("min", "max")
+    )
+    found = [span for trace in server.found(since, until) for span in trace]
+    body = f'{{"result":{encode_json(found)}}}'.encode()
+    return HttpAnswer(body=body) if found else HttpAnswer(status=404)
+
+
+async def test_a_trace_that_is_too_long_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    with faulty_jaeger([rag_trace(0)]) as server:
+        monkeypatch.setattr(web, "MOST_READ_BYTES", 1_000)
+        reader = JaegerReader(server.url)
+        with pytest.raises(ReadOversized, match=r"longer than 1,000 bytes.*read less at once"):
+            await reader.get(trace_id_of(0))
+        await reader.aclose()
+
+
+@pytest.mark.parametrize("sent", [BOMB, ENDLESS], ids=["bomb", "endless"])
+def test_a_command_refuses_what_has_no_end(sent: Sent) -> None:
+    with hostile_server(sent) as server:
+        outcome = run("ledger", "--url", server.url)
+    assert outcome.exit_code == 1
+    assert "longer than 16 MiB" in " ".join(outcome.output.split())
+
+
+def test_a_command_waits_for_a_dripping_page_no_longer_than_for_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "_TIMEOUT_S", 0.5)
+    with hostile_server(lambda _: Sent(body=dripping(b"{"))) as server:
+        outcome = run("ledger", "--url", server.url)
+    assert outcome.exit_code == 1
+    assert "too slow" in outcome.output
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [BOMB, ENDLESS, lambda _: Sent(body=dripping(b"."))],
+    ids=["bomb", "endless", "dripping"],
+)
+def test_an_application_gives_an_answer_without_end_up_and_counts_its_spans(
+    sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hints, "_told", {})
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    with hostile_server(sent) as server:
+        assert ragtrace.instrument(endpoint=server.url, protocol="http/protobuf", only=[])
+        with ragtrace.rag(question="?"):
+            pass
+        assert not ragtrace.flush(PATIENCE_S)
+        counts = statistics()
+        ragtrace.uninstrument()
+    assert (counts.spans_exported, counts.spans_failed) == (0, 1)
+
+
+def test_a_body_of_any_pieces_is_what_was_packed() -> None:
+    text = bytes(range(256)) * 100
+    for coding, sent in (("", text), ("gzip", packed(text)), ("X-GZip", packed(text)), ("identity", text)):
+        for size in (1, 7, 64_000):
+            body = Body(coding, most_bytes=len(text))
+            take_all(body, sent, size)
+            assert body.whole() == text
+
+
+def take_all(body: Body, sent: bytes, size: int) -> None:
+    for start in range(0, len(sent), size):
+        body.take(sent[start : start + size])
+
+
+@pytest.mark.parametrize("size", [1, 100, 1 << 16])
+def test_a_body_of_one_byte_too_many_is_oversized(size: int) -> None:
+    plain = b" " * 10_001
+    for coding, sent in (("gzip", packed(plain)), ("", plain)):
+        with pytest.raises(Oversized):
+            take_all(Body(coding, most_bytes=10_000), sent, size)
+
+
+def test_pieces_that_unpack_to_nothing_are_counted_as_they_came() -> None:
+    nothing = b"\0\0\0\xff\xff"  # an empty stored block of deflate
+    sent = packed(b"")[:10] + nothing * 1_000
+    with pytest.raises(Oversized):
+        take_all(Body("gzip", most_bytes=1_000), sent, 5)
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress"])
+def test_a_coding_that_was_not_asked_for_is_named(coding: str) -> None:
+    with pytest.raises(Unreadable, match=coding):
+        Body(coding, most_bytes=1)
