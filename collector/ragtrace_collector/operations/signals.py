@@ -8,6 +8,8 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType
 
 from ragtrace_collector.operations.logs import event
 from ragtrace_collector.operations.stopping import HardStop
@@ -26,7 +28,7 @@ class Signals:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     reload: asyncio.Event = field(default_factory=asyncio.Event)
     _leaves: bool = False
-    _hard_stop: HardStop = field(default_factory=HardStop)
+    _hard_stop: HardStop = field(default_factory=partial(HardStop, without_interpreter=True))
 
     @contextmanager
     def handled(self) -> Iterator[None]:
@@ -38,6 +40,7 @@ class Signals:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_stop, task)
+            self._arm_at(number)
         loop.add_signal_handler(signal.SIGHUP, self.reload.set)
         try:
             yield
@@ -50,6 +53,18 @@ class Signals:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
 
+    def _arm_at(self, number: signal.Signals) -> None:
+        """Have the signal itself arm the hard stop: a loop that hangs never comes to its own handlers."""
+        of_the_loop = signal.getsignal(number)
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            self._hard_stop.arm(self.longest_stop_s)
+            if callable(of_the_loop):
+                of_the_loop(number, frame)
+
+        signal.signal(number, handle)
+        signal.siginterrupt(number, False)
+
     def _on_stop(self, task: asyncio.Task[object] | None) -> None:
         if self.stop.is_set() and task is not None and not self._leaves:
             log.warning(
@@ -57,5 +72,4 @@ class Signals:
             )
             self._leaves = True
             task.cancel()
-        self._hard_stop.arm(self.longest_stop_s)
         self.stop.set()
