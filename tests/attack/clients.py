@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import resource
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from ragtrace.backends import OtlpHttpSink
@@ -21,7 +22,7 @@ from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace.traces.otlp import encode
 from tests.rag_spans import rag_trace, trace_id_of
 
-__all__ = ["CLIENTS", "CONTENT", "SECRET", "Client", "measure"]
+__all__ = ["CLIENTS", "CONTENT", "SECRET", "Client", "measure", "peak_bytes"]
 
 SECRET: Final = "t-secret"
 """Each client has it, as a token or a key."""
@@ -128,14 +129,17 @@ CLIENTS: Final = {
 def measure(name: str, url: str) -> None:
     """Ask once; print the peak of memory in bytes before and after, and what was said."""
     client = CLIENTS[name]
-    before = _peak_bytes()
+    before = peak_bytes()
     try:
         asyncio.run(client.ask(url, 60))
         said = "nothing"
     except client.error as exc:
         said = f"{type(exc).__name__}: {exc}"
-    print(before, _peak_bytes(), said, sep="\n")
+    print(before, peak_bytes(), said, sep="\n")
 
 
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+def peak_bytes() -> int:
+    """Return the peak of this process's memory; what `getrusage` tells began with the parent's."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) << 10

@@ -1,4 +1,4 @@
-"""The event loop hangs in code of the user's own: SIGTERM ends the process, and nothing acknowledged is lost."""
+"""The event loop hangs in code of a user's own: SIGTERM ends the process, nothing acknowledged is lost."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_an_answer_without_end_takes_bounded_memory_and_is_refused(name: str, at
     with hostile_server(BOMB if attack == "bomb" else ENDLESS) as server:
         grown, said = growth_mib(name, server.url)
     print(f"{name}: the peak grew by {grown:.0f} MiB; {said}")
-    assert grown < LIBRARIES_MIB + 1.25 * MOST_READ.get(name, 4)
+    assert grown < LIBRARIES_MIB + 2 * MOST_READ.get(name, 4)  # a buffer that grows is there twice
     if CLIENTS[name].answers_in_full:
         assert said.startswith(OVERSIZED.get(CLIENTS[name].error, "JudgeOversized"))
     else:

@@ -46,8 +46,8 @@ class HardStop:
             return
         self._armed = True
         _thread.start_new_thread(self._count, (after_s,))
-        if self._without_interpreter:
-            with suppress(OSError, ValueError, AttributeError, RuntimeError):  # stderr is closed, or no file
+        if self._without_interpreter and sys.__stderr__ is not None:
+            with suppress(OSError, ValueError, RuntimeError):  # stderr is closed
                 faulthandler.dump_traceback_later(
                     after_s + _SAYING_S + _INTERPRETER_S, exit=True, file=sys.__stderr__
                 )
