@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ragtrace.capture.guard import guarded, note_unread
 from ragtrace.capture.recording import Recording
 from ragtrace.capture.values.event_stream import PieceReader
+from ragtrace.capture.values.names import hook
 from ragtrace.capture.values.responses import body_of
 from ragtrace.capture.values.text import answer_in, stated_answer
 from ragtrace.model import Part
@@ -19,6 +20,9 @@ __all__ = ["AnswerOf", "AnsweredRecording"]
 
 AnswerOf = Callable[..., object]
 """Finds the answer's text in what a function returned, or the next piece of it in what it yielded."""
+
+
+_ANSWER_OF = "function that finds the answer"
 
 
 class AnsweredRecording(Recording):
@@ -33,8 +37,7 @@ class AnsweredRecording(Recording):
     @property
     def answer(self) -> str | None:
         """The answer as given so far."""
-        value = "".join(self._pieces) if self._pieces else self._answer
-        return value if isinstance(value, str) else None
+        return "".join(self._pieces) if self._pieces else _text(self._answer)
 
     @answer.setter
     def answer(self, answer: object) -> None:
@@ -67,14 +70,16 @@ class AnsweredRecording(Recording):
         """Note a piece of what a decorated function streams."""
         if self._reader is None:
             self._reader = PieceReader()
-        found = self._answer_of(piece) if self._answer_of is not None else self._reader.text(piece)
+        find = hook(self._answer_of, _ANSWER_OF)
+        found = self._reader.text(piece) if find is None else find(piece)
         self.add_answer("" if found is None else found)
 
     @guarded
     def conclude(self, result: object) -> None:
         """Note what a decorated function returned."""
-        if self._answer_of is not None:
-            self.set_answer(self._answer_of(result))
+        find = hook(self._answer_of, _ANSWER_OF)
+        if find is not None:
+            self.set_answer(find(result))
             return
         body = body_of(result)
         text = answer_in(body)
@@ -97,6 +102,11 @@ class AnsweredRecording(Recording):
             self._keep(rest)
         answer = "".join(self._pieces) if self._pieces else _told(self._answer)
         return passage.text(answer, Part.ANSWER, passage.policy.max_answer_bytes)
+
+
+@guarded
+def _text(answer: object) -> str | None:
+    return answer if isinstance(answer, str) else None
 
 
 def _told(answer: object) -> str | None:

@@ -26,9 +26,10 @@ from opentelemetry.trace import (
 
 from ragtrace import semconv
 from ragtrace.capture.guard import first_time, guarded, log
-from ragtrace.capture.privacy.policy import Passage, plain_text
+from ragtrace.capture.privacy.policy import Passage
 from ragtrace.capture.recorder import Recorder, active
 from ragtrace.capture.recording import Recording
+from ragtrace.capture.values.names import identity, name
 from ragtrace.errors import InputError
 from ragtrace.model import Part
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["FeedbackCounts", "feedback", "feedback_counts"]
 
 Thumbs = Literal["up", "down"]
+DEFAULT_NAME: Final = "user_feedback"
 COMMENT: Final = "comment"
 """The mark for a comment that was cut or changed. It is none of the parts that are judged."""
 
@@ -50,7 +52,7 @@ def feedback(
     score: float | None = None,
     comment: str | None = None,
     reference: str | None = None,
-    name: str = "user_feedback",
+    name: str = DEFAULT_NAME,
     user_id: str | None = None,
 ) -> bool:
     """Record what somebody says of an answer as a small span of its trace; return whether it was recorded.
@@ -175,17 +177,18 @@ def _attributes(target: _Target, said: _Said, passage: Passage) -> dict[str, Att
     reference = passage.text(said.reference, Part.REFERENCE, passage.policy.max_reference_bytes)
     if all(each is None for each in said[:4]):
         raise InputError("it says nothing: give `thumbs`, `score`, `comment` or `reference`")
-    name = plain_text(said.name)
+    asked = name(said.name, "name") or DEFAULT_NAME
+    user = identity(said.user_id, "user id")
     found: dict[str, AttributeValue | None] = {
         semconv.OI_KIND: semconv.OI_EVALUATOR,
-        semconv.FEEDBACK_NAME: name,
+        semconv.FEEDBACK_NAME: asked,
         semconv.FEEDBACK_LABEL: label,
         semconv.FEEDBACK_SCORE: score,
         semconv.FEEDBACK_COMMENT: comment,
         semconv.REFERENCE_ANSWER: reference,
-        semconv.USER_ID: None if said.user_id is None else passage.policy.identifier(said.user_id),
+        semconv.USER_ID: None if user is None else passage.policy.identifier(user),
         semconv.TARGET_TRACE_ID: format_trace_id(target.trace_id),
-        **(_annotation(name, label, score, comment) if target.span_id != INVALID_SPAN_ID else {}),
+        **(_annotation(asked, label, score, comment) if target.span_id != INVALID_SPAN_ID else {}),
         **passage.marks(),
     }
     return {key: value for key, value in found.items() if value is not None}
@@ -212,20 +215,21 @@ def _score(score: object) -> float | None:
 
 def _number(value: Any) -> float:
     try:
-        return math.nan if isinstance(value, bool | str) else float(value)
+        # a mock of a number is any number
+        return math.nan if isinstance(value, bool | str) or callable(value) else float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan
 
 
 def _annotation(
-    name: str, label: str | None, score: float | None, comment: str | None
+    asked: str, label: str | None, score: float | None, comment: str | None
 ) -> dict[str, AttributeValue | None]:
     """Say it in OpenInference's form (``spec/annotations.md``), where it has something to say."""
     if label is None and score is None and comment is None:
         return {}
     prefix = f"{semconv.OI_ANNOTATIONS}.0.annotation."
     return {
-        f"{prefix}name": name,
+        f"{prefix}name": asked,
         f"{prefix}annotator_kind": semconv.OI_HUMAN,
         f"{prefix}label": label,
         f"{prefix}score": score,

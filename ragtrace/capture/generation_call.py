@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
@@ -13,10 +13,11 @@ from opentelemetry.trace import SpanKind
 from ragtrace import semconv
 from ragtrace.capture.answer import AnsweredRecording, AnswerOf
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.privacy.policy import ContentPolicy, Passage, plain_text
+from ragtrace.capture.privacy.policy import ContentPolicy, Passage
 from ragtrace.capture.recorder import active
 from ragtrace.capture.recording import Recording
 from ragtrace.capture.values.messages import prompt_messages, text_message
+from ragtrace.capture.values.names import identity, name, whole_number
 from ragtrace.capture.wrapping import Arguments, finder, traced
 
 if TYPE_CHECKING:
@@ -31,13 +32,15 @@ MESSAGES_NAMES = ("messages", "prompt", "input", "question", "query", "text")
 
 
 @overload
-def generation(model: F, /) -> F: ...
+def generation(function: F, /) -> F: ...
 
 
 @overload
 def generation(
-    model: str | None = None,
+    function: str | None = None,
+    /,
     *,
+    model: str | None = None,
     provider: str | None = None,
     messages: object = None,
     prompt: str | None = None,
@@ -47,8 +50,10 @@ def generation(
 
 
 def generation(
-    model: F | str | None = None,
+    function: F | str | None = None,
+    /,
     *,
+    model: str | None = None,
     provider: str | None = None,
     messages: object = None,
     prompt: str | None = None,
@@ -68,7 +73,7 @@ def generation(
     parameter of that name, else the first string) and the answer is what is returned, or all that is yielded.
 
     Args:
-        model: The model asked for.
+        model: The name of the model asked for. It may be given by position too.
         provider: ``openai``, ``anthropic``, …: ``gen_ai.provider.name``.
         messages: What the model was given: a list of ``{"role", "content"}``; above a function, the name of
             its parameter.
@@ -77,9 +82,9 @@ def generation(
         answer: Finds the text in what the function returns or yields, where that is no string.
     """
     given = messages if messages is not None else prompt
-    if callable(model):
-        return GenerationCall(given, None, provider, parent, answer)(model)
-    return GenerationCall(given, model, provider, parent, answer)
+    asked = model if function is None or callable(function) else function
+    call = GenerationCall(given, asked, provider, parent, answer)
+    return call(function) if callable(function) else call
 
 
 class GenerationCall(AnsweredRecording):
@@ -114,7 +119,7 @@ class GenerationCall(AnsweredRecording):
             call.set_messages(find(given))
             return call
 
-        return traced(function, begin)
+        return traced(function, begin, self)
 
     @guarded
     def set_messages(self, messages: object) -> None:
@@ -133,14 +138,15 @@ class GenerationCall(AnsweredRecording):
         """Tell the tokens: cached ones are part of the input, reasoning is part of the output."""
         if active() is None:
             return
-        for key, count in (
+        for key, given in (
             (semconv.USAGE_INPUT_TOKENS, input_tokens),
             (semconv.USAGE_OUTPUT_TOKENS, output_tokens),
             (semconv.USAGE_CACHE_READ_TOKENS, cached_tokens),
             (semconv.USAGE_REASONING_TOKENS, reasoning_tokens),
         ):
+            count = whole_number(given, "number of tokens")
             if count is not None:
-                self._note(key, int(count))
+                self._note(key, count)
 
     @guarded
     def set_response(
@@ -151,15 +157,18 @@ class GenerationCall(AnsweredRecording):
         finish_reasons: str | Sequence[str] | None = None,
     ) -> None:
         """Tell what the provider said of its reply."""
-        if id is not None:
-            self._note(semconv.RESPONSE_ID, plain_text(id))
-        if model is not None:
-            self._note(semconv.RESPONSE_MODEL, plain_text(model))
+        for key, text in (
+            (semconv.RESPONSE_ID, identity(id, "response id")),
+            (semconv.RESPONSE_MODEL, name(model, "model")),
+        ):
+            if text is not None:
+                self._note(key, text)
         if finish_reasons:
             listed = [finish_reasons] if isinstance(finish_reasons, str) else finish_reasons
-            reasons = [plain_text(reason) for reason in islice(listed, MAX_REASONS)]
+            named = (name(reason, "finish reason") for reason in islice(listed, MAX_REASONS))
+            reasons = [reason for reason in named if reason]
             self._note(semconv.RESPONSE_FINISH_REASONS, reasons)
-            self._finish_reason = reasons[0]
+            self._finish_reason = reasons[0] if reasons else None
 
     def _on_first_piece(self) -> None:
         self._note(semconv.REQUEST_STREAM, True)
@@ -170,9 +179,9 @@ class GenerationCall(AnsweredRecording):
             self._facts = {}
         self._facts[key] = value
 
-    def _name(self) -> str:
-        model = self._model
-        return semconv.OP_CHAT if model is None else f"{semconv.OP_CHAT} {plain_text(model)}"
+    def _name(self, attributes: Mapping[str, AttributeValue]) -> str:
+        model = attributes.get(semconv.REQUEST_MODEL)
+        return semconv.OP_CHAT if model is None else f"{semconv.OP_CHAT} {model}"
 
     def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
         self._started = time.monotonic()
@@ -180,10 +189,12 @@ class GenerationCall(AnsweredRecording):
             semconv.OPERATION_NAME: semconv.OP_CHAT,
             semconv.RAG_KIND: semconv.KIND_GENERATION,
         }
-        if self._provider is not None:
-            attributes[semconv.PROVIDER_NAME] = policy.identifier(self._provider)
-        if self._model is not None:
-            attributes[semconv.REQUEST_MODEL] = policy.identifier(self._model)
+        for key, text in (
+            (semconv.PROVIDER_NAME, name(self._provider, "provider")),
+            (semconv.REQUEST_MODEL, name(self._model, "model")),
+        ):
+            if text is not None:
+                attributes[key] = policy.identifier(text)
         return attributes
 
     def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:

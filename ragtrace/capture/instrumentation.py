@@ -86,7 +86,7 @@ def instrument(
     """
     with _lock:
         _show_log()
-        be_quiet(wants_quiet(os.environ, quiet))
+        be_quiet(wants_quiet(os.environ, quiet) is True)
         settings = _settled(
             service_name=service_name,
             endpoint=endpoint,

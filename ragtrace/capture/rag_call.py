@@ -11,9 +11,10 @@ from opentelemetry.trace import SpanKind
 from ragtrace import semconv
 from ragtrace.capture.answer import AnsweredRecording, AnswerOf
 from ragtrace.capture.guard import guarded, note_unread
-from ragtrace.capture.privacy.policy import METADATA, ContentPolicy, Passage, cut, plain_text
+from ragtrace.capture.privacy.policy import METADATA, ContentPolicy, Passage, cut
 from ragtrace.capture.recording import Recording
 from ragtrace.capture.values.messages import text_message
+from ragtrace.capture.values.names import identity, name
 from ragtrace.capture.values.text import QUESTION_NAMES, is_request, question_in
 from ragtrace.capture.wrapping import Arguments, finder, traced
 from ragtrace.model import Part
@@ -113,7 +114,7 @@ class RagCall(AnsweredRecording):
     def __init__(
         self,
         question: object,
-        name: str,
+        workflow: str,
         session_id: str | None,
         conversation_id: str | None,
         user_id: str | None,
@@ -122,7 +123,7 @@ class RagCall(AnsweredRecording):
         answer_of: AnswerOf | None,
     ) -> None:
         self._question = question
-        self._workflow = name
+        self._workflow = workflow
         self._session_id = session_id
         self._conversation_id = conversation_id
         self._user_id = user_id
@@ -140,7 +141,7 @@ class RagCall(AnsweredRecording):
             call.set_question(asked if asked is not None else given)
             return call
 
-        return traced(function, begin)
+        return traced(function, begin, self)
 
     def set_question(self, question: object) -> None:
         """Tell the question, if it was not known at the start: a text, or a request that holds one."""
@@ -150,19 +151,19 @@ class RagCall(AnsweredRecording):
         """Tell a reference answer."""
         self._reference = text
 
-    def _name(self) -> str:
-        return f"{semconv.OP_INVOKE_WORKFLOW} {plain_text(self._workflow)}"
+    def _name(self, attributes: Mapping[str, AttributeValue]) -> str:
+        return f"{semconv.OP_INVOKE_WORKFLOW} {attributes.get(semconv.WORKFLOW_NAME)}"
 
     def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
         attributes: dict[str, AttributeValue] = {
             semconv.OPERATION_NAME: semconv.OP_INVOKE_WORKFLOW,
             semconv.RAG_KIND: semconv.KIND_RAG,
-            semconv.WORKFLOW_NAME: policy.identifier(self._workflow),
+            semconv.WORKFLOW_NAME: policy.identifier(name(self._workflow, "name") or DEFAULT_NAME),
         }
         for key, value in (
-            (semconv.CONVERSATION_ID, self._conversation_id),
-            (semconv.SESSION_ID, self._session_id),
-            (semconv.USER_ID, self._user_id),
+            (semconv.CONVERSATION_ID, identity(self._conversation_id, "conversation id")),
+            (semconv.SESSION_ID, identity(self._session_id, "session id")),
+            (semconv.USER_ID, identity(self._user_id, "user id")),
         ):
             if value is not None:
                 attributes[key] = policy.identifier(value)
@@ -170,7 +171,7 @@ class RagCall(AnsweredRecording):
 
     def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
         policy = passage.policy
-        attributes = (_metadata(self._metadata, passage) if self._metadata else None) or {}
+        attributes = (None if self._metadata is None else _metadata(self._metadata, passage)) or {}
         question = passage.text(_asked(self._question), Part.QUESTION, policy.max_question_bytes)
         if question is not None:
             messages = attributes[semconv.INPUT_MESSAGES] = text_message("user", question)
@@ -187,10 +188,11 @@ class RagCall(AnsweredRecording):
         return attributes
 
 
+@guarded
 def _asked(question: object) -> str | None:
     if question is None or type(question) is str:
         return question
-    if isinstance(question, Arguments):
+    if type(question) is Arguments:
         return _asked_meanwhile((*question.args, *question.kwargs.values()))
     text = question_in(question)
     if text is None:
@@ -219,23 +221,26 @@ def _metadata(metadata: Mapping[str, object], passage: Passage) -> dict[str, Att
     attributes: dict[str, AttributeValue] = {}
     budget = passage.policy.max_metadata_bytes
     for number, (key, value) in enumerate(passage.metadata(metadata).items()):
-        name, scalar = passage.metadata_value(key, Part.QUESTION, METADATA), _scalar(value, passage)
-        budget -= len(f"{name}{scalar}".encode())
+        called, scalar = passage.metadata_value(key, Part.QUESTION, METADATA), _scalar(value, passage)
+        budget -= len(f"{called}{scalar}".encode())
         if len(attributes) == MAX_METADATA or number == 2 * MAX_METADATA or budget < 0:
             passage.truncated(METADATA)
             break
-        if name is not None and scalar is not None:
-            attributes[semconv.RAG_METADATA_PREFIX + _short(name, passage)] = (
+        if called is not None and scalar is not None:
+            attributes[semconv.RAG_METADATA_PREFIX + _short(called, passage)] = (
                 _short(scalar, passage) if isinstance(scalar, str) else scalar
             )
     return attributes
 
 
+@guarded
 def _scalar(value: object, passage: Passage) -> bool | int | float | str | None:
-    if value is None or isinstance(value, bool | float):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, float):
+        return float(value)
     if isinstance(value, int) and abs(value) < passage.longest_number:
-        return value
+        return int(value)
     return passage.metadata_value(value, Part.QUESTION, METADATA)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from opentelemetry import context as otel_context
 from opentelemetry.trace import (
     Span,
+    SpanContext,
     SpanKind,
     Status,
     StatusCode,
@@ -20,13 +21,13 @@ from opentelemetry.trace import (
 )
 
 from ragtrace import semconv
-from ragtrace.capture.guard import guarded
+from ragtrace.capture.guard import guarded, note_unread
 from ragtrace.capture.libraries.langchain_runs import run_context
 from ragtrace.capture.privacy.policy import ContentPolicy, Passage
 from ragtrace.capture.recorder import active
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from opentelemetry.context import Context
     from opentelemetry.util.types import AttributeValue
@@ -63,12 +64,12 @@ class Recording:
     @property
     def trace_id(self) -> str | None:
         """32 lower-case hex digits; ``None`` while nothing records."""
-        return None if self._span is None else format_trace_id(self._span.get_span_context().trace_id)
+        return self._id(lambda context: format_trace_id(context.trace_id))
 
     @property
     def span_id(self) -> str | None:
         """16 lower-case hex digits; ``None`` while nothing records."""
-        return None if self._span is None else format_span_id(self._span.get_span_context().span_id)
+        return self._id(lambda context: format_span_id(context.span_id))
 
     def __enter__(self) -> Self:
         if active() is not None:
@@ -97,10 +98,11 @@ class Recording:
         recorder = active()
         if recorder is None:
             return
-        parent = self._parent.span if self._parent is not None else None
+        parent = None if self._parent is None else _span_of(self._parent)
         context = run_context() if parent is None else set_span_in_context(parent)
+        attributes = self._at_start(recorder.policy)
         self._span = recorder.tracer.start_span(
-            self._name(), context=context, kind=self.span_kind, attributes=self._at_start(recorder.policy)
+            self._name(attributes), context=context, kind=self.span_kind, attributes=attributes
         )
         self._open = True
         self._inside = set_span_in_context(self._span, context)
@@ -173,7 +175,13 @@ class Recording:
         if exc is not None and not abandoned:
             _write_error(span, exc, passage)
 
-    def _name(self) -> str:
+    @guarded
+    def _id(self, read: Callable[[SpanContext], str]) -> str | None:
+        # the tracer is the application's: what its spans have for ids is not ours to trust
+        return None if self._span is None else read(self._span.get_span_context())
+
+    def _name(self, attributes: Mapping[str, AttributeValue]) -> str:
+        """Return the span's name, given what stands on it from the start."""
         raise NotImplementedError
 
     def _at_start(self, policy: ContentPolicy) -> Mapping[str, AttributeValue]:
@@ -184,6 +192,18 @@ class Recording:
 
 
 _here: ContextVar[object] = ContextVar("ragtrace.here")
+
+
+def _span_of(parent: object) -> Span | None:
+    recording = _recording(parent)
+    if recording is None:
+        note_unread("parent", parent)
+    return None if recording is None else recording.span
+
+
+@guarded
+def _recording(value: object) -> Recording | None:
+    return value if isinstance(value, Recording) else None
 
 
 @guarded

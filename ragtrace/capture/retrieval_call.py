@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
@@ -10,10 +10,11 @@ from opentelemetry.trace import SpanKind
 
 from ragtrace import semconv
 from ragtrace.capture.guard import guarded, note_unread
-from ragtrace.capture.privacy.policy import ContentPolicy, Passage, plain_text
+from ragtrace.capture.privacy.policy import ContentPolicy, Passage
 from ragtrace.capture.recording import Recording
 from ragtrace.capture.values.chunks import MAX_CHUNKS, ChunkDocuments, chunk_documents
 from ragtrace.capture.values.documents import documents_in
+from ragtrace.capture.values.names import hook, identity, name, whole_number
 from ragtrace.capture.values.text import question_in
 from ragtrace.capture.wrapping import Arguments, finder, traced
 from ragtrace.model import Part
@@ -31,13 +32,15 @@ QUERY_NAMES = ("query", "question", "q", "text", "search", "input", "prompt")
 
 
 @overload
-def retrieval(query: F, /) -> F: ...
+def retrieval(function: F, /) -> F: ...
 
 
 @overload
 def retrieval(
-    query: str | None = None,
+    function: str | None = None,
+    /,
     *,
+    query: str | None = None,
     name: str | None = None,
     data_source: str | None = None,
     top_k: int | None = None,
@@ -47,8 +50,10 @@ def retrieval(
 
 
 def retrieval(
-    query: F | str | None = None,
+    function: F | str | None = None,
+    /,
     *,
+    query: str | None = None,
     name: str | None = None,
     data_source: str | None = None,
     top_k: int | None = None,
@@ -66,16 +71,17 @@ def retrieval(
     like, else the first string) and the chunks are what is returned or yielded.
 
     Args:
-        query: What is searched for; above a function, the name of its parameter.
+        query: What is searched for; above a function, the name of its parameter. It may be given by position
+            too.
         name: What to call the span, where there is no ``data_source``.
         data_source: The index or collection: ``gen_ai.data_source.id``.
         top_k: How many chunks were asked for.
         parent: The RAG call this belongs to, where it runs in a thread that does not inherit the context.
         chunks: Finds the chunks in what the function returns.
     """
-    if callable(query):
-        return RetrievalCall(None, name, data_source, top_k, parent, chunks)(query)
-    return RetrievalCall(query, name, data_source, top_k, parent, chunks)
+    asked = query if function is None or callable(function) else function
+    call = RetrievalCall(asked, name, data_source, top_k, parent, chunks)
+    return call(function) if callable(function) else call
 
 
 class RetrievalCall(Recording):
@@ -89,14 +95,14 @@ class RetrievalCall(Recording):
     def __init__(
         self,
         query: object,
-        name: str | None,
+        called: str | None,
         data_source: str | None,
         top_k: int | None,
         parent: Recording | None,
         chunks_of: ChunksOf | None,
     ) -> None:
         self._query = query
-        self._called = name
+        self._called = called
         self._data_source = data_source
         self._top_k = top_k
         self._parent = parent
@@ -111,7 +117,7 @@ class RetrievalCall(Recording):
             call.set_query(find(given))
             return call
 
-        return traced(function, begin)
+        return traced(function, begin, self)
 
     @guarded
     def set_chunks(self, chunks: object) -> None:
@@ -148,21 +154,25 @@ class RetrievalCall(Recording):
     @guarded
     def conclude(self, result: object) -> None:
         """Note what a decorated function returned."""
-        self.set_chunks(self._chunks_of(result) if self._chunks_of is not None else result)
+        find = hook(self._chunks_of, "function that finds chunks")
+        self.set_chunks(result if find is None else find(result))
 
-    def _name(self) -> str:
-        name = self._called if self._data_source is None else self._data_source
-        return semconv.OP_RETRIEVAL if name is None else f"{semconv.OP_RETRIEVAL} {plain_text(name)}"
+    def _name(self, attributes: Mapping[str, AttributeValue]) -> str:
+        source = attributes.get(semconv.DATA_SOURCE_ID)
+        called = name(self._called, "name") if source is None else source
+        return semconv.OP_RETRIEVAL if called is None else f"{semconv.OP_RETRIEVAL} {called}"
 
     def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
         attributes: dict[str, AttributeValue] = {
             semconv.OPERATION_NAME: semconv.OP_RETRIEVAL,
             semconv.RAG_KIND: semconv.KIND_RETRIEVAL,
         }
-        if self._data_source is not None:
-            attributes[semconv.DATA_SOURCE_ID] = policy.identifier(self._data_source)
-        if isinstance(self._top_k, int):
-            attributes[semconv.RETRIEVAL_TOP_K] = self._top_k
+        source = identity(self._data_source, "data source")
+        if source is not None:
+            attributes[semconv.DATA_SOURCE_ID] = policy.identifier(source)
+        top_k = whole_number(self._top_k, "number of chunks")
+        if top_k is not None:
+            attributes[semconv.RETRIEVAL_TOP_K] = top_k
         return attributes
 
     def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:

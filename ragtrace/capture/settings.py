@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from ragtrace.capture.guard import log
+from ragtrace.capture.guard import guarded, log
 from ragtrace.capture.privacy.policy import ContentMode, ContentPolicy, Redact
 from ragtrace.capture.privacy.settings import settled_policy
 
@@ -85,6 +85,7 @@ def resolve(
     )
 
 
+@guarded
 def wants_quiet(env: Mapping[str, str], told: bool | None) -> bool:
     """Settle whether hints are left to the log: by code, else by ``RAGTRACE_QUIET``."""
     return _flag(env, "RAGTRACE_QUIET") is True if told is None else bool(told)

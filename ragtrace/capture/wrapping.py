@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from ragtrace.capture.guard import guarded, log
 from ragtrace.capture.recorder import active
 from ragtrace.capture.recording import Recording
+from ragtrace.capture.values.names import name
 from ragtrace.capture.values.responses import streamed_body
 from ragtrace.capture.values.text import ASKING_NAMES, first_field, question_in
 
@@ -56,19 +57,19 @@ class Argument(NamedTuple):
     is_method: bool = False
 
     @classmethod
-    def of(cls, function: Callable[..., Any], wanted: str | None, usual: Sequence[str]) -> Argument:
+    def of(cls, function: Callable[..., Any], wanted: object, usual: Sequence[str]) -> Argument:
         """Find the parameter named ``wanted``, else the first that has one of the usual names."""
         parameters = _parameters(function)
-        if wanted is not None and wanted not in parameters:
-            log.warning(
-                "ragtrace: %s has no parameter %r", getattr(function, "__qualname__", function), wanted
-            )
-        for name in ([wanted] if wanted is not None else []) + list(usual):
-            if name in parameters:
-                parameter = parameters[name]
+        told = name(wanted, "name of a parameter")
+        if told is not None and told not in parameters:
+            kind = type.__getattribute__(type(function), "__name__")
+            log.warning("ragtrace: %s has no parameter %r", getattr(function, "__qualname__", kind), told)
+        for known in ([told] if told is not None else []) + list(usual):
+            if known in parameters:
+                parameter = parameters[known]
                 keyword = parameter.kind is inspect.Parameter.KEYWORD_ONLY
                 default = None if parameter.default is inspect.Parameter.empty else parameter.default
-                return cls(name, None if keyword else list(parameters).index(name), default)
+                return cls(known, None if keyword else list(parameters).index(known), default)
         return cls(is_method=next(iter(parameters), None) in {"self", "cls"})
 
     def value(self, given: Arguments) -> object:
@@ -91,8 +92,7 @@ class Argument(NamedTuple):
 def finder(function: Callable[..., Any], wanted: object, usual: Sequence[str]) -> Find:
     """Return what finds one argument of a call: the application's hook, or the parameter's name."""
     if not callable(wanted):
-        name = wanted if isinstance(wanted, str) else None
-        return (guarded(Argument.of)(function, name, usual) or Argument()).value
+        return (guarded(Argument.of)(function, wanted, usual) or Argument()).value
 
     @guarded
     def ask_hook(given: Arguments) -> object:
@@ -101,17 +101,63 @@ def finder(function: Callable[..., Any], wanted: object, usual: Sequence[str]) -
     return ask_hook
 
 
-def traced(function: F, begin: Begin) -> F:
-    """Return the function with a span around each call, of the same kind as the function."""
+class CallableObject:
+    """An object that is called like a function, with a span around each call; all else of it is as it was.
+
+    Whether it was to be decorated or is a fact of what a block records (a model, say), only its use can tell:
+    in a ``with`` it is the latter.
+    """
+
+    def __init__(self, wrapped: object, wrapper: Callable[..., Any], block: Recording) -> None:
+        self.__wrapped__ = wrapped
+        self._self_wrapper = wrapper
+        self._self_block = block
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._self_wrapper(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__wrapped__":  # a copy that is still empty
+            raise AttributeError(name)
+        return getattr(self.__wrapped__, name)
+
+    def __enter__(self) -> Recording:
+        return self._self_block.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._self_block.__exit__(*raised)
+
+    async def __aenter__(self) -> Recording:
+        return self._self_block.__enter__()
+
+    async def __aexit__(self, *raised: Any) -> None:
+        self._self_block.__exit__(*raised)
+
+
+def traced(function: F, begin: Begin, block: Recording | None = None) -> F:
+    """Return the function with a span around each call, of the same kind as the function.
+
+    ``block`` is what is recorded where an object of the application's, which can be called, turns out to open
+    one.
+    """
+    if block is None or _is_function(function):
+        return functools.wraps(function)(_wrapper(function, begin))  # type: ignore[return-value]
+    return CallableObject(function, _function(function, begin), block)  # type: ignore[return-value]
+
+
+@guarded
+def _is_function(value: object) -> bool:
+    return inspect.isroutine(value) or isinstance(value, functools.partial)
+
+
+def _wrapper(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     if inspect.isasyncgenfunction(function):
-        wrapper: Callable[..., Any] = _async_stream_function(function, begin)
-    elif inspect.isgeneratorfunction(function):
-        wrapper = _stream_function(function, begin)
-    elif inspect.iscoroutinefunction(function):
-        wrapper = _async_function(function, begin)
-    else:
-        wrapper = _function(function, begin)
-    return functools.wraps(function)(wrapper)  # type: ignore[return-value]
+        return _async_stream_function(function, begin)
+    if inspect.isgeneratorfunction(function):
+        return _stream_function(function, begin)
+    if inspect.iscoroutinefunction(function):
+        return _async_function(function, begin)
+    return _function(function, begin)
 
 
 def _function(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:

@@ -129,7 +129,7 @@ class ContentPolicy:
     def may_record(self, metadata_key: object) -> bool:
         """Tell whether metadata of this key may be recorded."""
         if self.metadata is not None:
-            return metadata_key in self.metadata
+            return _is_among(metadata_key, self.metadata) is True
         return self.mode not in {"hashed", "off"}
 
     def identifier(self, value: object) -> str:
@@ -259,6 +259,11 @@ class Passage:
         if self._names is None:
             self._names = Pseudonyms(self._trace_id, self.policy.key_bytes)
         return redact(text, limit, self._names, self.policy.phone_regions)
+
+
+@guarded
+def _is_among(key: object, keys: Collection[str]) -> bool:
+    return key in keys  # asks the key, too
 
 
 @guarded

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ragtrace.capture.guard import guarded
 from ragtrace.capture.privacy.policy import MESSAGES, Passage, cut, json_string, plain_text
+from ragtrace.capture.values.names import name
 from ragtrace.model import Part
 
 __all__ = ["prompt_messages", "text_message"]
@@ -30,36 +31,42 @@ def prompt_messages(messages: object, passage: Passage) -> str | None:
     """
     if messages is None or not passage.policy.capture:
         return None
-    listed = _listed(messages)
+    listed = _listed(messages) or ()
     if len(listed) > MAX_MESSAGES:
         passage.truncated(MESSAGES)
     budget = passage.policy.max_messages_bytes
     written: list[str] = []
     for message in listed[:MAX_MESSAGES]:
-        parts, used = _parts(message, budget, passage)
+        parts, used = _parts(message, budget, passage) or ([], 0)
         budget -= used
         written.append(f'{{"role":{json_string(_role(message, passage))},"parts":[{",".join(parts)}]}}')
     return f"[{','.join(written)}]"
 
 
 def _role(message: object, passage: Passage) -> str:
-    role = passage.policy.identifier(_of(message, "role") or _of(message, "type") or "user")
+    said = (name(_of(message, key), "role") for key in ("role", "type"))
+    role = passage.policy.identifier(next((text for text in said if text), "user"))
     return _ROLES.get(role, role)
 
 
+@guarded
 def _parts(message: object, budget: int, passage: Passage) -> tuple[list[str], int]:
     content = message if isinstance(message, str | bytes) else _of(message, "content")
     written: list[str] = []
     spent = 0
-    for part in _listed(content if content is not None else _of(message, "parts")):
-        text = part if isinstance(part, str | bytes) else _of(part, "text") or _of(part, "content")
-        if isinstance(text, str | bytes):
-            kept, used = _text_part(text, budget - spent, passage)
-            spent += used
-        else:
-            kept = f'{{"type":{json_string(plain_text(_of(part, "type") or "unknown"))}}}'
+    for part in _listed(content if content is not None else _of(message, "parts")) or ():
+        kept, used = _part(part, budget - spent, passage) or ('{"type":"unknown"}', 0)
+        spent += used
         written.append(kept)
     return written, spent
+
+
+@guarded
+def _part(part: object, budget: int, passage: Passage) -> tuple[str, int]:
+    text = part if isinstance(part, str | bytes) else _of(part, "text") or _of(part, "content")
+    if isinstance(text, str | bytes):
+        return _text_part(text, budget, passage)
+    return f'{{"type":{json_string(name(_of(part, "type"), "type") or "unknown")}}}', 0
 
 
 def _text_part(text: str | bytes, budget: int, passage: Passage) -> tuple[str, int]:
@@ -70,19 +77,20 @@ def _text_part(text: str | bytes, budget: int, passage: Passage) -> tuple[str, i
     return f'{{"type":"text","content":{json_string(kept)}}}', used
 
 
+@guarded
 def _listed(value: object) -> Sequence[object]:
     if value is None:
         return ()
     return value if isinstance(value, list | tuple) else (value,)
 
 
-def _of(message: object, name: str) -> object:
+def _of(message: object, key: str) -> object:
     # a dict is by far the most frequent, and asking for a Mapping is slow
-    return message.get(name) if type(message) is dict else _held(message, name)
+    return message.get(key) if type(message) is dict else _held(message, key)
 
 
 @guarded
-def _held(message: object, name: str) -> object:
+def _held(message: object, key: str) -> object:
     if isinstance(message, Mapping):
-        return message.get(name)
-    return None if isinstance(message, str | bytes) else getattr(message, name, None)
+        return message.get(key)
+    return None if isinstance(message, str | bytes) else getattr(message, key, None)

@@ -54,7 +54,8 @@ def body_of(result: object) -> object:
 
 
 def _is_response(result: object) -> bool:
-    if getattr(result, "status_code", None) is None or getattr(result, "headers", None) is None:
+    # a mock has whatever it is asked for, and would keep what it is given
+    if not isinstance(getattr(result, "status_code", None), int) or getattr(result, "headers", None) is None:
         return False
     return any(hasattr(result, name) for name in ("body", "body_iterator", "get_data"))
 

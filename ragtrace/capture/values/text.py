@@ -72,7 +72,8 @@ def stated_answer(value: object) -> str | None:
         return found
     dump = getattr(value, "model_dump_json", None)
     if callable(dump):
-        return str(dump())
+        dumped = dump()
+        return dumped if isinstance(dumped, str) else None
     return plain_text(value) if isinstance(value, CONTAINERS) else None
 
 
