@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -15,10 +16,11 @@ from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import (
     Encoding,
+    ParsedRequest,
     SplitRequest,
     TraceSlice,
     drop_spans_without_ids,
-    parse_request,
+    read_request,
     split_by_trace,
 )
 from ragtrace_collector.assemble import Assembly
@@ -123,9 +125,10 @@ class Intake:
             StoreUnavailable: try again later; nothing was kept.
         """
         try:
-            request = await self._parse(body, encoding)
+            parsed = await self._parse(body, encoding)
+            request = parsed.request
             own = drop_own_spans(request, body)
-            unchanged = body if encoding == "protobuf" and not own else None
+            unchanged = None if own else parsed.body
             if sender is not None and stamp_tenant(request, sender.tenant, body=unchanged):
                 unchanged = None
             left_out: Counter[Counts] = Counter()
@@ -154,13 +157,15 @@ class Intake:
         left_out[Counts.SPANS_OVER_LIMIT] += sum(len(part.spans) for part in cut)
         left_out[Counts.SPANS_REPEATED] += sum(len(part.spans) for part in again)
         self._counters.add_request(spans=split.spans + split.rejected + own, left_out=left_out)
-        return Receipt(rejected_spans=split.rejected, reason=split.reject_reason)
+        self._counters.add(Counts.TEXTS_MENDED, parsed.texts_mended)
+        return Receipt(rejected_spans=split.rejected, reason=_reason(split, parsed))
 
-    async def _parse(self, body: bytes, encoding: Encoding) -> ExportTraceServiceRequest:
+    async def _parse(self, body: bytes, encoding: Encoding) -> ParsedRequest:
         if encoding == "protobuf" and len(body) <= _LARGE_BYTES:
-            return parse_request(body, encoding=encoding)
+            with suppress(CodecError):  # it is said below, unless its texts can be mended
+                return read_request(body, encoding=encoding, mend=False)
         async with self._large:
-            return await asyncio.to_thread(parse_request, body, encoding=encoding)
+            return await asyncio.to_thread(read_request, body, encoding=encoding)
 
     def _is_wanted(self, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:
         """Say whether a trace is let in; where not, count its spans, for when the request is acknowledged."""
@@ -226,6 +231,16 @@ class Intake:
             drop_traces(request, split.slices)
             unchanged = None
         return request.SerializeToString() if unchanged is None else unchanged
+
+
+def _reason(split: SplitRequest, parsed: ParsedRequest) -> str:
+    """Return what the sender is to know of a request that was taken."""
+    reasons = [split.reject_reason] if split.rejected else []
+    if parsed.texts_mended:
+        reasons.append(
+            f"{parsed.texts_mended} names, keys or values were no UTF-8: what was none of it became U+FFFD"
+        )
+    return "; ".join(reasons)
 
 
 def _of_tenant(split: SplitRequest, tenant: str | None) -> SplitRequest:

@@ -31,6 +31,10 @@ class Counts(StrEnum):
         "spans that a sender, or a loop, sent a second time: neither stored nor forwarded again",
     )
     SPANS_OVER_LIMIT = "spans_over_limit", "spans beyond assemble.max_spans_per_trace: not stored"
+    TEXTS_MENDED = (
+        "texts_mended",
+        "names, keys and values in them that were no UTF-8, and have U+FFFD instead",
+    )
     REQUESTS_INVALID = "requests_invalid", "requests that are no OTLP"
     REQUESTS_TOO_LARGE = "requests_too_large", "requests beyond receive.max_message_bytes"
     REQUESTS_PUT_OFF = (

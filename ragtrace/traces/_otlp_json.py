@@ -22,15 +22,21 @@ _JSON_KEY = re.compile(r"[a-z][A-Za-z0-9]*")
 _JSON_PATH = re.compile(r"Failed to parse (\w+) field: ")
 
 
-def from_json(data: bytes | str) -> ExportTraceServiceRequest:
-    """Read one JSON object. Raises CodecError, whose message names the place and never quotes values."""
+def from_json(data: bytes | str) -> tuple[ExportTraceServiceRequest, int]:
+    """Read one JSON object; return it with the number of texts that were no Unicode, and are mended.
+
+    Raises CodecError, whose message names the place and never quotes values.
+    """
     try:
-        tree = json.loads(data if isinstance(data, str) else data.decode())
+        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+        tree = json.loads(text)
         if not isinstance(tree, dict):
             raise CodecError(f"not OTLP JSON: expected an object, got {type(tree).__name__}")
-        return json_format.ParseDict(
-            _protobuf_tree(tree), ExportTraceServiceRequest(), ignore_unknown_fields=True
-        )
+        is_replaced = isinstance(data, bytes) and "\ufffd" in text and text.encode() != data
+        rewritten = _Rewritten(replaced=is_replaced)
+        request = ExportTraceServiceRequest()
+        json_format.ParseDict(rewritten.tree(tree), request, ignore_unknown_fields=True)
+        return request, rewritten.mended
     except json_format.ParseError as exc:
         path = ".".join(_JSON_PATH.findall(str(exc))[:8])
         raise CodecError(f"not OTLP JSON: a wrong value at {path!r}") from exc
@@ -48,21 +54,34 @@ def to_json(request: ExportTraceServiceRequest) -> str:
     return json.dumps(_otlp_tree(tree), ensure_ascii=False, separators=(",", ":"))
 
 
-def _protobuf_tree(node: Any, depth: int = 0) -> Any:
-    """Turn OTLP's JSON into protobuf's: ids in base64, unknown spellings left out, valid text."""
-    if depth > _MAX_DEPTH:
-        raise CodecError(f"not OTLP JSON: nested deeper than {_MAX_DEPTH} levels")
-    if isinstance(node, str):
-        return scrub_surrogates(node)
-    if isinstance(node, list):
-        return [_protobuf_tree(item, depth + 1) for item in node]
-    if isinstance(node, dict):
-        return {
-            key: _hex_to_base64(value) if key in _JSON_IDS else _protobuf_tree(value, depth + 1)
-            for key, value in node.items()
-            if _JSON_KEY.fullmatch(key)
-        }
-    return node
+class _Rewritten:
+    """OTLP's JSON as protobuf's: ids in base64, unknown spellings left out, valid text."""
+
+    def __init__(self, *, replaced: bool) -> None:
+        self.mended = 0
+        """Texts that were not valid."""
+        self._replaced = replaced
+        """Whether U+FFFD stands where bytes were no UTF-8."""
+
+    def tree(self, node: Any, depth: int = 0) -> Any:
+        if depth > _MAX_DEPTH:
+            raise CodecError(f"not OTLP JSON: nested deeper than {_MAX_DEPTH} levels")
+        if isinstance(node, str):
+            return self._text(node)
+        if isinstance(node, list):
+            return [self.tree(item, depth + 1) for item in node]
+        if isinstance(node, dict):
+            return {
+                key: _hex_to_base64(value) if key in _JSON_IDS else self.tree(value, depth + 1)
+                for key, value in node.items()
+                if _JSON_KEY.fullmatch(key)
+            }
+        return node
+
+    def _text(self, text: str) -> str:
+        scrubbed = scrub_surrogates(text)
+        self.mended += scrubbed != text or (self._replaced and "\ufffd" in text)
+        return scrubbed
 
 
 def _otlp_tree(node: Any) -> Any:

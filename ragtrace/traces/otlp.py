@@ -24,6 +24,7 @@ from ragtrace.errors import CodecError
 from ragtrace.traces._otlp_envelope import new_envelope, read_envelope
 from ragtrace.traces._otlp_flood import MAX_PARTS, is_flood, is_flood_of_json, is_flood_on_the_wire
 from ragtrace.traces._otlp_json import from_json, to_json
+from ragtrace.traces._otlp_mending import mended_text
 from ragtrace.traces._otlp_usual_json import usual_spans
 from ragtrace.traces._otlp_values import has_valid_ids, parent_id, to_request, to_spans
 from ragtrace.traces.trace import Span
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Encoding",
+    "ParsedRequest",
     "SpanRef",
     "SplitRequest",
     "TraceSlice",
@@ -46,6 +48,7 @@ __all__ = [
     "encode",
     "encode_json",
     "parse_request",
+    "read_request",
     "request_to_json",
     "spans_in",
     "split_by_trace",
@@ -91,10 +94,31 @@ class SplitRequest:
     reject_reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedRequest:
+    """An export request, parsed."""
+
+    request: ExportTraceServiceRequest
+    body: bytes | None
+    """The protobuf bytes that say the same; ``None`` of JSON."""
+    texts_mended: int = 0
+    """Names and other texts that were no UTF-8: they have U+FFFD in place of what is none."""
+
+
 def parse_request(data: bytes, *, encoding: Encoding) -> ExportTraceServiceRequest:
+    """Parse the body of an export request, like ``read_request``.
+
+    Raises:
+        CodecError: the bytes are not what the encoding says, or hold too many parts.
+    """
+    return read_request(data, encoding=encoding).request
+
+
+def read_request(data: bytes, *, encoding: Encoding, mend: bool = True) -> ParsedRequest:
     """Parse the body of an export request.
 
     Spans with zero, missing or short ids are let through: they are refused one by one in ``split_by_trace``.
+    To mend texts takes seconds at worst: without ``mend``, a protobuf request that needs it is refused.
 
     Raises:
         CodecError: the bytes are not what the encoding says, or hold too many parts.
@@ -102,17 +126,26 @@ def parse_request(data: bytes, *, encoding: Encoding) -> ExportTraceServiceReque
     if encoding == "json":
         if is_flood_of_json(data):
             raise CodecError(_FLOOD)
-        return from_json(data)
+        request, mended = from_json(data)
+        return ParsedRequest(request=request, body=None, texts_mended=mended)
     if is_flood_on_the_wire(data):
         raise CodecError(_FLOOD)
-    try:
-        request = ExportTraceServiceRequest.FromString(data)
-    except DecodeError as exc:
-        raise CodecError(f"not an OTLP protobuf trace request ({len(data)} bytes): {exc}") from exc
-    if len(data) > 2 * MAX_PARTS and is_flood(request):  # fewer bytes cannot hold so many
-        del request  # or the error's traceback would keep it in memory
+    parsed = _parse(data, mend=mend)
+    if len(data) > 2 * MAX_PARTS and is_flood(parsed.request):  # fewer bytes cannot hold so many
+        del parsed  # or the error's traceback would keep it in memory
         raise CodecError(_FLOOD)
-    return request
+    return parsed
+
+
+def _parse(data: bytes, *, mend: bool) -> ParsedRequest:
+    try:
+        return ParsedRequest(request=ExportTraceServiceRequest.FromString(data), body=data)
+    except DecodeError as exc:
+        mended = mended_text(data) if mend else None
+        if mended is None or mended[1] == 0:
+            raise CodecError(f"not an OTLP protobuf trace request ({len(data)} bytes): {exc}") from exc
+    body, number = mended
+    return ParsedRequest(request=ExportTraceServiceRequest.FromString(body), body=body, texts_mended=number)
 
 
 _FLOOD: Final = f"more than {MAX_PARTS:,} parts in one request: send smaller batches"
@@ -166,7 +199,7 @@ def decode_json(text: str) -> tuple[Span, ...]:
         CodecError: the text is not OTLP JSON, or an id has the wrong length.
     """
     spans = usual_spans(text)
-    return to_spans(from_json(text)) if spans is None else spans
+    return to_spans(from_json(text)[0]) if spans is None else spans
 
 
 def decode_body(body: bytes, *, encoding: Encoding) -> tuple[Span, ...]:

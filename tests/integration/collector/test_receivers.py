@@ -212,14 +212,9 @@ async def test_grpc_refuses_twenty_megabytes(collector: Collector, compression: 
     assert await send_grpc(collector, GOOD) == ExportTraceServiceResponse()
 
 
-async def test_invalid_utf8_in_an_attribute_is_refused(collector: Collector) -> None:
-    body = GOOD.replace(b"Refunds take 14 days.", b"Refunds take \xff\xff\xff\xffdays")
-    assert (await post(collector, body)).status_code == 400
-
-
 async def test_a_lone_surrogate_in_json_is_answered(collector: Collector) -> None:
     body = encode_json(rag_trace(0)).replace("Refunds take", "\\ud800 take").encode()
-    assert (await post(collector, body, JSON)).status_code in {200, 400}
+    assert (await post(collector, body, JSON)).status_code == 200
 
 
 async def test_other_methods_and_paths_are_refused(collector: Collector) -> None:

@@ -172,7 +172,7 @@ def test_odd_json_is_a_codec_error_or_a_request(tree: object) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        pytest.param(b"\xff\xfe", "utf-8", id="invalid utf-8"),
+        pytest.param(b"\xff\xfe", "line 1", id="invalid utf-8"),
         pytest.param(b"{", "line 1", id="cut"),
         pytest.param(b"[]", "expected an object, got list", id="no object"),
         pytest.param(b"[" * 100_000, "nested too deep", id="deep arrays"),

@@ -1,0 +1,207 @@
+"""Bytes that are not what they are said to be: one text that is no UTF-8 costs no answer of its batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from ragtrace.errors import CodecError
+from ragtrace.traces.otlp import decode, decode_body, encode, encode_json, parse_request, spans_in
+from ragtrace.traces.trace import Span, SpanEvent
+from ragtrace_collector.collector import Collector
+from tests.integration.collector.running import carriers_in, config_of, running_collector, send_grpc, until
+from tests.rag_spans import rag_trace
+
+ANSWERS = 100
+MARK = "0000mark0000"
+"""What becomes no UTF-8 on the way, in as many bytes."""
+BAD = b"\xff\xc3(\xed\xa0\x80\xe2\x28\xa1\xf0\x9f!"
+MENDED = BAD.decode("utf-8", "replace")
+
+PLACES: dict[str, Callable[[Span], Span]] = {
+    "span name": lambda span: replace(span, name=MARK),
+    "key": lambda span: replace(span, attributes={**span.attributes, MARK: 1}),
+    "value": lambda span: replace(span, attributes={**span.attributes, "tag": MARK}),
+    "value in a list": lambda span: replace(span, attributes={**span.attributes, "tags": ("a", (MARK,))}),
+    "key in a map": lambda span: replace(span, attributes={**span.attributes, "tags": {MARK: MARK}}),
+    "event": lambda span: replace(span, events=(SpanEvent(name=MARK, time_ns=1, attributes={MARK: MARK}),)),
+    "status": lambda span: replace(span, status_message=MARK),
+    "trace state": lambda span: replace(span, trace_state=MARK),
+    "scope": lambda span: replace(span, scope=replace(span.scope, name=MARK, schema_url=MARK)),
+    "resource": lambda span: replace(
+        span, resource=replace(span.resource, attributes={MARK: MARK}, schema_url=MARK)
+    ),
+}
+
+
+def batch(place: str) -> list[Span]:
+    """Make a batch of answers, of which one span has the mark in this place."""
+    (root, *others), *rest = (rag_trace(number) for number in range(ANSWERS))
+    return [PLACES[place](root), *others, *(span for trace in rest for span in trace)]
+
+
+def spoiled(body: bytes, *, bad: bytes = BAD) -> bytes:
+    assert MARK.encode() in body
+    return body.replace(MARK.encode(), bad)
+
+
+async def over_http(collector: Collector, body: bytes, content_type: str) -> tuple[int, str]:
+    """Send; return the status and the warning."""
+    async with httpx.AsyncClient() as client:
+        answer = await client.post(
+            f"http://127.0.0.1:{collector.http_port}/v1/traces",
+            content=body,
+            headers={"content-type": content_type},
+        )
+    if content_type == "application/json":
+        return answer.status_code, str(answer.json().get("partialSuccess", {}))
+    return answer.status_code, str(ExportTraceServiceResponse.FromString(answer.content))
+
+
+async def send_protobuf(collector: Collector, spans: list[Span]) -> str:
+    status, warning = await over_http(collector, spoiled(encode(spans)), "application/x-protobuf")
+    assert status == 200
+    return warning
+
+
+async def send_json_bytes(collector: Collector, spans: list[Span]) -> str:
+    status, warning = await over_http(collector, spoiled(encode_json(spans).encode()), "application/json")
+    assert status == 200
+    return warning
+
+
+async def send_half_characters(collector: Collector, spans: list[Span]) -> str:
+    body = spoiled(encode_json(spans).encode(), bad=rb"\ud800 \udfff\ud83d")
+    status, warning = await over_http(collector, body, "application/json")
+    assert status == 200
+    return warning
+
+
+async def send_over_grpc(collector: Collector, spans: list[Span]) -> str:
+    return str(await send_grpc(collector, spoiled(encode(spans))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "send",
+    [send_protobuf, send_json_bytes, send_half_characters, send_over_grpc],
+    ids=lambda send: send.__name__,
+)
+async def test_one_text_that_is_no_utf8_costs_none_of_a_hundred_answers(
+    tmp_path: Path, send: Callable[[Collector, list[Span]], Awaitable[str]], place: str
+) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        warning = await send(collector, batch(place))
+        await until(lambda: collector.counters.snapshot()["answers_judged"] == ANSWERS)
+        counted = collector.counters.snapshot()
+    assert counted["requests_invalid"] == 0
+    assert counted["spans_kept"] == 3 * ANSWERS
+    assert counted["texts_mended"] >= 1
+    assert "no UTF-8" in warning
+    assert len(carriers_in(tmp_path / "out.jsonl")) == ANSWERS
+
+
+async def test_what_is_forwarded_can_be_read_by_others(tmp_path: Path) -> None:
+    forwarded = tmp_path / "all.jsonl"
+    config = config_of(
+        tmp_path, export=[{"endpoint": f"otlp-file:{forwarded}", "forward": True}], sample={"ratio": 0}
+    )
+    async with running_collector(config) as collector:
+        await send_protobuf(collector, batch("span name"))
+    texts = forwarded.read_bytes().decode("utf-8")  # strictly
+    assert json.dumps(MENDED, ensure_ascii=False)[1:-1] in texts
+
+
+async def test_garbage_is_still_refused(tmp_path: Path) -> None:
+    body = spoiled(encode(batch("span name")))
+    async with running_collector(config_of(tmp_path)) as collector:
+        for bad in (body[:-7], b"\x0a" + body, BAD * 1_000):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await send_grpc(collector, bad)
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert collector.counters.snapshot()["requests_invalid"] == 3
+        assert collector.counters.snapshot()["texts_mended"] == 0
+
+
+SPOILING = st.lists(
+    st.one_of(st.binary(min_size=1, max_size=6), st.text(max_size=3).map(str.encode)), max_size=4
+).map(b"".join)
+
+
+def as_json_string(raw: bytes) -> bytes:
+    """Write bytes into a JSON string as they are, but for what JSON has escaped."""
+    return b"".join(
+        bytes([byte]) if byte >= 0x20 and byte not in b'"\\' else b"\\u%04x" % byte for byte in raw
+    )
+
+
+def tagged(raw: bytes) -> bytes:
+    """Write a length-delimited field of protobuf, but for its tag."""
+    size, length = b"", len(raw)
+    while length > 127:
+        size, length = size + bytes([length & 127 | 128]), length >> 7
+    return size + bytes([length]) + raw
+
+
+def protobuf_with(raw: bytes) -> bytes:
+    """Write a request of one span by hand: its name, a key and a value are these bytes."""
+    text = b"\x0a" + tagged(raw)
+    attribute = b"\x4a" + tagged(b"\x0a" + tagged(raw) + b"\x12" + tagged(text))
+    ids = b"\x0a" + tagged(bytes([1]) * 16) + b"\x12" + tagged(bytes([2]) * 8)
+    span = ids + b"\x2a" + tagged(raw) + attribute
+    return b"\x0a" + tagged(b"\x12" + tagged(b"\x12" + tagged(span)))
+
+
+def json_with(raw: bytes) -> bytes:
+    """Write the same in OTLP's JSON."""
+    text = as_json_string(raw)
+    attribute = b'{"key":"%s","value":{"stringValue":"%s"}}' % (text, text)
+    span = b'{"traceId":"%s","spanId":"%s","name":"%s","attributes":[%s]}' % (
+        b"01" * 16,
+        b"02" * 8,
+        text,
+        attribute,
+    )
+    return b'{"resourceSpans":[{"scopeSpans":[{"spans":[%s]}]}]}' % span
+
+
+@given(raw=SPOILING)
+def test_every_reader_reads_the_same_of_any_bytes(raw: bytes) -> None:
+    """Protobuf and JSON, the quick reader of each and the one that mends: the standard's replacement."""
+    name = raw.decode("utf-8", "replace")
+    read = (
+        decode(protobuf_with(raw)),
+        decode_body(json_with(raw), encoding="json"),
+        spans_in(parse_request(json_with(raw), encoding="json")),
+    )
+    for spans in read:
+        (span,) = spans
+        assert (span.name, dict(span.attributes)) == (name, {name: name})
+
+
+@given(raw=SPOILING, at=st.integers(min_value=0))
+def test_bytes_anywhere_are_read_or_refused_in_the_same_way_again(raw: bytes, at: int) -> None:
+    whole = protobuf_with(b"name")
+    body = whole[: at % len(whole)] + raw + whole[at % len(whole) :]
+
+    def read() -> Any:
+        try:
+            return parse_request(body, encoding="protobuf").SerializeToString()
+        except CodecError:
+            return None
+
+    once = read()
+    assert read() == once
+    if once is not None:
+        assert parse_request(once, encoding="protobuf").SerializeToString() == once
