@@ -34,9 +34,8 @@ def from_json(data: bytes | str) -> tuple[ExportTraceServiceRequest, int]:
             raise CodecError(f"not OTLP JSON: expected an object, got {type(tree).__name__}")
         is_replaced = isinstance(data, bytes) and "\ufffd" in text and text.encode() != data
         rewritten = _Rewritten(replaced=is_replaced)
-        request = ExportTraceServiceRequest()
-        json_format.ParseDict(rewritten.tree(tree), request, ignore_unknown_fields=True)
-        return request, rewritten.mended
+        written = rewritten.tree(tree)
+        request = json_format.ParseDict(written, ExportTraceServiceRequest(), ignore_unknown_fields=True)
     except json_format.ParseError as exc:
         path = ".".join(_JSON_PATH.findall(str(exc))[:8])
         raise CodecError(f"not OTLP JSON: a wrong value at {path!r}") from exc
@@ -46,6 +45,7 @@ def from_json(data: bytes | str) -> tuple[ExportTraceServiceRequest, int]:
         raise CodecError("not OTLP JSON: a number is too large") from exc
     except (ValueError, TypeError, AttributeError) as exc:
         raise CodecError(f"not OTLP JSON: {exc}") from exc
+    return request, rewritten.mended
 
 
 def to_json(request: ExportTraceServiceRequest) -> str:

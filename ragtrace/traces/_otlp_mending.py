@@ -44,15 +44,14 @@ def mended_text(body: bytes) -> tuple[bytes, int] | None:
 
 
 def _mend(message: Message, field: str, value: Any) -> int:
-    if isinstance(value, bytes):
-        text = _mended(value)
-        if text != value:
-            setattr(message, field, text)
-        return text != value
-    texts = [_mended(each) for each in value]
-    changed = sum(before != after for before, after in zip(value, texts, strict=True))
-    if changed:
-        value[:] = texts
+    is_one = isinstance(value, bytes)
+    texts: list[bytes] = [value] if is_one else list(value)
+    mended = [_mended(text) for text in texts]
+    changed = sum(before != after for before, after in zip(texts, mended, strict=True))
+    if changed and is_one:
+        setattr(message, field, mended[0])
+    elif changed:
+        value[:] = mended
     return changed
 
 
