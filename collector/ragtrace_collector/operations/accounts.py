@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Final
 
 from pydantic import TypeAdapter
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -45,13 +47,10 @@ def account_routes(in_force: InForce, *, clock: Clock, access: Access) -> tuple[
         return JSONResponse(standing_form.dump_python(standing, mode="json"))
 
     async def show_ledger(request: Request) -> Response:
-        since = request.query_params.get("since_ns")
-        if since is not None and not since.isdecimal():
-            raise InputError("since_ns is no number of nanoseconds")
         ledger = await asyncio.to_thread(
             take_stock,
             in_force.config.store.file,
-            since_ns=None if since is None else int(since),
+            since_ns=_since_ns(request.query_params),
             tenant=reader_of(request),
         )
         return JSONResponse(ledger_form.dump_python(ledger, mode="json"))
@@ -60,3 +59,33 @@ def account_routes(in_force: InForce, *, clock: Clock, access: Access) -> tuple[
         Route(f"{WHY_PATH}{{trace}}", guarded(show_why, access), methods=["GET"]),
         Route(LEDGER_PATH, guarded(show_ledger, access), methods=["GET"]),
     )
+
+
+_SINCE: Final = "since_ns"
+_TIME: Final = re.compile(r"[0-9]{1,19}")
+_LATEST_NS: Final = 2**63 - 1
+"""What the store can hold: in the year 2262."""
+
+
+def _since_ns(asked: QueryParams) -> int | None:
+    """Read the one parameter of the ledger. What is no parameter of it was meant to say something, too."""
+    unknown = next((name for name in asked if name != _SINCE), None)
+    if unknown is not None:
+        raise InputError(
+            f"`{LEDGER_PATH}` knows no parameter `{unknown[:_SHOWN]}`: give `{_SINCE}` or nothing"
+        )
+    texts = asked.getlist(_SINCE)
+    if len(texts) > 1:
+        raise InputError(f"`{_SINCE}` comes {len(texts)} times: give it once")
+    if not texts:
+        return None
+    if not _TIME.fullmatch(texts[0]) or int(texts[0]) > _LATEST_NS:
+        raise InputError(
+            f"`{_SINCE}` is {texts[0][:_SHOWN]!r}: give nanoseconds since 1970 in digits, "
+            f"at most {_LATEST_NS}, such as {_SINCE}=1760000000000000000"
+        )
+    return int(texts[0])
+
+
+_SHOWN: Final = 40
+"""Characters of what was asked that an answer repeats."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
 
@@ -21,7 +20,8 @@ from ragtrace_collector.intake import Intake
 from ragtrace_collector.receivers.access import Access
 from ragtrace_collector.receivers.crowd import admitted, who_sends
 from ragtrace_collector.receivers.grpc import export_response
-from ragtrace_collector.receivers.refusal import Refusal, refusal_of, status_of, too_slow
+from ragtrace_collector.receivers.gzip import inflated
+from ragtrace_collector.receivers.refusal import Refusal, refusal_of, status_of, too_large, too_slow
 from ragtrace_collector.room import Place, TooSlow
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry import Counters, Counts
@@ -36,7 +36,6 @@ _ENCODINGS: Final[Mapping[str, Encoding]] = {
     "application/x-protobuf": "protobuf",
     "application/json": "json",
 }
-_INFLATE_STEP_BYTES: Final = 1 << 20
 _READ_TIMEOUT_S: Final = 30
 
 
@@ -135,7 +134,7 @@ async def _read_pieces(pieces: AsyncIterator[bytes], limit: int, place: Place) -
     body = bytearray()
     async for piece in pieces:
         if len(body) + len(piece) > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         await place.reserve(len(piece))
         body += piece
     return bytes(body)
@@ -149,38 +148,7 @@ def _pieces(request: Request, limit: int) -> AsyncIterator[bytes]:
             f"content encoding {coding[:100]!r}: send gzip or none",
             http_status=415,
         )
-    return _inflated(request.stream(), limit) if coding == "gzip" else request.stream()
-
-
-async def _inflated(pieces: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
-    """Decompress step by step, so that a bomb is refused before it has unfolded."""
-    inflate = zlib.decompressobj(wbits=31)
-    packed = 0
-    try:
-        async for piece in pieces:
-            packed += len(piece)  # gzip can also go on for ever without saying anything
-            if packed > limit:
-                raise _too_large(limit)
-            while piece and not inflate.eof:
-                step = inflate.decompress(piece, _INFLATE_STEP_BYTES)
-                piece = inflate.unconsumed_tail
-                yield step
-            if piece or inflate.unused_data:
-                raise Refusal(
-                    code_pb2.INVALID_ARGUMENT, "there are bytes behind the gzip body: send one gzip member"
-                )
-    except zlib.error as exc:
-        raise Refusal(code_pb2.INVALID_ARGUMENT, f"the body is not gzip: {exc}") from exc
-    if not inflate.eof:
-        raise Refusal(code_pb2.INVALID_ARGUMENT, "the gzip body is cut off")
-
-
-def _too_large(limit: int) -> Refusal:
-    return Refusal(
-        code_pb2.RESOURCE_EXHAUSTED,
-        f"the request is larger than `receive.max_message_bytes` ({limit}): send smaller batches",
-        http_status=413,
-    )
+    return inflated(request.stream(), limit) if coding == "gzip" else request.stream()
 
 
 def _refused(encoding: Encoding, refusal: Refusal, counters: Counters) -> Response:

@@ -10,7 +10,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from ragtrace.errors import CodecError, RagtraceError
 from ragtrace_collector.store.port import StoreUnavailable
 
-__all__ = ["RETRY_AFTER_S", "Refusal", "refusal_of", "status_of", "too_slow"]
+__all__ = ["RETRY_AFTER_S", "Refusal", "refusal_of", "status_of", "too_large", "too_slow"]
 
 RETRY_AFTER_S: Final = 5
 _HTTP_STATUS: Final = {
@@ -52,6 +52,15 @@ def too_slow() -> Refusal:
         code_pb2.RESOURCE_EXHAUSTED,
         "others waited for the room that this request took, and it came too slowly: send smaller batches",
         retry_after_s=RETRY_AFTER_S,
+    )
+
+
+def too_large(limit: int) -> Refusal:
+    """Return what is answered where a request has more bytes than the configuration allows."""
+    return Refusal(
+        code_pb2.RESOURCE_EXHAUSTED,
+        f"the request is larger than `receive.max_message_bytes` ({limit}): send smaller batches",
+        http_status=413,
     )
 
 
