@@ -73,7 +73,7 @@ def _check_exports(config: CollectorConfig) -> None:
 def _check_store(config: CollectorConfig) -> None:
     open_sealing([key.get_secret_value() for key in config.store.encryption_keys])
     path = config.store.file
-    _check_file(path, key="store.path", makes_folder=config.store.path is None)
+    _check_file(path, key="store.path", makes_folder=config.store.path is None, may_be_link=True)
     if _check_database(path, key="store.path"):
         _check_owner(path)
 
@@ -87,9 +87,13 @@ def _check_cache(config: CollectorConfig) -> None:
 _CHECKS: Final = (_check_gate, _check_judging, _check_exports, _check_store, _check_cache)
 
 
-def _check_file(path: Path, *, key: str, makes_folder: bool = False) -> None:
+def _check_file(path: Path, *, key: str, makes_folder: bool = False, may_be_link: bool = False) -> None:
     """See that a file can be written, or made: by the mode of its folder, since nothing is left behind."""
     folder = path.absolute().parent
+    if path.is_symlink() and not may_be_link:
+        raise ConfigError(
+            f"`{key}`: {str(path)!r} is a link, and none is followed: name the file it leads to"
+        )
     if path.is_dir():
         raise ConfigError(f"`{key}`: {str(path)!r} is a folder: name a file")
     if path.exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
-from ragtrace.errors import CodecError, SendRejected, SendRetryable
+from ragtrace.errors import CodecError, SendRefused, SendRejected, SendRetryable
+from ragtrace.private_files import make_private, open_private
 from ragtrace.traces.otlp import decode_json, parse_request, request_to_json
 
 __all__ = ["OtlpFileSink"]
@@ -50,6 +52,7 @@ class OtlpFileSink:
         Raises:
             SendRetryable: the file cannot be written now.
             SendRejected: the bytes are not an OTLP request.
+            SendRefused: a link stands in the file's place.
         """
         async with self._lock:
             try:
@@ -58,7 +61,8 @@ class OtlpFileSink:
                 raise SendRejected(f"{self.name} takes OTLP requests only: {exc}") from exc
             except OSError as exc:
                 self._known = None
-                raise SendRetryable(f"{self.name} cannot be written: {exc.strerror}") from exc
+                error = SendRefused if exc.errno == errno.ELOOP else SendRetryable
+                raise error(f"{self.name} cannot be written: {exc.strerror}") from exc
 
     async def aclose(self) -> None:
         """Do nothing: the file is closed after every request."""
@@ -70,7 +74,7 @@ class OtlpFileSink:
         if _drop_spans(message, self._known) and not any(_spans_of(message)):
             return
         line = request_to_json(message).encode() + b"\n"
-        with self._path.open("ab") as file:
+        with open(open_private(self._path, os.O_WRONLY | os.O_APPEND), "ab") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
@@ -118,10 +122,10 @@ def _recover(path: Path) -> dict[_Ref, None]:
     """Mend the file's end after a crash, and return the spans that stand there."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        make_private(path)
         _sync_directory(path.parent)
         return {}
-    with path.open("r+b") as file:
+    with open(open_private(path), "r+b") as file:
         *lines, rest = _tail(file).split(b"\n")
         if rest and _is_cut(rest):
             file.truncate(file.seek(0, os.SEEK_END) - len(rest))

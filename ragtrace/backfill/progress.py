@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Final, Self
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge.spending import Spend
+from ragtrace.private_files import make_private
 from ragtrace.state import state_folder
 
 __all__ = ["Progress"]
@@ -51,7 +51,7 @@ class Progress:
         """
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            make_private(self._path)
             self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.executescript(_SCHEMA)

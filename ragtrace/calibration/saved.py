@@ -13,6 +13,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.faults import in_words
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import JudgeIdentity
+from ragtrace.private_files import replace_file
 
 __all__ = ["Calibration", "read_calibration"]
 
@@ -84,10 +85,8 @@ class Calibration(_Saved):
         Raises:
             ConfigError: it cannot be written.
         """
-        try:
-            Path(path).write_text(self.model_dump_json(indent=2) + "\n", "utf-8")
-        except OSError as exc:
-            raise ConfigError(f"{str(path)!r} cannot be written: {exc.strerror}") from exc
+        # no content: a collector of another user may read it
+        replace_file(Path(path), f"{self.model_dump_json(indent=2)}\n", is_private=False)
 
 
 def read_calibration(path: str | Path) -> Calibration:

@@ -28,12 +28,13 @@ from ragtrace.cli.options import JudgeChoice, concurrency_option, introduce, jud
 from ragtrace.cli.reading import LeftOutRows, shown_path
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.terminal import print_json, talk
-from ragtrace.errors import ConfigError, InputError
+from ragtrace.errors import InputError
 from ragtrace.judge import open_judge
 from ragtrace.judge.lexical import claim_kind
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
+from ragtrace.private_files import check_replaceable, replace_file
 
 __all__ = ["calibrate"]
 
@@ -150,7 +151,7 @@ def calibrate(
             import matplotlib as mpl  # noqa: F401  before hours of judging, not after
     for file in (save, report):
         if file:
-            _check_writable(Path(file))
+            check_replaceable(Path(file))
     left_out = LeftOutRows()
     sample = _sample(
         paths,
@@ -179,21 +180,6 @@ def calibrate(
         _save(save, results, opened.identity)
     code = left_out.exit_code() or _exit_code(results)
     click.get_current_context().exit(INTERRUPTED if interrupted else code)
-
-
-def _check_writable(path: Path) -> None:
-    """Raise before anything is paid for if a file cannot be written.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    was_there = path.exists()
-    try:
-        path.open("ab").close()
-    except OSError as exc:
-        raise ConfigError(f"{str(path)!r} cannot be written: {exc.strerror}") from exc
-    if not was_there:
-        path.unlink()
 
 
 def _sample(
@@ -361,10 +347,7 @@ def _write_page(
     from ragtrace.calibration.plot import draw_plot
 
     page = render_page(results, draw_plot(results), disagreements(measured, candidates, at_most=_EXAMPLES))
-    try:
-        path.write_text(page, "utf-8")
-    except OSError as exc:
-        raise ConfigError(f"{str(path)!r} cannot be written: {exc.strerror}") from exc
+    replace_file(path, page)
     talk(f"report: {path}")
 
 

@@ -5,7 +5,6 @@ It holds digests and ids, no content: replies are kept by the provider until the
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, JudgeRefused
 from ragtrace.model import Usage
 from ragtrace.ports import Clock
+from ragtrace.private_files import make_private
 
 __all__ = ["BatchLog", "PlannedBatch"]
 
@@ -65,7 +65,7 @@ class BatchLog:
         self._taken: list[str] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            make_private(path)
             self._db = _opened(path)
         except (OSError, sqlite3.Error) as exc:
             hint = "another back-fill is using it" if "locked" in str(exc) else exc

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from ragtrace.clock import SystemClock
 from ragtrace.ports import Clock
+from ragtrace.private_files import make_private
 
 __all__ = ["CacheFile", "CacheSettings", "default_cache_path"]
 
@@ -170,7 +171,7 @@ class _Transaction:
 
 def _opened(path: Path, max_bytes: int) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    make_private(path)
     database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     try:
         _prepare(database, max_bytes)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 from ragtrace.errors import ConfigError
+from ragtrace.private_files import PendingFile, open_private
 
-__all__ = ["AppendedFile", "ReplacedFile"]
-
-_OWNER_ONLY: Final = 0o600
+__all__ = ["AppendedFile", "replaced_file"]
 
 
 class AppendedFile:
@@ -31,7 +30,10 @@ class AppendedFile:
         """
         self.path = path
         self._head = head
-        self._descriptor = _opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        try:
+            self._descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
+        except OSError as exc:
+            raise _unwritable(path, exc) from exc
         with open(self._descriptor, "rb", closefd=False) as file:
             start = file.read(len(starts_with))
             if not starts_with.startswith(start):
@@ -83,50 +85,20 @@ class AppendedFile:
         os.close(self._descriptor)
 
 
-class ReplacedFile:
-    """A file that is written beside its place, and takes it once it is whole."""
+def replaced_file(path: Path) -> PendingFile:
+    """Open a file that takes the place of an earlier one once it is whole.
 
-    def __init__(self, path: Path) -> None:
-        """Open it.
-
-        Raises:
-            ConfigError: it cannot be written.
-        """
-        if path.is_dir():
-            raise _unwritable(path, "it is a folder")
-        self.path = path
-        self._partial = path.with_name(f"{path.name}.partial")
-        descriptor = _opened(self._partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        os.fchmod(descriptor, _OWNER_ONLY)
-        self.file: BinaryIO = open(descriptor, "wb")  # noqa: SIM115  open as long as the report is
-
-    def commit(self) -> None:
-        """Put it into its place.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        with self.file:
-            self.file.flush()
-            os.fsync(self.file.fileno())
-        self._partial.replace(self.path)
-
-    def abandon(self) -> None:
-        """Leave what stands in its place."""
-        with suppress(OSError):  # what was held back may not fit
-            self.file.close()
-        self._partial.unlink(missing_ok=True)
-
-
-def _opened(path: Path, flags: int) -> int:
+    Raises:
+        ConfigError: it cannot be written.
+    """
     try:
-        return os.open(path, flags | os.O_CLOEXEC, _OWNER_ONLY)
+        return PendingFile(path)
     except OSError as exc:
-        raise _unwritable(path, exc.strerror or str(exc)) from exc
+        raise _unwritable(path, exc) from exc
 
 
-def _unwritable(path: Path, why: str) -> ConfigError:
-    return ConfigError(f"the report {str(path)!r} cannot be written: {why}")
+def _unwritable(path: Path, exc: OSError) -> ConfigError:
+    return ConfigError(f"the report {str(path)!r} cannot be written: {exc.strerror or exc}")
 
 
 def _whole_until(file: BinaryIO, *, is_quoted: bool) -> int:

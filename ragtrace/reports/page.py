@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from ragtrace.model import Direction, SkipReason
 from ragtrace.reports.answers import JudgedAnswer, Status
-from ragtrace.reports.files import ReplacedFile
+from ragtrace.reports.files import replaced_file
 from ragtrace.reports.histogram import Histogram, draw
 from ragtrace.reports.report import About, Ending
 from ragtrace.reports.tally import Tally
@@ -37,7 +37,7 @@ class PageReport:
         self._about = about
         self._totals = Totals()
         self._worst = Worst(worst)
-        self._file = ReplacedFile(path)
+        self._file = replaced_file(path)
 
     def add(self, answer: JudgedAnswer) -> None:
         """Count an answer."""

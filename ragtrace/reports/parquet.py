@@ -14,7 +14,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.installing import install_command
 from ragtrace.records import one_json_line
 from ragtrace.reports.answers import JudgedAnswer
-from ragtrace.reports.files import ReplacedFile
+from ragtrace.reports.files import replaced_file
 from ragtrace.reports.report import Ending
 from ragtrace.reports.rows import SCHEMA_VERSION, AnswerRow, answer_row
 
@@ -44,7 +44,7 @@ class ParquetReport:
         self.path = path
         self._schema = _schema()
         self._batch_of = pa.RecordBatch.from_pylist
-        self._file = ReplacedFile(path)
+        self._file = replaced_file(path)
         self._writer = parquet.ParquetWriter(self._file.file, self._schema, compression="zstd")
         self._rows: list[dict[str, Any]] = []
         self._chars = 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
 import sqlite3
 import threading
 import zlib
@@ -23,6 +22,7 @@ from ragtrace.errors import ConfigError, InputError
 from ragtrace.metrics import StepLimits
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
 from ragtrace.ports import Clock
+from ragtrace.private_files import make_private
 from ragtrace.traces.attach import Sample, record_sha256
 from ragtrace.transcripts.values import from_json, to_json
 
@@ -140,7 +140,7 @@ class Transcripts:
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            make_private(self.path)
             self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             self._prepare()
             self._is_open = True

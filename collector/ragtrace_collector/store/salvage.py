@@ -8,8 +8,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-from ragtrace.errors import InputError, ReadError
+from ragtrace.errors import ReadError
 from ragtrace_collector.store.schema import prepare
+from ragtrace_collector.store.upkeep import new_copy
 
 __all__ = ["save_readable"]
 
@@ -26,19 +27,18 @@ def save_readable(damaged: Path, to: Path) -> Mapping[str, int]:
         InputError: there is a file of that name already, or it cannot be written.
         ReadError: not even the list of tables can be read.
     """
-    if to.exists():
-        raise InputError(f"there is a file {str(to)!r} already: name another")
-    try:
-        to.touch(mode=0o600)
-        with closing(_opened(damaged)) as old, closing(sqlite3.connect(to, isolation_level=None)) as new:
-            prepare(new)
-            _refuse_other_version(old, new)
-            return {table: _copy(old, new, table) for table in _tables(new)}
-    except OSError as exc:
-        raise InputError(f"the copy {str(to)!r} cannot be written: {exc}") from exc
-    except sqlite3.Error as exc:
-        to.unlink(missing_ok=True)
-        raise ReadError(f"nothing can be read of {str(damaged)!r} ({exc}): restore a backup") from exc
+    with new_copy(to) as beside:
+        try:
+            with closing(_opened(damaged)) as old, closing(_empty(beside)) as new:
+                prepare(new)
+                _refuse_other_version(old, new)
+                return {table: _copy(old, new, table) for table in _tables(new)}
+        except sqlite3.Error as exc:
+            raise ReadError(f"nothing can be read of {str(damaged)!r} ({exc}): restore a backup") from exc
+
+
+def _empty(new: Path) -> sqlite3.Connection:
+    return sqlite3.connect(new, isolation_level=None)
 
 
 def _opened(damaged: Path) -> sqlite3.Connection:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragtrace.errors import InputError, ReadError
+from ragtrace.private_files import PendingFile
 from ragtrace_collector.store.ledger import reading
 
-__all__ = ["Refused", "back_up", "refused", "send_again"]
+__all__ = ["Refused", "back_up", "new_copy", "refused", "send_again"]
 
 
 class Refused(NamedTuple):
@@ -33,23 +34,36 @@ def back_up(store: Path, to: Path) -> int:
         ReadError: the store cannot be read.
         InputError: the copy cannot be written, or there is something already.
     """
-    if to.exists():
-        raise InputError(f"there is a file {str(to)!r} already: name another")
-    with reading(store) as db:
+    with reading(store) as db, new_copy(to) as partly:
         db.execute("COMMIT")  # the copy is a transaction by itself
-        partly = to.with_name(f"{to.name}.part")
-        try:
-            partly.unlink(missing_ok=True)
-            partly.touch(mode=0o600)  # it holds content, as the store does
-            db.execute("VACUUM INTO ?", (str(partly),))
-            _sync(partly)
-            partly.rename(to)
-            _sync(to.parent)
-        except (OSError, sqlite3.Error) as exc:
-            raise InputError(f"the copy {str(to)!r} cannot be written: {exc}") from exc
-        finally:
-            partly.unlink(missing_ok=True)
+        db.execute("VACUUM INTO ?", (str(partly),))
     return to.stat().st_size
+
+
+@contextmanager
+def new_copy(to: Path) -> Iterator[Path]:
+    """Make an empty file, which takes its place when the block ends well. Like the store, it is private.
+
+    Raises:
+        InputError: it cannot be written, or there is something already.
+    """
+    if os.path.lexists(to):
+        raise _taken(to)
+    try:
+        pending = PendingFile(to)
+        try:
+            yield pending.beside
+            pending.commit(replaces=False)
+        finally:
+            pending.abandon()
+    except FileExistsError as exc:
+        raise _taken(to) from exc
+    except (OSError, sqlite3.Error) as exc:
+        raise InputError(f"the copy {str(to)!r} cannot be written: {exc}") from exc
+
+
+def _taken(to: Path) -> InputError:
+    return InputError(f"there is a file {str(to)!r} already: name another")
 
 
 def refused(store: Path) -> tuple[Refused, ...]:
@@ -91,11 +105,3 @@ def _writing(path: Path) -> Iterator[sqlite3.Connection]:
             yield db
     except sqlite3.Error as exc:
         raise ReadError(f"{str(path)!r} cannot be written: {exc}") from exc
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -32,6 +32,7 @@ from ragtrace.cli.spending import Spending
 from ragtrace.cli.terminal import talk
 from ragtrace.judge import Prices
 from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
+from ragtrace.private_files import refuse_link
 from ragtrace.traces.attach import AttachOptions
 
 __all__ = ["BackfillRun", "is_file"]
@@ -98,8 +99,11 @@ class BackfillRun:
         """Judge and send, until it is done or Ctrl-C stops it; where asked, say first what it takes."""
         assert self.destination is not None
         async with self._opened() as (reader, selection, run), aclosing(self._sink()) as sink:
-            if not is_file(self.destination):
-                await sink.send(EMPTY_EXPORT)  # before money is spent: an address that is wrong fails here
+            # before money is spent: an address that is wrong fails here
+            if is_file(self.destination):
+                refuse_link(Path(self.destination.removeprefix(_FILE)))
+            else:
+                await sink.send(EMPTY_EXPORT)
             if not self.resume:
                 since_ns, until_ns = _stretch(selection.query)
                 run.progress.begin(run.name, since_ns=since_ns, until_ns=until_ns)
