@@ -5,14 +5,14 @@ no author of a chunk can foresee the code, because his own text is part of what 
 A text cannot write such a line: the code is taken out of it, and whatever looks like a fence line is defaced.
 """
 
-# ruff: noqa: RUF001  look-alikes of the fence's brackets are the subject here
-
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
+
+from ragtrace.metrics.lookalikes import OPENING, folded, seen_from
 
 __all__ = ["Section", "fence_code", "fenced"]
 
@@ -23,14 +23,9 @@ digits in threes: a code stands on each fence line, and each is paid for."""
 Section: TypeAlias = tuple[str, Sequence[str]]
 """The name on its fence line, and the lines under it."""
 
-_GAP = (
-    r"[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
-    r"\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]*"
-)
-"""White space and characters that nobody sees."""
-_OPENING = rf"(?:[<＜‹˂ᐸ﹤❮〈⟨]{_GAP}[<＜‹˂ᐸ﹤❮〈⟨]|[«《⟪≪])"
-_NAMES = r"(?:chunk|claim|question|answer|reference|surroundings|statement|sentence|end)s?(?![^\W\d_])"
-_LOOKALIKE = re.compile(rf"{_OPENING}(?={_GAP}(?:[/\\⁄∕／⧸]|{_NAMES}))", re.IGNORECASE)
+_NAMES = ("chunk", "claim", "question", "answer", "reference", "surroundings", "statement", "sentence", "end")
+_OPENING = re.compile(rf"(?=({OPENING}))")
+_FENCE = re.compile(rf"/|(?:{'|'.join(map(folded, _NAMES))})s?(?![^\W\d_])")
 
 
 def fenced(code: str, sections: Iterable[Section]) -> str:
@@ -56,4 +51,13 @@ def _line(name: str, code: str) -> str:
 def _harmless(text: str, code: str) -> str:
     # the judge has seen the code when it words the claims; what is put in its place can form no new one
     text = text.replace(code, "[fence]")
-    return text if text.isascii() and "<" not in text else _LOOKALIKE.sub("[", text)
+    return text if text.isascii() and "<" not in text else _defaced(text)
+
+
+def _defaced(text: str) -> str:
+    kept, end = [], 0
+    for opening in _OPENING.finditer(text):
+        if opening.start() >= end and _FENCE.match(seen_from(text, opening.end(1))):
+            kept.append(text[end : opening.start()])
+            end = opening.end(1)
+    return "[".join([*kept, text[end:]])
