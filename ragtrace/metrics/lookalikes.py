@@ -1,4 +1,4 @@
-"""What a text looks like to a reader: letters of other alphabets, styled and invisible characters, as plain Latin.
+"""What a text looks like to a reader: letters of other alphabets, styled and invisible ones, as plain Latin.
 
 A skeleton in the sense of Unicode's UTS #39, for the few letters and signs that a fence line is made of: a
 model reads letters by their look, too.
