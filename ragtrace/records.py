@@ -19,7 +19,6 @@ these fields; others are left out, and that is said.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypedDict
@@ -28,6 +27,7 @@ from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat
 from pydantic_core import PydanticCustomError
 
 from ragtrace.errors import InputError
+from ragtrace.harmless import one_json_line
 from ragtrace.model import (
     AttributeValue,
     Chunk,
@@ -59,7 +59,6 @@ __all__ = [
     "VerdictObject",
     "chunk_verdict_object",
     "intermediate_object",
-    "one_json_line",
     "read_records",
     "record_of",
     "to_json_line",
@@ -119,14 +118,6 @@ def to_json_line(
         "evaluator_version": outcome.evaluator_version,
     }
     return one_json_line(line)
-
-
-def one_json_line(value: Mapping[str, Any]) -> str:
-    """Write an object as JSON that no reader takes for several lines; without the line break."""
-    line = json.dumps(value, ensure_ascii=False)
-    for mark in _LINE_ENDS:
-        line = line.replace(mark, f"\\u{ord(mark):04x}")
-    return line
 
 
 class TokenCounts(TypedDict):
@@ -257,7 +248,6 @@ def _compat(outcome: MetricOutcome) -> dict[str, Any]:
 
 _OWN_PROFILE = "ragtrace"
 _TRACES_HINT = "; for OTLP traces there are `ragtrace explain` and `ragtrace backfill`"
-_LINE_ENDS = "\x85\u2028\u2029"
 _PARTS = frozenset({"question", "contexts", "answer", "reference"})
 
 

@@ -18,6 +18,7 @@ import click
 
 from ragtrace import __version__
 from ragtrace.cli.script import INTERRUPTED
+from ragtrace.cli.terminal import printable
 from ragtrace.errors import ConfigError, InputError, RagtraceError
 
 __all__ = ["cli", "run"]
@@ -110,6 +111,9 @@ def _wall(ctx: click.Context) -> Iterator[None]:
         if len(ours) < len(_leaves(group)):
             raise  # a bug is not hidden behind a message
         raise _refusal(ours[0]) from group
+    except click.ClickException as exc:
+        exc.message = printable(exc.message)  # type: ignore[misc]  # it may quote a file's name
+        raise
     except KeyboardInterrupt:
         click.echo("Interrupted.", err=True)
         ctx.exit(INTERRUPTED)
@@ -117,7 +121,7 @@ def _wall(ctx: click.Context) -> Iterator[None]:
 
 def _refusal(error: RagtraceError) -> _Failed:
     kind = _Unusable if isinstance(error, ConfigError | InputError) else _Failed
-    return kind(str(error))
+    return kind(printable(str(error)))
 
 
 def _leaves(error: Exception) -> list[Exception]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ragtrace.cli.extras import needs_extra
+from ragtrace.cli.terminal import talk
 
 if TYPE_CHECKING:
     from ragtrace_collector.collector import Collector
@@ -111,7 +112,7 @@ def _say_checked(
         _line("checked", {"judge": config.judge.use, "export": endpoints, "warnings": [*warnings]})
         return
     for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
+        talk(f"warning: {warning}")
     click.echo(
         f"{path or 'the default configuration'} is fine: "
         f"judge {config.judge.use}, export to {', '.join(endpoints)}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
+
+from ragtrace.harmless import one_json_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +37,7 @@ def open_console(*, stderr: bool = False) -> Console:
 
 def print_json(value: Mapping[str, object]) -> None:
     """Print one line of JSON to stdout."""
-    print_line(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    print_line(one_json_line(value, allow_nan=False))
 
 
 def print_line(line: str) -> None:
@@ -59,7 +60,7 @@ def print_indented(console: Console, indent: int, text: str, *, style: str = "")
 
 def talk(message: str) -> None:
     """Say something to the person on stderr."""
-    click.echo(message, err=True)
+    click.echo(printable(message), err=True)
 
 
 def printable(text: str) -> str:

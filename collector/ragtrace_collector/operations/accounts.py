@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import TypeAdapter
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from ragtrace.errors import InputError
@@ -18,6 +18,7 @@ from ragtrace_collector.in_force import InForce
 from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.receivers.access import Access
 from ragtrace_collector.receivers.http import guarded, reader_of
+from ragtrace_collector.receivers.json_page import JsonPage
 from ragtrace_collector.store.ledger import take_stock
 from ragtrace_collector.why import Standing, look_up, trace_id_in
 
@@ -44,7 +45,7 @@ def account_routes(in_force: InForce, *, clock: Clock, access: Access) -> tuple[
             now_ns=clock.now_ns(),
             tenant=reader_of(request),
         )
-        return JSONResponse(standing_form.dump_python(standing, mode="json"))
+        return JsonPage(standing_form.dump_python(standing, mode="json"))
 
     async def show_ledger(request: Request) -> Response:
         ledger = await asyncio.to_thread(
@@ -53,7 +54,7 @@ def account_routes(in_force: InForce, *, clock: Clock, access: Access) -> tuple[
             since_ns=_since_ns(request.query_params),
             tenant=reader_of(request),
         )
-        return JSONResponse(ledger_form.dump_python(ledger, mode="json"))
+        return JsonPage(ledger_form.dump_python(ledger, mode="json"))
 
     return (
         Route(f"{WHY_PATH}{{trace}}", guarded(show_why, access), methods=["GET"]),

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+from ragtrace.harmless import escaped_json, escaped_line
+
 __all__ = ["JsonLines", "LogFormat", "Storms", "TextLines", "event", "log_to_stderr", "place_of"]
 
 LogFormat = Literal["text", "json"]
@@ -73,7 +75,8 @@ class TextLines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- logging's own name
-        return super().formatMessage(record) + _held_back(record) + _fault(record)
+        # one line, whatever is quoted in it: no line of ours is forged
+        return escaped_line(super().formatMessage(record) + _held_back(record) + _fault(record))
 
     def formatException(self, ei: object) -> str:  # noqa: N802 -- its place stands in the line already
         return ""
@@ -96,7 +99,9 @@ class JsonLines(logging.Formatter):
             **ids,
             "attributes": fields,
         }
-        return json.dumps({key: value for key, value in line.items() if value not in (None, {})})
+        return escaped_json(
+            json.dumps({key: value for key, value in line.items() if value not in (None, {})})
+        )
 
 
 def place_of(exc: BaseException) -> str:

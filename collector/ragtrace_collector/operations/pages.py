@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from ragtrace.errors import InputError, RagtraceError
@@ -15,6 +15,7 @@ from ragtrace_collector.operations.index import show_index
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.receivers.access import Access
 from ragtrace_collector.receivers.http import Status, guarded, reader_of
+from ragtrace_collector.receivers.json_page import JsonPage
 
 __all__ = ["pages_app"]
 
@@ -34,19 +35,19 @@ def pages_app(
     """
 
     async def livez(_: Request) -> Response:
-        return JSONResponse({"status": "alive"})  # whoever reads it knows that the event loop turns
+        return JsonPage({"status": "alive"})  # whoever reads it knows that the event loop turns
 
     async def readyz(_: Request) -> Response:
         state = await readiness()
         told = {"ready": state.is_ready, "reasons": list(state.reasons), "notes": list(state.notes)}
-        return JSONResponse(told, status_code=200 if state.is_ready else 503)
+        return JsonPage(told, status_code=200 if state.is_ready else 503)
 
     async def show_metrics(request: Request) -> Response:
         text, content_type = await metrics.page(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
     async def show_status(request: Request) -> Response:
-        return JSONResponse(await status(reader_of(request)))
+        return JsonPage(await status(reader_of(request)))
 
     return Starlette(
         routes=[
@@ -62,9 +63,9 @@ def pages_app(
 
 
 async def _wrong_question(_: Request, exc: Exception) -> Response:
-    return JSONResponse({"error": str(exc)}, status_code=400)
+    return JsonPage({"error": str(exc)}, status_code=400)
 
 
 async def _no_answer(_: Request, exc: Exception) -> Response:
     """Say why there is nothing to show: the store cannot be read, say."""
-    return JSONResponse({"error": str(exc)}, status_code=503)
+    return JsonPage({"error": str(exc)}, status_code=503)

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from google.rpc import code_pb2
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from ragtrace.errors import CodecError
@@ -21,6 +21,7 @@ from ragtrace_collector.receivers.access import Access
 from ragtrace_collector.receivers.crowd import admitted, who_sends
 from ragtrace_collector.receivers.grpc import export_response
 from ragtrace_collector.receivers.gzip import inflated
+from ragtrace_collector.receivers.json_page import JsonPage
 from ragtrace_collector.receivers.refusal import Refusal, refusal_of, status_of, too_large, too_slow
 from ragtrace_collector.room import Place, TooSlow
 from ragtrace_collector.store.port import StoreUnavailable
@@ -61,10 +62,10 @@ def http_app(
         return _answer(encoding, 200, export_response(receipt))
 
     async def show_status(request: Request) -> Response:
-        return JSONResponse(await status(reader_of(request)))
+        return JsonPage(await status(reader_of(request)))
 
     async def healthz(_: Request) -> Response:
-        return JSONResponse({"status": "ok"})
+        return JsonPage({"status": "ok"})
 
     return Starlette(
         routes=[

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple, Protocol
 
-import click
 from rich.console import Console
 from rich.live import Live
 from rich.padding import Padding
@@ -17,6 +16,8 @@ from rich.text import Text
 from ragtrace.cli.demo.agreement import Agreement
 from ragtrace.cli.demo.traffic import LabelledAnswer
 from ragtrace.cli.demo.verdicts import Finding, TraceVerdict
+from ragtrace.cli.terminal import print_line
+from ragtrace.harmless import escaped_json
 
 __all__ = ["JsonShow", "Show", "TerminalShow"]
 
@@ -225,4 +226,4 @@ def _flat(text: str, longest: int = 160) -> str:
 
 
 def _print_json(line: Mapping[str, object] | Sequence[object]) -> None:
-    click.echo(json.dumps(line, ensure_ascii=False))
+    print_line(escaped_json(json.dumps(line, ensure_ascii=False)))

@@ -1,0 +1,176 @@
+"""Texts of strangers that would steer a terminal: C1 controls, escape sequences, and bidirectional controls
+(terminal escape injection; Trojan Source, CVE-2021-42574)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragtrace import semconv
+from ragtrace.harmless import one_json_line
+from ragtrace.traces.otlp import encode, encode_json
+from ragtrace.traces.trace import Span
+from ragtrace_collector.collector import Collector
+from ragtrace_collector.operations.logs import JsonLines, TextLines
+from tests.attack.back_end import Answer, running_back_end
+from tests.integration.cli.program import run
+from tests.integration.collector.running import config_of, post, running_collector, until
+from tests.rag_spans import rag_trace, trace_id_of
+
+STEERING = "\x9b31m \x1b]0;owned\x07 \x9d8;;x\x9c \u202etxt.exe\u2066 \u061c\u200f \x7f\x85 end\rover"
+"""What a terminal obeys, and what turns the order of what is seen."""
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def assert_harmless(text: str) -> None:
+    found = OBEYED.search(text)
+    assert found is None, ascii(text[max(0, found.start() - 60) : found.end() + 20])
+
+
+def shown(*args: str, exit_codes: tuple[int, ...] = (0,)) -> Result:
+    """Run a command with output for people as narrow as it gets, and check both of its outputs."""
+    result = run(*args, columns=200)
+    assert result.exit_code in exit_codes, result.output
+    assert_harmless(result.stdout)
+    assert_harmless(result.stderr)
+    return result
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(value=st.dictionaries(st.text(), JSON, max_size=4))
+def test_a_line_of_json_steers_nothing_and_says_the_same(value: dict[str, Any]) -> None:
+    line = one_json_line({**value, "steering": STEERING})
+    assert_harmless(line)
+    assert len(line.splitlines()) == 1
+    assert json.loads(line) == {**value, "steering": STEERING}
+
+
+def test_c1_is_escaped_and_other_alphabets_are_not() -> None:
+    assert one_json_line({"a": "\x9b \u202e 会 é"}) == '{"a": "\\u009b \\u202e 会 é"}'
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> str:
+    row = {
+        "id": f"id {STEERING}",
+        "question": f"How long? {STEERING}",
+        "contexts": [f"Refunds take 14 days. {STEERING}"],
+        "answer": f"Refunds take 30 days. {STEERING}",
+    }
+    file = tmp_path / "records.jsonl"
+    file.write_text(json.dumps(row) + "\n" + json.dumps({**row, STEERING: 1, "answer": 3}) + "\n")
+    return str(file)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["table", "json"])
+def test_evaluate_shows_harmless_text(records: str, tmp_path: Path, options: tuple[str, ...]) -> None:
+    report = tmp_path / "report.jsonl"
+    args = ("evaluate", records, "--judge", "lexical", "--out", str(report), *options)
+    result = shown(*args, exit_codes=(0, 1, 2))
+    assert_harmless(report.read_text())
+    if "--json" in options:
+        assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == [f"id {STEERING}"]
+
+
+@pytest.mark.parametrize("command", ["evaluate", "calibrate", "explain", "rejudge", "backfill"])
+def test_names_of_files_in_errors_are_harmless(command: str, tmp_path: Path) -> None:
+    name = str(tmp_path / f"file{STEERING.replace('/', '')}.jsonl")
+    args = ("--from", f"otlp-file:{name}", "--to", "otlp-file:out") if command == "backfill" else (name,)
+    shown(command, *args, exit_codes=(1, 2))
+
+
+def hostile_trace(number: int) -> list[Span]:
+    def spoiled(span: Span) -> Span:
+        model = {"gen_ai.request.model": STEERING, "gen_ai.provider.name": STEERING, STEERING: STEERING}
+        return replace(
+            span,
+            name=f"{span.name} {STEERING}",
+            status_message=STEERING,
+            attributes={**span.attributes, **model, semconv.TENANT: STEERING},
+        )
+
+    spans = rag_trace(number, question=STEERING, chunks=[STEERING], answer=f"A. {STEERING}", service=STEERING)
+    return [spoiled(span) for span in spans]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["table", "json"])
+def test_explain_shows_harmless_text(tmp_path: Path, options: tuple[str, ...]) -> None:
+    traces = tmp_path / "traces.jsonl"
+    traces.write_text(f"{encode_json(hostile_trace(0))}\n", "utf-8")
+    shown("explain", str(traces), *options)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["table", "json"])
+def test_backfill_shows_harmless_text(tmp_path: Path, options: tuple[str, ...]) -> None:
+    traces = tmp_path / "traces.jsonl"
+    traces.write_text(f"{encode_json(hostile_trace(0))}\n", "utf-8")
+    with running_back_end(refuses) as back_end:
+        shown(
+            *("backfill", "--from", f"otlp-file:{traces}", "--to", back_end.url, "--judge", "lexical"),
+            *("--yes", "--progress", str(tmp_path / "progress"), *options),
+            exit_codes=(0, 1),
+        )
+
+
+def refuses(spans: tuple[Span, ...]) -> Answer:
+    if not spans:
+        return Answer()
+    return Answer(status=400, headers={"content-type": "text/plain; charset=utf-8"}, body=STEERING.encode())
+
+
+async def fill(collector: Collector) -> None:
+    await post(collector, encode(hostile_trace(0)))
+    await until(lambda: collector.counters.snapshot()["parcels_rejected"] == 1)
+
+
+PAGES = ("/", "/livez", "/readyz", "/status", "/ledger", f"/why/{trace_id_of(0)}", "/why/%C2%9B31m%E2%80%AE")
+
+
+@pytest.mark.slow
+async def test_commands_pages_and_logs_of_a_collector_are_harmless(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with running_back_end(refuses) as back_end:
+        config = config_of(tmp_path, export=[{"endpoint": back_end.url}], judge={"use": "lexical"})
+        async with running_collector(config) as collector:
+            await fill(collector)
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{collector.operations.port}") as client:
+                pages = [(await client.get(page)).text for page in PAGES]
+    for page in pages:
+        assert_harmless(page)
+    store = ("--store", str(config.store.path))
+    for options in ((), ("--json",)):
+        shown("why", trace_id_of(0), *store, *options)
+        shown("ledger", *store, *options)
+        shown("outbox", *store, *options)
+    for lines in (TextLines(), JsonLines()):
+        for record in caplog.records:
+            assert_harmless(lines.format(record))
+
+
+@pytest.mark.parametrize("lines", [TextLines(), JsonLines()], ids=["text", "json"])
+def test_a_log_line_is_one_line_whatever_it_quotes(lines: logging.Formatter) -> None:
+    """Log injection: what a back end answers is quoted, and must not look like a line of ours."""
+    forged = f"refused{STEERING}\n2026-01-01 00:00:00,000 ERROR   ragtrace.collector: forged"
+    record = logging.LogRecord("ragtrace", logging.ERROR, "f.py", 1, "%s said %s", ("it", forged), None)
+    line = lines.format(record)
+    assert_harmless(line)
+    assert len(line.splitlines()) == 1
+    assert "forged" in line
