@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast check format venv lock backends frameworks phoenix stories recordings soak fuzz sbom audit \
-  test-faults bench
+  test-faults mutants bench
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,9 @@ soak: venv ## load a real collector with everything at once: flat, and all accou
 
 test-faults: venv ## kill, fill, break and lock what a collector stands on: a table of what was lost and doubled
 	$(bin)/python -m tests.faults $(ARGS)
+
+mutants: venv ## break each promise on purpose: a table of the tests that notice (ARGS="--quick", "--only durability")
+	$(bin)/python -m tests.mutants $(ARGS)
 
 bench: venv ## measure taking in, judging and back-fill beside named alternatives (quiet machine, 15 minutes)
 	$(bin)/python -m tests.benchmarks.ingest $(ARGS)

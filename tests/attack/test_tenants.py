@@ -205,6 +205,14 @@ async def test_two_tenants_with_the_same_ids_get_a_carrier_each(tmp_path: Path) 
     assert OTHER in str(other.events)
 
 
+async def test_spans_of_two_tenants_under_one_trace_id_are_kept_apart(tmp_path: Path) -> None:
+    waiting = {"assemble": {"quiet_period": "10m", "deadline": "10m"}, "drain_timeout": "0s"}
+    async with running_collector(shared(tmp_path, **waiting)) as collector:
+        for tenant in TENANTS:
+            await send(collector, tenant, *rag_trace(0))
+        assert len(await collector.store.unsettled()) == len(TENANTS)
+
+
 @pytest.mark.slow
 async def test_one_trace_id_of_two_tenants_is_two_traces_to_the_operator(tmp_path: Path) -> None:
     trace_id = trace_id_of(0)

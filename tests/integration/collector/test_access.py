@@ -84,6 +84,20 @@ async def test_the_bearer_of_a_token_sends_over_both(tmp_path: Path) -> None:
         assert [len(await stored(collector, number)) for number in (0, 1)] == [len(rag_trace(0))] * 2
 
 
+async def test_a_token_is_known_by_every_byte_of_its_digest(tmp_path: Path) -> None:
+    """Each token of the configuration has the digest of ours but for one byte: none of them is ours."""
+    digest = hashlib.sha256(TOKEN.encode()).digest()
+    almost = [
+        {"name": f"byte {place}", "sha256": bytes((*digest[:place], byte ^ 1, *digest[place + 1 :])).hex()}
+        for place, byte in enumerate(digest)
+    ]
+    async with running_collector(config_of(tmp_path, receive={"tokens": almost})) as collector:
+        assert (await post(collector, GOOD, {**PROTOBUF, **BEARER})).status_code == 401
+        error = await refused_over_grpc(collector, tuple(BEARER.items()))
+        assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert await stored(collector) == []
+
+
 async def test_a_token_may_do_what_it_was_made_for_alone(tmp_path: Path) -> None:
     async with running_collector(guarded_config(tmp_path)) as collector:
         reader = {"authorization": f"Bearer {READER}"}

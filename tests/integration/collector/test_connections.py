@@ -74,6 +74,7 @@ async def test_of_too_many_connections_the_one_that_is_idle_for_longest_is_hung_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crowd, "_A_PEER", 2)
+    monkeypatch.setattr(listening, "_HEADERS_TIMEOUT_S", 3_600)  # or it is hung up on for being silent
     async with running_collector(config_of(tmp_path)) as collector, asyncio.timeout(20):
         (idle, silent), (reader, writer) = [
             await asyncio.open_connection("127.0.0.1", collector.http_port) for _ in range(2)

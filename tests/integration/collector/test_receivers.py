@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -185,8 +186,14 @@ async def test_a_gzip_bomb_is_refused_before_it_unfolds(collector: Collector) ->
     squeeze = zlib.compressobj(9, zlib.DEFLATED, 31)
     piece = bytes(1 << 20)
     bomb = b"".join(squeeze.compress(piece) for _ in range(100)) + squeeze.flush()
-    response = await post(collector, bomb, GZIP)
+    tracemalloc.start()
+    try:
+        response = await post(collector, bomb, GZIP)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     assert response.status_code == 413
+    assert peak_bytes < 16 << 20
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe garbage \x00", GOOD[:-7]], ids=["garbage", "cut off"])

@@ -112,7 +112,7 @@ def made(plan: Any) -> Any:
     return type(plan)(made(value) for value in plan) if isinstance(plan, list | tuple) else plan
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def capture_is_on() -> Iterator[None]:
     from opentelemetry.sdk.trace import TracerProvider
 

@@ -228,6 +228,29 @@ async def test_tenants_beyond_a_thousand_have_one_account_and_it_adds_up(tmp_pat
     assert (ledger.seen, ledger.pending, min(each.number for each in ledger.accounts)) == (1_005, 1_001, 0)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE ledger SET number = number + 1 WHERE state = 'seen'",
+        "UPDATE ledger SET number = number - 1 WHERE state = 'queued'",
+        "UPDATE outbox SET number = number + 1 WHERE state = 'put'",
+        "DELETE FROM outbox WHERE state = 'waiting'",
+    ],
+)
+async def test_an_account_that_was_tampered_with_does_not_add_up(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "store.db"
+    store = await SqliteStore.open(path, max_bytes=10 << 20)
+    job = Job(trace_id="t1", span_id="s1", sample=sample_of("ratio"))
+    await store.settle("t1", jobs=[job], outcomes=[], keep_spans=True, now_ns=1)
+    await store.append([], forward={"sink": b"x"}, now_ns=1)
+    assert (await store.ledger()).adds_up
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(statement)
+    ledger = await store.ledger()
+    await store.aclose()
+    assert not ledger.adds_up
+
+
 async def test_a_store_of_the_first_version_is_taken_into_account(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "store.db")) as db:
         db.executescript(VERSION_1)

@@ -50,6 +50,19 @@ def of_position(least: float, most: float) -> int:
     return next(number for number in range(10_000) if least <= position_of(trace_id_of(number)) < most)
 
 
+@pytest.mark.parametrize(
+    ("trace_id", "position"),
+    [
+        ("0af7651916cd43dd8448eb211c80319c", 0.024422248487337206),
+        ("4bf92f3577b34da6a3ce929d0e0e4736", 0.9832633138021383),
+        ("00000000000000000000000000000001", 0.04392147211216957),
+    ],
+)
+def test_every_process_and_version_draws_the_same_answers(trace_id: str, position: float) -> None:
+    """Replicas, back-fill and the next release must agree about each trace: these numbers never change."""
+    assert position_of(trace_id) == position
+
+
 @given(trace_ids, rates, rates)
 def test_a_higher_rate_keeps_all_that_a_lower_one_keeps(trace_id: str, one: float, other: float) -> None:
     low, high = sorted((one, other))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -142,6 +143,35 @@ _CASES: Final = st.lists(
     min_size=1,
     max_size=len(ITEMS),
 )
+
+
+def test_an_answer_of_which_a_wrong_claim_was_left_out_neither_passes_nor_fails() -> None:
+    wrong, right = "Refunds take 30 days.", "They are paid to your card."
+    script = Script.model_validate({"claims": {wrong: "contradicted", right: "supported"}})
+    judge = Omitting(script, frozenset({wrong}))
+    result = result_of(CHUNK, judge, "faithfulness")
+    assert (result.score, result.label, result.skip_reason) == (None, Label.SKIPPED, SkipReason.UNDECIDED)
+
+
+class Abstaining(ScriptedJudge):
+    """A judge that says of all claims but the first that it cannot tell."""
+
+    async def ask(self, request: JudgeRequest[Any]) -> JudgeReply[Any]:
+        """Answer as the script says, but for what it cannot tell."""
+        reply = await super().ask(request)
+        if not isinstance(reply.value, VerifyReply):
+            return reply
+        first, *others = sorted(request.items)
+        told = VerifyReply(verdicts=[each for each in reply.value.verdicts if each.id == first])
+        return JudgeReply(value=told, usage=reply.usage, abstained=frozenset(others))
+
+
+@pytest.mark.parametrize(
+    ("sentences", "expected"), [(2, Label.PASS), (3, Label.SKIPPED)], ids=["half decided", "a third decided"]
+)
+def test_an_answer_of_which_less_than_half_was_decided_does_not_pass(sentences: int, expected: Label) -> None:
+    answer = " ".join(("Refunds take 14 days.", "They are paid by card.", "It is free.")[:sentences])
+    assert label(replace(CHUNK, answer=answer), Abstaining()) == expected
 
 
 @settings(deadline=None, max_examples=60)

@@ -1,0 +1,21 @@
+"""All mutants, by promise. A new one goes into the module of its promise, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+from tests.mutants.promises import access, capture, delivery, durability, judging, limits, sampling, work
+
+__all__ = ["CATALOGUE"]
+
+CATALOGUE: Final[tuple[Mutant, ...]] = (
+    *durability.MUTANTS,
+    *work.MUTANTS,
+    *delivery.MUTANTS,
+    *access.MUTANTS,
+    *limits.MUTANTS,
+    *sampling.MUTANTS,
+    *judging.MUTANTS,
+    *capture.MUTANTS,
+)

@@ -1,0 +1,114 @@
+"""The application never notices, and no text goes where it should not."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+_GUARD: Final = "ragtrace/capture/guard.py"
+_POLICY: Final = "ragtrace/capture/privacy/policy.py"
+_SEALING: Final = "collector/ragtrace_collector/store/sealing.py"
+_HOSTILE_TESTS: Final = "tests/unit/capture/test_hostile.py"
+_MODES_TESTS: Final = "tests/unit/capture/test_content_modes.py"
+_SEALED_TESTS: Final = "tests/integration/collector/test_sealed_store.py"
+_NO_CONTENT_TESTS: Final = "tests/integration/collector/test_no_content.py"
+
+MUTANTS: Final = (
+    Mutant(
+        promise="capture",
+        breaks="an error of ragtrace's own reaches the application",
+        file=_GUARD,
+        old="        except Exception as exc:  # noqa: BLE001 - the application guard\n",
+        new="        except ArithmeticError as exc:\n",
+        tests=(f"{_HOSTILE_TESTS}::test_whatever_is_told_nothing_raises",),
+    ),
+    Mutant(
+        promise="no content",
+        breaks="an error of ragtrace's own is logged with what it quotes",
+        file=_GUARD,
+        old='    log.warning("ragtrace: %s failed with %s and was skipped", where, kind)\n',
+        new='    log.warning("ragtrace: %s failed with %s and was skipped: %s", where, kind, exc)\n',
+        tests=(f"{_HOSTILE_TESTS}::test_what_cannot_be_read_is_told_once_without_content_and_counted",),
+    ),
+    Mutant(
+        promise="no content",
+        breaks="a metric's error is logged with what it quotes",
+        file="ragtrace/evaluation.py",
+        old='message = f"{type(exc).__name__} in {frame.name} (line {frame.lineno})"',
+        new='message = f"{type(exc).__name__}: {exc} in {frame.name} (line {frame.lineno})"',
+        tests=(
+            "tests/unit/metrics/test_faithfulness.py::test_a_broken_metric_fails_alone_and_tells_no_content",
+        ),
+    ),
+    Mutant(
+        promise="no content",
+        breaks="with content off, texts are recorded all the same",
+        file=_POLICY,
+        old='        if value is None or self.policy.mode == "off":\n',
+        new="        if value is None:\n",
+        tests=(f"{_MODES_TESTS}::test_off_nothing_is_computed_from_a_text",),
+    ),
+    Mutant(
+        promise="no content",
+        breaks="redacted, a text is recorded as it is",
+        file=_POLICY,
+        old="            result = self._with_pseudonyms(text, limit)\n",
+        new="            result = text\n",
+        tests=(
+            f"{_MODES_TESTS}::test_redacted_the_same_value_is_the_same_pseudonym_in_all_spans_of_a_trace",
+        ),
+    ),
+    Mutant(
+        promise="no content",
+        breaks="without the extra, redacted content is recorded as it is",
+        file="ragtrace/capture/privacy/settings.py",
+        old='install_command(\'privacy\')}")\n        return "off"\n',
+        new='install_command(\'privacy\')}")\n        return "on"\n',
+        tests=(f"{_MODES_TESTS}::test_redacted_without_the_extra_content_is_off_and_says_so_once",),
+    ),
+    Mutant(
+        promise="no content",
+        breaks="metadata that is not listed is recorded",
+        file=_POLICY,
+        old="            return metadata_key in self.metadata\n",
+        new="            return True\n",
+        tests=(f"{_MODES_TESTS}::test_metadata_that_is_not_listed_is_dropped_and_counted",),
+    ),
+    Mutant(
+        promise="no content",
+        breaks="a carrier holds texts where content is off",
+        file="ragtrace/traces/attach.py",
+        old="max_claims=options.max_claims, content=options.content, within=interval",
+        new="max_claims=options.max_claims, content=True, within=interval",
+        tests=("tests/unit/traces/test_attach.py::test_without_content_no_text_is_written",),
+    ),
+    Mutant(
+        promise="encryption",
+        breaks="with keys, the store is written in the clear",
+        file=_SEALING,
+        old="        if not self.keys:\n            return payload\n        key_id, key",
+        new="        if self.keys:\n            return payload\n        key_id, key",
+        tests=(f"{_SEALED_TESTS}::test_no_content_stands_in_the_file",),
+    ),
+    Mutant(
+        promise="encryption",
+        breaks="what was sealed in one place opens in another",
+        file=_SEALING,
+        old="key.encrypt(nonce, payload, place.encode())))\n\n    def unseal(self, payload: bytes, place: str)"
+        " -> bytes:\n",
+        new='key.encrypt(nonce, payload, b"")))\n\n    def unseal(self, payload: bytes, place: str)'
+        ' -> bytes:\n        place = ""\n',
+        tests=(f"{_SEALED_TESTS}::test_what_is_sealed_is_opened_with_the_same_key_at_the_same_place_alone",),
+    ),
+    Mutant(
+        promise="encryption",
+        breaks="the store may be read by every user of the machine",
+        file="collector/ragtrace_collector/store/files.py",
+        old="os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)",
+        new="os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)",
+        tests=("tests/integration/collector/test_store_file.py::test_what_it_holds_only_its_owner_may_read",),
+    ),
+)

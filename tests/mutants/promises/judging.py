@@ -1,0 +1,143 @@
+"""What a score means, and what it stands on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+_READINGS: Final = "ragtrace/scoring/readings.py"
+_EVIDENCE: Final = "ragtrace/metrics/evidence.py"
+_VERDICTS: Final = "ragtrace/metrics/verdicts.py"
+_VERIFY: Final = "ragtrace/metrics/verify.py"
+_SCORING_TESTS: Final = "tests/unit/metrics/test_scoring.py"
+_EVIDENCE_TESTS: Final = "tests/unit/metrics/test_evidence.py"
+_STEPS_TESTS: Final = "tests/unit/metrics/test_steps.py"
+_FAITHFULNESS_TESTS: Final = "tests/unit/metrics/test_faithfulness.py"
+
+MUTANTS: Final = (
+    Mutant(
+        promise="scores",
+        breaks="where nothing was judged the score is 0",
+        file=_READINGS,
+        old="return part / whole if whole else None",
+        new="return part / whole if whole else 0.0",
+        tests=(f"{_SCORING_TESTS}::test_a_reading_is_a_share_or_absent",),
+    ),
+    Mutant(
+        promise="scores",
+        breaks="what the chunks do not mention counts as supported",
+        file=_READINGS,
+        old="    return _share(counts.supported, counts.judged)\n",
+        new="    return _share(counts.supported + counts.unsupported, counts.judged)\n",
+        tests=(f"{_SCORING_TESTS}::test_the_readings_of_four_claims",),
+    ),
+    Mutant(
+        promise="scores",
+        breaks="claims without a verdict count as not supported",
+        file=_READINGS,
+        old="    return _share(counts.supported, counts.judged)\n",
+        new="    return _share(counts.supported, counts.total)\n",
+        tests=(f"{_SCORING_TESTS}::test_the_readings_of_four_claims",),
+    ),
+    Mutant(
+        promise="scores",
+        breaks="a judge that failed gives the score 0",
+        file="ragtrace/evaluation.py",
+        old="        return _failure(metric, steps, exc.error_type, str(exc), retryable=exc.retryable)\n",
+        new="        return replace(\n"
+        "            _skipped(metric, steps, Gap(part=Part.ANSWER, reason=SkipReason.NO_CLAIMS)),\n"
+        "            score=0.0,\n            skip_reason=None,\n        )\n",
+        tests=(
+            "tests/integration/judge/test_openai_compatible.py::test_a_judge_that_fails_is_a_failure_and_no_score",
+        ),
+    ),
+    Mutant(
+        promise="scores",
+        breaks="a verdict that the judge left out is a no",
+        file=_VERDICTS,
+        old="    return Ruling(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)\n",
+        new="    return Ruling(label=VerdictLabel.UNSUPPORTED, reason=reason)\n",
+        tests=(f"{_STEPS_TESTS}::test_ids_that_stay_missing_are_unjudged_with_a_reason",),
+    ),
+    Mutant(
+        promise="scores",
+        breaks="a verdict that the judge left out is taken for one that it could not give",
+        file=_VERDICTS,
+        old="    return Ruling(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)\n",
+        new="    return Ruling(label=VerdictLabel.UNJUDGED, reason=reason)\n",
+        tests=(
+            "tests/unit/metrics/test_passing.py::test_an_answer_of_which_a_wrong_claim_was_left_out_neither_passes_nor_fails",
+        ),
+    ),
+    Mutant(
+        promise="scores",
+        breaks="a claim is unsupported though not all of the context was shown",
+        file=_VERIFY,
+        old="    if ruling.label is VerdictLabel.UNSUPPORTED and context.cut:\n",
+        new="    if False:\n",
+        tests=(f"{_STEPS_TESTS}::test_a_claim_is_not_called_unmentioned_when_chunks_were_left_out",),
+    ),
+    Mutant(
+        promise="scores",
+        breaks="an answer passes though few of its claims were decided",
+        file="ragtrace/metrics/claims.py",
+        old='passes = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"',
+        new='passes = "contradicted == 0 and unsupported == 0"',
+        tests=(
+            "tests/unit/metrics/test_passing.py::test_an_answer_of_which_less_than_half_was_decided_does_not_pass",
+        ),
+    ),
+    Mutant(
+        promise="scores",
+        breaks="of several verdicts on one claim the last one counts",
+        file=_VERDICTS,
+        old="        if given.id in asked and times[given.id] == 1\n",
+        new="        if given.id in asked\n",
+        tests=(f"{_STEPS_TESTS}::test_missing_and_repeated_ids_are_asked_for_once_more",),
+    ),
+    Mutant(
+        promise="evidence",
+        breaks="a quote is believed, wherever it comes from",
+        file=_EVIDENCE,
+        old="        return None if at is None else self._text[",
+        new="        return bare if at is None else self._text[",
+        tests=(f"{_EVIDENCE_TESTS}::test_what_is_not_in_the_chunk_is_no_quote",),
+    ),
+    Mutant(
+        promise="evidence",
+        breaks="'4 days' is quoted from '14 days'",
+        file=_EVIDENCE,
+        old="    while at >= 0 and (_begins_inside(text, at) or _ends_inside(text, at + len(passage))):\n",
+        new="    while False:\n",
+        tests=(f"{_EVIDENCE_TESTS}::test_a_quote_begins_with_a_word_and_never_cuts_a_number",),
+    ),
+    Mutant(
+        promise="evidence",
+        breaks="a quote is looked up in chunks that were never shown",
+        file=_VERDICTS,
+        old="cited = tuple(number for number in dict.fromkeys(given.chunks) if number in shown)",
+        new="cited = tuple(dict.fromkeys(given.chunks))",
+        tests=(f"{_STEPS_TESTS}",),
+    ),
+    Mutant(
+        promise="evidence",
+        breaks="every verdict says that its quote was found",
+        file=_VERIFY,
+        old="quote_verified=ruling.quote is not None,",
+        new="quote_verified=True,",
+        tests=(f"{_STEPS_TESTS}::test_a_quote_becomes_the_chunks_own_text_and_its_chunk_comes_first",),
+    ),
+    Mutant(
+        promise="evidence",
+        breaks="a judge that gets a planted claim wrong is believed",
+        file="ragtrace/metrics/sentinels.py",
+        old="raise JudgeCompromised(",
+        new="JudgeCompromised(",
+        tests=(
+            "tests/unit/metrics/test_sentinels.py::test_a_judge_that_gives_one_verdict_to_all_is_compromised",
+        ),
+    ),
+)

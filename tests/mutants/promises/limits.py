@@ -1,0 +1,174 @@
+"""What strangers can make the collector hold, and whether it says that it takes spans."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+_HTTP: Final = "collector/ragtrace_collector/receivers/http.py"
+_GRPC: Final = "collector/ragtrace_collector/receivers/grpc.py"
+_LISTENING: Final = "collector/ragtrace_collector/receivers/listening.py"
+_VITALS: Final = "collector/ragtrace_collector/operations/vitals.py"
+_RECEIVERS_TESTS: Final = "tests/integration/collector/test_receivers.py"
+_CONNECTIONS_TESTS: Final = "tests/integration/collector/test_connections.py"
+_OPERATIONS_TESTS: Final = "tests/integration/collector/test_operations.py"
+
+MUTANTS: Final = (
+    Mutant(
+        promise="limits",
+        breaks="a body over HTTP may be of any size",
+        file=_HTTP,
+        old="        if len(body) + len(piece) > limit:\n",
+        new="        if False:\n",
+        tests=(f"{_RECEIVERS_TESTS}::test_http_refuses_as_otlp_prescribes",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="a message over gRPC may be of any size",
+        file=_GRPC,
+        old='("grpc.max_receive_message_length", max_message_bytes),',
+        new='("grpc.max_receive_message_length", -1),',
+        tests=(f"{_RECEIVERS_TESTS}::test_grpc_refuses_twenty_megabytes",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="a gzip bomb is unfolded in one piece",
+        file=_HTTP,
+        old="step = inflate.decompress(piece, _INFLATE_STEP_BYTES)",
+        new="step = inflate.decompress(piece)",
+        tests=(f"{_RECEIVERS_TESTS}::test_a_gzip_bomb_is_refused_before_it_unfolds",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="gzip that unfolds to nothing may go on without end",
+        file=_HTTP,
+        old="            if packed > limit:\n",
+        new="            if False:\n",
+        tests=(f"{_RECEIVERS_TESTS}::test_gzip_that_says_nothing_without_end_is_refused",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="bodies under way over HTTP take no room",
+        file=_HTTP,
+        old="        await place.reserve(len(piece))\n",
+        new="",
+        tests=(f"{_RECEIVERS_TESTS}::test_what_is_under_way_is_bounded_however_many_send",),
+        is_slow=True,
+        hangs=True,
+    ),
+    Mutant(
+        promise="limits",
+        breaks="one peer may have any number of calls over gRPC",
+        file=_GRPC,
+        old="        if self._calls[who] >= _CALLS_A_PEER:\n",
+        new="        if False:\n",
+        tests=("tests/attack/test_idle_peers.py::test_one_peer_has_so_many_calls_at_once_and_no_more",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="headers may be of any length",
+        file=_LISTENING,
+        old="_MAX_HEAD_BYTES: Final = 16 << 10",
+        new="_MAX_HEAD_BYTES: Final = 16 << 30",
+        tests=(f"{_CONNECTIONS_TESTS}::test_headers_that_come_whole_are_bounded_too",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="one address may have any number of connections",
+        file="collector/ragtrace_collector/receivers/crowd.py",
+        old="        if len(self._strangers[peer]) > _A_PEER:\n",
+        new="        if False:\n",
+        tests=(
+            f"{_CONNECTIONS_TESTS}::test_of_too_many_connections_the_one_that_is_idle_for_longest_is_hung_up_on",
+        ),
+        is_slow=True,
+        hangs=True,
+    ),
+    Mutant(
+        promise="limits",
+        breaks="a trace may have any number of spans",
+        file="collector/ragtrace_collector/assemble.py",
+        old="return not news or known + news <= self._policy.max_spans_per_trace",
+        new="return True",
+        tests=(
+            "tests/integration/collector/test_readiness.py::test_a_trace_of_too_many_spans_is_not_judged_on_a_part_of_them",
+        ),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="a span may have any number of attributes",
+        file="collector/ragtrace_collector/oversized.py",
+        old="            len(span.attributes) > self.attributes\n            or",
+        new="           ",
+        tests=(
+            "tests/integration/collector/test_oversized.py::test_a_trace_with_an_oversized_span_is_passed_on_and_not_judged",
+        ),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="what a back end answers may be of any size",
+        file="ragtrace/backends/posting.py",
+        old="_LONGEST_BODY: Final = 1 << 20",
+        new="_LONGEST_BODY: Final = 1 << 40",
+        tests=("tests/attack/test_unreadable_answers.py::test_an_unreadable_yes_is_told_as_what_it_is",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="the store may grow without end",
+        file="collector/ragtrace_collector/store/retention.py",
+        old='return _pages_in_use(db) * _one(db, "PRAGMA page_size") <= max_bytes',
+        new="return True",
+        tests=("tests/conformance/test_work_store.py::test_a_full_store_keeps_nothing_of_the_request",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="a trace may take any time of the CPU",
+        file="collector/ragtrace_collector/settling.py",
+        old="if answers.cpu_ns + time.thread_time_ns() - begun_ns > self.lookout.most_cpu_ns:",
+        new="if False:",
+        tests=(
+            "tests/attack/test_poison_traces.py::test_a_trace_that_takes_too_much_cpu_is_set_aside_for_later_processes_too",
+        ),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="any number of empty parts is parsed, whatever it costs",
+        file="ragtrace/traces/otlp.py",
+        old="    if is_flood_on_the_wire(data):\n",
+        new="    if False:\n",
+        tests=("tests/unit/traces/test_otlp.py::test_flood_of_empty_parts_is_refused",),
+    ),
+    Mutant(
+        promise="readiness",
+        breaks="/readyz says ready whatever the store says",
+        file=_VITALS,
+        old="        trouble = await self._store_trouble()\n",
+        new="        trouble = None\n",
+        tests=(
+            f"{_OPERATIONS_TESTS}::test_a_store_that_takes_nothing_is_told_as_the_reason_for_not_being_ready",
+        ),
+    ),
+    Mutant(
+        promise="readiness",
+        breaks="/readyz says ready while the collector stops",
+        file=_VITALS,
+        old="reasons = [str(self.phase)] if self.phase is not Phase.SERVING else []",
+        new="reasons: list[str] = []",
+        tests=(f"{_OPERATIONS_TESTS}::test_while_it_drains_its_pages_say_that_it_stops",),
+        is_slow=True,
+        hangs=True,
+    ),
+    Mutant(
+        promise="readiness",
+        breaks="/readyz answers 200 whatever it says",
+        file="collector/ragtrace_collector/operations/pages.py",
+        old="return JSONResponse(told, status_code=200 if state.is_ready else 503)",
+        new="return JSONResponse(told, status_code=200)",
+        tests=(
+            f"{_OPERATIONS_TESTS}::test_a_store_that_takes_nothing_is_told_as_the_reason_for_not_being_ready",
+        ),
+    ),
+)

@@ -1,0 +1,143 @@
+"""Which answers are judged, with which probability on record, and within which budget."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+_POSITION: Final = "ragtrace/sampling/position.py"
+_SAMPLER: Final = "collector/ragtrace_collector/sampling/sampler.py"
+_BUDGET: Final = "collector/ragtrace_collector/store/budget.py"
+_SPENDING: Final = "ragtrace/judge/spending.py"
+_SAMPLING_TESTS: Final = "tests/unit/collector/test_sampling.py"
+_BUDGET_TESTS: Final = "tests/unit/collector/test_budget.py"
+_EXECUTION_TESTS: Final = "tests/integration/collector/test_execution.py"
+
+MUTANTS: Final = (
+    Mutant(
+        promise="sampling",
+        breaks="each process draws its own answers",
+        file=_POSITION,
+        old='    digest = hashlib.sha256(f"ragtrace|{trace_id}".encode()).digest()\n',
+        new='    digest = hashlib.sha256(f"{hash(trace_id)}".encode()).digest()\n',
+        tests=(f"{_SAMPLING_TESTS}::test_every_process_and_version_draws_the_same_answers",),
+    ),
+    Mutant(
+        promise="sampling",
+        breaks="twice as much is judged as the rate says",
+        file=_POSITION,
+        old="return position_of(trace_id) < rate",
+        new="return position_of(trace_id) < 2 * rate",
+        tests=(f"{_SAMPLING_TESTS}::test_the_share_kept_is_the_rate",),
+    ),
+    Mutant(
+        promise="sampling",
+        breaks="the bits of the id decide, as in the application's own sampler",
+        file=_POSITION,
+        old='    digest = hashlib.sha256(f"ragtrace|{trace_id}".encode()).digest()\n',
+        new="    digest = bytes.fromhex(trace_id)[8:]\n",
+        tests=(f"{_SAMPLING_TESTS}::test_the_choice_is_independent_of_a_head_sampler_on_the_same_ids",),
+    ),
+    Mutant(
+        promise="sampling",
+        breaks="the probability on record leaves out what the budget lowered",
+        file=_SAMPLER,
+        old="return self.throttle * max(self.choice.rate * self.factor, self.floor)\n\n    @property\n"
+        "    def keeps(self) -> bool:\n"
+        '        """Whether this very answer is kept."""\n'
+        "        return self.position < self.probability\n",
+        new="return max(self.choice.rate * self.factor, self.floor)\n\n    @property\n"
+        "    def keeps(self) -> bool:\n"
+        '        """Whether this very answer is kept."""\n'
+        "        return self.position < self.throttle * self.probability\n",
+        tests=(f"{_SAMPLING_TESTS}::test_a_throttle_lowers_every_rate_and_its_probability",),
+    ),
+    Mutant(
+        promise="sampling",
+        breaks="what was brought back has a probability, as if it had one chance",
+        file=_SAMPLER,
+        old="sample = Sample(rule=odds.choice.rule, rate=odds.choice.rate, probability=None)",
+        new="sample = Sample(rule=odds.choice.rule, rate=odds.choice.rate, probability=odds.probability)",
+        tests=(
+            f"{_SAMPLING_TESTS}::test_what_was_sampled_out_is_brought_back_by_a_higher_rate_and_has_no_probability",
+        ),
+    ),
+    Mutant(
+        promise="sampling",
+        breaks="the door drops what a rule would keep",
+        file=_SAMPLER,
+        old="return self._ceiling >= 1 or position_of(trace_id) < self._ceiling",
+        new="return position_of(trace_id) < self.plan.ratio",
+        tests=(f"{_SAMPLING_TESTS}::test_the_door_drops_only_what_no_rule_could_keep",),
+    ),
+    Mutant(
+        promise="sampling",
+        breaks="a rule that drops is one among others",
+        file="ragtrace/sampling/rules.py",
+        old="        if dropped:\n",
+        new="        if False:\n",
+        tests=(f"{_SAMPLING_TESTS}::test_a_rule_that_drops_wins_over_all",),
+    ),
+    Mutant(
+        promise="sampling",
+        breaks="more answers a minute are judged than the limit says",
+        file=_SAMPLER,
+        old="return self.limits is None or self.limits.take(tenant)",
+        new="return self.limits is None or self.limits.take(tenant) or True",
+        tests=(
+            "tests/unit/collector/test_sampling_windows.py::test_no_window_exceeds_a_limit_whatever_comes",
+        ),
+    ),
+    Mutant(
+        promise="budget",
+        breaks="a request is let through that would exceed a limit",
+        file="collector/ragtrace_collector/budget.py",
+        old="(name := self.limits[window.period].exceeded_by(before + estimate, share=share))",
+        new="(name := self.limits[window.period].exceeded_by(before, share=share))",
+        tests=(f"{_BUDGET_TESTS}::test_what_exceeds_a_limit_is_refused_until_its_window_ends",),
+    ),
+    Mutant(
+        promise="budget",
+        breaks="a request is counted when it was answered, and not before",
+        file=_BUDGET,
+        old="    for window in spent:\n        _add(db, purse, window, estimate)\n",
+        new="",
+        tests=(f"{_EXECUTION_TESTS}::test_many_at_once_do_not_pass_the_wall_together",),
+    ),
+    Mutant(
+        promise="budget",
+        breaks="a request that timed out is counted as nothing",
+        file=_SPENDING,
+        old="        except JudgeTimeout:\n            raise\n",
+        new="        except JudgeTimeout:\n            bill.usage = Usage()\n            raise\n",
+        tests=(f"{_EXECUTION_TESTS}::test_a_request_that_timed_out_stays_counted_as_it_was_estimated",),
+    ),
+    Mutant(
+        promise="budget",
+        breaks="a restart opens the purse",
+        file="collector/ragtrace_collector/store/leases.py",
+        old="    db.execute(\"UPDATE job SET state = 'queued', crashes = crashes + 1 WHERE state = 'leased'\")\n",
+        new="    db.execute(\"UPDATE job SET state = 'queued', crashes = crashes + 1 WHERE state = 'leased'\")\n"
+        '    db.execute("DELETE FROM spent")\n',
+        tests=(f"{_EXECUTION_TESTS}::test_a_restart_does_not_open_the_purse",),
+    ),
+    Mutant(
+        promise="budget",
+        breaks="money is not counted",
+        file=_SPENDING,
+        old="            usd_nano=math.ceil(usd * 1e9),\n",
+        new="            usd_nano=0,\n",
+        tests=(f"{_EXECUTION_TESTS}::test_money_is_limited_and_told",),
+    ),
+    Mutant(
+        promise="budget",
+        breaks="money may be limited where nobody knows the price",
+        file="collector/ragtrace_collector/guarding.py",
+        old="if price is None and self.purse.limits_money and not who.computes:",
+        new="if False:",
+        tests=(f"{_EXECUTION_TESTS}::test_money_cannot_be_limited_where_prices_are_not_known",),
+    ),
+)

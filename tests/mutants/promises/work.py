@@ -1,0 +1,148 @@
+"""Work once taken is done once: leases, settling, the ledger, the ids of carriers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+_SQLITE: Final = "collector/ragtrace_collector/store/sqlite.py"
+_LEASES: Final = "collector/ragtrace_collector/store/leases.py"
+_LEDGER: Final = "collector/ragtrace_collector/store/ledger_tables.py"
+_ATTACH: Final = "ragtrace/traces/attach.py"
+_STORE_TESTS: Final = "tests/conformance/test_work_store.py"
+_ATTACH_TESTS: Final = "tests/unit/traces/test_attach.py"
+_LEDGER_TESTS: Final = "tests/unit/collector/test_ledger.py"
+
+MUTANTS: Final = (
+    Mutant(
+        promise="leases",
+        breaks="what a killed process had leased is never leased again",
+        file=_LEASES,
+        old="crashes = crashes + 1 WHERE state = 'leased'",
+        new="crashes = crashes + 1 WHERE state = 'lost'",
+        tests=(f"{_STORE_TESTS}::test_a_lease_ends_with_the_process",),
+    ),
+    Mutant(
+        promise="leases",
+        breaks="an answer is leased to several at once",
+        file=_LEASES,
+        old="UPDATE job SET state = 'leased' WHERE (trace_id, span_id) IN (",
+        new="UPDATE job SET state = 'queued' WHERE (trace_id, span_id) IN (",
+        tests=(f"{_STORE_TESTS}::test_a_leased_job_is_not_leased_twice",),
+    ),
+    Mutant(
+        promise="leases",
+        breaks="an answer that ended a process is leased beside others",
+        file=_LEASES,
+        old="    if _any(db, _SUSPECTS, now_ns):\n",
+        new="    if False:\n",
+        tests=(f"{_STORE_TESTS}::test_a_job_that_was_leased_when_a_process_ended_is_leased_alone",),
+    ),
+    Mutant(
+        promise="settling",
+        breaks="an answer that is settled again is queued again",
+        file=_SQLITE,
+        old="VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT DO NOTHING\"",
+        new="VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT DO UPDATE SET state = 'queued'\"",
+        tests=(f"{_STORE_TESTS}::test_a_finished_job_is_not_queued_again",),
+    ),
+    Mutant(
+        promise="settling",
+        breaks="a verdict is finished without its carrier in the outbox",
+        file=_SQLITE,
+        old="            _put_parcels(db, self._holds.of_others(parcels) if is_added else parcels, job=job)\n",
+        new="",
+        tests=(f"{_STORE_TESTS}::test_finishing_a_job_hands_its_carrier_over_in_the_same_step",),
+    ),
+    Mutant(
+        promise="settling",
+        breaks="spans that come late to a settled trace are not looked at",
+        file="collector/ragtrace_collector/store/revisions.py",
+        old='UNSETTLED: Final = "slices > settled_slices"',
+        new='UNSETTLED: Final = "settled_slices = 0 AND slices > settled_slices"',
+        tests=(f"{_STORE_TESTS}::test_spans_that_join_a_settled_trace_reopen_it",),
+    ),
+    Mutant(
+        promise="settling",
+        breaks="spans are forgotten while their answer waits",
+        file="collector/ragtrace_collector/store/retention.py",
+        old="job.trace_id = trace.trace_id AND state != 'ended')\"",
+        new="job.trace_id = trace.trace_id AND state = 'none')\"",
+        tests=(f"{_STORE_TESTS}::test_a_trace_with_an_open_job_does_not_expire",),
+    ),
+    Mutant(
+        promise="ledger",
+        breaks="what was sampled out is not counted",
+        file=_SQLITE,
+        old="ended = sum(_end_job(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)",
+        new="ended = 0",
+        tests=(
+            "tests/integration/collector/test_sampling_rules.py::test_each_answer_is_judged_by_the_rule_that_names_it",
+        ),
+    ),
+    Mutant(
+        promise="ledger",
+        breaks="answers that end stay under where they stood",
+        file=_LEDGER,
+        old='return f"UPDATE {table} SET number = number - 1 WHERE {where};"',
+        new='return f"UPDATE {table} SET number = number - 0 WHERE {where};"',
+        tests=(
+            "tests/integration/collector/test_numbers_add_up.py::test_spans_and_answers_add_up_at_every_scrape",
+        ),
+    ),
+    Mutant(
+        promise="ledger",
+        breaks="an account says that it adds up whatever stands in it",
+        file="collector/ragtrace_collector/ledger.py",
+        old="return parcels and self.seen == self.pending + self.ended",
+        new="return True",
+        tests=(f"{_LEDGER_TESTS}::test_an_account_that_was_tampered_with_does_not_add_up",),
+    ),
+    Mutant(
+        promise="ids",
+        breaks="a carrier has another id each time",
+        file=_ATTACH,
+        old="return hashlib.sha256(key.encode()).digest()[:8].hex()",
+        new="return __import__('secrets').token_hex(8)",
+        tests=(f"{_ATTACH_TESTS}::test_same_evaluation_gives_the_same_bytes",),
+    ),
+    Mutant(
+        promise="ids",
+        breaks="another evaluator's carrier takes the place of the first one's",
+        file=_ATTACH,
+        old='key = "|".join((trace_id, span_id, evaluator_set, evaluator_version, *owner, *revised))',
+        new='key = "|".join((trace_id, span_id, evaluator_set, *owner, *revised))',
+        tests=(f"{_ATTACH_TESTS}::test_span_id_is_the_hash_of_target_and_evaluator",),
+    ),
+    Mutant(
+        promise="ids",
+        breaks="a revision takes the place of the verdict that it supersedes",
+        file=_ATTACH,
+        old="revised = (revised_sha256,) if revised_sha256 else ()",
+        new="revised = ()",
+        tests=(
+            "tests/integration/collector/test_revisions.py::test_a_revision_has_an_id_of_its_own_and_the_first_carrier_the_one_of_old",
+        ),
+    ),
+    Mutant(
+        promise="ids",
+        breaks="a carrier stands beside its answer and not under it",
+        file=_ATTACH,
+        old="        parent_span_id=target.span_id,\n",
+        new="        parent_span_id=None,\n",
+        tests=(f"{_ATTACH_TESTS}::test_carrier_hangs_under_its_target_and_points_at_it",),
+    ),
+    Mutant(
+        promise="ids",
+        breaks="carriers that come back are judged",
+        file="collector/ragtrace_collector/intake.py",
+        old="own = drop_own_spans(request, body)",
+        new="own = 0",
+        tests=(
+            "tests/integration/collector/test_service.py::test_carriers_that_come_back_are_neither_judged_nor_forwarded",
+        ),
+    ),
+)
