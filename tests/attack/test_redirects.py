@@ -70,6 +70,21 @@ def test_a_command_follows_no_redirect_with_its_token(
     check_said(" ".join(outcome.output.split()), 307)
 
 
+def test_the_doctor_follows_no_redirect_of_a_judge_or_back_end(
+    elsewhere: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", SECRET)
+    with hostile_server(pointing_to(elsewhere, 307)) as server:
+        judge = ("--judge", "openai:m", "--base-url", f"{server.url}/v1", "--api-key-env", "MY_KEY")
+        outcome = run("doctor", *judge, "--to", f"{server.url}/v1/traces", "--json")
+    asked = {line.split()[1] for line, _, _ in server.requests}
+    assert {"/v1/chat/completions", "/v1/traces"} <= asked
+    assert outcome.exit_code == 1
+    assert elsewhere.requests == []
+    assert outcome.stdout.count("redirects to ") >= 2
+    check_said(" ".join(outcome.stdout.split()), 307)
+
+
 @pytest.mark.parametrize("status", STATUSES)
 def test_an_application_follows_no_redirect_counts_nothing_as_sent_and_says_where_it_pointed(
     status: int, elsewhere: Hostile, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
