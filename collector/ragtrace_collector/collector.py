@@ -43,7 +43,7 @@ from ragtrace_collector.policies import (
 )
 from ragtrace_collector.receivers.grpc import serve_grpc
 from ragtrace_collector.receivers.http import http_app
-from ragtrace_collector.receivers.listening import HttpServer, open_socket
+from ragtrace_collector.receivers.listening import HttpServer, is_loopback, open_socket
 from ragtrace_collector.settling import Settler
 from ragtrace_collector.stages import Step, run_stage
 from ragtrace_collector.store.budget import BudgetBook
@@ -212,6 +212,7 @@ class Collector:
             access=self.gate.access,
             counters=self.counters,
             max_message_bytes=self.config.receive.max_message_bytes,
+            is_open=not is_loopback(self.config.receive.http),
         )
         return HttpServer(app, listening, certificate=self.gate.certificate)
 

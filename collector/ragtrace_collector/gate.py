@@ -15,6 +15,7 @@ from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig, ReceiveConfig, TokenConfig
 from ragtrace_collector.operations.logs import event
 from ragtrace_collector.receivers.access import Access, Grant
+from ragtrace_collector.receivers.hosts import KnownHosts
 from ragtrace_collector.receivers.listening import is_loopback
 from ragtrace_collector.receivers.tls import Certificate
 
@@ -51,7 +52,8 @@ def open_gate(config: CollectorConfig, clock: Clock) -> Gate:
         ConfigError: a file cannot be used, or an address is open to everyone, which nobody asked for.
     """
     _check_exposure(config)
-    return Gate(access=Access(_grants(config.receive), clock), certificate=_certificate(config.receive))
+    access = Access(_grants(config.receive), clock, hosts=_hosts(config))
+    return Gate(access=access, certificate=_certificate(config.receive))
 
 
 def _check_exposure(config: CollectorConfig) -> None:
@@ -71,6 +73,13 @@ def _check_exposure(config: CollectorConfig) -> None:
         missing,
         extra=event("exposed"),
     )
+
+
+def _hosts(config: CollectorConfig) -> KnownHosts | None:
+    """Return the names to go by; with TLS, none: a certificate is of no stranger's name."""
+    if config.receive.tls is not None:
+        return None
+    return KnownHosts(listening=_addresses(config), allowed=config.receive.allowed_hosts)
 
 
 def _certificate(receive: ReceiveConfig) -> Certificate | None:

@@ -29,6 +29,7 @@ from ragtrace_collector.config.values import (
     Endpoint,
     EnvName,
     Headers,
+    HostName,
     HttpUrl,
     OtlpUrl,
     Paths,
@@ -67,6 +68,7 @@ class ReceiveConfig(Section):
     tokens: tuple[TokenConfig, ...] = ()
     tokens_file: Path | None = None
     insecure: bool = False
+    allowed_hosts: tuple[HostName, ...] = ()
     limits: SpanLimitsConfig = SpanLimitsConfig()
 
     @model_validator(mode="after")

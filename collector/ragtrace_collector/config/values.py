@@ -32,6 +32,7 @@ __all__ = [
     "Endpoint",
     "EnvName",
     "Headers",
+    "HostName",
     "HttpUrl",
     "OtlpUrl",
     "Paths",
@@ -42,6 +43,7 @@ __all__ = [
     "named",
 ]
 
+_HOST_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -69,6 +71,12 @@ def _variable(value: str) -> str:
     if not _VARIABLE.fullmatch(value):
         # not quoted: it may be the key itself
         raise ValueError("write the name of an environment variable, such as OPENAI_API_KEY, not a key")
+    return value
+
+
+def _host_name(value: str) -> str:
+    if not _HOST_NAME.fullmatch(value):
+        raise ValueError("write the name of a host without its port, such as ragtrace.example, or *.example")
     return value
 
 
@@ -124,6 +132,7 @@ Size = Annotated[
 ]
 Timeout = Annotated[Duration, AfterValidator(_longer_than_zero)]
 Address = Annotated[str, BeforeValidator(_address)]
+HostName = Annotated[str, AfterValidator(_host_name)]
 EnvName = Annotated[str, AfterValidator(_variable)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 

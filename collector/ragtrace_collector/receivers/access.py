@@ -13,6 +13,7 @@ from typing import Final, Literal
 from google.rpc import code_pb2
 
 from ragtrace.ports import Clock
+from ragtrace_collector.receivers.hosts import KnownHosts
 from ragtrace_collector.receivers.refusal import Refusal
 
 __all__ = ["Access", "Grant", "Permission", "Sender", "digest_of", "new_token"]
@@ -87,8 +88,10 @@ class Sender:
 class Access:
     """The gate before receivers and pages. Without tokens everyone may do everything."""
 
-    def __init__(self, grants: Sequence[Grant], clock: Clock) -> None:
+    def __init__(self, grants: Sequence[Grant], clock: Clock, *, hosts: KnownHosts | None = None) -> None:
+        """``hosts`` are looked at as long as no tokens are asked for."""
         self._clock = clock
+        self._hosts = hosts
         self._senders: tuple[Sender, ...] = ()
         self.replace(grants)
 
@@ -102,6 +105,15 @@ class Access:
     def tenants(self) -> frozenset[str]:
         """Those that tokens name."""
         return frozenset(sender.tenant for sender in self._senders if sender.tenant is not None)
+
+    def check_host(self, header: str | None) -> None:
+        """Look at the name by which a request calls the collector, where no token tells who asks.
+
+        Raises:
+            Refusal: it is none of the collector's names.
+        """
+        if self._hosts is not None and not self._senders:
+            self._hosts.check(header)
 
     def admit(self, authorization: str | None, permission: Permission) -> Sender | None:
         """Return who it is, or ``None`` where no tokens are asked for.

@@ -41,13 +41,24 @@ _READ_TIMEOUT_S: Final = 30
 
 
 def http_app(
-    intake: Intake, *, status: Status, access: Access, counters: Counters, max_message_bytes: int
+    intake: Intake,
+    *,
+    status: Status,
+    access: Access,
+    counters: Counters,
+    max_message_bytes: int,
+    is_open: bool = False,
 ) -> Starlette:
-    """Build the HTTP application: ``POST /v1/traces``, ``GET /status`` and ``GET /healthz``."""
+    """Build the HTTP application: ``POST /v1/traces``, ``GET /status`` and ``GET /healthz``.
+
+    ``is_open`` says that any machine may send: then spans are taken whatever the sender calls the collector.
+    """
 
     async def export(request: Request) -> Response:
         encoding = _ENCODINGS.get(_content_type(request), "protobuf")
         try:
+            if not is_open:
+                access.check_host(request.headers.get("host"))
             sender = access.admit(request.headers.get("authorization"), "send")
             _check_encoding(request)
             if sender is not None:
@@ -84,6 +95,7 @@ def guarded(page: Page, access: Access, *, of_all: bool = False) -> Page:
 
     async def shown(request: Request) -> Response:
         try:
+            access.check_host(request.headers.get("host"))
             sender = access.admit(request.headers.get("authorization"), "read")
             request.state.tenant = sender.tenant if sender else None
             if of_all and request.state.tenant is not None:
