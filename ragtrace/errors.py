@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ragtrace.asked_wait import bounded_wait_s
 from ragtrace.model import Usage
 
 __all__ = [
@@ -96,8 +97,8 @@ class JudgeUnavailable(JudgeError):
         self, message: str, *, usage: Usage | None = None, retry_after_s: float | None = None
     ) -> None:
         super().__init__(message, usage=usage)
-        self.retry_after_s = retry_after_s
-        """Seconds the endpoint asked us to wait, if it said so."""
+        self.retry_after_s = bounded_wait_s(retry_after_s)
+        """Seconds the endpoint asked us to wait, if it said so: a day at most."""
 
 
 class JudgeTimeout(JudgeError):
@@ -179,8 +180,8 @@ class SendRetryable(SendError):
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
-        self.retry_after_s = retry_after_s
-        """Seconds the sink asked us to wait, if it said so."""
+        self.retry_after_s = bounded_wait_s(retry_after_s)
+        """Seconds the sink asked us to wait, if it said so: a day at most."""
 
 
 class SendUnconfirmed(SendError):

@@ -1,7 +1,8 @@
 """The breaker: where a judge refuses for good, it is left alone until a person could have mended it.
 
 Own code, because it must know more than a count of failures: which refusals no retry mends, what an endpoint
-asked for (``Retry-After``), and that an answer which meets an open breaker has not used up an attempt.
+asked for (``Retry-After``) and how much of that it gets, and that an answer which meets an open breaker has
+not used up an attempt.
 """
 
 from __future__ import annotations
@@ -45,14 +46,15 @@ class BreakerState(StrEnum):
 class Breaker:
     """Opens when a judge refuses twice in a row (401, 402, 403, 404, quota) or asks for a long pause.
 
-    A probe closes it.
+    A probe closes it. However long a pause is asked for, no probe waits longer than its delay: a stranger
+    does not decide for how long nothing is judged.
     """
 
     who: str
     """``judge``, ``second judge``, …: for people."""
     clock: Clock
     probe_delays_ns: tuple[int, ...]
-    """How long to wait before each probe; the last one for all that follow."""
+    """How long to wait before each probe, at most; the last one for all that follow."""
     key_place: str = ""
     """Where its key is read from: whoever is to mend a refusal wants to know."""
     cause: JudgeError | None = None
@@ -143,7 +145,7 @@ class Breaker:
     def _wait(self, pause_ns: int) -> None:
         delay_ns = self.probe_delays_ns[min(self._probes, len(self.probe_delays_ns) - 1)]
         self._probes += 1
-        self.probe_ns = self.clock.now_ns() + max(delay_ns, pause_ns)
+        self.probe_ns = self.clock.now_ns() + (min(delay_ns, pause_ns) if pause_ns else delay_ns)
 
     def _close(self) -> None:
         self.cause = None

@@ -66,13 +66,20 @@ class Guard:
 
     def closed(self) -> Closed | None:
         """Say until when nothing passes, if so."""
+        outcome = self.stopped()
+        if outcome is None:
+            return None
         if self.refusal is not None:
-            outcome = State.OVER_BUDGET.because(self.refusal.limit)
             return Closed(outcome=outcome, until_ns=self.refusal.until_ns)
-        if self.breaker.cause is not None and self.breaker.state is BreakerState.OPEN:
-            outcome = State.FAILED.because(self.breaker.cause.error_type)
-            return Closed(outcome=outcome, until_ns=self.breaker.probe_ns)
-        return None
+        is_open = self.breaker.state is BreakerState.OPEN
+        return Closed(outcome=outcome, until_ns=self.breaker.probe_ns) if is_open else None
+
+    def stopped(self) -> str | None:
+        """Return why nothing is judged, as an outcome: until an answer shows that the judge is back."""
+        if self.refusal is not None:
+            return State.OVER_BUDGET.because(self.refusal.limit)
+        cause = self.breaker.cause
+        return State.FAILED.because(cause.error_type) if cause is not None else None
 
     @property
     def state(self) -> str:

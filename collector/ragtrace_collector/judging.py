@@ -67,6 +67,10 @@ class Judging:
         """Say until when the judge is not to be asked, if so."""
         return next((guard.closed() for guard in self._guards(self.name)), None)
 
+    def stopped(self) -> str | None:
+        """Return why nothing is judged, as an outcome; ``None`` as far as anybody knows that it is."""
+        return next((guard.stopped() for guard in self._guards(self.name)), None)
+
     def opens_ns(self) -> int:
         """Return when everyone may be asked again, in Unix nanoseconds: 0 if they may."""
         closed = (guard.closed() for guard in self._guards(self.name, "second", "embedder"))

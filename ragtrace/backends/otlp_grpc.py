@@ -136,7 +136,8 @@ def _retry_after_s(exc: grpc.aio.AioRpcError) -> float | None:
             for detail in status_pb2.Status.FromString(value).details:
                 retry_info = error_details_pb2.RetryInfo()
                 if detail.Unpack(retry_info):
-                    return float(retry_info.retry_delay.ToTimedelta().total_seconds())
-        except (DecodeError, OverflowError):
+                    # not as a timedelta, which 300,000,000,000 seconds are too much for
+                    return float(retry_info.retry_delay.seconds + retry_info.retry_delay.nanos / 1e9)
+        except DecodeError:
             return None
     return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from ragtrace.backends.retry_after import retry_after_s
+from ragtrace.asked_wait import asked_wait_s
 from ragtrace.errors import SendRefused, SendRejected, SendRetryable
 from ragtrace.outgoing import Unreadable, host_of_redirect, open_web_client, read_whole
 from ragtrace.tls import ClientTls
@@ -118,7 +118,7 @@ class Poster:
             return
         message = f"{self.name} answered {response.status_code} {response.reason_phrase}{_pointing(response)}"
         if response.status_code in self._retryable:
-            wait_s = retry_after_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
+            wait_s = asked_wait_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
             raise SendRetryable(message, retry_after_s=wait_s)
         raise SendRefused(message) if response.status_code in _REFUSING else SendRejected(message)
 

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from ragtrace.asked_wait import asked_wait_s
 from ragtrace.backends.patience import Patience
-from ragtrace.backends.retry_after import retry_after_s
 from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
 from ragtrace.outgoing import Oversized, Unreadable, host_of_redirect, open_web_client, read_whole
 from ragtrace.tls import ClientTls
@@ -219,7 +219,7 @@ async def _read(response: httpx.Response) -> WebAnswer:
 
 
 def _asked_for_s(response: WebAnswer) -> float | None:
-    return retry_after_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
+    return asked_wait_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
 
 
 def _is_page(response: WebAnswer) -> bool:

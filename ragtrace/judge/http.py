@@ -6,14 +6,14 @@ import re
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from email.utils import parsedate_to_datetime
-from time import time
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import _SUPPRESS_HTTP_INSTRUMENTATION_KEY, _SUPPRESS_INSTRUMENTATION_KEY
 
+from ragtrace.asked_wait import asked_wait_s
 from ragtrace.errors import (
     ConfigError,
     JudgeError,
@@ -43,6 +43,7 @@ _SUPPRESSED: Final = {
     _SUPPRESS_HTTP_INSTRUMENTATION_KEY: True,
     "suppress_language_model_instrumentation": True,
 }
+_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _CODE: Final = re.compile(r"[\w.-]{1,60}")
 _CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})
 _OF_ANOTHER_HOST: Final = (62, 64)
@@ -175,11 +176,8 @@ def _classify(status: int, code: str) -> tuple[type[JudgeError], str]:
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Read ``Retry-After`` (RFC 9110: seconds or a date) and OpenAI's ``retry-after-ms``."""
-    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", told := headers.get(name, "").strip()):
-            return float(told) * unit_s
-    try:
-        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time())
-    except (ValueError, OverflowError):
-        return None
+    """Read OpenAI's ``retry-after-ms``, else ``Retry-After``."""
+    told = headers.get("retry-after-ms", "").strip()
+    if _NUMBER.fullmatch(told):
+        return float(told) / 1000
+    return asked_wait_s(headers.get("retry-after", ""), now=datetime.now(UTC))

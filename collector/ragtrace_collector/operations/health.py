@@ -26,6 +26,8 @@ class Readiness:
 
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    is_judging: bool = True
+    """Whether answers get verdicts. If not they wait on disk, and senders need not go elsewhere."""
 
     @property
     def is_ready(self) -> bool:

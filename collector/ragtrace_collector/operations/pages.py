@@ -39,7 +39,12 @@ def pages_app(
 
     async def readyz(_: Request) -> Response:
         state = await readiness()
-        told = {"ready": state.is_ready, "reasons": list(state.reasons), "notes": list(state.notes)}
+        told = {
+            "ready": state.is_ready,
+            "judging": state.is_judging,
+            "reasons": list(state.reasons),
+            "notes": list(state.notes),
+        }
         return JsonPage(told, status_code=200 if state.is_ready else 503)
 
     async def show_metrics(request: Request) -> Response:

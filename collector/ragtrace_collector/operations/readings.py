@@ -99,7 +99,12 @@ METRICS: Final = (
     Metric("ragtrace.budget.spent", Kind.GAUGE, "", "spent in this window: calls, tokens, 1e-9 US dollars"),
     Metric("ragtrace.budget.limit", Kind.GAUGE, "", "what may be spent in this window, in the same units"),
     Metric("ragtrace.budget.share_to_sample", Kind.GAUGE, "", "what all rates are multiplied with"),
-    Metric("ragtrace.judge.stopped", Kind.GAUGE, "", "1 while the judge is not asked, by why"),
+    Metric(
+        "ragtrace.judge.stopped",
+        Kind.GAUGE,
+        "",
+        "1 while nothing is judged, by why: until an answer shows that the judge is back",
+    ),
     Metric("ragtrace.collector.ready", Kind.GAUGE, "", "1 while /readyz says so"),
     Metric("ragtrace.collector.tasks", Kind.GAUGE, "", "tasks of the event loop"),
     Metric("ragtrace.collector.loop_lag", Kind.GAUGE, "s", "how late the event loop woke the last time"),

@@ -45,13 +45,15 @@ class Vitals:
         reasons = [str(self.phase)] if self.phase is not Phase.SERVING else []
         trouble = await self._store_trouble()
         stopped = self.judge_stopped()
-        notes = (f"the judge is not asked: {stopped}",) if stopped else ()
-        return Readiness(reasons=(*reasons, *([trouble] if trouble else [])), notes=notes)
+        return Readiness(
+            reasons=(*reasons, *([trouble] if trouble else [])),
+            notes=(f"nothing is judged, and answers wait on disk: {stopped}",) if stopped else (),
+            is_judging=stopped is None,
+        )
 
     def judge_stopped(self) -> str | None:
-        """Return why the judge is not asked now, as an outcome: ``failed:judge_refused``; ``None``: it is."""
-        closed = self.in_force.tenure.judging.now.closed()
-        return closed.outcome if closed else None
+        """Return why nothing is judged, as an outcome: ``failed:judge_refused``; ``None``: something is."""
+        return self.in_force.tenure.judging.now.stopped()
 
     async def status(self, tenant: str | None = None) -> Mapping[str, object]:
         """Return what the status page shows: the state, the ledger, and what was counted since the start.
@@ -68,6 +70,7 @@ class Vitals:
             "collector": {
                 "phase": self.phase,
                 "ready": ready.is_ready,
+                "judging": ready.is_judging,
                 "reasons": ready.reasons,
                 "notes": ready.notes,
                 "config": digest_of(self.in_force.config),

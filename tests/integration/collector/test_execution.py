@@ -150,16 +150,20 @@ async def test_an_answer_that_alone_is_refused_holds_up_no_other(
         assert await spans.outcomes() == {"judged": 9, "failed:judge_refused": 1}
 
 
-async def test_a_long_pause_that_the_endpoint_asks_for_is_kept_by_everyone(
+async def test_a_long_pause_that_the_endpoint_asks_for_is_kept_by_all_but_a_probe(
     tmp_path: Path, name: str, judge: Paid
 ) -> None:
     judge.failure = JudgeUnavailable("429", retry_after_s=600, usage=Usage())
     async with stepped_collector(config(tmp_path, name)) as spans:
         await settled(spans, 0, 1)
-        judge.failure = None
-        await spans.pass_time(590)
+        await spans.pass_time(4)
         assert judge.calls == 1
-        await spans.pass_time(10)
+        await spans.pass_time(1)
+        assert judge.calls == 2
+        judge.failure = None
+        await spans.pass_time(19)
+        assert judge.calls == 2
+        await spans.pass_time(1)
         assert await spans.outcomes() == {"judged": 2}
 
 

@@ -52,7 +52,10 @@ async def test_the_probes_say_that_it_lives_and_takes_spans(tmp_path: Path) -> N
     async with running_collector(config_of(tmp_path)) as collector:
         alive, ready = await get(collector, "/livez"), await get(collector, "/readyz")
     assert alive.json() == {"status": "alive"}
-    assert (ready.status_code, ready.json()) == (200, {"ready": True, "reasons": [], "notes": []})
+    assert (ready.status_code, ready.json()) == (
+        200,
+        {"ready": True, "judging": True, "reasons": [], "notes": []},
+    )
 
 
 async def test_the_port_without_a_path_lists_all_pages_for_browsers_and_terminals(tmp_path: Path) -> None:
@@ -103,7 +106,7 @@ async def test_while_it_drains_its_pages_say_that_it_stops(tmp_path: Path) -> No
         assert (await get(collector, "/livez")).status_code == 200
         serving.cancel()
         await asyncio.wait({serving})
-    assert state == {"ready": False, "reasons": ["stopping"], "notes": []}
+    assert state == {"ready": False, "judging": True, "reasons": ["stopping"], "notes": []}
 
 
 async def until_stopping(collector: Collector) -> httpx.Response:
@@ -222,8 +225,9 @@ async def test_a_judge_that_refuses_is_noted_and_spans_are_taken_all_the_same(
             assert (await post(collector, request_of(*rag_trace(9)))).status_code == 200
     assert ready.json() == {
         "ready": True,
+        "judging": False,
         "reasons": [],
-        "notes": ["the judge is not asked: failed:judge_refused"],
+        "notes": ["nothing is judged, and answers wait on disk: failed:judge_refused"],
     }
     assert total(samples, "ragtrace_judge_stopped", why="failed") == 1
     assert total(samples, "ragtrace_judge_stopped", why="over_budget") == 0

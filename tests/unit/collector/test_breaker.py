@@ -163,14 +163,26 @@ async def test_a_probe_that_is_answered_with_nonsense_closes_it() -> None:
     assert breaker.state is BreakerState.CLOSED
 
 
-async def test_it_opens_for_as_long_as_the_endpoint_asks_to_be_left_alone() -> None:
+async def test_a_long_pause_that_the_endpoint_asks_for_opens_it_and_probes_go_on_meanwhile() -> None:
     clock = Clock()
     breaker = breaker_at(clock)
-    await ask(breaker, JudgeUnavailable("429", retry_after_s=3600))
-    assert breaker.probe_ns == clock.now_ns() + 3600 * SECOND
+    waits = []
+    for _ in range(3):
+        await ask(breaker, JudgeUnavailable("429", retry_after_s=3600))
+        waits.append((breaker.probe_ns - clock.now_ns()) // SECOND)
+        clock.time_ns = breaker.probe_ns
+    assert waits == [10, 60, 60]
+    clock.time_ns -= 1
     with pytest.raises(JudgeUnavailable):
         async with breaker.passage():
             pytest.fail("the judge was asked")
+
+
+async def test_a_pause_that_ends_before_the_next_probe_is_the_shorter_wait() -> None:
+    clock = Clock()
+    breaker = Breaker(who="judge", clock=clock, probe_delays_ns=(3600 * SECOND,))
+    await ask(breaker, JudgeUnavailable("429", retry_after_s=600))
+    assert breaker.probe_ns == clock.now_ns() + 600 * SECOND
 
 
 async def test_a_pause_that_who_asks_waits_for_leaves_it_closed() -> None:
