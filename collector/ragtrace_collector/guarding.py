@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge import Pace, Prices, load_prices, pace_of
+from ragtrace.judge.calls import watched_by
 from ragtrace.judge.layers import Layer
 from ragtrace.judge.spending import Bill, Limit, Tariff, largest_usage
 from ragtrace.model import JudgeIdentity, Usage
@@ -54,6 +55,8 @@ class Guard:
     """Of each limit: what this judge may use up."""
     pace: Pace | None = None
     """How many requests are let through at once."""
+    doubts: int = 0
+    """Requests of which it said what cannot be."""
     _refusal: Refusal | None = None
 
     @property
@@ -99,7 +102,10 @@ class Guard:
             JudgeError: it may not be made now.
         """
         async with self._spending(largest) as bill, self.breaker.passage():
-            yield bill
+            try:
+                yield bill
+            finally:
+                self.doubts += bill.doubts
 
     @asynccontextmanager
     async def _spending(self, largest: Usage) -> AsyncIterator[Bill]:
@@ -179,7 +185,8 @@ class _GuardedJudge(Layer):
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         async with self._guard.request(largest_usage(request)) as bill:
-            reply = await self.inner.ask(request)
+            with watched_by(bill):
+                reply = await self.inner.ask(request)
             bill.usage = reply.usage
             return reply
 
@@ -196,7 +203,8 @@ class _GuardedEmbedder:
     async def embed(self, texts: Sequence[str]) -> Embeddings:
         size = sum(len(text.encode("utf-8", "replace")) for text in texts)
         async with self._guard.request(Usage(calls=1, input_tokens=size)) as bill:
-            embeddings = await self.inner.embed(texts)
+            with watched_by(bill):
+                embeddings = await self.inner.embed(texts)
             bill.usage = embeddings.usage
             return embeddings
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ragtrace.backfill.run import pause
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace.judge import Prices
+from ragtrace.judge.calls import Call
 from ragtrace.judge.spending import Bill, Spender, Tariff
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from ragtrace_collector.wall import Wall
 
 __all__ = ["Beside", "Neighbour", "read_neighbour"]
+
+T = TypeVar("T")
 
 _POLL_S: Final = 1.0
 _LONGEST_TURN_S: Final = 60.0
@@ -137,16 +140,42 @@ class _NextMinute:
     @asynccontextmanager
     async def spending(self, tariff: Tariff, largest: Usage) -> AsyncIterator[Bill]:
         async with AsyncExitStack() as counted:
-            yield await self._counted(counted, tariff, largest)
+            bill = await self.entered(counted, lambda: self.wall.spending(tariff, largest))
+            waiting = _WaitingBill(bill=bill, minute=self)
+            try:
+                yield waiting
+            finally:
+                bill.usage = waiting.usage
 
-    async def _counted(self, counted: AsyncExitStack, tariff: Tariff, largest: Usage) -> Bill:
+    async def entered(
+        self, counted: AsyncExitStack, enter: Callable[[], AbstractAsyncContextManager[T]]
+    ) -> T:
+        """Enter what lets pass who is counted, in the next minute if need be.
+
+        Raises:
+            OverBudget: a longer window has no room.
+        """
         from ragtrace_collector.budget import OverBudget
 
         while True:
             try:
-                return await counted.enter_async_context(self.wall.spending(tariff, largest))
+                return await counted.enter_async_context(enter())
             except OverBudget as full:
                 wait_s = (full.refusal.until_ns - self.clock.now_ns()) / 1e9
                 if wait_s > _LONGEST_WINDOW_S or self.stop.is_set():
                     raise
                 await pause(max(0.0, wait_s), self.stop)
+
+
+@dataclass(slots=True, kw_only=True)
+class _WaitingBill(Bill):
+    """A bill whose further requests wait for the next minute, too."""
+
+    bill: Bill
+    minute: _NextMinute
+
+    @asynccontextmanager
+    async def request(self, call: Call) -> AsyncIterator[None]:
+        async with AsyncExitStack() as counted:
+            await self.minute.entered(counted, lambda: self.bill.request(call))
+            yield

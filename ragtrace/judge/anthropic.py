@@ -30,6 +30,7 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.installing import install_command
+from ragtrace.judge.calls import Asked, Call, Doubts, made, was_turned_down
 from ragtrace.judge.endpoint import MOST_REPLY_BYTES
 from ragtrace.judge.http import (
     certificate_fault,
@@ -88,6 +89,7 @@ class AnthropicJudge:
         self._timeout_s = timeout_s
         self._model = model
         self._where = f"{model} at {urlsplit(base_url).hostname}"
+        self._doubts = Doubts(f"judge {self._where}")
         self._dialect = _Dialect()
         self._confirmed = False
 
@@ -97,7 +99,7 @@ class AnthropicJudge:
         return JudgeIdentity(provider="anthropic", model=self._model, parameters=self._parameters)
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        """Answer the request; ``usage.calls`` counts the requests that the endpoint answered.
+        """Answer the request; ``usage.calls`` counts the requests that left the process.
 
         Raises:
             JudgeError: no usable answer; the subclass says whether asking later may help.
@@ -112,6 +114,7 @@ class AnthropicJudge:
             request=request,
             dialect=self._dialect,
             confirmed=self._confirmed,
+            doubts=self._doubts,
             extra_body=self._extra_body,
         )
         with untraced():
@@ -264,12 +267,20 @@ class _Exchange(Generic[ReplyT]):
     dialect: _Dialect
     confirmed: bool
     """Whether the dialect has given a form before."""
+    doubts: Doubts
     spent: Usage = field(default_factory=Usage)
     correction: tuple[tuple[str, str], ...] = ()
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """What else each request says, over what we would say."""
 
     async def run(self) -> ReplyT:
+        try:
+            return await self._run()
+        except JudgeError as failed:
+            failed.usage = self.spent
+            raise
+
+    async def _run(self) -> ReplyT:
         read = self._read_text if issubclass(self.request.reply_type, FreeText) else self._read_form
         while True:
             answer = await self._answer()
@@ -298,34 +309,46 @@ class _Exchange(Generic[ReplyT]):
         return None
 
     async def _answer(self) -> _Answer:
-        message = await self._message()
-        try:
-            answer = _Answer.of(message)
-        except (AttributeError, TypeError, ValueError):  # the client lets any JSON pass
-            self.spent += Usage(calls=1)
-            raise self._error(JudgeNonsense, "the reply is no message of the API") from None
-        self.spent += answer.usage
-        return answer
-
-    async def _message(self) -> Message:
         import anthropic
 
         while True:
-            try:
-                create = cast("Callable[..., Any]", self.client.messages.create)
-                async with asyncio.timeout(self.timeout_s):  # the SDK would wait so long for each piece
-                    message: Message = await create(**self._parameters(), timeout=self.timeout_s)
-            except TimeoutError:
-                raise self._too_late() from None
-            except (anthropic.BadRequestError, anthropic.UnprocessableEntityError) as exc:
-                self.dialect = self._adapted(exc)
-            except anthropic.APIError as exc:
-                # the cause may quote the prompt or the key: it is not chained
-                raise self._failure(exc) from None
-            except ValueError:
-                raise self._error(JudgeNonsense, "the reply is no JSON document") from None
-            else:
-                return message
+            parameters = self._parameters()
+            body = {**parameters, **parameters.get("extra_body", {})}
+            asked = Asked.by(body, output_tokens=self.request.max_output_tokens)
+            async with made(asked, self.doubts) as call:
+                try:
+                    return self._read(await self._message(parameters, call), call)
+                except (anthropic.BadRequestError, anthropic.UnprocessableEntityError) as exc:
+                    rejected = exc
+                finally:
+                    self.spent += call.usage
+            self.dialect = self._adapted(rejected)
+
+    def _read(self, message: Message, call: Call) -> _Answer:
+        _note_usage(message, call)
+        try:
+            return _Answer.of(message)
+        except (AttributeError, TypeError, ValueError):  # the client lets any JSON pass
+            raise self._error(JudgeNonsense, "the reply is no message of the API") from None
+
+    async def _message(self, parameters: Mapping[str, Any], call: Call) -> Message:
+        import anthropic
+
+        create = cast("Callable[..., Any]", self.client.messages.create)
+        try:
+            async with asyncio.timeout(self.timeout_s):  # the SDK would wait so long for each piece
+                message: Message = await create(**parameters, timeout=self.timeout_s)
+        except TimeoutError:
+            raise self._too_late() from None
+        except (anthropic.BadRequestError, anthropic.UnprocessableEntityError):
+            raise
+        except anthropic.APIError as exc:
+            _note_failure(exc, call)
+            # the cause may quote the prompt or the key: it is not chained
+            raise self._failure(exc) from None
+        except ValueError:
+            raise self._error(JudgeNonsense, "the reply is no JSON document") from None
+        return message
 
     def _parameters(self) -> dict[str, Any]:
         asked = [("user", self.request.user), *self.correction]
@@ -363,7 +386,6 @@ class _Exchange(Generic[ReplyT]):
         if isinstance(exc, anthropic.APITimeoutError):
             return self._too_late()
         if isinstance(exc.__cause__, Unreadable):
-            self.spent += Usage(calls=1)
             kind = JudgeOversized if isinstance(exc.__cause__, Oversized) else JudgeNonsense
             return self._error(kind, f"the reply is not read: {exc.__cause__}")
         if fault := certificate_fault(exc):
@@ -398,7 +420,6 @@ class _Answer:
     text: str
     """What the tool was called with, as JSON; else what was written."""
     stop_reason: str | None
-    usage: Usage
 
     @classmethod
     def of(cls, message: Message) -> _Answer:
@@ -412,7 +433,6 @@ class _Answer:
         return cls(
             text=called[0] if called else "".join(written),
             stop_reason=message.stop_reason,
-            usage=_usage(message),
         )
 
 
@@ -425,17 +445,44 @@ def _code_of(exc: anthropic.APIStatusError) -> str:
     return str(error.get("type") or "") if isinstance(error, Mapping) else ""
 
 
-def _usage(message: Message) -> Usage:
-    spent = message.usage
-    read, written = spent.cache_read_input_tokens or 0, spent.cache_creation_input_tokens or 0
+def _note_failure(exc: anthropic.APIError, call: Call) -> None:
+    import anthropic
+
+    if isinstance(exc, anthropic.APIStatusError):
+        if was_turned_down(exc.status_code):
+            call.turned_down()
+    elif type(exc.__cause__).__name__ in _NEVER_LEFT:
+        call.stayed()
+
+
+_NEVER_LEFT: Final = ("ConnectError", "ConnectTimeout", "ProxyError")
+"""Of httpx, or of what its SDK has in its place."""
+
+
+def _note_usage(message: Message, call: Call) -> None:
+    spent = getattr(message, "usage", None)
+    if spent is not None and not hasattr(spent, "input_tokens"):
+        call.took_nonsense()
+        return
     details = getattr(spent, "output_tokens_details", None)
-    return Usage(
-        calls=1,
-        input_tokens=spent.input_tokens + read + written,  # the API counts the three apart
-        output_tokens=spent.output_tokens,
+    read = getattr(spent, "cache_read_input_tokens", None) or 0
+    written = getattr(spent, "cache_creation_input_tokens", None) or 0
+    call.took(
+        input_tokens=_sum(getattr(spent, "input_tokens", None), read, written),
+        output_tokens=getattr(spent, "output_tokens", None),
         cached_tokens=read,
         reasoning_tokens=getattr(details, "thinking_tokens", None) or 0,
     )
+
+
+def _sum(*parts: object) -> object:
+    """Add up what the API counts apart; what is no number is told as it is."""
+    total: int | float = 0
+    for part in parts:
+        if isinstance(part, bool) or not isinstance(part, int | float) or part < 0:
+            return part
+        total += part
+    return total
 
 
 def _encodable(text: str) -> str:

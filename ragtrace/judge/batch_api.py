@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel, ValidationError
 
 from ragtrace.errors import JudgeError, JudgeNonsense, JudgeRefused
+from ragtrace.judge.calls import Asked, Call
 from ragtrace.judge.endpoint import Endpoint, JsonObject, Rejected
 from ragtrace.model import Usage
 
@@ -28,6 +29,8 @@ OUR_KEY: Final = "ragtrace_batch"
 _ENDED: Final = ("completed", "failed", "expired", "cancelled")
 _QUEUE_FULL: Final = "token_limit_exceeded"
 _NOTHING: Final = Usage()
+_TRANSFER: Final = Asked(body={}, document=b"", output_tokens=0)
+"""Files that go up and down, and looks at a batch: they cost nothing, and are no requests to a model."""
 _PAGE: Final = 100
 _MOST_RESULTS_BYTES: Final = 512 << 20
 """Of one file of replies: 50,000, the most in a batch, of 10 kB each."""
@@ -204,7 +207,12 @@ class BatchApi:
     ) -> bytes:
         try:
             return await self.endpoint.fetch(
-                method, path, data=data, headers=headers, spent=_NOTHING, most_bytes=most_bytes
+                method,
+                path,
+                data=data,
+                headers=headers,
+                call=Call(asked=_TRANSFER, usage=_NOTHING),
+                most_bytes=most_bytes,
             )
         except Rejected as rejected:
             if path.startswith("/files/") and rejected.status == 404:
@@ -225,7 +233,7 @@ class BatchApi:
         if rejected.is_adaptable:
             advice = f"it does not take the batch ({rejected.what})"
             return JudgeRefused(f"{self.who}: {advice}", usage=_NOTHING)
-        return rejected.failure(who=self.who, spent=_NOTHING)
+        return rejected.failure(who=self.who, usage=_NOTHING)
 
 
 def _form(lines: bytes) -> Payload:

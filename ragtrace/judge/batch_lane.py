@@ -22,7 +22,8 @@ from ragtrace.judge.batch_api import ROUTE, Batch, BatchApi, QueueFull
 from ragtrace.judge.batch_log import BatchLog, PlannedBatch
 from ragtrace.judge.batch_outcome import Answers, Failure, Outcome
 from ragtrace.judge.batch_settings import BatchSettings
-from ragtrace.judge.endpoint import JsonObject, Rejected, document_of
+from ragtrace.judge.calls import Call, document_of
+from ragtrace.judge.endpoint import JsonObject, Rejected
 from ragtrace.judge.http import untraced
 from ragtrace.model import Usage
 
@@ -64,7 +65,7 @@ class BatchLane:
         self._work: asyncio.Task[None] | None = None
         self._is_ready = asyncio.Event()
 
-    async def post(self, path: str, body: Mapping[str, Any], *, spent: Usage) -> Any:
+    async def post(self, path: str, call: Call) -> Any:
         """Have a request answered in a batch; return the JSON of the reply.
 
         Raises:
@@ -72,15 +73,16 @@ class BatchLane:
             JudgeError: there is no reply.
         """
         assert f"/v1{path}" == ROUTE
-        request = self._request(body)
+        request = self._request(call.asked.body)
         await self._at_work()
         outcome = None
         while outcome is None:
             outcome = await self._outcome_of(request)
         if isinstance(outcome, Failure):
-            raise outcome.kind(outcome.message, usage=spent)
+            call.stayed()  # of a batch that nobody worked on
+            raise outcome.kind(outcome.message, usage=call.usage)
         self.log.take(request.id)
-        return outcome.reply_to(request.id, who=self._api.who, spent=spent)
+        return outcome.reply_to(request.id, who=self._api.who, call=call)
 
     async def aclose(self) -> None:
         """Stop looking at batches, which go on at the provider."""

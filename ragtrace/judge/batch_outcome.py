@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
+from ragtrace.judge.calls import Call, was_turned_down
 from ragtrace.judge.endpoint import JsonObject, Rejected
-from ragtrace.model import Usage
 
 __all__ = ["Answers", "Failure", "Outcome"]
 
@@ -35,8 +35,8 @@ class Answers:
     lines: Mapping[str, JsonObject]
     """By request."""
 
-    def reply_to(self, request: str, *, who: str, spent: Usage) -> Any:
-        """Return the JSON of a reply.
+    def reply_to(self, request: str, *, who: str, call: Call) -> Any:
+        """Return the JSON of a reply; note in ``call`` what became of the request.
 
         Raises:
             Rejected: by 400 or 422.
@@ -45,18 +45,21 @@ class Answers:
         told = self.lines.get(request, JsonObject())
         response = told.response
         if not isinstance(response, JsonObject) or not isinstance(response.status_code, int):
-            raise self._unanswered(told, who, spent)
+            call.turned_down()
+            raise self._unanswered(told, who, call)
         if response.status_code < 400:
             return response.body
+        if was_turned_down(response.status_code):
+            call.turned_down()
         rejected = Rejected(response.status_code, response.body)
-        raise rejected if rejected.is_adaptable else rejected.failure(who=who, spent=spent)
+        raise rejected if rejected.is_adaptable else rejected.failure(who=who, usage=call.usage)
 
-    def _unanswered(self, told: JsonObject, who: str, spent: Usage) -> JudgeError:
+    def _unanswered(self, told: JsonObject, who: str, call: Call) -> JudgeError:
         if self.was_cancelled:
-            return JudgeRefused(f"{who}: the batch {self.batch} was cancelled there", usage=spent)
+            return JudgeRefused(f"{who}: the batch {self.batch} was cancelled there", usage=call.usage)
         expired = isinstance(told.error, JsonObject) and told.error.code == "batch_expired"
         what = "the batch expired before it was its turn" if expired else "the batch has no reply to it"
-        return JudgeUnavailable(f"{who}: {what}", usage=spent)
+        return JudgeUnavailable(f"{who}: {what}", usage=call.usage)
 
 
 Outcome: TypeAlias = Answers | Failure | None

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ragtrace.judge.calls import Call
 from ragtrace.model import Usage
 
-__all__ = ["Answer", "Likely", "yes_probability"]
+__all__ = ["Answer", "Likely", "note_usage", "yes_probability"]
 
 Likely: TypeAlias = Mapping[str, float]
 """Log-probabilities of the likeliest tokens at one place of a reply."""
@@ -39,7 +40,7 @@ class Answer:
         return self.usage.reasoning_tokens > 0 or opening.lstrip().startswith("<think")
 
     @classmethod
-    def of(cls, completion: Any) -> Answer:
+    def of(cls, completion: Any, usage: Usage) -> Answer:
         """Read a completion, which may be any JSON: the client checks nothing.
 
         Raises:
@@ -52,8 +53,25 @@ class Answer:
             finish_reason=choice.finish_reason,
             declined=choice.finish_reason == "content_filter" or bool(choice.message.refusal),
             likely=_likely(getattr(choice, "logprobs", None)),
-            usage=_usage(completion.usage),
+            usage=usage,
         )
+
+
+def note_usage(completion: Any, call: Call) -> None:
+    """Note what a completion, which may be any JSON, says that it took."""
+    usage = getattr(completion, "usage", None)
+    if usage is None:
+        return
+    if not isinstance(usage, Mapping):
+        call.took_nonsense()
+        return
+    sent, came = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    call.took(
+        input_tokens=usage.get("prompt_tokens"),
+        output_tokens=usage.get("completion_tokens"),
+        cached_tokens=sent.get("cached_tokens") if isinstance(sent, Mapping) else 0,
+        reasoning_tokens=came.get("reasoning_tokens") if isinstance(came, Mapping) else 0,
+    )
 
 
 def yes_probability(likely: Sequence[Likely]) -> float | None:
@@ -105,16 +123,3 @@ def _likely(logprobs: Any) -> tuple[Likely, ...] | None:
 def _numbers(places: Iterable[Mapping[Any, Any]]) -> Iterable[Likely]:
     for place in places:
         yield {str(token): float(value) for token, value in place.items() if not math.isnan(value)}
-
-
-def _usage(usage: Any) -> Usage:
-    if usage is None:
-        return Usage(calls=1)
-    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
-    return Usage(
-        calls=1,
-        input_tokens=int(usage.prompt_tokens or 0),
-        output_tokens=int(usage.completion_tokens or 0),
-        cached_tokens=int((prompt.cached_tokens if prompt else None) or 0),
-        reasoning_tokens=int((completion.reasoning_tokens if completion else None) or 0),
-    )

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense
+from ragtrace.judge.calls import Asked, Call, Doubts, made
 from ragtrace.judge.endpoint import Endpoint, Rejected
 from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
 from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings, check_headers
@@ -120,6 +121,7 @@ class OpenAICompatibleEmbedder:
     ) -> None:
         self._model = model
         self._who = f"embedder {model} at {urlsplit(base_url).hostname}"
+        self._doubts = Doubts(self._who)
         self._endpoint = Endpoint(
             base_url=base_url,
             api_key=api_key,
@@ -143,41 +145,56 @@ class OpenAICompatibleEmbedder:
         """
         vectors: list[Vector] = []
         spent = Usage()
-        for start in range(0, len(texts), _TEXTS_A_CALL):
-            batch = texts[start : start + _TEXTS_A_CALL]
-            answer = await self._create(batch, spent)
-            spent += _usage(answer)
-            vectors += self._checked(answer, len(batch), spent)
-        if len({len(vector) for vector in vectors}) > 1:
-            raise self._error("its vectors differ in length", spent)
+        try:
+            for start in range(0, len(texts), _TEXTS_A_CALL):
+                batch = texts[start : start + _TEXTS_A_CALL]
+                async with made(self._asked(batch), self._doubts) as call:
+                    try:
+                        vectors += self._checked(await self._create(call), len(batch))
+                    finally:
+                        spent += call.usage
+            if len({len(vector) for vector in vectors}) > 1:
+                raise self._error("its vectors differ in length")
+        except JudgeError as failed:
+            failed.usage = spent
+            raise
         return Embeddings(vectors=tuple(vectors), usage=spent)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._endpoint.aclose()
 
-    async def _create(self, texts: Sequence[str], spent: Usage) -> Any:
+    def _asked(self, texts: Sequence[str]) -> Asked:
         body = {"model": self._model, "input": list(texts), "encoding_format": "float"}
+        return Asked.by(body, output_tokens=0)
+
+    async def _create(self, call: Call) -> Any:
         try:
             with untraced():
-                return await self._endpoint.post("/embeddings", body, spent=spent)
+                answer = await self._endpoint.post("/embeddings", call)
         except Rejected as exc:
-            raise self._error(f"it rejects the texts ({exc.what})", spent) from None
+            raise self._error(f"it rejects the texts ({exc.what})") from None
+        usage = getattr(answer, "usage", None)
+        if isinstance(usage, Mapping):
+            call.took(input_tokens=usage.get("prompt_tokens"))
+        elif usage is not None:
+            call.took_nonsense()
+        return answer
 
-    def _checked(self, answer: Any, expected: int, spent: Usage) -> list[Vector]:
+    def _checked(self, answer: Any, expected: int) -> list[Vector]:
         try:
             by_index = {item.index: tuple(map(float, item.embedding)) for item in answer.data}
-        except (AttributeError, TypeError, ValueError):
-            raise self._error("the reply is no list of embeddings", spent) from None
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            raise self._error("the reply is no list of embeddings") from None
         if len(answer.data) != expected or set(by_index) != set(range(expected)):
-            raise self._error("its vectors are not numbered as the texts are", spent)
+            raise self._error("its vectors are not numbered as the texts are")
         vectors = [by_index[index] for index in range(expected)]
         if not all(vector and all(map(math.isfinite, vector)) for vector in vectors):
-            raise self._error("a vector is empty, or not of finite numbers", spent)
+            raise self._error("a vector is empty, or not of finite numbers")
         return vectors
 
-    def _error(self, what: str, spent: Usage) -> JudgeError:
-        return JudgeNonsense(f"{self._who}: {what}", usage=spent)
+    def _error(self, what: str) -> JudgeError:
+        return JudgeNonsense(f"{self._who}: {what}")
 
 
 def open_openai_embedder(settings: JudgeSettings) -> Embedder:
@@ -200,8 +217,3 @@ def open_openai_embedder(settings: JudgeSettings) -> Embedder:
         headers=openai_headers(settings),
         tls=settings.tls,
     )
-
-
-def _usage(answer: Any) -> Usage:
-    tokens = getattr(getattr(answer, "usage", None), "prompt_tokens", None)
-    return Usage(calls=1, input_tokens=tokens if isinstance(tokens, int) else 0)

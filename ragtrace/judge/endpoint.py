@@ -23,6 +23,7 @@ from ragtrace.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
+from ragtrace.judge.calls import Call, was_turned_down
 from ragtrace.judge.http import certificate_fault, described, status_failure
 from ragtrace.judge.place import Place
 from ragtrace.model import Usage
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     import aiohttp
     from aiohttp.payload import Payload
 
-__all__ = ["MOST_REPLY_BYTES", "Endpoint", "JsonObject", "Posting", "Rejected", "document_of"]
+__all__ = ["MOST_REPLY_BYTES", "Endpoint", "JsonObject", "Posting", "Rejected"]
 
 MOST_REPLY_BYTES: Final = 4 << 20
 """Of one reply: a model writes some kilobytes, and a hundred with all it thinks."""
@@ -69,26 +70,21 @@ class Rejected(Exception):
         """Whether the request could be put in another way: 400 or 422."""
         return self.status in _ADAPTABLE
 
-    def failure(self, *, who: str, spent: Usage) -> JudgeError:
+    def failure(self, *, who: str, usage: Usage) -> JudgeError:
         """Return the error that it stands for, if nothing is tried instead."""
-        return status_failure(self.status, self.code, self._headers, who=who, usage=spent)
+        return status_failure(self.status, self.code, self._headers, who=who, usage=usage)
 
 
 class Posting(Protocol):
     """Where requests go: an endpoint, or what stands in its place."""
 
-    async def post(self, path: str, body: Mapping[str, Any], *, spent: Usage) -> Any:
-        """Post a JSON document; return the JSON of the reply, as `Endpoint.post` does."""
+    async def post(self, path: str, call: Call) -> Any:
+        """Make a request; return the JSON of the reply, as `Endpoint.post` does."""
         ...
 
     async def aclose(self) -> None:
         """Release sockets."""
         ...
-
-
-def document_of(body: Mapping[str, Any]) -> bytes:
-    """Write a body as it is posted: lone surrogates, which have no UTF-8, as question marks."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 class Endpoint:
@@ -119,29 +115,28 @@ class Endpoint:
         self._proxy = _proxy_for(base_url)
         self._opened: aiohttp.ClientSession | None = None
 
-    async def post(self, path: str, body: Mapping[str, Any], *, spent: Usage) -> Any:
+    async def post(self, path: str, call: Call) -> Any:
         """Post a JSON document; return the JSON of the reply, whatever it is. Its objects are `JsonObject`.
 
         Args:
             path: Behind the base URL, from its slash on.
-            body: The document.
-            spent: On the way so far; stands on the errors.
+            call: The request: what is posted, and where is noted what became of it.
 
         Raises:
             Rejected: the status is 400 or 422.
             JudgeError: there is no reply, or it is no JSON.
         """
         try:
-            reply = await self.fetch("POST", path, data=document_of(body), spent=spent)
+            reply = await self.fetch("POST", path, data=call.asked.document, call=call)
         except Rejected as rejected:
             if rejected.is_adaptable:
                 raise
-            raise rejected.failure(who=self._who, spent=spent) from None
+            raise rejected.failure(who=self._who, usage=call.usage) from None
         try:
             return json.loads(reply, object_hook=JsonObject)
         except (ValueError, RecursionError):
             message = "the reply is no JSON document"
-            raise JudgeNonsense(f"{self._who}: {message}", usage=spent + Usage(calls=1)) from None
+            raise JudgeNonsense(f"{self._who}: {message}", usage=call.usage) from None
 
     async def fetch(
         self,
@@ -150,10 +145,12 @@ class Endpoint:
         *,
         data: bytes | Payload | None = None,
         headers: Mapping[str, str] | None = None,
-        spent: Usage,
+        call: Call,
         most_bytes: int | None = None,
     ) -> bytes:
-        """Send a request; return the body of the reply. ``most_bytes`` is for this one.
+        """Send a request; return the body of the reply. What became of it is noted in ``call``.
+
+        ``most_bytes`` is for this reply.
 
         Raises:
             Rejected: the status is 300 or more.
@@ -176,23 +173,27 @@ class Endpoint:
                 allow_redirects=False,  # whoever answers there would get the texts, and nobody named them
             ) as response:
                 if response.status >= 300:
+                    if was_turned_down(response.status):
+                        call.turned_down()
                     await _raise_for(response)
                 return await _read(response, most_bytes or self._most_bytes)
         # no cause is chained: it may quote the key
         except TimeoutError:
             message = f"no answer within {self._timeout_s:g} s: is the model busy, or too slow?"
-            raise JudgeTimeout(f"{self._who}: {message}", usage=spent) from None
+            raise JudgeTimeout(f"{self._who}: {message}", usage=call.usage) from None
         except Unreadable as exc:
             kind = JudgeOversized if isinstance(exc, Oversized) else JudgeNonsense
             message = f"{self._who}: the reply is not read: {exc}"
-            raise kind(message, usage=spent + Usage(calls=1)) from None
+            raise kind(message, usage=call.usage) from None
         except aiohttp.ClientError as exc:
+            if isinstance(exc, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError):
+                call.stayed()
             if fault := certificate_fault(exc):
-                raise JudgeRefused(f"{self._who}: {fault}", usage=spent) from None
+                raise JudgeRefused(f"{self._who}: {fault}", usage=call.usage) from None
             message = "no connection: is the endpoint up, and the base URL right?"
             if isinstance(exc, aiohttp.ClientSSLError):
                 message = "no connection by TLS: does its address begin with http://?"
-            raise JudgeUnavailable(f"{self._who}: {message}", usage=spent) from None
+            raise JudgeUnavailable(f"{self._who}: {message}", usage=call.usage) from None
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeRefused, JudgeUnable
-from ragtrace.judge.completion import Answer, yes_probability
+from ragtrace.judge.calls import Asked, Call, Doubts, made
+from ragtrace.judge.completion import Answer, note_usage, yes_probability
 from ragtrace.judge.dialect import Dialect, Rung
 from ragtrace.judge.endpoint import Posting, Rejected
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
@@ -64,6 +65,7 @@ class Exchange(Generic[ReplyT]):
     dialect: Dialect
     confirmed: bool
     """Whether the dialect has worked before, for requests of this kind."""
+    doubts: Doubts
     spent: Usage = field(default_factory=Usage)
     correction: tuple[Message, ...] = ()
     extra_body: Mapping[str, Any] = field(default_factory=dict)
@@ -73,8 +75,15 @@ class Exchange(Generic[ReplyT]):
         """Ask until there is a value.
 
         Raises:
-            JudgeError: there will be none.
+            JudgeError: there will be none; its usage is of all requests.
         """
+        try:
+            return await self._run()
+        except JudgeError as failed:
+            failed.usage = self.spent
+            raise
+
+    async def _run(self) -> ReplyT:
         if self.kind is Kind.YES and self.dialect.likelihoods is None:
             raise self._unable()
         read = self._reading()
@@ -146,21 +155,27 @@ class Exchange(Generic[ReplyT]):
         self.correction = (("assistant", text), ("user", wish))
 
     async def _answer(self) -> Answer:
-        completion = await self._completion()
-        try:
-            answer = Answer.of(completion)
-        except (AttributeError, TypeError, IndexError, ValueError):  # the client lets any JSON pass
-            self.spent += Usage(calls=1)
-            raise self._error(JudgeNonsense, "the reply is no chat completion") from None
-        self.spent += answer.usage
-        return answer
-
-    async def _completion(self) -> Any:
         while True:
-            try:
-                return await self.endpoint.post("/chat/completions", self._body(), spent=self.spent)
-            except Rejected as exc:
-                self.dialect = self._adapted(exc)
+            asked = Asked.by(self._body(), output_tokens=self._room)
+            async with made(asked, self.doubts) as call:
+                try:
+                    return self._read(await self.endpoint.post("/chat/completions", call), call)
+                except Rejected as exc:
+                    rejected = exc
+                finally:
+                    self.spent += call.usage
+            self.dialect = self._adapted(rejected)
+
+    def _read(self, completion: Any, call: Call) -> Answer:
+        note_usage(completion, call)
+        try:
+            return Answer.of(completion, call.usage)
+        except (AttributeError, TypeError, IndexError, ValueError):  # the client lets any JSON pass
+            raise self._error(JudgeNonsense, "the reply is no chat completion") from None
+
+    @property
+    def _room(self) -> int:
+        return self.request.max_output_tokens + self.dialect.reasoning_room
 
     def _body(self) -> dict[str, Any]:
         asked = self.request

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnable
 from ragtrace.judge.batch_settings import BatchSettings
+from ragtrace.judge.calls import Doubts
 from ragtrace.judge.dialect import Dialect, Likelihoods, Rung
 from ragtrace.judge.endpoint import Endpoint, Posting
 from ragtrace.judge.exchange import Exchange, Kind
@@ -63,6 +64,7 @@ class OpenAICompatibleJudge:
             headers=headers,
             tls=tls,
         )
+        self._doubts = Doubts(f"judge {self._where}")
         self._too_long_advice = too_long_advice
         self._extra_body = extra_body or {}
         limits = ("max_tokens", "max_completion_tokens")
@@ -86,7 +88,7 @@ class OpenAICompatibleJudge:
         return self._dialect.likelihoods if Kind.YES in self._confirmed else None
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        """Answer the request; ``usage.calls`` counts the requests that the endpoint answered.
+        """Answer the request; ``usage.calls`` counts the requests that left the process.
 
         Raises:
             JudgeError: no usable answer; the subclass says whether asking later may help.
@@ -102,6 +104,7 @@ class OpenAICompatibleJudge:
             kind=kind,
             dialect=before,
             confirmed=kind in self._confirmed,
+            doubts=self._doubts,
             extra_body=self._extra_body,
         )
         try:

@@ -1,7 +1,8 @@
 """What asking costs: every attempt to ask a judge is counted before it is made, or is not made.
 
 An attempt is counted by an estimate, and corrected when it is known what it took. So a crash between the two
-leaves the estimate counted, never nothing.
+leaves the estimate counted, never nothing. Of judges that tell of each request (`ragtrace.judge.calls`), each
+is counted: an attempt may take several, and one that failed is one, too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeError, JudgeOverBudget, JudgeTimeout
+from ragtrace.judge.calls import Call, watched_by
 from ragtrace.judge.layers import Layer
 from ragtrace.judge.prices import Price
 from ragtrace.judge.replies import reply_schema
@@ -138,16 +140,40 @@ class Tariff:
         )
 
     def actual(self, usage: Usage, estimate: Spend) -> Spend:
-        """Return what a request did cost: as estimated, where the endpoint does not say."""
-        if not usage.calls:
+        """Return what an attempt did cost: as estimated, where the endpoint does not say.
+
+        What it says is believed up to many times the estimate, and never to be less than nothing.
+        """
+        if usage.calls <= 0:
             return Spend()
-        if not usage.input_tokens:
+        if usage.input_tokens <= 0 or usage.output_tokens < 0:
             return Spend(calls=usage.calls, tokens=estimate.tokens, usd_nano=estimate.usd_nano)
-        spend = self._spend(usage)
+        spend = self._spend(_within(usage, estimate))
+        self._learn(spend, estimate)
+        return spend
+
+    def expected_of(self, call: Call) -> Spend:
+        """Return what one request costs at most, whose document is known: no guess about it is needed."""
+        return self._spend(call.asked.largest)
+
+    def actual_of(self, call: Call, estimate: Spend, *, is_first: bool) -> Spend:
+        """Return what one request did cost: as estimated, where nobody knows.
+
+        ``is_first`` says that the estimate was of an attempt as a whole, and is learned from.
+        """
+        if not call.is_known:
+            larger = self.expected_of(call)
+            tokens, usd_nano = max(estimate.tokens, larger.tokens), max(estimate.usd_nano, larger.usd_nano)
+            return Spend(calls=call.usage.calls, tokens=tokens, usd_nano=usd_nano)
+        spend = self._spend(call.usage)
+        if is_first:
+            self._learn(spend, estimate)
+        return spend
+
+    def _learn(self, spend: Spend, estimate: Spend) -> None:
         if estimate.tokens:
             excess = self.excess * spend.tokens / estimate.tokens
             self.excess = min(_MOST_EXCESS, max(self.excess, excess))
-        return spend
 
     def _spend(self, usage: Usage) -> Spend:
         usd = self.price.cost_usd(usage) if self.price else 0.0
@@ -158,12 +184,36 @@ class Tariff:
         )
 
 
+def _within(usage: Usage, estimate: Spend) -> Usage:
+    most = int(_MOST_EXCESS * estimate.tokens)
+    return Usage(
+        calls=usage.calls,
+        input_tokens=min(usage.input_tokens, most),
+        output_tokens=min(usage.output_tokens, most),
+        cached_tokens=max(0, usage.cached_tokens),
+    )
+
+
 @dataclass(slots=True)
 class Bill:
-    """What one request cost, as it becomes known."""
+    """What one attempt cost, as it becomes known: request by request, from judges that tell of each."""
 
     usage: Usage | None = None
-    """``None``: nobody knows, and the estimate stays counted."""
+    """Of the whole attempt, from judges that do not. ``None``: nobody knows, and the estimate stays."""
+    doubts: int = 0
+    """Requests of which the endpoint says what cannot be."""
+
+    @asynccontextmanager
+    async def request(self, call: Call) -> AsyncIterator[None]:
+        """Count a request: a `ragtrace.judge.calls.Watcher`.
+
+        Raises:
+            JudgeOverBudget: there is no room for it.
+        """
+        try:
+            yield
+        finally:
+            self.doubts += bool(call.doubt)
 
 
 class Spender(Protocol):
@@ -200,13 +250,16 @@ class Turnstile(Generic[ReservationT]):
     """Lets requests pass as their estimates fit: a `Spender` over a `Book`."""
 
     book: Book[ReservationT]
-    _under_way: int = 0
+    _announced: int = 0
+    """Attempts of which no request was made yet."""
+    _away: int = 0
+    """Requests that are made, and have not ended: they will, whatever becomes of others."""
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Replaced at each settlement."""
 
     @asynccontextmanager
     async def spending(self, tariff: Tariff, largest: Usage, *, share: float = 1.0) -> AsyncIterator[Bill]:
-        """Count a request before it is made; its bill says afterwards what it did cost.
+        """Count an attempt before it is made; its bill says afterwards what it did cost.
 
         What nobody knows (it timed out, or was interrupted) stays counted as it was estimated.
 
@@ -215,9 +268,9 @@ class Turnstile(Generic[ReservationT]):
             JudgeError: it cannot be counted, so it is not made.
         """
         estimate = tariff.estimate(largest)
-        reservation = await self._reserve(estimate, share)
-        bill = Bill()
-        self._under_way += 1
+        first = await self._first(estimate, share)
+        bill = _Itemized(turnstile=self, tariff=tariff, share=share, first=first, estimate=estimate)
+        self._announced += 1
         try:
             yield bill
         except JudgeTimeout:
@@ -226,25 +279,94 @@ class Turnstile(Generic[ReservationT]):
             bill.usage = failed.usage
             raise
         finally:
-            try:
-                if bill.usage is not None:
-                    await self.book.settle(reservation, tariff.actual(bill.usage, estimate))
-            finally:
-                self._under_way -= 1
-                settled, self._settled = self._settled, asyncio.Event()
-                settled.set()
+            await bill.close()
 
-    async def _reserve(self, estimate: Spend, share: float) -> ReservationT:
+    async def settle(self, reservation: ReservationT, actual: Spend | None, *, was_away: bool) -> None:
+        """Count what was spent instead of an estimate, if that is known; those who wait look again."""
+        try:
+            if actual is not None:
+                await self.book.settle(reservation, actual)
+        finally:
+            self._away -= was_away
+            self._announced -= not was_away
+            settled, self._settled = self._settled, asyncio.Event()
+            settled.set()
+
+    def begin(self) -> None:
+        """Note that an attempt which was announced makes its first request."""
+        self._announced -= 1
+        self._away += 1
+
+    async def _first(self, estimate: Spend, share: float) -> ReservationT:
         while True:
             settled = self._settled
             try:
                 return await self.book.reserve(estimate, share=share)
             except JudgeOverBudget:
-                if not self._under_way and not settled.is_set():
+                if not self._announced and not self._away and not settled.is_set():
                     raise
             # What is under way is counted by its estimate and may leave room, or left some since we asked.
             # Whoever was let through is under way by now: the book answers in the order in which it decides.
             await settled.wait()
+
+    async def further(self, estimate: Spend, share: float) -> ReservationT:
+        """Count one more request of an attempt that has begun.
+
+        It waits for requests alone, which end by themselves: an attempt that has not begun may wait for us.
+
+        Raises:
+            JudgeOverBudget: there is no room for it.
+        """
+        while True:
+            settled = self._settled
+            try:
+                reservation = await self.book.reserve(estimate, share=share)
+            except JudgeOverBudget:
+                if not self._away and not settled.is_set():
+                    if not self._announced:
+                        raise
+                    # the limit is not reached: whoever comes back finds room, or that it is
+                    what = "what others may take leaves no room for another request now"
+                    raise JudgeOverBudget(what) from None
+            else:
+                self._away += 1
+                return reservation
+            await settled.wait()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Itemized(Bill, Generic[ReservationT]):
+    """The bill of an attempt at a turnstile."""
+
+    turnstile: Turnstile[ReservationT]
+    tariff: Tariff
+    share: float
+    first: ReservationT
+    """For its first request, or for the whole of it."""
+    estimate: Spend
+    is_begun: bool = False
+
+    @asynccontextmanager
+    async def request(self, call: Call) -> AsyncIterator[None]:
+        is_first, self.is_begun = not self.is_begun, True
+        if is_first:
+            self.turnstile.begin()
+            reservation, estimate = self.first, self.estimate
+        else:
+            estimate = self.tariff.expected_of(call)
+            reservation = await self.turnstile.further(estimate, self.share)
+        try:
+            yield
+        finally:
+            self.doubts += bool(call.doubt)
+            actual = self.tariff.actual_of(call, estimate, is_first=is_first)
+            await self.turnstile.settle(reservation, actual, was_away=True)
+
+    async def close(self) -> None:
+        """Settle an attempt whose requests nobody told of."""
+        if not self.is_begun:
+            actual = None if self.usage is None else self.tariff.actual(self.usage, self.estimate)
+            await self.turnstile.settle(self.first, actual, was_away=False)
 
 
 class _Budgeted(Layer):
@@ -260,7 +382,8 @@ class _Budgeted(Layer):
                 await counted.enter_async_context(each.spending(self._tariff, largest))
                 for each in self._spenders
             ]
-            reply = await self.inner.ask(request)
+            with watched_by(*bills):
+                reply = await self.inner.ask(request)
             for bill in bills:
                 bill.usage = reply.usage
             return reply

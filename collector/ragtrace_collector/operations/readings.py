@@ -96,6 +96,12 @@ METRICS: Final = (
     Metric("ragtrace.store.size", Kind.GAUGE, "By", "what the store holds"),
     Metric("ragtrace.store.limit", Kind.GAUGE, "By", "store.max_bytes"),
     Metric("ragtrace.judge.concurrency", Kind.GAUGE, "", "requests that a judge is asked at once, at most"),
+    Metric(
+        "ragtrace.judge.usages_doubted",
+        Kind.COUNTER,
+        "",
+        "requests of which a judge says what cannot be: less than no tokens, or more than were sent",
+    ),
     Metric("ragtrace.budget.spent", Kind.GAUGE, "", "spent in this window: calls, tokens, 1e-9 US dollars"),
     Metric("ragtrace.budget.limit", Kind.GAUGE, "", "what may be spent in this window, in the same units"),
     Metric("ragtrace.budget.share_to_sample", Kind.GAUGE, "", "what all rates are multiplied with"),

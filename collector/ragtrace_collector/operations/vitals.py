@@ -95,6 +95,9 @@ class Vitals:
             "ragtrace.judge.concurrency": tuple(
                 Reading(guard.pace.limit, {"judge": guard.name}) for guard in self._guards() if guard.pace
             ),
+            "ragtrace.judge.usages_doubted": tuple(
+                Reading(guard.doubts, {"judge": guard.name}) for guard in self._guards()
+            ),
             "ragtrace.budget.spent": tuple(Reading(each.spent, {"limit": each.limit}) for each in left),
             "ragtrace.budget.limit": tuple(Reading(each.most, {"limit": each.limit}) for each in left),
             "ragtrace.budget.share_to_sample": tuple(self._shares()),
@@ -144,4 +147,9 @@ class Vitals:
 
 def _told(guard: Guard) -> Mapping[str, object]:
     at_once = guard.pace.limit if guard.pace else None
-    return {"state": guard.state, "reason": guard.trouble, "at_once": at_once}
+    return {
+        "state": guard.state,
+        "reason": guard.trouble,
+        "at_once": at_once,
+        "usages_doubted": guard.doubts,
+    }

@@ -181,7 +181,6 @@ async def test_it_has_no_probabilities(endpoint: Any, judge: AnthropicJudge) -> 
         ((200, message(stop="refusal")), JudgeNonsense),
         ((200, message(called({"claims": 3}))), JudgeNonsense),
         ((200, {}), JudgeNonsense),
-        ((200, {**message(called(GOOD)), "usage": 3}), JudgeNonsense),
         ((200, {**message(), "content": [3]}), JudgeNonsense),
         ((200, b"<html>"), JudgeNonsense),
         ((200, b"null"), JudgeNonsense),

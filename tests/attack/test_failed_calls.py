@@ -1,0 +1,268 @@
+"""Judge calls that fail count: no storm of them passes a limit, over kills neither, and the book has each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragtrace.backfill import Progress
+from ragtrace.backfill.purse import RunPurse
+from ragtrace.cli.app import cli
+from ragtrace.errors import JudgeOverBudget
+from ragtrace.judge.calls import Asked, Call
+from ragtrace.judge.spending import Limit, Spend, Tariff, Turnstile
+from ragtrace.model import Usage
+from ragtrace_collector.collector import Collector
+from ragtrace_collector.config import CollectorConfig
+from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.replies import ANSWER
+from tests.attack.attacked import send
+from tests.attack.hostile_judge import HostileJudge, Rule, Said, completion, hostile_judge, well
+from tests.backends.process import eventually
+from tests.integration.collector.running import config_of, post, request_of, running_collector, until
+from tests.integration.collector.stepping import stepped_collector
+from tests.patience import PATIENCE_S
+from tests.rag_spans import rag_trace
+
+NO_PAUSE = {"retry-after-ms": "1"}
+LONG_PAUSE = {"Retry-After": "3600"}
+AGAIN: Rule = lambda _: Said(status=500, headers=NO_PAUSE)  # noqa: E731
+STORMS: Mapping[str, Rule] = {
+    "500": AGAIN,
+    "429": lambda _: Said(status=429, headers=NO_PAUSE),
+    "503": lambda _: Said(status=503, headers=NO_PAUSE),
+    "409": lambda _: Said(status=409, headers=NO_PAUSE),
+    "cut": lambda _: Said(cuts=True),
+    "400": lambda _: Said(status=400, body=b'{"error": {"message": "temperature"}}'),
+    "no form": lambda body: Said(body=completion(body, text="Sorry, no.")),
+    "no JSON": lambda _: Said(body=b"<html>"),
+    "half of them": lambda body: well(body) if '"claims"' in json.dumps(body) else AGAIN(body),
+}
+
+
+def config(folder: Path, url: str, limit: Mapping[str, Any], **changes: Any) -> CollectorConfig:
+    own: dict[str, Any] = {
+        "judge": {"use": "openai:m", "base_url": url, "sentinel_rate": 0},
+        "evaluate": {"retry_delays": ["10ms"] * 5, "probe_delays": ["10ms"], "deadline": "12h"},
+        "budget": {"live": {"month": limit}},
+        "drain_timeout": "0s",
+    }
+    for key, value in changes.items():
+        own[key] = {**own.get(key, {}), **value} if isinstance(value, Mapping) else value
+    return config_of(folder, **own)
+
+
+def spent(folder: Path) -> tuple[int, int]:
+    """Return the calls and tokens of this month, by the book itself."""
+    with closing(sqlite3.connect(folder / "store.db")) as db:
+        row = db.execute("SELECT SUM(calls), SUM(tokens) FROM spent WHERE period = 'month'").fetchone()
+    return row[0] or 0, row[1] or 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("storm", STORMS)
+async def test_no_storm_of_failures_passes_a_limit_of_calls(tmp_path: Path, storm: str) -> None:
+    answers, most = 40, 24
+    with hostile_judge(STORMS[storm]) as judge:
+        async with running_collector(config(tmp_path, judge.base_url, {"calls": most})) as collector:
+            for number in range(answers):
+                await post(collector, request_of(*rag_trace(number, answer=ANSWER)))
+            stopped = collector.vitals.judge_stopped
+            await until(
+                lambda: judge.requests > most or stopped() == "over_budget:month_calls" or done(collector)
+            )
+            ledger = await collector.store.ledger()
+        assert judge.requests <= most
+        assert spent(tmp_path)[0] == judge.requests
+    assert ledger.adds_up
+
+
+def done(collector: Collector) -> bool:
+    """Whether all answers ended: a judge that rejects everything is not asked for long."""
+    counted = collector.counters.snapshot()
+    return counted["answers_failed"] + counted["answers_judged"] == counted["answers_queued"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["hangs", "hangs after a reply of no form"])
+def test_a_limit_of_calls_holds_over_kills(tmp_path: Path, way: str) -> None:
+    most, kills = 9, 12
+    replies = [Said(hangs=True)] if way == "hangs" else [completion_of_no_form] * 2 + [Said(hangs=True)]
+    with hostile_judge(lambda _: Said(hangs=True)) as judge:
+        for _ in range(kills):
+            judge.rule, came = following(replies), judge.requests + len(replies)
+            with collector_process(tmp_path, process_config(tmp_path, judge, most)) as collector:
+                if came == len(replies):
+                    send(collector, range(12))
+                eventually(partial(is_stuck, judge, came, collector), what="a request that hangs")
+                is_over = is_spent(collector)
+                collector.kill()
+            assert judge.requests <= most
+            assert spent(tmp_path)[0] >= judge.requests
+            if is_over:
+                break
+        assert is_over
+        counted = CliRunner().invoke(cli, ["ledger", "--store", str(tmp_path / "store.db"), "--json"])
+    assert json.loads(counted.stdout)["seen"] == 12
+
+
+def is_stuck(judge: HostileJudge, came: int, collector: CollectorProcess) -> bool:
+    return judge.requests >= came or is_spent(collector)
+
+
+def completion_of_no_form(body: Mapping[str, Any]) -> Said:
+    return Said(body=completion(body, text="Sorry, no."))
+
+
+def following(replies: list[Any]) -> Rule:
+    """Answer by these replies, one after the other, and by the last of them from then on."""
+    left = list(replies)
+
+    def rule(body: Mapping[str, Any]) -> Said:
+        reply = left.pop(0) if len(left) > 1 else left[0]
+        said: Said = reply(body) if callable(reply) else reply
+        return said
+
+    return rule
+
+
+def process_config(folder: Path, judge: HostileJudge, most: int) -> Mapping[str, Any]:
+    return {
+        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+        "assemble": {"quiet_period": "100ms", "deadline": "5s"},
+        "judge": {"use": "openai:m", "base_url": judge.base_url, "sentinel_rate": 0, "timeout": "10m"},
+        "evaluate": {"concurrency": 1, "max_crashes": 20, "deadline": "12h"},
+        "budget": {"live": {"month": {"calls": most}}},
+        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
+        "store": {"path": str(folder / "store.db")},
+        "telemetry": {"listen": "127.0.0.1:0"},
+    }
+
+
+def is_spent(collector: CollectorProcess) -> bool:
+    told = httpx.get(f"http://127.0.0.1:{collector.pages_port}/status", timeout=30).json()
+    return bool(told["judges"]["judge"]["state"] == "over_budget")
+
+
+WORKED_ON: Mapping[str, Rule] = {
+    "500": lambda _: Said(status=500, headers=LONG_PAUSE),
+    "502": lambda _: Said(status=502, headers=LONG_PAUSE),
+    "504": lambda _: Said(status=504, headers=LONG_PAUSE),
+    "408": lambda _: Said(status=408, headers=LONG_PAUSE),
+    "413": lambda _: Said(status=413),
+    "400 for what it reads": lambda _: Said(status=400, body=b'{"error": {"code": "content_filter"}}'),
+    "cut": lambda _: Said(cuts=True),
+    "hangs": lambda _: Said(hangs=True),
+    "half a body": lambda _: Said(headers={"content-length": "1000"}, body=b'{"choices"', cuts=False),
+    "no usage": lambda body: Said(body=completion(body, None)),
+}
+TURNED_DOWN: Mapping[str, Rule] = {
+    "301": lambda _: Said(status=301, headers={"location": "http://127.0.0.1:9/"}),
+    "401": lambda _: Said(status=401),
+    "402": lambda _: Said(status=402),
+    "404": lambda _: Said(status=404),
+    "429": lambda _: Said(status=429, headers=LONG_PAUSE),
+    "503": lambda _: Said(status=503, headers=LONG_PAUSE),
+    "529": lambda _: Said(status=529, headers=LONG_PAUSE),
+}
+
+
+async def after_one_answer(folder: Path, rule: Rule) -> tuple[HostileJudge, int, int]:
+    """Have one attempt made at one answer; return the judge, and the calls and tokens that are booked."""
+    with hostile_judge(rule) as judge:
+        changes = {"judge": {"timeout": "300ms"}, "evaluate": {"retry_delays": []}}
+        async with stepped_collector(
+            config(folder, judge.base_url, {"calls": 100, "tokens": 1_000_000}, **changes)
+        ) as spans:
+            await spans.send(*rag_trace(0, answer=ANSWER))
+            await spans.pass_time(1)
+        return judge, *spent(folder)
+
+
+@pytest.mark.parametrize("way", TURNED_DOWN)
+async def test_a_call_that_nobody_worked_on_is_a_call_and_no_tokens(tmp_path: Path, way: str) -> None:
+    judge, calls, tokens = await after_one_answer(tmp_path, TURNED_DOWN[way])
+    assert (calls, tokens) == (judge.requests, 0)
+    assert calls > 0
+
+
+@pytest.mark.parametrize("way", WORKED_ON)
+async def test_a_call_that_may_have_cost_its_tokens_stays_counted_as_estimated(
+    tmp_path: Path, way: str
+) -> None:
+    judge, calls, tokens = await after_one_answer(tmp_path, WORKED_ON[way])
+    estimates = [
+        Asked(body=body, document=document, output_tokens=0).largest
+        for document in judge.bodies
+        for body in [json.loads(document)]
+    ]
+    assert calls == judge.requests > 0
+    assert tokens >= sum(usage.input_tokens + usage.output_tokens for usage in estimates)
+
+
+async def test_a_call_that_never_left_is_none(tmp_path: Path) -> None:
+    with hostile_judge(well) as judge:
+        gone = judge.base_url
+    unreachable = config(tmp_path, gone, {"calls": 100, "tokens": 1_000_000})
+    async with stepped_collector(unreachable) as spans:
+        await spans.send(*rag_trace(0, answer=ANSWER))
+        await spans.pass_time(1)
+        assert await spans.outcomes() == {"postponed:judge_unavailable": 1}
+    assert spent(tmp_path) == (0, 0)
+
+
+class Lost(Exception):
+    """Nobody knows what became of an attempt."""
+
+
+attempts = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 900), st.booleans()), max_size=8)
+"""So many requests, of so many bytes each, and whether the attempt is lost in the end."""
+
+
+async def attempt(turnstile: Turnstile[Spend], turns: asyncio.Semaphore, how: tuple[int, int, bool]) -> int:
+    """Make the requests of an attempt, in its turn; return how many left."""
+    left = 0
+    with suppress(JudgeOverBudget, Lost):
+        async with turnstile.spending(Tariff(price=None), Usage(calls=1, input_tokens=how[1])) as bill, turns:
+            asked = Asked(body={}, document=bytes(how[1]), output_tokens=0)
+            for _ in range(how[0]):
+                call = Call(asked=asked)
+                async with bill.request(call):
+                    left += 1
+                    await asyncio.sleep(0)
+                    call.took(input_tokens=max(1, how[1] // 4))
+            if how[2]:
+                raise Lost
+    return left
+
+
+@settings(deadline=None, max_examples=60)
+@given(wanted=attempts, at_once=st.integers(1, 3), most=st.integers(1, 12))
+def test_attempts_of_several_requests_pass_no_limit_and_none_waits_for_ever(
+    wanted: list[tuple[int, int, bool]], at_once: int, most: int
+) -> None:
+    async def all_at_once(purse: RunPurse) -> int:
+        turnstile, turns = Turnstile(book=purse), asyncio.Semaphore(at_once)
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+            made = [group.create_task(attempt(turnstile, turns, how)) for how in wanted]
+        return sum(task.result() for task in made)
+
+    with TemporaryDirectory() as folder, Progress(Path(folder) / "progress.db") as progress:
+        purse = RunPurse(progress=progress, run="run", limit=Limit(calls=most, tokens=2_000))
+        left = asyncio.run(all_at_once(purse))
+        spent = progress.spent("run")
+    assert left <= spent.calls <= most
+    assert spent.tokens <= 2_000
