@@ -120,11 +120,9 @@ def _tenant_of(resource: trace_pb2.ResourceSpans) -> str:
 
 def _recover(path: Path) -> dict[_Ref, None]:
     """Mend the file's end after a crash, and return the spans that stand there."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        make_private(path)
-        _sync_directory(path.parent)
-        return {}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path)
+    _sync_directory(path.parent)  # also where it is there: who made it may have ended before this
     with open(open_private(path), "r+b") as file:
         *lines, rest = _tail(file).split(b"\n")
         if rest and _is_cut(rest):
@@ -132,6 +130,8 @@ def _recover(path: Path) -> dict[_Ref, None]:
         elif rest:
             file.write(b"\n")  # another writer's last line: begin on a new one
             lines.append(rest)
+        file.flush()
+        os.fsync(file.fileno())  # what a killed process wrote may be in memory alone, and counts as there now
     return {ref: None for line in lines for ref in _refs(line)}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -114,6 +116,30 @@ def test_what_was_acknowledged_outlives_a_power_loss_and_is_judged_once(
         found = carriers(disk.root)
         assert set(found.values()) == {1}, "a carrier stands there twice"
         assert accounted(disk.root) == (len(found), 0)
+
+
+SEND: Final = """
+import asyncio, os, sys
+from pathlib import Path
+from ragtrace.backends.otlp_file import OtlpFileSink
+
+if sys.argv[2] == "killed before it has synced":
+    os.fsync = lambda descriptor: None
+asyncio.run(OtlpFileSink(Path(sys.argv[1])).send(sys.stdin.buffer.read()))
+"""
+
+
+def test_what_a_killed_process_had_written_is_synced_before_it_counts_as_there(disk: Disk) -> None:
+    out, request = disk.root / "out.jsonl", encode(rag_trace(0))
+    for how in ("killed before it has synced", "in order"):
+        subprocess.run(
+            [sys.executable, "-c", SEND, str(out), how],
+            input=request,
+            env={**os.environ, **disk.environment},
+            check=True,
+        )
+    (line,) = out.read_bytes().splitlines()
+    assert disk.after_power_loss(Random(0), luck=0)["out.jsonl"].splitlines() == [line]
 
 
 def test_a_backup_that_was_told_of_outlives_a_power_loss(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:

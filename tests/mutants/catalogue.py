@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutants.mutant import Mutant
-from tests.mutants.promises import access, capture, delivery, durability, judging, limits, sampling, work
+from tests.mutants.promises import (
+    access,
+    capture,
+    delivery,
+    durability,
+    judging,
+    limits,
+    sampling,
+    strangers,
+    work,
+)
 
 __all__ = ["CATALOGUE"]
 
@@ -18,4 +28,5 @@ CATALOGUE: Final[tuple[Mutant, ...]] = (
     *sampling.MUTANTS,
     *judging.MUTANTS,
     *capture.MUTANTS,
+    *strangers.MUTANTS,
 )

@@ -73,7 +73,7 @@ MUTANTS: Final = (
         promise="no content",
         breaks="metadata that is not listed is recorded",
         file=_POLICY,
-        old="            return metadata_key in self.metadata\n",
+        old="            return _is_among(metadata_key, self.metadata) is True\n",
         new="            return True\n",
         tests=(f"{_MODES_TESTS}::test_metadata_that_is_not_listed_is_dropped_and_counted",),
     ),

@@ -125,9 +125,9 @@ MUTANTS: Final = (
     Mutant(
         promise="redirects",
         breaks="a back end's redirect is followed wherever it points",
-        file="ragtrace/backends/posting.py",
-        old="httpx.AsyncClient(timeout=self._timeout_s, verify=self._verify)",
-        new="httpx.AsyncClient(timeout=self._timeout_s, verify=self._verify, follow_redirects=True)",
+        file="ragtrace/outgoing/clients.py",
+        old="        follow_redirects=False,\n    )",
+        new="        follow_redirects=True,\n    )",
         tests=(f"{_UNREADABLE_TESTS}::test_a_redirect_is_not_followed_and_says_where_it_points",),
     ),
 )

@@ -9,6 +9,8 @@ from tests.mutants.mutant import Mutant
 __all__ = ["MUTANTS"]
 
 _WRITER: Final = "collector/ragtrace_collector/store/writer.py"
+_SINK: Final = "ragtrace/backends/otlp_file.py"
+_POWER_TESTS: Final = "tests/attack/test_power_loss.py"
 _FILES: Final = "collector/ragtrace_collector/store/files.py"
 _LOST_WAL_TESTS: Final = "tests/attack/test_lost_wal.py"
 
@@ -39,5 +41,46 @@ MUTANTS: Final = (
         new="                _, held = self._submit(work, is_acknowledged=True).close(), frozenset[str]()\n"
         "                return held\n",
         tests=("tests/conformance/test_work_store.py::test_what_was_acknowledged_is_there_after_a_restart",),
+    ),
+    *(
+        Mutant(
+            promise="durability",
+            breaks=f"commits are not synced (synchronous={mode})",
+            file=_WRITER,
+            old="PRAGMA synchronous=FULL",
+            new=f"PRAGMA synchronous={mode}",
+            tests=(f"{_POWER_TESTS}::test_what_was_acknowledged_outlives_a_power_loss_and_is_judged_once",),
+            is_slow=True,
+            hangs=True,
+        )
+        for mode in ("OFF", "NORMAL")
+    ),
+    Mutant(
+        promise="durability",
+        breaks="a file of carriers is not synced",
+        file=_SINK,
+        old="            file.write(line)\n            file.flush()\n            os.fsync(file.fileno())\n",
+        new="            file.write(line)\n",
+        tests=(f"{_POWER_TESTS}::test_what_was_acknowledged_outlives_a_power_loss_and_is_judged_once",),
+        is_slow=True,
+        hangs=True,
+    ),
+    Mutant(
+        promise="durability",
+        breaks="what a killed process wrote into a file of carriers is taken for safe",
+        file=_SINK,
+        old="        file.flush()\n        os.fsync(file.fileno())  # what a killed",
+        new="        file.flush()  # what a killed",
+        tests=(
+            f"{_POWER_TESTS}::test_what_a_killed_process_had_written_is_synced_before_it_counts_as_there",
+        ),
+    ),
+    Mutant(
+        promise="durability",
+        breaks="a backup's name is not synced",
+        file="ragtrace/private_files.py",
+        old="        _sync(self.path.parent)\n",
+        new="",
+        tests=(f"{_POWER_TESTS}::test_a_backup_that_was_told_of_outlives_a_power_loss",),
     ),
 )

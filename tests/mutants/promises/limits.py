@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
+_GZIP: Final = "collector/ragtrace_collector/receivers/gzip.py"
 _HTTP: Final = "collector/ragtrace_collector/receivers/http.py"
 _GRPC: Final = "collector/ragtrace_collector/receivers/grpc.py"
 _LISTENING: Final = "collector/ragtrace_collector/receivers/listening.py"
@@ -36,15 +37,15 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="a gzip bomb is unfolded in one piece",
-        file=_HTTP,
-        old="step = inflate.decompress(piece, _INFLATE_STEP_BYTES)",
-        new="step = inflate.decompress(piece)",
+        file=_GZIP,
+        old="step = inflate.decompress(rest, _STEP_BYTES)",
+        new="step = inflate.decompress(rest)",
         tests=(f"{_RECEIVERS_TESTS}::test_a_gzip_bomb_is_refused_before_it_unfolds",),
     ),
     Mutant(
         promise="limits",
         breaks="gzip that unfolds to nothing may go on without end",
-        file=_HTTP,
+        file=_GZIP,
         old="            if packed > limit:\n",
         new="            if False:\n",
         tests=(f"{_RECEIVERS_TESTS}::test_gzip_that_says_nothing_without_end_is_refused",),
@@ -165,8 +166,8 @@ MUTANTS: Final = (
         promise="readiness",
         breaks="/readyz answers 200 whatever it says",
         file="collector/ragtrace_collector/operations/pages.py",
-        old="return JSONResponse(told, status_code=200 if state.is_ready else 503)",
-        new="return JSONResponse(told, status_code=200)",
+        old="return JsonPage(told, status_code=200 if state.is_ready else 503)",
+        new="return JsonPage(told, status_code=200)",
         tests=(
             f"{_OPERATIONS_TESTS}::test_a_store_that_takes_nothing_is_told_as_the_reason_for_not_being_ready",
         ),

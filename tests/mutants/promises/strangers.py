@@ -1,0 +1,81 @@
+"""What strangers say, ask for and send has bounds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+_CALLS: Final = "ragtrace/judge/calls.py"
+_USAGE_TESTS: Final = "tests/attack/test_usage.py"
+
+MUTANTS: Final = (
+    Mutant(
+        promise="waits",
+        breaks="a stranger may ask for a wait of any length",
+        file="ragtrace/asked_wait.py",
+        old="return float(min(max(0, seconds), LONGEST_ASKED_S))",
+        new="return float(max(0, seconds))",
+        tests=("tests/attack/test_waits.py::test_any_text_asks_for_a_wait_that_has_an_end_or_for_none",),
+    ),
+    Mutant(
+        promise="usage",
+        breaks="less than no tokens makes room in the budget",
+        file=_CALLS,
+        old="        if told < 0:\n",
+        new="        if False:\n",
+        tests=(f"{_USAGE_TESTS}::test_less_than_none_does_not_make_room",),
+    ),
+    Mutant(
+        promise="usage",
+        breaks="any number of tokens is believed",
+        file=_CALLS,
+        old="        return int(min(told, most))\n",
+        new="        return int(told)\n",
+        tests=(f"{_USAGE_TESTS}::test_a_request_that_says_it_took_all_leaves_room_for_others",),
+    ),
+    Mutant(
+        promise="budget",
+        breaks="requests to a judge are not counted as they leave",
+        file=_CALLS,
+        old="            for watcher in _WATCHERS.get():\n",
+        new="            for watcher in ():\n",
+        tests=("tests/attack/test_failed_calls.py::test_no_storm_of_failures_passes_a_limit_of_calls",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="an answer from outside may be of any size",
+        file="ragtrace/outgoing/answers.py",
+        old="        if self._came_bytes > self._most_bytes or len(plain) > left:\n",
+        new="        if False:\n",
+        tests=("tests/attack/test_sizes.py::test_a_body_of_one_byte_too_many_is_oversized",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="the spans that an application keeps may take any memory",
+        file="ragtrace/capture/span_queue.py",
+        old=" or self.held_bytes > self.most_bytes",
+        new="",
+        tests=(
+            "tests/attack/test_app_memory.py::test_the_queue_is_bounded_and_its_counts_add_up_whatever_comes",
+        ),
+    ),
+    Mutant(
+        promise="links",
+        breaks="a planted link is followed where a file is written",
+        file="ragtrace/private_files.py",
+        old="_ALWAYS: Final = os.O_NOFOLLOW | os.O_CLOEXEC\n",
+        new="_ALWAYS: Final = os.O_CLOEXEC\n",
+        tests=("tests/attack/test_planted_links.py::test_a_link_in_the_place_itself_is_not_followed",),
+    ),
+    Mutant(
+        promise="hosts",
+        breaks="pages are shown by any name (DNS rebinding)",
+        file="collector/ragtrace_collector/receivers/hosts.py",
+        old="        if header is None or self._knows(_host(header)):\n",
+        new="        if True:\n",
+        tests=("tests/attack/test_hosts.py::test_pages_are_not_shown_by_any_other_name",),
+    ),
+)
