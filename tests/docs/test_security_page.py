@@ -31,3 +31,15 @@ def test_the_tests_that_it_names_are_there() -> None:
     there = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))}
     assert len(named) > 15
     assert named - there == set()
+
+
+ATTACKS = (
+    "SSRF", "open redirect", "decompression bomb", "confused deputy", "prompt injection", "slowloris",
+    "algorithmic complexity attack", "resource exhaustion", "symlink attack", "DNS rebinding",
+    "terminal escape injection", "Trojan Source",
+)  # fmt: skip
+
+
+def test_each_attack_has_a_row_in_the_words_of_the_field_with_a_test() -> None:
+    rows = [row for row in PAGE.splitlines() if row.startswith("| ") and "`test_" in row]
+    assert [attack for attack in ATTACKS if not any(attack in row for row in rows)] == []
