@@ -9,6 +9,8 @@ from tests.mutants.mutant import Mutant
 __all__ = ["MUTANTS"]
 
 _CALLS: Final = "ragtrace/judge/calls.py"
+_WAITS_TESTS: Final = "tests/attack/test_waits.py"
+_FAILED_TESTS: Final = "tests/attack/test_failed_calls.py"
 _USAGE_TESTS: Final = "tests/attack/test_usage.py"
 
 MUTANTS: Final = (
@@ -43,6 +45,46 @@ MUTANTS: Final = (
         old="            for watcher in _WATCHERS.get():\n",
         new="            for watcher in ():\n",
         tests=("tests/attack/test_failed_calls.py::test_no_storm_of_failures_passes_a_limit_of_calls",),
+    ),
+    Mutant(
+        promise="waits",
+        breaks="a judge is left alone for as long as it asks",
+        file="collector/ragtrace_collector/breaker.py",
+        old="(min(delay_ns, pause_ns) if pause_ns else delay_ns)",
+        new="max(delay_ns, pause_ns)",
+        tests=(f"{_WAITS_TESTS}::test_a_judge_that_asks_for_ever_is_probed_and_used_as_soon_as_it_answers",),
+    ),
+    Mutant(
+        promise="waits",
+        breaks="between two probes nobody says that nothing is judged",
+        file="collector/ragtrace_collector/judging.py",
+        old="next((guard.stopped() for guard in self._guards(self.name)), None)",
+        new="next((each.outcome for each in [self.closed()] if each), None)",
+        tests=(f"{_WAITS_TESTS}::test_that_nothing_is_judged_is_said_until_the_judge_is_back",),
+    ),
+    Mutant(
+        promise="budget",
+        breaks="a request that was turned down is no call",
+        file=_CALLS,
+        old='        """Note that it left, and nobody worked on it."""\n',
+        new='        """Note that it left, and nobody worked on it."""\n        self.usage = Usage()\n',
+        tests=(f"{_FAILED_TESTS}::test_a_call_that_nobody_worked_on_is_a_call_and_no_tokens",),
+    ),
+    Mutant(
+        promise="budget",
+        breaks="a request that failed took no tokens",
+        file=_CALLS,
+        old="return 300 <= status < 400 or status in _UNTOUCHED",
+        new="return status >= 300",
+        tests=(f"{_FAILED_TESTS}::test_a_call_that_may_have_cost_its_tokens_stays_counted_as_estimated",),
+    ),
+    Mutant(
+        promise="budget",
+        breaks="of the requests of an attempt one alone is counted before it leaves",
+        file="ragtrace/judge/spending.py",
+        old="            reservation = await self.turnstile.further(estimate, self.share)\n",
+        new="            yield\n            return\n",
+        tests=(f"{_FAILED_TESTS}::test_attempts_of_several_requests_pass_no_limit_and_none_waits_for_ever",),
     ),
     Mutant(
         promise="limits",
