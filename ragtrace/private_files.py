@@ -14,6 +14,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO, Final
 
+from ragtrace.durable import sync_folder
 from ragtrace.errors import ConfigError
 
 __all__ = ["PendingFile", "check_replaceable", "make_private", "open_private", "refuse_link", "replace_file"]
@@ -94,7 +95,7 @@ class PendingFile:
             self.beside.replace(self.path)
         else:
             _put(self.beside, self.path)
-        _sync(self.path.parent)
+        sync_folder(self.path.parent)
 
     def abandon(self) -> None:
         """Leave what stands in its place."""
@@ -159,12 +160,3 @@ def _put(beside: Path, path: Path) -> None:
         beside.rename(path)
     else:
         beside.unlink()
-
-
-def _sync(folder: Path) -> None:
-    # or a crash may take the new name away
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

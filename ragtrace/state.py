@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from ragtrace.durable import make_folder
 from ragtrace.errors import ConfigError
 
 __all__ = ["STORE_NAME", "default_store", "left_store", "make_state_folder", "state_folder"]
@@ -57,7 +58,7 @@ def make_state_folder(environ: Mapping[str, str] = os.environ) -> None:
     """
     folder = state_folder(environ)
     try:
-        folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+        make_folder(folder, mode=_OWNER_ONLY)
     except OSError as exc:
         raise ConfigError(
             f"the state folder {str(folder)!r} cannot be made ({exc.strerror}): set RAGTRACE_STATE_DIR to one"

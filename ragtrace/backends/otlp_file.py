@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
+from ragtrace.durable import make_folder, sync_folder
 from ragtrace.errors import CodecError, SendRefused, SendRejected, SendRetryable
 from ragtrace.private_files import make_private, open_private
 from ragtrace.traces.otlp import decode_json, parse_request, request_to_json
@@ -120,9 +121,9 @@ def _tenant_of(resource: trace_pb2.ResourceSpans) -> str:
 
 def _recover(path: Path) -> dict[_Ref, None]:
     """Mend the file's end after a crash, and return the spans that stand there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     make_private(path)
-    _sync_directory(path.parent)  # also where it is there: who made it may have ended before this
+    sync_folder(path.parent)  # also where it is there: who made it may have ended before this
     with open(open_private(path), "r+b") as file:
         *lines, rest = _tail(file).split(b"\n")
         if rest and _is_cut(rest):
@@ -160,12 +161,3 @@ def _refs(line: bytes) -> tuple[_Ref, ...]:
         )
     except (CodecError, UnicodeDecodeError):
         return ()
-
-
-def _sync_directory(path: Path) -> None:
-    # or a crash may take the new file's name away, with all that was acknowledged in it
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

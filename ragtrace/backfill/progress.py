@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
+from ragtrace.durable import make_folder
 from ragtrace.errors import ConfigError
 from ragtrace.judge.spending import Spend
 from ragtrace.private_files import make_private
@@ -50,7 +51,7 @@ class Progress:
             ConfigError: it cannot be used.
         """
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self._path.parent, mode=0o700)
             make_private(self._path)
             self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")

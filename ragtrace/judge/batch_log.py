@@ -14,6 +14,7 @@ from typing import Final
 from uuid import uuid4
 
 from ragtrace.clock import SystemClock
+from ragtrace.durable import make_folder
 from ragtrace.errors import ConfigError, JudgeRefused
 from ragtrace.model import Usage
 from ragtrace.ports import Clock
@@ -64,7 +65,7 @@ class BatchLog:
         self._me = uuid4().hex
         self._taken: list[str] = []
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(path.parent, mode=0o700)
             make_private(path)
             self._db = _opened(path)
         except (OSError, sqlite3.Error) as exc:

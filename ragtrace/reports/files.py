@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from ragtrace.durable import sync_folder
 from ragtrace.errors import ConfigError
 from ragtrace.private_files import PendingFile, open_private
 
@@ -72,6 +73,7 @@ class AppendedFile:
             if self._is_empty:
                 self.append(b"")
             os.fsync(self._descriptor)
+            sync_folder(self.path.parent)
         finally:
             self._close()
 

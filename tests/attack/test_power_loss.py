@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -27,6 +29,7 @@ from tests.rag_spans import rag_trace, trace_id_of
 
 pytestmark = pytest.mark.slow
 
+PROTOBUF: Final = {"content-type": "application/x-protobuf"}
 SENDERS: Final = 4
 LUCKS: Final = (0.0, 0.5, 1.0)
 
@@ -91,6 +94,18 @@ def carriers(folder: Path) -> Counter[str]:
     return Counter(span.trace_id for span in spans if semconv.EVAL_STATUS in span.attributes)
 
 
+def known(store: Path) -> set[str]:
+    """Return the traces that a store knows of."""
+    with closing(sqlite3.connect(store)) as db:
+        return {row[0] for row in db.execute("SELECT trace_id FROM slice UNION SELECT trace_id FROM job")}
+
+
+def delivered(store: Path) -> set[str]:
+    """Return the traces whose carriers a store takes for delivered."""
+    with closing(sqlite3.connect(store)) as db:
+        return {row[0] for row in db.execute("SELECT trace_id FROM carrier WHERE state = 'delivered'")}
+
+
 def accounted(folder: Path) -> tuple[int, int]:
     with reading(folder / "store.db") as db:
         ledger = read_ledger(db)
@@ -118,6 +133,81 @@ def test_what_was_acknowledged_outlives_a_power_loss_and_is_judged_once(
         assert accounted(disk.root) == (len(found), 0)
 
 
+def acknowledged_one_by_one(
+    collector: CollectorProcess, *, answer: str = "Refunds take 14 days."
+) -> Iterator[str]:
+    """Send answers until the collector is gone; yield the traces that it acknowledged."""
+    with httpx.Client(base_url=f"http://127.0.0.1:{collector.http_port}", timeout=PATIENCE_S) as client:
+        for number in range(40):
+            body = encode(rag_trace(number, answer=f"{answer} {number}."))
+            try:
+                told = client.post("/v1/traces", content=body, headers=PROTOBUF)
+            except httpx.TransportError:
+                return
+            if told.status_code == 200:
+                yield trace_id_of(number)
+
+
+IDLE: Final[Mapping[str, Any]] = {
+    "assemble": {"quiet_period": "10m", "deadline": "10m"},
+    "drain_timeout": "0s",
+}
+
+
+@pytest.mark.parametrize("sync", [35, 60, 95, 140])
+def test_whatever_the_power_fails_in_nothing_that_was_told_is_gone(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, sync: int
+) -> None:
+    """It fails right before a sync, and nothing survives but what was synced before."""
+    folder = disk.root / "verdicts"  # which the sink makes
+    config = {**config_of(disk.root), "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}]}
+    with started_on(disk, monkeypatch, disk.failing_at(sync), config) as collector:
+        acknowledged = set(acknowledged_one_by_one(collector))
+        collector.kill()
+    disk.restore(disk.after_power_loss(Random(sync), luck=0))
+    assert acknowledged
+    assert acknowledged <= known(disk.root / "store.db")
+    assert delivered(disk.root / "store.db") <= carriers(folder).keys()
+
+
+@pytest.mark.parametrize("luck", LUCKS)
+def test_a_log_that_is_brought_into_the_store_when_the_power_fails_loses_nothing(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, luck: float
+) -> None:
+    """So much comes that SQLite moves the log's pages into the store's own file, several times."""
+    config = {**config_of(disk.root), **IDLE}
+    with started_on(disk, monkeypatch, disk.failing_at(45 + int(20 * luck)), config) as collector:
+        acknowledged = set(acknowledged_one_by_one(collector, answer="Refunds. " * 20_000))
+        collector.kill()
+    disk.restore(disk.after_power_loss(Random(int(10 * luck)), luck=luck))
+    assert (disk.root / "store.db").stat().st_size > 1 << 20
+    assert acknowledged
+    assert acknowledged <= known(disk.root / "store.db")
+
+
+def test_a_state_folder_that_was_made_does_not_go_with_the_power(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {name: value for name, value in config_of(disk.root).items() if name != "store"}
+    with started_on(disk, monkeypatch, disk.environment, {**config, **IDLE}) as collector:
+        acknowledged = set(acknowledged_one_by_one(collector))
+        collector.kill()
+    disk.restore(disk.after_power_loss(Random(0), luck=0))
+    (store,) = disk.root.rglob("ragtrace.db")
+    assert known(store) == acknowledged != set()
+
+
+@contextmanager
+def started_on(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str], config: Mapping[str, Any]
+) -> Iterator[CollectorProcess]:
+    with monkeypatch.context() as preloaded:
+        for name, value in environment.items():
+            preloaded.setenv(name, value)
+        with collector_process(disk.root, config) as collector:
+            yield collector
+
+
 SEND: Final = """
 import asyncio, os, sys
 from pathlib import Path
@@ -127,6 +217,22 @@ if sys.argv[2] == "killed before it has synced":
     os.fsync = lambda descriptor: None
 asyncio.run(OtlpFileSink(Path(sys.argv[1])).send(sys.stdin.buffer.read()))
 """
+
+
+@pytest.mark.parametrize("sync", range(1, 8))
+def test_whenever_a_process_is_killed_the_next_one_syncs_what_it_left(disk: Disk, sync: int) -> None:
+    """A kill spares what was not synced, and the next process finds it there: folders, names and lines."""
+    out, request = disk.root / "made" / "for it" / "out.jsonl", encode(rag_trace(0))
+    for environment in (disk.failing_at(sync), disk.environment):
+        done = subprocess.run(
+            [sys.executable, "-c", SEND, str(out), "in order"],
+            input=request,
+            env={**os.environ, **environment},
+            check=False,
+        )
+    assert done.returncode == 0
+    assert disk.after_power_loss(Random(0), luck=0) == {"made/for it/out.jsonl": out.read_bytes()}
+    assert len(decode_json(out.read_text())) == 3
 
 
 def test_what_a_killed_process_had_written_is_synced_before_it_counts_as_there(disk: Disk) -> None:
@@ -156,3 +262,17 @@ def test_a_backup_that_was_told_of_outlives_a_power_loss(disk: Disk, monkeypatch
     with start("backup", str(copy), "--store", str(store)) as backing_up:
         assert backing_up.wait(PATIENCE_S) == 0
     assert disk.after_power_loss(Random(0), luck=0)["copy.db"] == copy.read_bytes()
+
+
+@pytest.mark.parametrize("report", ["rows.jsonl", "rows.csv", "page.html"])
+def test_a_report_that_was_written_outlives_a_power_loss(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: str
+) -> None:
+    records, out = tmp_path / "records.jsonl", disk.root / report
+    records.write_text('{"question": "How long?", "contexts": ["14 days."], "answer": "It takes 14 days."}\n')
+    for name, value in disk.environment.items():
+        monkeypatch.setenv(name, value)
+    with start("evaluate", str(records), "--judge", "lexical", "--out", str(out)) as evaluating:
+        evaluating.communicate(timeout=PATIENCE_S)
+    assert evaluating.returncode == 0
+    assert disk.after_power_loss(Random(0), luck=0)[report] == out.read_bytes() != b""
