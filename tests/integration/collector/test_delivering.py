@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ragtrace_collector.delivering import Deliverer
-from tests.attack.back_end import Answer, Rule, running_back_end
+from tests.attack.back_end import Answer, Rule, refusing, running_back_end
 from tests.integration.collector.running import config_of, request_of
 from tests.integration.collector.stepping import Stepped, stepped_collector
 from tests.rag_spans import rag_trace, trace_id_of
@@ -69,3 +69,15 @@ async def test_originals_go_on_whether_or_not_they_are_judged(tmp_path: Path) ->
             await stepped.send(*rag_trace(0))
             await look_each_second(stepped, 1)
     assert sorted(back_end.spans, key=repr) == sorted(rag_trace(0), key=repr)
+
+
+async def test_of_what_was_sent_together_only_what_is_refused_alone_is_set_aside(tmp_path: Path) -> None:
+    with running_back_end(refusing(lambda span: span.trace_id == trace_id_of(2))) as back_end:
+        async with stepped_collector(config_of(tmp_path, export=[{"endpoint": back_end.url}])) as stepped:
+            for number in range(5):
+                body = request_of(rag_trace(number)[0])
+                await stepped.collector.store.append([], forward={back_end.url: body}, now_ns=1)
+            await look_each_second(stepped, 1)
+            told = (await stepped.collector.store.ledger()).parcels[back_end.url]
+    assert back_end.requests == [5, 1, 1, 1, 1, 1]
+    assert told == {"put": 5, "waiting": 0, "delivered": 4, "rejected": 1}

@@ -60,7 +60,7 @@ MUTANTS: Final = (
         old="return await (self._deliver_each(batch) if len(batch) > 1 else self._reject(batch, exc))",
         new="return await self._reject(batch, exc)",
         tests=(
-            "tests/attack/test_partial_success.py::test_every_verdict_that_a_back_end_refused_is_told_kept_and_counted",
+            f"{_DELIVERING_TESTS}::test_of_what_was_sent_together_only_what_is_refused_alone_is_set_aside",
         ),
     ),
     Mutant(

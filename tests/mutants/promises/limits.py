@@ -28,6 +28,15 @@ MUTANTS: Final = (
     ),
     Mutant(
         promise="limits",
+        breaks="a body over HTTP may be of any size, as fuzzing sees it",
+        file=_HTTP,
+        old="        if len(body) + len(piece) > limit:\n",
+        new="        if False:\n",
+        tests=("tests/fuzz/test_receivers_under_fire.py",),
+        is_slow=True,
+    ),
+    Mutant(
+        promise="limits",
         breaks="a message over gRPC may be of any size",
         file=_GRPC,
         old='("grpc.max_receive_message_length", max_message_bytes),',

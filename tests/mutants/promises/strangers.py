@@ -110,7 +110,9 @@ MUTANTS: Final = (
         file="ragtrace/private_files.py",
         old="_ALWAYS: Final = os.O_NOFOLLOW | os.O_CLOEXEC\n",
         new="_ALWAYS: Final = os.O_CLOEXEC\n",
-        tests=("tests/attack/test_planted_links.py::test_a_link_in_the_place_itself_is_not_followed",),
+        tests=(
+            "tests/attack/test_planted_links.py::test_a_sink_does_not_follow_a_link_that_was_planted_while_it_ran",
+        ),
     ),
     Mutant(
         promise="hosts",
