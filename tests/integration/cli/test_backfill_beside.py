@@ -30,13 +30,13 @@ from tests.unit.backfill.stored_traces import rag_trace, write_traces
 CONFIG = """
 export: [{endpoint: "http://localhost:4317"}]
 store: {path: "%s"}
-budget: {backfill: {day: {calls: 8}}}
+budget: {backfill: {month: {calls: 8}}}
 """
 
 
 @pytest.fixture
 def config(path: Path, tmp_path: Path) -> Path:
-    """A collector's configuration that lets back-fill ask eight times a day."""
+    """A collector's configuration that lets back-fill ask eight times a month: a day may end while a test runs."""
     file = tmp_path / "collector.yaml"
     file.write_text(CONFIG % path)
     return file
@@ -139,10 +139,10 @@ async def test_back_fill_spends_from_its_own_purse_of_the_collector(
     (report,) = json_lines(result.stdout)
     assert (result.exit_code, report["judged"], report["left"]) == (OVER_BUDGET, 4, 2)
     assert paid("beside").calls == 8
-    assert "the budget `backfill` has nothing left (day_calls)" in result.stderr
+    assert "the budget `backfill` has nothing left (month_calls)" in result.stderr
     shown = await asyncio.to_thread(run, "budget", "--config", str(config), "--json")
     assert [(each["limit"], each["left"]) for each in json.loads(shown.stdout)["limits"]] == [
-        ("day_calls", 0)
+        ("month_calls", 0)
     ]
 
 

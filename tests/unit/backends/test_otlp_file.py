@@ -167,7 +167,7 @@ async def test_what_is_appended_while_the_file_is_read_is_left_alone(path: Path)
 
 
 async def test_large_file_is_not_held_in_memory(path: Path) -> None:
-    text = "x" * 10_000
+    text = "x" * 100_000  # in all far more than whatever else this process does meanwhile
     spans = [
         replace(a_span(9, attributes={"text": text}), trace_id=f"{number:032x}") for number in range(1, 301)
     ]
@@ -180,7 +180,7 @@ async def test_large_file_is_not_held_in_memory(path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert number == 300
-    assert peak < path.stat().st_size / 2
+    assert peak < path.stat().st_size / 4
 
 
 async def test_pipe_is_read_too(tmp_path: Path) -> None:
