@@ -36,7 +36,7 @@ budget: {backfill: {month: {calls: 8}}}
 
 @pytest.fixture
 def config(path: Path, tmp_path: Path) -> Path:
-    """A collector's configuration that lets back-fill ask eight times a month: a day may end while a test runs."""
+    """A configuration that lets back-fill ask eight times a month: a day may end while a test runs."""
     file = tmp_path / "collector.yaml"
     file.write_text(CONFIG % path)
     return file
