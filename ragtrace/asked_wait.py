@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Final
 
-__all__ = ["LONGEST_ASKED_S", "asked_wait_s", "bounded_wait_s"]
+__all__ = ["LONGEST_ASKED_S", "asked_number", "asked_wait_s", "bounded_wait_s"]
 
 LONGEST_ASKED_S: Final = 86_400.0
 """A day: more is asked for by who is wrong, or means harm."""
@@ -22,14 +21,22 @@ def asked_wait_s(header: str, *, now: datetime) -> float | None:
 
     It never raises. A date without a zone is read as GMT.
     """
-    header = header.strip()
-    if _NUMBER.fullmatch(header):
-        return bounded_wait_s(float(header))
+    number = asked_number(header)
+    if number is not None:
+        return bounded_wait_s(number)
+    from email.utils import parsedate_to_datetime  # applications load this module, and read no dates
+
     try:
-        moment = parsedate_to_datetime(header)
+        moment = parsedate_to_datetime(header.strip())
     except (ValueError, TypeError, OverflowError, IndexError):  # years of eleven digits, zones of weeks
         return None
     return bounded_wait_s((moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds())
+
+
+def asked_number(header: str) -> float | None:
+    """Return the number that a header says, of whatever unit; ``None`` where it says none."""
+    header = header.strip()
+    return float(header) if _NUMBER.fullmatch(header) else None
 
 
 def bounded_wait_s(seconds: float | None) -> float | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ragtrace.asked_wait import asked_wait_s
 from ragtrace.errors import SendRefused, SendRejected, SendRetryable
-from ragtrace.outgoing import Unreadable, host_of_redirect, open_web_client, read_whole
+from ragtrace.outgoing import Unreadable, open_web_client, read_whole, redirected_to
 from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -124,8 +124,7 @@ class Poster:
 
 
 def _pointing(response: httpx.Response) -> str:
-    asked, location = str(response.url), response.headers.get("location")
-    host = host_of_redirect(response.status_code, location, asked=asked)
+    host = redirected_to(response)
     return f": it redirects to {host}, which is not followed" if host else ""
 
 

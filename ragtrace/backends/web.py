@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ragtrace.asked_wait import asked_wait_s
 from ragtrace.backends.patience import Patience
 from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
-from ragtrace.outgoing import Oversized, Unreadable, host_of_redirect, open_web_client, read_whole
+from ragtrace.outgoing import Oversized, Unreadable, open_web_client, read_whole, redirected_to
 from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -208,8 +208,7 @@ class WebApi:
 
 
 async def _read(response: httpx.Response) -> WebAnswer:
-    location, asked = response.headers.get("location"), str(response.url)
-    redirects_to = host_of_redirect(response.status_code, location, asked=asked)
+    redirects_to = redirected_to(response)
     return WebAnswer(
         status=response.status_code,
         headers=response.headers,

@@ -17,7 +17,7 @@ import click
 from ragtrace.cli.extras import needs_extra
 from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError, ReadError
-from ragtrace.outgoing import Unreadable, host_of_redirect, open_web_client, read_whole
+from ragtrace.outgoing import Unreadable, open_web_client, read_whole, redirected_to
 
 if TYPE_CHECKING:
     from ragtrace_collector.config import CollectorConfig
@@ -143,8 +143,7 @@ async def _asked(
         open_web_client(timeout_s=_TIMEOUT_S) as client,
         client.stream("GET", url, params=parameters, headers=headers) as response,
     ):
-        location = response.headers.get("location")
-        redirects_to = host_of_redirect(response.status_code, location, asked=url)
+        redirects_to = redirected_to(response)
         body = b"" if redirects_to else await read_whole(response, most_bytes=_MOST_BYTES)
         return response.status_code, redirects_to, body
 

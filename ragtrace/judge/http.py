@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from opentelemetry import context as otel_context
 from opentelemetry.context import _SUPPRESS_HTTP_INSTRUMENTATION_KEY, _SUPPRESS_INSTRUMENTATION_KEY
 
-from ragtrace.asked_wait import asked_wait_s
+from ragtrace.asked_wait import asked_number, asked_wait_s
 from ragtrace.errors import (
     ConfigError,
     JudgeError,
@@ -43,7 +43,6 @@ _SUPPRESSED: Final = {
     _SUPPRESS_HTTP_INSTRUMENTATION_KEY: True,
     "suppress_language_model_instrumentation": True,
 }
-_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _CODE: Final = re.compile(r"[\w.-]{1,60}")
 _CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})
 _OF_ANOTHER_HOST: Final = (62, 64)
@@ -177,7 +176,7 @@ def _classify(status: int, code: str) -> tuple[type[JudgeError], str]:
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Read OpenAI's ``retry-after-ms``, else ``Retry-After``."""
-    told = headers.get("retry-after-ms", "").strip()
-    if _NUMBER.fullmatch(told):
-        return float(told) / 1000
+    told_ms = asked_number(headers.get("retry-after-ms", ""))
+    if told_ms is not None:
+        return told_ms / 1000
     return asked_wait_s(headers.get("retry-after", ""), now=datetime.now(UTC))

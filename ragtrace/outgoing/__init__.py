@@ -5,16 +5,16 @@ them. No answer is held that is longer than it may be, unpacked or not. `tests/a
 to it that no other module makes a client.
 """
 
-from ragtrace.outgoing.answers import Body, Oversized, Unreadable, host_of_redirect
-from ragtrace.outgoing.clients import open_session, open_web_client, read_whole, reading_whole
+from ragtrace.outgoing.answers import Body, Oversized, Unreadable
+from ragtrace.outgoing.clients import open_session, open_web_client, read_whole, reading_whole, redirected_to
 
 __all__ = [
     "Body",
     "Oversized",
     "Unreadable",
-    "host_of_redirect",
     "open_session",
     "open_web_client",
     "read_whole",
     "reading_whole",
+    "redirected_to",
 ]

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from ragtrace.outgoing.answers import Body
+from ragtrace.outgoing.answers import Body, host_of_redirect
 
 if TYPE_CHECKING:
     import aiohttp
     import httpx
 
-__all__ = ["open_session", "open_web_client", "read_whole", "reading_whole"]
+__all__ = ["open_session", "open_web_client", "read_whole", "reading_whole", "redirected_to"]
 
 ASKED_CODING: Final = {"accept-encoding": "gzip"}
 """What `Body` unpacks, and nothing else, even where packages are installed that bring more."""
@@ -34,6 +34,12 @@ def open_web_client(
         timeout=timeout_s,
         follow_redirects=False,
     )
+
+
+def redirected_to(response: httpx.Response) -> str | None:
+    """Return the host that an answer points to, which is never followed; ``None`` if it is no redirect."""
+    location = response.headers.get("location")
+    return host_of_redirect(response.status_code, location, asked=str(response.url))
 
 
 async def read_whole(response: httpx.Response, *, most_bytes: int) -> bytes:
