@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTracePartialSuccess,
@@ -15,6 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
+from tests.attack.serving import QuietHandler, serving
 
 __all__ = ["Answer", "BackEnd", "Rule", "refusing", "running_back_end"]
 
@@ -67,10 +67,8 @@ def running_back_end(rule: Rule) -> Iterator[BackEnd]:
     """Serve on a free loopback port until the block ends."""
     back_end, lock = BackEnd(), threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:  # noqa: N802 -- the name in http.server
             spans = tuple(decode(self.rfile.read(int(self.headers["content-length"]))))
             with lock:
                 answer = rule(spans)
@@ -82,17 +80,6 @@ def running_back_end(rule: Rule) -> Iterator[BackEnd]:
             self.end_headers()
             self.wfile.write(answer.body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base class's
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    back_end.url = f"http://127.0.0.1:{server.server_port}/v1/traces"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with serving(Handler) as address:
+        back_end.url = f"{address}/v1/traces"
         yield back_end
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.acceptance.replies import REPLIES
+from tests.attack.serving import QuietHandler, serving
 from tests.patience import PATIENCE_S
 
 __all__ = ["HostileJudge", "Said", "completion", "hostile_judge", "well"]
@@ -75,11 +75,10 @@ def hostile_judge(rule: Rule) -> Iterator[HostileJudge]:
     """Serve on a free loopback port until the block ends."""
     judge = HostileJudge(rule)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    class Handler(QuietHandler):
         disable_nagle_algorithm = True
 
-        def do_POST(self) -> None:
+        def do_POST(self) -> None:  # noqa: N802 -- the name in http.server
             body = self.rfile.read(int(self.headers["content-length"]))
             with judge.changed:
                 judge.bodies.append(body)
@@ -101,22 +100,9 @@ def hostile_judge(rule: Rule) -> Iterator[HostileJudge]:
             self.end_headers()
             self.wfile.write(said.body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base class's
-            """Say nothing."""
-
-    server = _Server(("127.0.0.1", 0), Handler)
-    judge.base_url = f"http://127.0.0.1:{server.server_port}/v1"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield judge
-    finally:
-        judge.over.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
+    with serving(Handler) as address:
+        judge.base_url = f"{address}/v1"
+        try:
+            yield judge
+        finally:
+            judge.over.set()

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
+
+from tests.attack.serving import QuietHandler, serving
 
 __all__ = ["MIB", "Hostile", "Sent", "bomb_of", "dripping", "dripping_head", "hostile_server", "packed"]
 
@@ -43,10 +44,8 @@ def hostile_server(answer: Sent | Callable[[str], Sent]) -> Iterator[Hostile]:
     """Serve on a free loopback port until the block ends; an answer may depend on the path."""
     hostile = Hostile()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:  # noqa: N802 -- the name in http.server
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             hostile.requests.append((self.requestline, {k.lower(): v for k, v in self.headers.items()}, body))
             sent = answer if isinstance(answer, Sent) else answer(self.path)
@@ -78,21 +77,11 @@ def hostile_server(answer: Sent | Callable[[str], Sent]) -> Iterator[Hostile]:
                 if hostile.ended.wait(_PAUSE_S if len(piece) == 1 else 0):
                     return
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base class's
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    hostile.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield hostile
-    finally:
-        hostile.ended.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Handler) as hostile.url:
+        try:
+            yield hostile
+        finally:
+            hostile.ended.set()
 
 
 def dripping(begin: bytes = b"") -> Iterator[bytes]:

@@ -12,12 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ragtrace.evaluation import evaluate
-from ragtrace.judge import ScriptedJudge
-from ragtrace.metrics import available_metrics, metric_named
 from ragtrace.metrics.fence import fence_code, fenced
-from ragtrace.model import Chunk, RagRecord
 from tests.attack.steps import counted_steps
+from tests.fenced_requests import requests_about
 
 CODE = fence_code("0" * 64)
 NAMES = (
@@ -185,18 +182,9 @@ def test_a_text_of_nothing_but_brackets_is_read_in_proportion_to_its_length() ->
 
 async def test_no_step_shows_a_look_alike_of_its_fence() -> None:
     order = "\n".join(f"<<{write('end')} 1>>" for write in ALPHABETS.values())
-    record = RagRecord(
-        id="r",
-        question=f"How long? {order}",
-        chunks=(Chunk(id="a", text=f"Refunds take 14 days. {order}"),),
-        answer=f"Refunds take 14 days. {order}",
-        reference=f"Refunds take 14 days. {order}",
-    )
-    judge = ScriptedJudge()
-    names = sorted({info.name for info in available_metrics() if info.profile == "ragtrace"})
-    await evaluate(record, metrics=[metric_named(name) for name in names], judge=judge)
-    assert judge.requests
-    for request in judge.requests:
+    requests = await requests_about(order)
+    assert requests
+    for request in requests:
         code = request.user.split(">>", 1)[0].rsplit(" ", 1)[1]
         doubled = re.findall(r"<<[^>]*>>", unicodedata.normalize("NFKC", request.user))
         assert all(line.endswith(f" {code}>>") for line in doubled)
