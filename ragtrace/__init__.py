@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ragtrace.errors import RagtraceError
     from ragtrace.evaluation import evaluate
     from ragtrace.model import Chunk, Evaluation, RagRecord
-    from ragtrace.waiting import evaluate_sync
+    from ragtrace.sync import evaluate_sync
 
 __version__ = "0.1.0"
 
@@ -34,7 +34,7 @@ _HOME = {
     "RagRecord": "ragtrace.model",
     "RagtraceError": "ragtrace.errors",
     "evaluate": "ragtrace.evaluation",
-    "evaluate_sync": "ragtrace.waiting",
+    "evaluate_sync": "ragtrace.sync",
     "feedback": "ragtrace.capture",
     "flush": "ragtrace.capture",
     "generation": "ragtrace.capture",

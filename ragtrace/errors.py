@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ragtrace.asked_wait import bounded_wait_s
+from ragtrace.http.retry_after import bounded_wait_s
 from ragtrace.model import Usage
 
 __all__ = [

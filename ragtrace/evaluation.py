@@ -14,9 +14,9 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.metrics import Prompts, StepLimits, Steps, metric_named
-from ragtrace.metrics.asking import together
+from ragtrace.metrics.judge_calls import together
+from ragtrace.metrics.plugin_validation import fault_in
 from ragtrace.metrics.prompt import StepName
-from ragtrace.metrics.strangers import fault_in
 from ragtrace.model import (
     Evaluation,
     Gap,

@@ -27,7 +27,7 @@ from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat
 from pydantic_core import PydanticCustomError
 
 from ragtrace.errors import InputError
-from ragtrace.harmless import one_json_line
+from ragtrace.escaping import one_json_line
 from ragtrace.model import (
     AttributeValue,
     Chunk,
@@ -46,7 +46,7 @@ from ragtrace.model import (
     Usage,
     Verdict,
 )
-from ragtrace.rows import STRICT, Names, Row, RowNotices, clean_text, read_rows
+from ragtrace.row_files import STRICT, Names, Row, RowNotices, clean_text, read_rows
 
 __all__ = [
     "RECORD_NAMES",

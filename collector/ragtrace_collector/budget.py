@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from ragtrace.errors import JudgeError, JudgeOverBudget
-from ragtrace.judge.spending import Limit, Spend
+from ragtrace.judge.spend import Limit, Spend
 
 __all__ = [
     "Left",

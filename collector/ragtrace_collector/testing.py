@@ -9,7 +9,7 @@ from typing import Final
 
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.outcomes import State
+from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.port import Job, Poison, WorkStore
 
 __all__ = ["check_store"]

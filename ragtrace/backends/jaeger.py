@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Final, Protocol, TypeVar
 
+from ragtrace.backends.http_api import Access, Sleep, WebApi
 from ragtrace.backends.jaeger_v2 import spans_of_v2, trace_ids_of_v2
-from ragtrace.backends.unlisted import Unlisted
-from ragtrace.backends.web import Access, Sleep, WebApi
-from ragtrace.backends.windows import cut_where_oversized
+from ragtrace.backends.listing import Unlisted
+from ragtrace.backends.search_windows import cut_where_oversized
 from ragtrace.errors import CodecError, InputError, ReadError, ReadOversized, ReadUnavailable
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json

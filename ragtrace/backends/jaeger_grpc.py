@@ -11,11 +11,11 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from ragtrace.backends.http_api import MOST_READ_BYTES, Access, Sleep
 from ragtrace.backends.jaeger import normalized_trace_id, search_each_service, traces_by_id
-from ragtrace.backends.patience import Patience
-from ragtrace.backends.unlisted import Unlisted
-from ragtrace.backends.web import MOST_READ_BYTES, Access, Sleep
-from ragtrace.backends.windows import cut_where_oversized
+from ragtrace.backends.listing import Unlisted
+from ragtrace.backends.read_retries import Patience
+from ragtrace.backends.search_windows import cut_where_oversized
 from ragtrace.errors import CodecError, ReadError, ReadOversized, ReadUnavailable
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import spans_in

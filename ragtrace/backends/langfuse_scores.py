@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from ragtrace.backends.posting import PostingSink
+from ragtrace.backends.http_sink import PostingSink
 from ragtrace.backends.scores import Score, scores_in
 from ragtrace.model import AttributeValue
 

@@ -13,9 +13,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
-from ragtrace.durable import make_folder, sync_folder
 from ragtrace.errors import CodecError, SendRefused, SendRejected, SendRetryable
-from ragtrace.private_files import make_private, open_private
+from ragtrace.files.durable import make_folder, sync_folder
+from ragtrace.files.private import make_private, open_private
 from ragtrace.traces.otlp import decode_json, parse_request, request_to_json
 
 __all__ = ["OtlpFileSink"]

@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from ragtrace.errors import ConfigError, InputError
-from ragtrace.installing import install_command
+from ragtrace.extras import install_command
 from ragtrace.traces.otlp import Encoding
 
 __all__ = ["Piece", "pieces"]

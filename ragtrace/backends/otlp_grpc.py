@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from ragtrace.backends._otlp_answer import parse_answer, raise_for_rejected_spans
 from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
-from ragtrace.tls import ClientTls
+from ragtrace.http.tls import ClientTls
 
 if TYPE_CHECKING:
     import grpc

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from ragtrace.backends._otlp_answer import parse_answer, raise_for_rejected_spans
-from ragtrace.backends.posting import PostingSink
+from ragtrace.backends.http_sink import PostingSink
 from ragtrace.errors import SendUnconfirmed
-from ragtrace.tls import ClientTls
+from ragtrace.http.tls import ClientTls
 
 __all__ = ["OtlpHttpSink"]
 

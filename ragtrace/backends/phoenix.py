@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from ragtrace import semconv
+from ragtrace.backends.http_api import Access, Parameters, Sleep, WebApi
+from ragtrace.backends.listing import Unlisted
 from ragtrace.backends.scores import KeptScore, carriers_of, hex_id, original_ids
-from ragtrace.backends.unlisted import Unlisted
-from ragtrace.backends.web import Access, Parameters, Sleep, WebApi
-from ragtrace.backends.windows import at_most
+from ragtrace.backends.search_windows import at_most
 from ragtrace.errors import ReadError, ReadUnavailable
 from ragtrace.model import AttributeValue
 from ragtrace.ports import Page, TraceQuery

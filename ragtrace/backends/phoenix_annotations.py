@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from ragtrace.backends.posting import PostingSink
+from ragtrace.backends.http_sink import PostingSink
 from ragtrace.backends.scores import Score, scores_in
 from ragtrace.errors import SendRejected
 from ragtrace.model import AttributeValue

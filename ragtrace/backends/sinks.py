@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
+from ragtrace.backends.http_api import Access
 from ragtrace.backends.langfuse_scores import LangfuseScoreSink
 from ragtrace.backends.otlp_file import OtlpFileSink
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
 from ragtrace.backends.otlp_http import OtlpHttpSink
 from ragtrace.backends.phoenix_annotations import PhoenixAnnotationSink
-from ragtrace.backends.web import Access
 from ragtrace.errors import ConfigError
+from ragtrace.http.tls import ClientTls
 from ragtrace.ports import SpanSink
-from ragtrace.tls import ClientTls
 
 __all__ = ["open_carrier_sink", "open_sink"]
 

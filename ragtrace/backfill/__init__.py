@@ -6,14 +6,14 @@ that a second run, or a run beside a collector, makes no second opinion of the s
 
 from __future__ import annotations
 
+from ragtrace.backfill.dry_run import Rehearsal, rehearse
 from ragtrace.backfill.estimate import Estimate, Interval
-from ragtrace.backfill.finding import matches
+from ragtrace.backfill.pipeline import backfill, span_ids
 from ragtrace.backfill.progress import Progress
-from ragtrace.backfill.rehearsal import Rehearsal, rehearse
 from ragtrace.backfill.report import BackfillReport
-from ragtrace.backfill.run import Run
-from ragtrace.backfill.running import backfill, span_ids
+from ragtrace.backfill.resume import Run
 from ragtrace.backfill.selection import Selection, SpanId
+from ragtrace.backfill.trace_search import matches
 
 __all__ = [
     "BackfillReport",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from ragtrace.backfill.sizes import Load
+from ragtrace.backfill.token_load import Load
 from ragtrace.stats import ratio_total
 
 __all__ = ["Estimate", "Interval", "Observed", "Pilot", "Sizes", "from_pilot", "from_sizes"]

@@ -6,8 +6,8 @@ import base64
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ragtrace.calibration.labelled import HumanLabel
-from ragtrace.calibration.measuring import Candidate, Measured, judged_supported
+from ragtrace.calibration.labeled_data import HumanLabel
+from ragtrace.calibration.measurement import Candidate, Measured, judged_supported
 from ragtrace.calibration.results import Results
 from ragtrace.calibration.wording import basis, counted, interval, money, percent, recommendations
 from ragtrace.reports.templates import open_template

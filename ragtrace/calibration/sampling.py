@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from ragtrace.calibration.labelled import LabelledAnswer
+from ragtrace.calibration.labeled_data import LabelledAnswer
 
 __all__ = ["draw"]
 

@@ -29,13 +29,8 @@ from ragtrace.calibration.agreement import (
     share_decided,
 )
 from ragtrace.calibration.intervals import Estimate, Resampling, fold_of
-from ragtrace.calibration.labelled import HumanLabel, LabelledAnswer
-from ragtrace.calibration.measuring import (
-    Candidate,
-    Measured,
-    Run,
-    judged_supported,
-)
+from ragtrace.calibration.labeled_data import HumanLabel, LabelledAnswer
+from ragtrace.calibration.measurement import Candidate, Measured, Run, judged_supported
 from ragtrace.calibration.results import CandidateResult, Cut, GroupResult, Lead, Level, Results
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity, Usage, Verdict, VerdictLabel

@@ -28,7 +28,7 @@ from ragtrace.capture.hints import hint
 from ragtrace.capture.settings import Settings
 from ragtrace.capture.span_queue import SpanQueue, WaitingSpan
 from ragtrace.capture.watch import Watch
-from ragtrace.outgoing.exporters import open_span_exporter
+from ragtrace.http.exporters import open_span_exporter
 
 __all__ = ["Counts", "Outlet", "Pipeline", "span_limits"]
 

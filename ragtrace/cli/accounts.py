@@ -17,12 +17,12 @@ import click
 from ragtrace.cli.extras import needs_extra
 from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError, ReadError
-from ragtrace.outgoing import Unreadable, open_web_client, read_whole, redirected_to
+from ragtrace.http import Unreadable, open_web_client, read_whole, redirected_to
 
 if TYPE_CHECKING:
     from ragtrace_collector.config import CollectorConfig
-    from ragtrace_collector.ledger import Ledger
-    from ragtrace_collector.why import Standing
+    from ragtrace_collector.ledger.account import Ledger
+    from ragtrace_collector.operations.why import Standing
 
 __all__ = ["Accounts", "accounts_options", "store_options"]
 
@@ -50,8 +50,8 @@ class Accounts:
             ConfigError: the configuration is wrong.
         """
         from ragtrace_collector.operations.accounts import WHY_PATH, standing_form
-        from ragtrace_collector.policies import sampler_of
-        from ragtrace_collector.why import look_up, trace_id_in
+        from ragtrace_collector.operations.why import look_up, trace_id_in
+        from ragtrace_collector.service.from_config import sampler_of
 
         trace_id = trace_id_in(wanted)
         if self.url is not None:

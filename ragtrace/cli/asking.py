@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import click
 
-from ragtrace.calibration.saved import Calibration
+from ragtrace.calibration.settings_file import Calibration
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import JudgeIdentity

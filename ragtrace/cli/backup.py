@@ -34,8 +34,8 @@ def backup(file: Path, store: Path, salvage: bool, as_json: bool) -> None:
       ragtrace backup copy.db
       ragtrace backup saved.db --salvage --config collector.yaml
     """
-    from ragtrace_collector.store.salvage import save_readable
-    from ragtrace_collector.store.upkeep import back_up
+    from ragtrace_collector.store.maintenance import back_up
+    from ragtrace_collector.store.recovery import save_readable
 
     if salvage:
         rows = save_readable(store, file)

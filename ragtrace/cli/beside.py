@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ragtrace.backfill.run import pause
+from ragtrace.backfill.resume import pause
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace.judge import Prices
 from ragtrace.judge.calls import Call
-from ragtrace.judge.spending import Bill, Spender, Tariff
+from ragtrace.judge.spend import Bill, Spender, Tariff
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock
 
 if TYPE_CHECKING:
     from ragtrace_collector.budget import Purse
-    from ragtrace_collector.wall import Wall
+    from ragtrace_collector.judge.budget_guard import Wall
 
 __all__ = ["Beside", "Neighbour", "read_neighbour"]
 
@@ -60,8 +60,8 @@ class Neighbour:
             ConfigError: the store cannot be used.
             ReadError: there is none.
         """
+        from ragtrace_collector.judge.budget_guard import Wall
         from ragtrace_collector.store.sqlite import open_budget
-        from ragtrace_collector.wall import Wall
 
         clock = clock or SystemClock()
         beside = Beside(store=self.store, stop=stop, clock=clock)
@@ -81,7 +81,7 @@ def read_neighbour(config: Path) -> Neighbour:
         ConfigError: it cannot be read.
     """
     from ragtrace_collector.config import load_config
-    from ragtrace_collector.guarding import purse_of
+    from ragtrace_collector.judge.guard import purse_of
 
     read = load_config(config)
     return Neighbour(store=read.store.file, purse=purse_of("backfill", read.budget.backfill))

@@ -57,7 +57,7 @@ def budget(file: Path, as_json: bool) -> None:
 
 def _standings(file: Path) -> Iterator[Standing]:
     from ragtrace_collector.config import load_config
-    from ragtrace_collector.guarding import purse_of
+    from ragtrace_collector.judge.guard import purse_of
     from ragtrace_collector.store.budget import standing
     from ragtrace_collector.store.ledger import reading
 

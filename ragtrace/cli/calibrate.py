@@ -15,11 +15,11 @@ from typing import Final
 
 import click
 
-from ragtrace.calibration.labelled import HumanLabel, LabelledAnswer, read_labelled
-from ragtrace.calibration.measuring import Candidate, Measured, measure_all
+from ragtrace.calibration.labeled_data import HumanLabel, LabelledAnswer, read_labelled
+from ragtrace.calibration.measurement import Candidate, Measured, measure_all
 from ragtrace.calibration.results import Results
 from ragtrace.calibration.sampling import draw
-from ragtrace.calibration.saved import Calibration
+from ragtrace.calibration.settings_file import Calibration
 from ragtrace.calibration.summary import Plan, stratum_of, summarize
 from ragtrace.calibration.wording import counted
 from ragtrace.cli.extras import needs_extra
@@ -29,12 +29,12 @@ from ragtrace.cli.reading import LeftOutRows, shown_path
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.terminal import print_json, talk
 from ragtrace.errors import InputError
+from ragtrace.files.private import check_replaceable, replace_file
 from ragtrace.judge import open_judge
 from ragtrace.judge.lexical import claim_kind
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
-from ragtrace.private_files import check_replaceable, replace_file
 
 __all__ = ["calibrate"]
 

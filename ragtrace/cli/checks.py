@@ -15,8 +15,8 @@ from typing import Final, Literal
 
 from ragtrace.backends import open_sink
 from ragtrace.errors import ConfigError, RagtraceError
-from ragtrace.installing import install_command
-from ragtrace.tls import ClientTls
+from ragtrace.extras import install_command
+from ragtrace.http.tls import ClientTls
 
 __all__ = ["EMPTY_EXPORT", "Check", "check_endpoint", "check_store", "check_versions"]
 

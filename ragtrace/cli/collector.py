@@ -17,8 +17,8 @@ from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.terminal import talk
 
 if TYPE_CHECKING:
-    from ragtrace_collector.collector import Collector
     from ragtrace_collector.config import CollectorConfig
+    from ragtrace_collector.service.collector import Collector
 
 __all__ = ["collector"]
 
@@ -63,9 +63,10 @@ def collector(
     # gRPC's core reads it when it is loaded, and else writes lines in a form of its own between ours.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     with needs_extra("collector"):
-        from ragtrace_collector import checking, service
         from ragtrace_collector import config as configuration
-        from ragtrace_collector.operations import logs
+        from ragtrace_collector.service import check as checking
+        from ragtrace_collector.service import run as service
+        from ragtrace_collector.telemetry import logs
 
     if print_config:
         click.echo(configuration.default_config_text(), nl=False)

@@ -24,12 +24,12 @@ from ragtrace.cli.profiles import EmbedderChoice, embedder_option
 from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json
 from ragtrace.durations import duration_of
 from ragtrace.errors import ConfigError
+from ragtrace.http.tls import ClientTls
 from ragtrace.judge import uncached
-from ragtrace.judge.place import secrets_in
+from ragtrace.judge.base_url import secrets_in
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Embedder, Judge
-from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -195,7 +195,7 @@ class _Plan:
         """
         with needs_extra("collector"):
             from ragtrace_collector.config import load_config
-            from ragtrace_collector.judging import embedder_of, judge_of, verify_settings_of
+            from ragtrace_collector.judge.evaluator import embedder_of, judge_of, verify_settings_of
 
         config = load_config(path)
         named = self.endpoints if self.must_answer else {}

@@ -18,9 +18,9 @@ from ragtrace.cli.options import extract_options, json_option
 from ragtrace.cli.stored import StoreReader
 from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json, printable, talk
 from ragtrace.errors import InputError, ReadError
+from ragtrace.files.state import default_store
 from ragtrace.model import Gap, Part, Provenance, RagRecord
 from ragtrace.ports import TraceReader
-from ragtrace.state import default_store
 from ragtrace.traces.extract import Extraction, ExtractRules, Note, extract_records
 from ragtrace.traces.trace import Trace
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ragtrace.errors import ConfigError
-from ragtrace.installing import install_command
+from ragtrace.extras import install_command
 
 __all__ = ["needs_extra"]
 

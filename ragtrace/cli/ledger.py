@@ -19,7 +19,7 @@ from ragtrace.clock import SystemClock
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragtrace_collector.ledger import Account, Ledger
+    from ragtrace_collector.ledger.account import Account, Ledger
 
 __all__ = ["ledger"]
 
@@ -185,7 +185,7 @@ def _told(by: Key, key: str) -> dict[str, Any]:
     """Return what a state or reason means, for those two keys."""
     if by not in ("state", "reason"):
         return {}
-    from ragtrace_collector.outcomes import meaning_of
+    from ragtrace_collector.ledger.outcomes import meaning_of
 
     state, _, reason = key.partition(":")
     return meaning_of(state, reason)._asdict()

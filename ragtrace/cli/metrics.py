@@ -9,7 +9,7 @@ import click
 
 from ragtrace.cli.options import json_option
 from ragtrace.cli.terminal import open_console, print_indented, print_json, printable
-from ragtrace.compat.peers import peer_metrics
+from ragtrace.compat.tools import peer_metrics
 from ragtrace.metrics import MetricInfo, available_metrics
 from ragtrace.metrics.registry import ALIASES
 from ragtrace.model import Direction

@@ -16,6 +16,7 @@ import click
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.terminal import many, talk
 from ragtrace.clock import SystemClock
+from ragtrace.http.tls import ClientTls
 from ragtrace.judge import (
     CacheSettings,
     Prices,
@@ -25,14 +26,13 @@ from ragtrace.judge import (
     open_judge,
     spent_by,
 )
+from ragtrace.judge.base_url import beside, secrets_in
 from ragtrace.judge.batch_settings import BatchSettings
-from ragtrace.judge.place import beside, secrets_in
 from ragtrace.metrics import metric_named
 from ragtrace.model import JudgeIdentity
 from ragtrace.plugins import Address
 from ragtrace.ports import Clock, Judge, Metric
 from ragtrace.sampling import SamplingPlan
-from ragtrace.tls import ClientTls
 from ragtrace.traces.extract import ContextFrom, ExtractRules
 
 __all__ = [

@@ -13,7 +13,7 @@ from ragtrace.cli.options import json_option
 from ragtrace.cli.terminal import many, one_line, print_json, print_line, talk
 
 if TYPE_CHECKING:
-    from ragtrace_collector.store.upkeep import Refused
+    from ragtrace_collector.store.maintenance import Refused
 
 __all__ = ["outbox"]
 
@@ -34,7 +34,7 @@ def outbox(store: Path, retry: bool, sink: str | None, as_json: bool) -> None:
       ragtrace outbox --config collector.yaml
       ragtrace outbox --retry --sink http://localhost:4317
     """
-    from ragtrace_collector.store.upkeep import refused, send_again
+    from ragtrace_collector.store.maintenance import refused, send_again
 
     found = [each for each in refused(store) if sink in (None, each.sink)]
     for each in found:

@@ -19,11 +19,11 @@ from ragtrace.cli.options import (
     split_names,
     threshold_option,
 )
-from ragtrace.compat.peer import PeerOptions
-from ragtrace.compat.peers import PROFILES, peer_named
-from ragtrace.compat.running import PeerPrompted
+from ragtrace.compat.tool import PeerOptions
+from ragtrace.compat.tool_metric import PeerPrompted
+from ragtrace.compat.tools import PROFILES, peer_named
 from ragtrace.judge import judge_named_by, open_embedder
-from ragtrace.judge.place import beside
+from ragtrace.judge.base_url import beside
 from ragtrace.ports import Embedder, Metric
 
 __all__ = ["EmbedderChoice", "embedder_option", "profile_options"]

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, get_args
 
 import click
 
+from ragtrace.backends.http_api import Access
 from ragtrace.backends.sinks import open_carrier_sink
-from ragtrace.backends.web import Access
 from ragtrace.cli.comparison import Side, print_comparison, print_comparison_as_json
 from ragtrace.cli.estimate import is_free
 from ragtrace.cli.options import (
@@ -34,7 +34,7 @@ from ragtrace.cli.options import (
 from ragtrace.cli.sources import destination_access_options
 from ragtrace.cli.terminal import many, talk
 from ragtrace.clock import SystemClock
-from ragtrace.compat.peers import PROFILES
+from ragtrace.compat.tools import PROFILES
 from ragtrace.model import Usage
 from ragtrace.ports import Judge, Metric, SpanSink
 from ragtrace.traces.attach import AttachOptions, CarrierTime, deserves_carrier

@@ -12,10 +12,10 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from ragtrace.backends.web import Access
+from ragtrace.backends.http_api import Access
 from ragtrace.cli.moments import DURATION, MOMENT, Moment
+from ragtrace.http.tls import ClientTls
 from ragtrace.ports import TraceQuery
-from ragtrace.tls import ClientTls
 
 __all__ = ["SearchChoice", "access_options", "destination_access_options", "search_options"]
 

@@ -12,12 +12,12 @@ from typing import Any, Final, TypeAlias
 import click
 
 from ragtrace.backfill import Run
-from ragtrace.backfill.purse import RunPurse
+from ragtrace.backfill.run_budget import RunPurse
 from ragtrace.cli.beside import Beside, Neighbour, read_neighbour
 from ragtrace.cli.extras import needs_extra
 from ragtrace.errors import ConfigError
 from ragtrace.judge import Prices, spent_by
-from ragtrace.judge.spending import Limit, Spender, Turnstile, budgeted
+from ragtrace.judge.spend import Limit, Spender, Turnstile, budgeted
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ragtrace.harmless import one_json_line
+from ragtrace.escaping import one_json_line
 
 if TYPE_CHECKING:
     from rich.console import Console

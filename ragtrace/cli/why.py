@@ -14,8 +14,8 @@ from ragtrace.cli.options import json_option
 from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json
 
 if TYPE_CHECKING:
-    from ragtrace_collector.ledger import Answer
-    from ragtrace_collector.why import OpenSpans, Standing, TraceState
+    from ragtrace_collector.ledger.account import Answer
+    from ragtrace_collector.operations.why import OpenSpans, Standing, TraceState
 
 __all__ = ["why"]
 
@@ -83,7 +83,7 @@ def _lines(standing: Standing) -> Iterator[str]:
 
 
 def _about_answer(answer: Answer, now_ns: int) -> Iterator[str]:
-    from ragtrace_collector.outcomes import State, meaning_of
+    from ragtrace_collector.ledger.outcomes import State, meaning_of
 
     reason = f", {one_line(answer.reason)}" if answer.reason else ""
     owner = ", ".join(

@@ -41,7 +41,7 @@ from ragtrace.compat.deepeval_replies import (
     read_verdicts_4,
 )
 from ragtrace.compat.material import contexts_of, missing_parts
-from ragtrace.compat.peer import PeerCalls, PeerMetric, PeerOptions, PeerRun
+from ragtrace.compat.tool import PeerCalls, PeerMetric, PeerOptions, PeerRun
 from ragtrace.model import (
     ChunkVerdict,
     Claim,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ragtrace.compat import promptfoo_prompts as prompts
 from ragtrace.compat.material import contexts_of, missing_parts
-from ragtrace.compat.peer import PeerCalls, PeerMetric, PeerOptions, PeerRun
+from ragtrace.compat.tool import PeerCalls, PeerMetric, PeerOptions, PeerRun
 from ragtrace.model import (
     ChunkVerdict,
     Claim,

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragtrace.compat import rag_evals_prompts as prompts
 from ragtrace.compat.material import contexts_of, missing_parts
-from ragtrace.compat.peer import PeerCalls, PeerMetric, PeerOptions, PeerRun
+from ragtrace.compat.tool import PeerCalls, PeerMetric, PeerOptions, PeerRun
 from ragtrace.model import (
     Chunk,
     ChunkVerdict,

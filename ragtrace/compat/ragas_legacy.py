@@ -19,7 +19,6 @@ from pydantic import BaseModel
 
 from ragtrace.compat import ragas_prompts as prompts
 from ragtrace.compat.material import missing_parts
-from ragtrace.compat.peer import PeerCalls, PeerOptions, PeerRun
 from ragtrace.compat.ragas_measures import RagasRules, context_of, ragas_metrics, told_at_once
 from ragtrace.compat.ragas_readings import questions_run, ratings_run
 from ragtrace.compat.ragas_replies import (
@@ -29,6 +28,7 @@ from ragtrace.compat.ragas_replies import (
     read_leniently,
     read_repaired,
 )
+from ragtrace.compat.tool import PeerCalls, PeerOptions, PeerRun
 from ragtrace.model import RagRecord
 from ragtrace.ports import FreeText, SamplingParameters
 

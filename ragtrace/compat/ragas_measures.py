@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from ragtrace.compat import ragas_prompts as prompts
 from ragtrace.compat.material import contexts_of
-from ragtrace.compat.peer import PeerCalls, PeerMetric, PeerOptions, PeerRun
 from ragtrace.compat.ragas_readings import claims_run, nodes_run, ratings_run, recall_run
 from ragtrace.compat.ragas_replies import (
     Classifications,
@@ -23,6 +22,7 @@ from ragtrace.compat.ragas_replies import (
     Unreadable,
     Usefulness,
 )
+from ragtrace.compat.tool import PeerCalls, PeerMetric, PeerOptions, PeerRun
 from ragtrace.model import CompatStatus, Direction, Part, RagRecord
 
 __all__ = ["RagasRules", "context_of", "ragas_metrics", "told_at_once"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-from ragtrace.compat.peer import PeerRun
 from ragtrace.compat.ragas_replies import Classification, JudgedStatement, MadeQuestionReply, Usefulness
+from ragtrace.compat.tool import PeerRun
 from ragtrace.errors import JudgeNonsense
 from ragtrace.metrics.questions import cosine
 from ragtrace.model import ChunkVerdict, Claim, Intermediate, RagRecord, Verdict, VerdictLabel

@@ -29,9 +29,13 @@ from ragtrace.errors import (
     JudgeUnable,
     JudgeUnavailable,
 )
-from ragtrace.installing import install_command
+from ragtrace.extras import install_command
+from ragtrace.http import Oversized, Unreadable, reading_whole
+from ragtrace.http.tls import ClientTls
+from ragtrace.judge.base_url import Place
 from ragtrace.judge.calls import Asked, Call, Doubts, made, was_turned_down
 from ragtrace.judge.endpoint import MOST_REPLY_BYTES
+from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
 from ragtrace.judge.http import (
     certificate_fault,
     checked_url,
@@ -40,13 +44,9 @@ from ragtrace.judge.http import (
     status_failure,
     untraced,
 )
-from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
-from ragtrace.judge.place import Place
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.outgoing import Oversized, Unreadable, reading_whole
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
-from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
     import anthropic

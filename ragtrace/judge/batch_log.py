@@ -14,11 +14,11 @@ from typing import Final
 from uuid import uuid4
 
 from ragtrace.clock import SystemClock
-from ragtrace.durable import make_folder
 from ragtrace.errors import ConfigError, JudgeRefused
+from ragtrace.files.durable import make_folder
+from ragtrace.files.private import make_private
 from ragtrace.model import Usage
 from ragtrace.ports import Clock
-from ragtrace.private_files import make_private
 
 __all__ = ["BatchLog", "PlannedBatch"]
 

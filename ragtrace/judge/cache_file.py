@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ragtrace.clock import SystemClock
+from ragtrace.files.private import make_private
 from ragtrace.ports import Clock
-from ragtrace.private_files import make_private
 
 __all__ = ["CacheFile", "CacheSettings", "default_cache_path"]
 

@@ -11,15 +11,15 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense
+from ragtrace.http.tls import ClientTls
 from ragtrace.judge.calls import Asked, Call, Doubts, made
 from ragtrace.judge.endpoint import Endpoint, Rejected
+from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings, check_headers
 from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
-from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings, check_headers
-from ragtrace.judge.retrying import Backoff, retried
+from ragtrace.judge.retry import Backoff, retried
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import Openable
 from ragtrace.ports import Embedder, Embeddings
-from ragtrace.tls import ClientTls
 
 __all__ = ["EmbedderFactory", "OpenAICompatibleEmbedder", "open_embedder", "open_openai_embedder"]
 

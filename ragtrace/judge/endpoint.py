@@ -23,12 +23,12 @@ from ragtrace.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
+from ragtrace.http import Body, Oversized, Unreadable, open_session
+from ragtrace.http.tls import ClientTls
+from ragtrace.judge.base_url import Place
 from ragtrace.judge.calls import Call, was_turned_down
 from ragtrace.judge.http import certificate_fault, described, status_failure
-from ragtrace.judge.place import Place
 from ragtrace.model import Usage
-from ragtrace.outgoing import Body, Oversized, Unreadable, open_session
-from ragtrace.tls import ClientTls
 
 if TYPE_CHECKING:
     import aiohttp

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 from opentelemetry import context as otel_context
 from opentelemetry.context import _SUPPRESS_HTTP_INSTRUMENTATION_KEY, _SUPPRESS_INSTRUMENTATION_KEY
 
-from ragtrace.asked_wait import asked_number, asked_wait_s
 from ragtrace.errors import (
     ConfigError,
     JudgeError,
@@ -21,8 +20,9 @@ from ragtrace.errors import (
     JudgeRefused,
     JudgeUnavailable,
 )
-from ragtrace.judge.opening import OPENAI_KEY, JudgeSettings
-from ragtrace.judge.place import Place
+from ragtrace.http.retry_after import asked_number, asked_wait_s
+from ragtrace.judge.base_url import Place
+from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
 from ragtrace.model import Usage
 
 __all__ = [

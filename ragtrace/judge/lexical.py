@@ -27,8 +27,8 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeUnable
+from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.layers import limited
-from ragtrace.judge.opening import JudgeSettings
 from ragtrace.judge.phrases import is_meta, is_refusal, without_source
 from ragtrace.judge.words import (
     claimed_numbers,

@@ -14,11 +14,11 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnavailable
-from ragtrace.installing import install_command
+from ragtrace.extras import install_command
 from ragtrace.judge.dialect import Likelihoods, Rung
+from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.llama_process import LlamaProcess, Serving
 from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
-from ragtrace.judge.opening import JudgeSettings
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 

@@ -15,17 +15,17 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnable
+from ragtrace.http.tls import ClientTls
+from ragtrace.judge.base_url import Place
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.calls import Doubts
 from ragtrace.judge.dialect import Dialect, Likelihoods, Rung
 from ragtrace.judge.endpoint import Endpoint, Posting
 from ragtrace.judge.exchange import Exchange, Kind
+from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
-from ragtrace.judge.opening import JudgeSettings
-from ragtrace.judge.place import Place
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
-from ragtrace.tls import ClientTls
 
 __all__ = ["OpenAICompatibleJudge", "open_openai"]
 

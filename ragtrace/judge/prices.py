@@ -14,8 +14,8 @@ from typing import Annotated, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ragtrace.errors import ConfigError
-from ragtrace.faults import in_words
 from ragtrace.model import Evaluation, JudgeIdentity, Usage
+from ragtrace.validation import in_words
 
 __all__ = ["Price", "Prices", "load_prices"]
 

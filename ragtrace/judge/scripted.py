@@ -22,8 +22,7 @@ from ragtrace.errors import (
     JudgeUnable,
     JudgeUnavailable,
 )
-from ragtrace.faults import in_words
-from ragtrace.judge.opening import JudgeSettings
+from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.phrases import is_meta, is_refusal
 from ragtrace.metrics.forms import (
     ChunkRelevance,
@@ -49,6 +48,7 @@ from ragtrace.metrics.forms import (
 from ragtrace.metrics.sentences import split_sentences
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+from ragtrace.validation import in_words
 
 __all__ = [
     "Responder",

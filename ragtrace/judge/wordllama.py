@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragtrace.errors import ConfigError
-from ragtrace.installing import install_command
-from ragtrace.judge.opening import JudgeSettings
+from ragtrace.extras import install_command
+from ragtrace.judge.factory import JudgeSettings
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Embedder, Embeddings
 

@@ -1,6 +1,7 @@
 """Metrics: what is measured about a RAG answer, and the judge steps they share."""
 
 from ragtrace.metrics.answer_relevance import AnswerRelevance
+from ragtrace.metrics.base import Finding, OwnMetric
 from ragtrace.metrics.chunk_precision import ChunkPrecision
 from ragtrace.metrics.context_precision import ContextPrecision
 from ragtrace.metrics.context_recall import ContextRecall
@@ -8,7 +9,6 @@ from ragtrace.metrics.context_relevance import ContextRelevance
 from ragtrace.metrics.faithfulness import Faithfulness
 from ragtrace.metrics.groundedness import Groundedness
 from ragtrace.metrics.hallucination import Hallucination
-from ragtrace.metrics.own import Finding, OwnMetric
 from ragtrace.metrics.question_similarity import QuestionSimilarity
 from ragtrace.metrics.rag_score import RagScore
 from ragtrace.metrics.registry import MetricInfo, available_metrics, metric_named

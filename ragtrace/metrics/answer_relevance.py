@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ragtrace.metrics.base import Finding, OwnMetric, readings, tally
 from ragtrace.metrics.claims import nothing_stated
-from ragtrace.metrics.own import Finding, OwnMetric, readings, tally
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, SkipReason, VerdictCounts, VerdictLabel
 from ragtrace.scoring import coverage, relevant_share, serving_share

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ragtrace.metrics.own import Finding, OwnMetric, tally
+from ragtrace.metrics.base import Finding, OwnMetric, tally
 from ragtrace.metrics.steps import Extraction, Steps, Verification
 from ragtrace.model import SkipReason, VerdictCounts
-from ragtrace.scoring.passing import CLAIM_READINGS, Readings, claim_readings
+from ragtrace.scoring.pass_rule import CLAIM_READINGS, Readings, claim_readings
 
 __all__ = ["ClaimMetric", "JudgedClaims", "explain_support", "judged_claims", "nothing_stated"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ragtrace.metrics.canaries import Sentinels
 from ragtrace.metrics.evidence import FoldedText, pack_chunks
 from ragtrace.metrics.forms import NumberedText
-from ragtrace.metrics.sentinels import Sentinels
 from ragtrace.model import Chunk
 from ragtrace.ports import Judge
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ragtrace.metrics.base import Finding, OwnMetric
 from ragtrace.metrics.grades import graded_chunks
-from ragtrace.metrics.own import Finding, OwnMetric
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, VerdictCounts
 from ragtrace.scoring import mean_relevance

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
-from ragtrace.metrics.asking import batches, halves, output_tokens, together
 from ragtrace.metrics.forms import (
     ExtractedClaim,
     ExtractInput,
     ExtractReply,
     NumberedText,
 )
+from ragtrace.metrics.judge_calls import batches, halves, output_tokens, together
 from ragtrace.metrics.prompt import Prompt, render_extract
 from ragtrace.metrics.sentences import Sentence
 from ragtrace.model import Claim

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ragtrace.metrics.own import Finding, readings, tally
+from ragtrace.metrics.base import Finding, readings, tally
 from ragtrace.metrics.steps import Grading, Steps
 from ragtrace.model import ChunkVerdict, SkipReason, VerdictCounts, VerdictLabel
 from ragtrace.scoring import coverage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import fmean
 
-from ragtrace.metrics.own import Finding, OwnMetric, readings
+from ragtrace.metrics.base import Finding, OwnMetric, readings
 from ragtrace.metrics.questions import cosine
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Intermediate, Part, RagRecord, SkipReason

@@ -7,11 +7,11 @@ from math import fsum, isclose
 
 from ragtrace.errors import ConfigError
 from ragtrace.metrics.answer_relevance import AnswerRelevance
-from ragtrace.metrics.asking import together
+from ragtrace.metrics.base import Finding, OwnMetric, readings
 from ragtrace.metrics.chunk_precision import ChunkPrecision
 from ragtrace.metrics.claims import ClaimMetric
 from ragtrace.metrics.faithfulness import Faithfulness
-from ragtrace.metrics.own import Finding, OwnMetric, readings
+from ragtrace.metrics.judge_calls import together
 from ragtrace.metrics.prompt import PromptSource
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Diagnosis, Part, RagRecord, SkipReason

@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 from ragtrace.errors import ConfigError
-from ragtrace.metrics.strangers import make_metric
+from ragtrace.metrics.plugin_validation import make_metric
 from ragtrace.model import Direction, Part
 from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
 from ragtrace.ports import Metric, passes_when
@@ -35,7 +35,7 @@ _BUILT_IN = {
     "rag_score": "ragtrace.metrics.rag_score:RagScore",
 }
 """Also in `pyproject.toml`, as what an installed package offers."""
-_PROFILED = EntryPoint("profile", "ragtrace.compat.profiled:Profiled", GROUP)
+_PROFILED = EntryPoint("profile", "ragtrace.compat.profile_metric:Profiled", GROUP)
 """Scores the verdicts of a metric of ours by another tool's rule."""
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ragtrace.metrics.asking import batches, output_tokens, together
-from ragtrace.metrics.each import Answers, ask_each
 from ragtrace.metrics.extract import Statement
 from ragtrace.metrics.forms import GivenRelevance, NumberedText, Relevance, RelevanceInput, RelevanceReply
+from ragtrace.metrics.item_replies import Answers, ask_each
+from ragtrace.metrics.judge_calls import batches, output_tokens, together
 from ragtrace.metrics.prompt import Prompt, render_relevance
 from ragtrace.model import Verdict, VerdictLabel
 from ragtrace.ports import Judge, JudgeRequest

@@ -29,11 +29,11 @@ from functools import lru_cache
 from typing import Any, Generic, Literal, TypeVar
 
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
-from ragtrace.metrics.asking import Metered, both
-from ragtrace.metrics.bundle import Bundle
 from ragtrace.metrics.chunks import Grading, grade_chunks
+from ragtrace.metrics.combined_request import Bundle
 from ragtrace.metrics.extract import Extraction, Statement, extract_claims
 from ragtrace.metrics.fence import fence_code
+from ragtrace.metrics.judge_calls import Metered, both
 from ragtrace.metrics.prompt import STEPS, Prompt, PromptName, Prompts, StepName, content_sha256
 from ragtrace.metrics.questions import Regeneration, regenerate_questions
 from ragtrace.metrics.relevance import grade_statements

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragtrace.errors import JudgeUnable
+from ragtrace.metrics.canaries import Sentinels
 from ragtrace.metrics.context import Context, Material
 from ragtrace.metrics.forms import NumberedText
 from ragtrace.metrics.prompt import Prompt
-from ragtrace.metrics.sentinels import Sentinels
 from ragtrace.metrics.verdicts import Ruling, Rulings, undecided
 from ragtrace.metrics.verify_json import JsonAsking
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
-from ragtrace.metrics.asking import batches, halves, output_tokens, together
+from ragtrace.metrics.canaries import Sentinel, check_sentinels
 from ragtrace.metrics.context import Material
 from ragtrace.metrics.forms import NumberedText, VerifyInput, VerifyReply
+from ragtrace.metrics.judge_calls import batches, halves, output_tokens, together
 from ragtrace.metrics.prompt import Prompt, render_verify
-from ragtrace.metrics.sentinels import Sentinel, check_sentinels
 from ragtrace.metrics.verdicts import CheckedReply, Rulings, check_reply, combine, omitted
 from ragtrace.model import VerdictLabel
 from ragtrace.ports import JudgeRequest

@@ -14,12 +14,12 @@ from typing import Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from ragtrace.errors import JudgeNonsense
-from ragtrace.metrics.asking import together
+from ragtrace.metrics.canaries import Sentinel, check_sentinels
 from ragtrace.metrics.context import Material
 from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.forms import NumberedText
+from ragtrace.metrics.judge_calls import together
 from ragtrace.metrics.prompt import Prompt, chunk_sections
-from ragtrace.metrics.sentinels import Sentinel, check_sentinels
 from ragtrace.metrics.verdicts import Ruling, Rulings, combine, omitted
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Usage, VerdictLabel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ragtrace.reports.answers import JudgedAnswer, Standing, Status, standing_of
-from ragtrace.reports.opening import SUFFIXES, open_report
+from ragtrace.reports.formats import SUFFIXES, open_report
 from ragtrace.reports.report import About, Ending, LeftOut, Report
 from ragtrace.reports.rows import SCHEMA_VERSION, AnswerRow, answer_row
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ragtrace.durable import sync_folder
 from ragtrace.errors import ConfigError
-from ragtrace.private_files import PendingFile, open_private
+from ragtrace.files.durable import sync_folder
+from ragtrace.files.private import PendingFile, open_private
 
 __all__ = ["AppendedFile", "replaced_file"]
 

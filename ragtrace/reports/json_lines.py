@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ragtrace.harmless import one_json_line
+from ragtrace.escaping import one_json_line
 from ragtrace.reports.answers import JudgedAnswer
 from ragtrace.reports.files import AppendedFile
 from ragtrace.reports.report import Ending

@@ -11,8 +11,8 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints, is_typeddict
 
 from ragtrace.errors import ConfigError
-from ragtrace.harmless import one_json_line
-from ragtrace.installing import install_command
+from ragtrace.escaping import one_json_line
+from ragtrace.extras import install_command
 from ragtrace.reports.answers import JudgedAnswer
 from ragtrace.reports.files import replaced_file
 from ragtrace.reports.report import Ending

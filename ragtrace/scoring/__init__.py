@@ -1,9 +1,6 @@
 """Scores are arithmetic over verdicts, never the judge's own number: our readings, and other tools' rules."""
 
-from ragtrace.scoring.grades import Judged
-from ragtrace.scoring.passing import PassRule
-from ragtrace.scoring.profiles import ALIASES, PROFILES, ProfileScore, canonical, score, scored_metrics
-from ragtrace.scoring.readings import (
+from ragtrace.scoring.formulas import (
     average_precision,
     contradicted_share,
     coverage,
@@ -14,6 +11,9 @@ from ragtrace.scoring.readings import (
     serving_share,
     strict_faithfulness,
 )
+from ragtrace.scoring.grades import Judged
+from ragtrace.scoring.pass_rule import PassRule
+from ragtrace.scoring.profiles import ALIASES, PROFILES, ProfileScore, canonical, score, scored_metrics
 
 __all__ = [
     "ALIASES",

@@ -12,7 +12,16 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 from ragtrace.model import Compat, CompatStatus, VerdictCounts, VerdictLabel
-from ragtrace.scoring.given import (
+from ragtrace.scoring.formulas import (
+    average_precision,
+    contradicted_share,
+    mean_relevance,
+    relevant_share,
+    serving_share,
+    strict_faithfulness,
+)
+from ragtrace.scoring.grades import Grade
+from ragtrace.scoring.inputs import (
     Asked,
     Given,
     read_contexts,
@@ -21,15 +30,6 @@ from ragtrace.scoring.given import (
     read_questions_made,
     read_ratings_given,
     read_verdicts,
-)
-from ragtrace.scoring.grades import Grade
-from ragtrace.scoring.readings import (
-    average_precision,
-    contradicted_share,
-    mean_relevance,
-    relevant_share,
-    serving_share,
-    strict_faithfulness,
 )
 
 __all__ = ["RULES", "Read", "Rule"]

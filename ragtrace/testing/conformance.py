@@ -14,7 +14,7 @@ from ragtrace.errors import JudgeUnavailable
 from ragtrace.evaluation import evaluate
 from ragtrace.judge.scripted import ScriptedJudge
 from ragtrace.metrics import Faithfulness, Steps
-from ragtrace.metrics.strangers import make_metric
+from ragtrace.metrics.plugin_validation import make_metric
 from ragtrace.model import (
     JudgeIdentity,
     Label,
@@ -24,7 +24,7 @@ from ragtrace.model import (
     RagRecord,
 )
 from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest, Metric
-from ragtrace.waiting import wait_for
+from ragtrace.sync import wait_for
 
 __all__ = ["check_embedder", "check_judge", "check_metric"]
 

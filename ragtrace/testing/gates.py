@@ -20,7 +20,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.ports import Embedder, Judge, Metric
-from ragtrace.waiting import evaluate_sync
+from ragtrace.sync import evaluate_sync
 
 __all__ = ["assert_faithful", "assert_metrics"]
 

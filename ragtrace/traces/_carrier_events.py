@@ -23,8 +23,8 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.traces._carrier_outcomes import judge_of, keyed, worst_first
+from ragtrace.traces._carrier_text import explain
 from ragtrace.traces._carrier_verdicts import Shown, choose
-from ragtrace.traces._carrier_words import explain
 from ragtrace.traces.text import cut_utf8
 from ragtrace.traces.trace import SpanEvent
 

@@ -25,7 +25,7 @@ from ragtrace.traces._carrier_outcomes import (
     overall_label,
     status_of,
 )
-from ragtrace.traces._carrier_words import brief, explain
+from ragtrace.traces._carrier_text import brief, explain
 from ragtrace.traces.additions import Addition
 from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink, StatusCode
 

@@ -22,10 +22,10 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 from ragtrace import semconv
 from ragtrace.errors import CodecError
 from ragtrace.traces._otlp_envelope import new_envelope, read_envelope
-from ragtrace.traces._otlp_flood import MAX_PARTS, is_flood, is_flood_of_json, is_flood_on_the_wire
+from ragtrace.traces._otlp_fast_json import usual_spans
 from ragtrace.traces._otlp_json import from_json, to_json
-from ragtrace.traces._otlp_mending import mended_text
-from ragtrace.traces._otlp_usual_json import usual_spans
+from ragtrace.traces._otlp_repair import mended_text
+from ragtrace.traces._otlp_size import MAX_PARTS, is_flood, is_flood_of_json, is_flood_on_the_wire
 from ragtrace.traces._otlp_values import has_valid_ids, parent_id, to_request, to_spans
 from ragtrace.traces.trace import Span
 

@@ -3,11 +3,11 @@ a call and two evaluators compared on the same answers."""
 
 from __future__ import annotations
 
-from ragtrace.transcripts.asking import ask_again
-from ragtrace.transcripts.comparing import Comparing, Comparison, Disagreement, MetricComparison, compare
+from ragtrace.transcripts.comparison import Comparing, Comparison, Disagreement, MetricComparison, compare
 from ragtrace.transcripts.file import Evaluator, Kept, Transcripts
 from ragtrace.transcripts.judges import recorded, replayed
-from ragtrace.transcripts.rescoring import Rescored, metrics_of, rescore, unpaid
+from ragtrace.transcripts.reevaluation import ask_again
+from ragtrace.transcripts.rescore import Rescored, metrics_of, rescore, unpaid
 
 __all__ = [
     "Comparing",

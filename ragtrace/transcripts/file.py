@@ -19,10 +19,10 @@ from uuid import uuid4
 
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, InputError
+from ragtrace.files.private import make_private
 from ragtrace.metrics import StepLimits
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
 from ragtrace.ports import Clock
-from ragtrace.private_files import make_private
 from ragtrace.traces.attach import Sample, record_sha256
 from ragtrace.transcripts.values import from_json, to_json
 

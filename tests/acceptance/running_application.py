@@ -13,7 +13,7 @@ import ragtrace
 from ragtrace import semconv
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.collector import Collector
+from ragtrace_collector.service.collector import Collector
 from tests.integration.cli.program import json_lines, run
 from tests.integration.collector.running import carriers_in, config_of, post, running_collector
 

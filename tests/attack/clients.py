@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragtrace.backends import OtlpHttpSink
+from ragtrace.backends.http_api import Access
 from ragtrace.backends.langfuse_scores import LangfuseScoreSink
 from ragtrace.backends.phoenix_annotations import PhoenixAnnotationSink
 from ragtrace.backends.readers import open_reader
-from ragtrace.backends.web import Access
 from ragtrace.errors import JudgeError, RagtraceError, ReadError, SendError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.judge.batch_api import BatchApi

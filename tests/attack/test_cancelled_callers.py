@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from ragtrace.traces.otlp import parse_request, split_by_trace
-from ragtrace_collector.collector import Collector
+from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import (
     carriers_in,
     config_of,

@@ -19,14 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.backfill import Progress
-from ragtrace.backfill.purse import RunPurse
+from ragtrace.backfill.run_budget import RunPurse
 from ragtrace.cli.app import cli
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge.calls import Asked, Call
-from ragtrace.judge.spending import Limit, Spend, Tariff, Turnstile
+from ragtrace.judge.spend import Limit, Spend, Tariff, Turnstile
 from ragtrace.model import Usage
-from ragtrace_collector.collector import Collector
 from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.service.collector import Collector
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.acceptance.replies import ANSWER
 from tests.attack.attacked import send

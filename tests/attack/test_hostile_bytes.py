@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace.errors import CodecError
 from ragtrace.traces.otlp import decode, decode_body, encode, encode_json, parse_request, spans_in
 from ragtrace.traces.trace import Span, SpanEvent
-from ragtrace_collector.collector import Collector
+from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import carriers_in, config_of, running_collector, send_grpc, until
 from tests.rag_spans import rag_trace
 

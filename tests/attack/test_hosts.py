@@ -15,9 +15,9 @@ import pytest
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace_collector.config import parse_config
-from ragtrace_collector.receivers.access import digest_of
-from ragtrace_collector.receivers.hosts import KnownHosts
-from ragtrace_collector.receivers.refusal import Refusal
+from ragtrace_collector.receive.hosts import KnownHosts
+from ragtrace_collector.receive.refusal import Refusal
+from ragtrace_collector.receive.tokens import digest_of
 from tests.integration.collector.certificates import Authority
 from tests.integration.collector.running import config_of, running_collector
 from tests.patience import PATIENCE_S

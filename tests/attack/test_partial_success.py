@@ -10,7 +10,7 @@ import pytest
 
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.collector import Collector
+from ragtrace_collector.service.collector import Collector
 from tests.attack.back_end import BackEnd, refusing, running_back_end
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until

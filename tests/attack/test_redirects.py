@@ -11,7 +11,7 @@ import pytest
 
 import ragtrace
 from ragtrace.capture import hints, statistics
-from ragtrace_collector.operations.exporters import open_metric_exporter, open_span_exporter
+from ragtrace_collector.telemetry.exporters import open_metric_exporter, open_span_exporter
 from tests.attack.clients import CLIENTS, CONTENT, SECRET
 from tests.attack.hostile_server import Hostile, Sent, hostile_server
 from tests.integration.cli.program import run
@@ -138,15 +138,15 @@ MAKERS = {
 }
 """What makes a client of HTTP, by module."""
 MAY = {
-    "ragtrace/outgoing/clients.py": {"httpx.AsyncClient", "aiohttp.ClientSession"},
-    "ragtrace/outgoing/exporters.py": {
+    "ragtrace/http/clients.py": {"httpx.AsyncClient", "aiohttp.ClientSession"},
+    "ragtrace/http/exporters.py": {
         "requests.Session",
         "opentelemetry.exporter.OTLPSpanExporter",
         "opentelemetry.exporter.OTLPMetricExporter",
     },
     "ragtrace/judge/anthropic.py": {"anthropic.AsyncAnthropic", "anthropic.DefaultAsyncHttpxClient"},
 }
-"""Who may make one. The SDK's own client is made of what `ragtrace.outgoing` says."""
+"""Who may make one. The SDK's own client is made of what `ragtrace.http` says."""
 
 
 def test_no_other_module_makes_a_client() -> None:

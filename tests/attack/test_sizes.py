@@ -12,8 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 import ragtrace
-from ragtrace.backends import JaegerReader, web
-from ragtrace.backends.windows import windows
+from ragtrace.backends import JaegerReader
+from ragtrace.backends import http_api as web
+from ragtrace.backends.search_windows import windows
 from ragtrace.capture import hints, statistics
 from ragtrace.cli import accounts
 from ragtrace.errors import (
@@ -27,9 +28,9 @@ from ragtrace.errors import (
     SendUnconfirmed,
 )
 from ragtrace.evaluation import evaluate
+from ragtrace.http import Body, Oversized, Unreadable
 from ragtrace.judge import open_judge
 from ragtrace.model import Chunk, RagRecord
-from ragtrace.outgoing import Body, Oversized, Unreadable
 from ragtrace.ports import TraceQuery
 from ragtrace.traces.otlp import encode_json
 from tests.attack.clients import CLIENTS, SECRET

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from ragtrace import semconv
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.collector import Collector
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.outcomes import State
+from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store import schema
-from ragtrace_collector.store.sealing import NO_KEYS, Sealing, open_sealing
+from ragtrace_collector.store.cipher import NO_KEYS, Sealing, open_sealing
 from ragtrace_collector.store.sqlite import SqliteStore
-from ragtrace_collector.trace_key import trace_key
+from ragtrace_collector.store.trace_key import trace_key
 from tests.integration.cli.program import run
 from tests.integration.collector.running import PROTOBUF, carriers_in, config_of, running_collector
 from tests.integration.collector.stepping import Stepped, stepped_collector

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace import semconv
-from ragtrace.harmless import one_json_line
+from ragtrace.escaping import one_json_line
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span
-from ragtrace_collector.collector import Collector
-from ragtrace_collector.operations.logs import JsonLines, TextLines
+from ragtrace_collector.service.collector import Collector
+from ragtrace_collector.telemetry.logs import JsonLines, TextLines
 from tests.attack.back_end import Answer, running_back_end
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, running_collector, until

@@ -16,16 +16,16 @@ from opentelemetry.util.types import AttributeValue
 
 from ragtrace import semconv
 from ragtrace.backfill import Progress
-from ragtrace.backfill.purse import RunPurse
+from ragtrace.backfill.run_budget import RunPurse
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.calls import END_TOKENS, TEMPLATE_TOKENS, Asked, Call
-from ragtrace.judge.spending import Limit, Tariff, Turnstile, budgeted
+from ragtrace.judge.spend import Limit, Tariff, Turnstile, budgeted
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest
-from ragtrace_collector.collector import Collector
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.guarding import guards_of
+from ragtrace_collector.judge.guard import guards_of
+from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.sqlite import open_budget
 from tests.acceptance.replies import ANSWER
 from tests.attack.hostile_judge import HostileJudge, Said, completion, hostile_judge

@@ -14,13 +14,13 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ragtrace.asked_wait import LONGEST_ASKED_S, asked_wait_s
+from ragtrace.backends.http_api import WebApi
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
-from ragtrace.backends.web import WebApi
 from ragtrace.errors import JudgeUnavailable, SendRetryable
+from ragtrace.http.retry_after import LONGEST_ASKED_S, asked_wait_s
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.operations.readings import Reading
+from ragtrace_collector.operations.instruments import Reading
 from tests.acceptance.replies import ANSWER
 from tests.attack.back_end import Answer, running_back_end
 from tests.attack.hostile_judge import Said, hostile_judge, well

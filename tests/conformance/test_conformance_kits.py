@@ -12,9 +12,9 @@ import pytest
 from ragtrace.backends import MemorySink
 from ragtrace.testing import check_sink
 from ragtrace.traces.otlp import TraceSlice
-from ragtrace_collector.ledger import Ledger
+from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.store.cipher import NO_KEYS, open_sealing
 from ragtrace_collector.store.port import Job, Parcel
-from ragtrace_collector.store.sealing import NO_KEYS, open_sealing
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.testing import check_store
 

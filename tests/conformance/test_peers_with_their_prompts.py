@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ragtrace.compat.peer import PeerOptions
-from ragtrace.compat.peers import peer_named
-from ragtrace.compat.running import PeerPrompted
+from ragtrace.compat.tool import PeerOptions
+from ragtrace.compat.tool_metric import PeerPrompted
+from ragtrace.compat.tools import peer_named
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.model import MetricFailure, MetricOutcome, RagRecord, SkipReason

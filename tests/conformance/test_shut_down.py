@@ -12,7 +12,7 @@ import pytest
 
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.collector import Collector
+from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import carriers_in, config_of, post, request_of, running_collector
 from tests.rag_spans import rag_trace, trace_id_of
 from tests.unit.backends.servers import GrpcAnswer, HttpAnswer, grpc_server, http_server

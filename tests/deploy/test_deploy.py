@@ -14,10 +14,10 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from ragtrace_collector.checking import check_config
 from ragtrace_collector.config import CollectorConfig, load_config, parse_config
+from ragtrace_collector.operations.instruments import METRICS, Reading, Readings
 from ragtrace_collector.operations.metrics import SelfMetrics
-from ragtrace_collector.operations.readings import METRICS, Reading, Readings
+from ragtrace_collector.service.check import check_config
 from tests.backends.binary import required_binary
 from tests.backends.otelcol import OtelCol
 from tests.patience import PATIENCE_S

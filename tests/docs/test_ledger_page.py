@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace_collector.outcomes import vocabulary
+from ragtrace_collector.ledger.outcomes import vocabulary
 from tests.integration.cli.program import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "ledger.md"

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from ragtrace_collector.operations.instruments import METRICS, Kind, Reading, Readings
 from ragtrace_collector.operations.metrics import SelfMetrics
-from ragtrace_collector.operations.readings import METRICS, Kind, Reading, Readings
 from tests.integration.cli.program import run
 
 ROOT = Path(__file__).parents[2]

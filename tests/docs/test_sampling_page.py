@@ -16,7 +16,7 @@ from ragtrace_collector.config.sampling import (
     SampleConfig,
     TenantFloorConfig,
 )
-from ragtrace_collector.policies import sampler_of
+from ragtrace_collector.service.from_config import sampler_of
 
 PAGE = (Path(__file__).parents[2] / "docs/sampling.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

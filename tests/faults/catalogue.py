@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from ragtrace.traces.otlp import encode
-from ragtrace_collector.store.upkeep import back_up, send_again
+from ragtrace_collector.store.maintenance import back_up, send_again
 from tests.acceptance.judge_server import JudgeServer
 from tests.faults.disk import Blow, Kind, Weather
 from tests.faults.held import HeldScene

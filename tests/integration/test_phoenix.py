@@ -13,7 +13,7 @@ import pytest
 from ragtrace import semconv
 from ragtrace.backends import open_carrier_sink, open_reader
 from ragtrace.backends.phoenix import PhoenixReader
-from ragtrace.backends.windows import windows
+from ragtrace.backends.search_windows import windows
 from ragtrace.errors import SendRejected
 from ragtrace.model import RagRecord
 from ragtrace.ports import TraceQuery

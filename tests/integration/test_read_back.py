@@ -14,8 +14,8 @@ import pytest
 from ragtrace.backends import open_reader
 from ragtrace.backends.jaeger import V2, JaegerReader
 from ragtrace.backends.jaeger_grpc import JaegerGrpcReader
+from ragtrace.backends.search_windows import windows
 from ragtrace.backends.tempo import TempoReader
-from ragtrace.backends.windows import windows
 from ragtrace.errors import ReadError
 from ragtrace.model import RagRecord
 from ragtrace.ports import TraceQuery, TraceReader, TraceSearch

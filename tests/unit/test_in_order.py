@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ragtrace.errors import InputError
-from ragtrace.in_order import map_in_order
+from ragtrace.ordered import map_in_order
 
 
 async def numbers(count: int, *, then: Exception | None = None) -> AsyncIterator[int]:

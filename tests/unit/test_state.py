@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace.errors import ConfigError
-from ragtrace.state import default_store, left_store, make_state_folder, state_folder
+from ragtrace.files.state import default_store, left_store, make_state_folder, state_folder
 
 
 @pytest.fixture(autouse=True)

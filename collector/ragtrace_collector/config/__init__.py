@@ -1,6 +1,6 @@
 """The collector's configuration: one YAML file."""
 
-from ragtrace_collector.config.reading import (
+from ragtrace_collector.config.load import (
     default_config_text,
     load_config,
     load_extract,

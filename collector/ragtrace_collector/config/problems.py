@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from ragtrace.faults import in_words
+from ragtrace.validation import in_words
 from ragtrace_collector.config.sections import CollectorConfig
 from ragtrace_collector.config.values import Section
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import yaml
 
 from ragtrace.errors import ConfigError
-from ragtrace_collector.operations.logs import event
+from ragtrace_collector.telemetry.logs import event
 
 __all__ = ["References"]
 

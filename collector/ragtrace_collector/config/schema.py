@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from ragtrace_collector.config.reading import default_config_text
+from ragtrace_collector.config.load import default_config_text
 from ragtrace_collector.config.sections import CollectorConfig
 
 __all__ = ["made_schema", "schema_text"]

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from ragtrace.state import default_store
+from ragtrace.files.state import default_store
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace_collector.config.budget import BudgetConfig
 from ragtrace_collector.config.sampling import SampleConfig

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from pydantic import ByteSize, Field, field_validator, model_validator
 
-from ragtrace.tls import ClientTls
+from ragtrace.http.tls import ClientTls
 from ragtrace_collector.config.values import Section, Size
 
 __all__ = ["ReceiveTlsConfig", "SpanLimitsConfig", "TlsConfig", "TokenConfig", "TokenLimitsConfig"]

@@ -22,7 +22,7 @@ from pydantic_core import CoreSchema
 
 from ragtrace.durations import UNITS_S, duration_of
 from ragtrace.errors import ConfigError
-from ragtrace.judge.opening import check_headers
+from ragtrace.judge.factory import check_headers
 from ragtrace.traces.extract import AttributePath
 
 __all__ = [

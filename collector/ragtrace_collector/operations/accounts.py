@@ -14,13 +14,13 @@ from starlette.routing import Route
 
 from ragtrace.errors import InputError
 from ragtrace.ports import Clock
-from ragtrace_collector.in_force import InForce
-from ragtrace_collector.ledger import Ledger
-from ragtrace_collector.receivers.access import Access
-from ragtrace_collector.receivers.http import guarded, reader_of
-from ragtrace_collector.receivers.json_page import JsonPage
+from ragtrace_collector.judge.live import InForce
+from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.operations.why import Standing, look_up, trace_id_in
+from ragtrace_collector.receive.http import guarded, reader_of
+from ragtrace_collector.receive.json_page import JsonPage
+from ragtrace_collector.receive.tokens import Access
 from ragtrace_collector.store.ledger import take_stock
-from ragtrace_collector.why import Standing, look_up, trace_id_in
 
 __all__ = ["LEDGER_PATH", "WHY_PATH", "account_routes", "ledger_form", "standing_form"]
 

@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from ragtrace import semconv
-from ragtrace_collector.operations.readings import METRICS, Kind, Metric, Readings
-from ragtrace_collector.operations.resource import own_resource
+from ragtrace_collector.operations.instruments import METRICS, Kind, Metric, Readings
+from ragtrace_collector.telemetry.resource import own_resource
 
 __all__ = ["SelfMetrics"]
 

@@ -13,9 +13,9 @@ from ragtrace.errors import InputError, RagtraceError
 from ragtrace_collector.operations.health import Readiness
 from ragtrace_collector.operations.index import show_index
 from ragtrace_collector.operations.metrics import SelfMetrics
-from ragtrace_collector.receivers.access import Access
-from ragtrace_collector.receivers.http import Status, guarded, reader_of
-from ragtrace_collector.receivers.json_page import JsonPage
+from ragtrace_collector.receive.http import Status, guarded, reader_of
+from ragtrace_collector.receive.json_page import JsonPage
+from ragtrace_collector.receive.tokens import Access
 
 __all__ = ["pages_app"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 
-from ragtrace_collector.operations.logs import event
-from ragtrace_collector.operations.stopping import HardStop
+from ragtrace_collector.operations.hard_stop import HardStop
+from ragtrace_collector.telemetry.logs import event
 
 __all__ = ["Signals"]
 

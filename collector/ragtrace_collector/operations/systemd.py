@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Mapping
 
-from ragtrace_collector.operations.logs import event
+from ragtrace_collector.telemetry.logs import event
 
 __all__ = ["notify_ready", "notify_reloading", "notify_stopping", "notify_watchdog", "watchdog_pause_s"]
 

@@ -10,14 +10,14 @@ from typing import Final
 
 from ragtrace.ports import Clock
 from ragtrace_collector.budget import Left
-from ragtrace_collector.guarding import Guard
-from ragtrace_collector.in_force import InForce
+from ragtrace_collector.judge.guard import Guard
+from ragtrace_collector.judge.live import InForce
+from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.operations.health import LoopLag, Phase, Readiness
-from ragtrace_collector.operations.readings import Reading, Readings, read_all
-from ragtrace_collector.operations.reloading import digest_of
-from ragtrace_collector.outcomes import State
+from ragtrace_collector.operations.instruments import Reading, Readings, read_all
+from ragtrace_collector.operations.reload import digest_of
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
-from ragtrace_collector.telemetry import Counters
+from ragtrace_collector.telemetry.counters import Counters
 
 __all__ = ["Vitals"]
 

@@ -1,9 +1,9 @@
 """Which answers are judged, and with what probability."""
 
-from ragtrace_collector.sampling.fairness import Fairness
-from ragtrace_collector.sampling.limits import Limits
-from ragtrace_collector.sampling.neighbours import RULE_NEIGHBOUR, LowAnswer, NeighbourPolicy, Neighbours
+from ragtrace_collector.sampling.follow_up import RULE_NEIGHBOUR, LowAnswer, NeighbourPolicy, Neighbours
+from ragtrace_collector.sampling.rate_limit import Limits
 from ragtrace_collector.sampling.sampler import Decision, Odds, Sampler, Standing
+from ragtrace_collector.sampling.tenant_floor import Fairness
 from ragtrace_collector.sampling.windows import WindowRow
 
 __all__ = [

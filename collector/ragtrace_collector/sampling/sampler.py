@@ -12,10 +12,10 @@ from ragtrace.model import RagRecord
 from ragtrace.sampling import Choice, SamplingPlan, TracePlan, position_of
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.outcomes import Ended, State
-from ragtrace_collector.sampling.fairness import Fairness
-from ragtrace_collector.sampling.limits import Limits
-from ragtrace_collector.sampling.neighbours import RULE_NEIGHBOUR, LowAnswer, Neighbours
+from ragtrace_collector.ledger.outcomes import Ended, State
+from ragtrace_collector.sampling.follow_up import RULE_NEIGHBOUR, LowAnswer, Neighbours
+from ragtrace_collector.sampling.rate_limit import Limits
+from ragtrace_collector.sampling.tenant_floor import Fairness
 from ragtrace_collector.sampling.windows import Horizon, WindowRow, Windows
 
 __all__ = ["Changes", "Decision", "LingeringAnswer", "Odds", "Sampler", "Standing"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from ragtrace.judge.spending import Spend
+from ragtrace.judge.spend import Spend
 from ragtrace_collector.budget import Period, Purse, Refusal, Standing, Window
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit

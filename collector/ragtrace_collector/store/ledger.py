@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ragtrace.errors import ReadError
-from ragtrace_collector.ledger import Account, Answer, Delivery, Ledger
-from ragtrace_collector.outcomes import State
+from ragtrace_collector.ledger.account import Account, Answer, Delivery, Ledger
+from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.revisions import UNSETTLED
-from ragtrace_collector.trace_key import BEHIND_ID, trace_id_of
+from ragtrace_collector.store.trace_key import BEHIND_ID, trace_id_of
 
 __all__ = ["count_due", "of_tenant", "read_answers", "read_ledger", "read_rows", "reading", "take_stock"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from ragtrace.traces.attach import Sample
-from ragtrace_collector.sampling.neighbours import LowAnswer
+from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.sampler import Changes, LingeringAnswer, Standing
 from ragtrace_collector.sampling.windows import Horizon, WindowRow
 from ragtrace_collector.store.port import Job, StoreUnavailable

@@ -13,16 +13,16 @@ from typing import Any, Final, TypeVar
 
 from ragtrace.errors import ReadError
 from ragtrace.traces.otlp import TraceSlice
-from ragtrace_collector.ledger import Ledger
-from ragtrace_collector.operations.logs import event
-from ragtrace_collector.outcomes import Ended, State
-from ragtrace_collector.store import leases, revisions, suspects
+from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.ledger.outcomes import Ended, State
+from ragtrace_collector.store import leases, revisions
+from ragtrace_collector.store import quarantine as suspects
 from ragtrace_collector.store.budget import BudgetBook
+from ragtrace_collector.store.cipher import NO_KEYS, Sealing
 from ragtrace_collector.store.files import StoreLock
 from ragtrace_collector.store.holds import Holds
-from ragtrace_collector.store.keying import key_by_tenant
 from ragtrace_collector.store.ledger import of_tenant, read_ledger, reading
-from ragtrace_collector.store.opening import DAMAGED, lock_file, unusable
+from ragtrace_collector.store.open_errors import DAMAGED, lock_file, unusable
 from ragtrace_collector.store.port import (
     Holding,
     Job,
@@ -45,8 +45,9 @@ from ragtrace_collector.store.retention import (
 )
 from ragtrace_collector.store.sampling import SamplingBook, bring_back, chosen
 from ragtrace_collector.store.schema import prepare
-from ragtrace_collector.store.sealing import NO_KEYS, Sealing
+from ragtrace_collector.store.tenant_keys import key_by_tenant
 from ragtrace_collector.store.writer import LOG_BYTES, GroupCommit
+from ragtrace_collector.telemetry.logs import event
 
 __all__ = ["SqliteStore", "open_budget"]
 

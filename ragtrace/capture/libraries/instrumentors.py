@@ -14,9 +14,9 @@ from opentelemetry.trace import TracerProvider
 from ragtrace.capture.guard import guarded, log
 from ragtrace.capture.hints import hint
 from ragtrace.capture.journal import note
-from ragtrace.capture.libraries.imports import when_imported
+from ragtrace.capture.libraries.conflicts import caller_of, is_on, traced_by
+from ragtrace.capture.libraries.import_hooks import when_imported
 from ragtrace.capture.libraries.langchain_runs import follow_runs
-from ragtrace.capture.libraries.others import caller_of, is_on, traced_by
 from ragtrace.capture.libraries.table import LIBRARIES, Kind, Library
 
 __all__ = ["Instrumented", "chosen", "of_names", "release"]

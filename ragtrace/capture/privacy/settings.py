@@ -70,7 +70,7 @@ def _possible(mode: ContentMode) -> ContentMode:
     try:
         import ragtrace.capture.privacy.redaction  # noqa: F401 - loaded here, and not in the first call
     except ImportError as exc:
-        from ragtrace.installing import install_command
+        from ragtrace.extras import install_command
 
         hint("redaction", f"content is off: redaction needs {exc.name}: {install_command('privacy')}")
         return "off"

@@ -9,7 +9,7 @@ from typing import NoReturn, get_args
 
 import click
 
-from ragtrace.backends.web import Access
+from ragtrace.backends.http_api import Access
 from ragtrace.backfill import BackfillReport, Progress, Rehearsal, Selection
 from ragtrace.cli.backfill.bar import Bar
 from ragtrace.cli.backfill.batching import batch_options

@@ -18,7 +18,7 @@ import click
 
 from ragtrace import backfill as library
 from ragtrace.backends import OtlpFileReader, open_carrier_sink, open_reader
-from ragtrace.backends.web import Access
+from ragtrace.backends.http_api import Access
 from ragtrace.backfill import BackfillReport, Progress, Rehearsal, Run, Selection, SpanId
 from ragtrace.cli.backfill.absence import tell_absence
 from ragtrace.cli.backfill.bar import Bar, share_of
@@ -30,9 +30,9 @@ from ragtrace.cli.estimate import Planning, agree
 from ragtrace.cli.sources import SearchChoice
 from ragtrace.cli.spending import Spending
 from ragtrace.cli.terminal import talk
+from ragtrace.files.private import refuse_link
 from ragtrace.judge import Prices
 from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
-from ragtrace.private_files import refuse_link
 from ragtrace.traces.attach import AttachOptions
 
 __all__ = ["BackfillRun", "is_file"]

@@ -17,7 +17,7 @@ from ragtrace.cli.demo.agreement import Agreement
 from ragtrace.cli.demo.traffic import LabelledAnswer
 from ragtrace.cli.demo.verdicts import Finding, TraceVerdict
 from ragtrace.cli.terminal import print_line
-from ragtrace.harmless import escaped_json
+from ragtrace.escaping import escaped_json
 
 __all__ = ["JsonShow", "Show", "TerminalShow"]
 

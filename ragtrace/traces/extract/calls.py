@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ragtrace import semconv
 from ragtrace.traces.extract.conventions import CONVENTIONS, own
 from ragtrace.traces.extract.mapping import AttributeMapping, read_mapped
-from ragtrace.traces.extract.reading import Reading, Role, merge
+from ragtrace.traces.extract.span_reader import Reading, Role, merge
 from ragtrace.traces.extract.tools import RETRIEVAL_TOOLS
 from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.trace import Span, Trace

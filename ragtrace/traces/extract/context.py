@@ -13,9 +13,9 @@ from ragtrace.traces.extract.documents import MAX_CHUNKS, joined
 from ragtrace.traces.extract.mapping import is_mapped
 from ragtrace.traces.extract.missing import missing_documents
 from ragtrace.traces.extract.nesting import final_retrievals, named_by_steps
-from ragtrace.traces.extract.prompted import Prompted, prompted
-from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.prompt_context import Prompted, prompted
 from ragtrace.traces.extract.rules import ContextFrom
+from ragtrace.traces.extract.span_reader import Reading, Role
 
 __all__ = ["Context", "context_of"]
 

@@ -10,10 +10,10 @@ from ragtrace import semconv
 from ragtrace.model import RagRecord
 from ragtrace.traces.extract.calls import Call, SpanTree, find_calls, is_evaluator, read_spans
 from ragtrace.traces.extract.mapping import AttributeMapping
-from ragtrace.traces.extract.reading import Reading, Role
 from ragtrace.traces.extract.record import record_of
 from ragtrace.traces.extract.references import with_references
 from ragtrace.traces.extract.rules import ExtractRules
+from ragtrace.traces.extract.span_reader import Reading, Role
 from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["Extraction", "Note", "extract_records"]

@@ -12,7 +12,7 @@ from ragtrace.traces.extract.attributes import found_text
 from ragtrace.traces.extract.content import Found, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.payload import listed_documents
-from ragtrace.traces.extract.reading import Reading, Role, T
+from ragtrace.traces.extract.span_reader import Reading, Role, T
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "AttributeMapping", "AttributePath", "is_mapped", "read_mapped"]

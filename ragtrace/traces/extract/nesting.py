@@ -9,7 +9,7 @@ from itertools import islice
 from ragtrace.model import Chunk
 from ragtrace.traces.extract.calls import SpanTree
 from ragtrace.traces.extract.documents import is_unnamed
-from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.span_reader import Reading, Role
 
 __all__ = ["final_retrievals", "named_by_steps"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ragtrace.traces.extract.parting import BRACKETED, NUMBERED, documents_in_json, parted
+from ragtrace.traces.extract.passage_split import BRACKETED, NUMBERED, documents_in_json, parted
 from ragtrace.traces.extract.prompts import ASKED
 
 __all__ = ["Directions", "Passages", "directions_in", "is_instruction", "passages_in"]

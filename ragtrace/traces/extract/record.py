@@ -9,16 +9,16 @@ from typing import Generic, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import Gap, Part, Provenance, RagRecord, SkipReason, Target
+from ragtrace.traces.extract.alternatives import passed_over
 from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.calls import Call, SpanTree
 from ragtrace.traces.extract.content import Found
 from ragtrace.traces.extract.context import Context, context_of
 from ragtrace.traces.extract.mapping import is_mapped
 from ragtrace.traces.extract.missing import missing_answer, missing_text
-from ragtrace.traces.extract.passed_over import passed_over
 from ragtrace.traces.extract.prompts import is_question_alone, question_of
-from ragtrace.traces.extract.reading import Reading, Role
 from ragtrace.traces.extract.rules import ContextFrom
+from ragtrace.traces.extract.span_reader import Reading, Role
 from ragtrace.traces.extract.streams import broken_off
 from ragtrace.traces.trace import Span
 

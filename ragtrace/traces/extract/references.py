@@ -10,7 +10,7 @@ from ragtrace import semconv
 from ragtrace.model import Part, Provenance, RagRecord
 from ragtrace.traces.extract.calls import Call, SpanTree
 from ragtrace.traces.extract.conventions import own
-from ragtrace.traces.extract.reading import Reading
+from ragtrace.traces.extract.span_reader import Reading
 from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["with_references"]

@@ -13,7 +13,7 @@ from ragtrace.traces.extract.content import Found, cut_damage, is_broken_json, i
 from ragtrace.traces.extract.documents import find_documents, has_text
 from ragtrace.traces.extract.messages import Message, tool_messages
 from ragtrace.traces.extract.payload import documents_in, listed_documents
-from ragtrace.traces.extract.reading import Role, ToolResult
+from ragtrace.traces.extract.span_reader import Role, ToolResult
 
 __all__ = ["RETRIEVAL_TOOLS", "handed_documents", "returned_documents", "tool_documents"]
 

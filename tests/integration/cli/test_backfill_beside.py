@@ -18,7 +18,7 @@ from ragtrace.errors import ConfigError, ReadError
 from ragtrace.judge import load_prices
 from ragtrace.model import JudgeIdentity
 from ragtrace.traces.attach import Sample
-from ragtrace_collector.outcomes import State
+from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.port import Job
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.cli.program import json_lines, run

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace.clock import SystemClock
-from ragtrace.judge.spending import Limit, Spend
+from ragtrace.judge.spend import Limit, Spend
 from ragtrace_collector.budget import Period, Purse
 from ragtrace_collector.store.sqlite import open_budget
 from tests.integration.cli.program import run

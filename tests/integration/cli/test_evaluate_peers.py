@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.compat.peers import peer_metrics
+from ragtrace.compat.tools import peer_metrics
 from tests.conformance.peer_cases import read_cases
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import Result, json_lines, run

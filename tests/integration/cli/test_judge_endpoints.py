@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace_collector.config import CollectorConfig, parse_config
-from ragtrace_collector.judging import embedder_of, open_judging
+from ragtrace_collector.judge.evaluator import embedder_of, open_judging
 from tests.integration.cli.program import json_lines, run
 from tests.integration.collector.certificates import Authority
 from tests.integration.judge.test_endpoints import Strict, serving

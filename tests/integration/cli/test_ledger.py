@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ragtrace.traces.attach import Sample
-from ragtrace_collector.outcomes import State
+from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.port import Job, Outcome
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.cli.program import run, start

@@ -17,9 +17,9 @@ import pytest
 
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import parse_request, split_by_trace
-from ragtrace_collector.outcomes import State
+from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.store.cipher import open_sealing
 from ragtrace_collector.store.port import Job, Outcome
-from ragtrace_collector.store.sealing import open_sealing
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector

@@ -10,9 +10,9 @@ from pathlib import Path
 from ragtrace import semconv
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.collector import Collector
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.wiring import open_collector
+from ragtrace_collector.service.collector import Collector
+from ragtrace_collector.service.wiring import open_collector
 from tests.integration.collector.running import carriers_in
 from tests.rag_spans import START_NS
 

@@ -17,10 +17,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode, encode_json
-from ragtrace_collector.collector import Collector
-from ragtrace_collector.receivers.access import Access, Grant, digest_of
-from ragtrace_collector.receivers.refusal import Refusal
-from ragtrace_collector.trace_key import trace_key
+from ragtrace_collector.receive.refusal import Refusal
+from ragtrace_collector.receive.tokens import Access, Grant, digest_of
+from ragtrace_collector.service.collector import Collector
+from ragtrace_collector.store.trace_key import trace_key
 from tests.integration.cli.program import run
 from tests.integration.collector.running import PROTOBUF, config_of, post, request_of, running_collector
 from tests.integration.collector.running import send_grpc as send

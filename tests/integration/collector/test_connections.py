@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace_collector.collector import Collector
-from ragtrace_collector.receivers import crowd, listening
+from ragtrace_collector.receive import connections as crowd
+from ragtrace_collector.receive import http_server as listening
+from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import config_of, post, request_of, running_collector
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace

@@ -10,14 +10,14 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout, JudgeUnavailable
-from ragtrace.judge.spending import Limit, Spend, Tariff
+from ragtrace.judge.spend import Limit, Spend, Tariff
 from ragtrace.model import Usage
 from ragtrace_collector.budget import Period, Purse
-from ragtrace_collector.checking import check_config
 from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.judge.budget_guard import Wall
+from ragtrace_collector.service.check import check_config
 from ragtrace_collector.store.budget import BudgetBook, Reservation
 from ragtrace_collector.store.sqlite import open_budget
-from ragtrace_collector.wall import Wall
 from tests.integration.collector.broken_metric import BROKEN
 from tests.integration.collector.paid_judge import PAID, Paid, paid, prices
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until

@@ -14,7 +14,7 @@ import ragtrace
 from ragtrace import semconv
 from ragtrace.capture import RagCall
 from ragtrace.traces.trace import Span
-from ragtrace_collector.collector import Collector
+from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import (
     carriers_in,
     config_of,

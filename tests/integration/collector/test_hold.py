@@ -16,10 +16,10 @@ from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.collector import Collector
 from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.service.collector import Collector
+from ragtrace_collector.service.wiring import open_collector
 from ragtrace_collector.store.port import Holding
-from ragtrace_collector.wiring import open_collector
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.integration.collector.gated_judge import GATED, gate_of
 from tests.integration.collector.running import (

@@ -18,7 +18,7 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 from ragtrace import semconv
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.trace import Span
-from ragtrace_collector.collector import Collector
+from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.port import Job
 from tests.backends.otelcol import OtelCol
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver

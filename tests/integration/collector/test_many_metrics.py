@@ -11,9 +11,9 @@ import pytest
 from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.trace import Span
-from ragtrace_collector.checking import check_config
 from ragtrace_collector.config import load_config
-from ragtrace_collector.judging import metrics_of
+from ragtrace_collector.judge.evaluator import metrics_of
+from ragtrace_collector.service.check import check_config
 from tests.integration.collector.running import (
     carriers_in,
     config_of,

@@ -10,9 +10,9 @@ import grpc
 import httpx
 import pytest
 
-from ragtrace_collector.collector import Collector
-from ragtrace_collector.operations.logs import JsonLines, TextLines
-from ragtrace_collector.operations.outgoing import without_quotes
+from ragtrace_collector.deliver.observed_sink import without_quotes
+from ragtrace_collector.service.collector import Collector
+from ragtrace_collector.telemetry.logs import JsonLines, TextLines
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
 from tests.integration.collector.test_operations import get
 from tests.rag_spans import rag_trace, trace_id_of

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ragtrace import semconv
 from ragtrace.traces.trace import Scope
-from ragtrace_collector.collector import Collector
+from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import config_of, post, request_of, running_collector, send_grpc
 from tests.integration.collector.test_service import scripted
 from tests.patience import PATIENCE_S

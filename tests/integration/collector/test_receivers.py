@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode, encode_json
-from ragtrace_collector.collector import Collector
+from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import (
     PROTOBUF,
     config_of,
@@ -175,7 +175,7 @@ async def test_what_is_under_way_is_bounded_however_many_send(collector: Collect
 async def test_a_body_that_does_not_come_is_not_waited_for(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ragtrace_collector.receivers.http._READ_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("ragtrace_collector.receive.http._READ_TIMEOUT_S", 0.1)
     reader, writer = await half_a_request(collector.http_port, 100)
     assert (await reader.readline()).startswith(b"HTTP/1.1 408")
     writer.close()

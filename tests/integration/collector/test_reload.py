@@ -11,7 +11,7 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.errors import ConfigError
-from ragtrace_collector.collector import Collector
+from ragtrace_collector.service.collector import Collector
 from tests.acceptance.judge_server import JudgeServer, running_judge
 from tests.acceptance.test_crash import ANSWER, REPLIES
 from tests.integration.collector.running import (

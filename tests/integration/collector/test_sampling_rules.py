@@ -16,8 +16,8 @@ from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.model import AttributeValue
 from ragtrace.traces.trace import Resource, Span, StatusCode
-from ragtrace_collector.collector import Collector
-from ragtrace_collector.wiring import open_collector
+from ragtrace_collector.service.collector import Collector
+from ragtrace_collector.service.wiring import open_collector
 from tests.integration.collector.running import carriers_in, config_of, request_of
 from tests.rag_spans import START_NS, rag_trace, trace_id_of
 

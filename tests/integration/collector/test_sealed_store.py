@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from ragtrace.errors import ConfigError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.checking import check_config
+from ragtrace_collector.service.check import check_config
+from ragtrace_collector.store.cipher import NO_KEYS, open_sealing
 from ragtrace_collector.store.port import Holding, Job, StoreUnavailable
-from ragtrace_collector.store.sealing import NO_KEYS, open_sealing
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.collector.running import (
     carriers_in,

@@ -18,8 +18,8 @@ import pytest
 
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import encode
-from ragtrace_collector.checking import check_config
 from ragtrace_collector.config import parse_config
+from ragtrace_collector.service.check import check_config
 from tests.acceptance.collector_process import collector_process
 from tests.backends.process import eventually
 from tests.integration.cli.program import run

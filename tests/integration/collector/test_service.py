@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from ragtrace import semconv
 from ragtrace.traces.otlp import SpanRef, TraceSlice, decode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.collector import Collector
+from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.backends.otlp_receiver import running_receiver
 from tests.integration.collector.running import (

@@ -8,10 +8,10 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_ACCESS: Final = "collector/ragtrace_collector/receivers/access.py"
-_HTTP: Final = "collector/ragtrace_collector/receivers/http.py"
-_GRPC: Final = "collector/ragtrace_collector/receivers/grpc.py"
-_TLS: Final = "collector/ragtrace_collector/receivers/tls.py"
+_ACCESS: Final = "collector/ragtrace_collector/receive/tokens.py"
+_HTTP: Final = "collector/ragtrace_collector/receive/http.py"
+_GRPC: Final = "collector/ragtrace_collector/receive/grpc.py"
+_TLS: Final = "collector/ragtrace_collector/receive/tls.py"
 _ACCESS_TESTS: Final = "tests/integration/collector/test_access.py"
 _TLS_TESTS: Final = "tests/integration/collector/test_tls.py"
 _TENANTS_TESTS: Final = "tests/attack/test_tenants.py"
@@ -102,7 +102,7 @@ MUTANTS: Final = (
     Mutant(
         promise="TLS",
         breaks="an address that everyone reaches may be open to everyone",
-        file="collector/ragtrace_collector/gate.py",
+        file="collector/ragtrace_collector/receive/auth.py",
         old="    if not config.receive.insecure:\n",
         new="    if False:\n",
         tests=(f"{_TLS_TESTS}::test_an_address_that_other_machines_reach_is_not_open_by_accident",),
@@ -110,7 +110,7 @@ MUTANTS: Final = (
     Mutant(
         promise="tenants",
         breaks="traces are known by their ids alone, whoever sends",
-        file="collector/ragtrace_collector/trace_key.py",
+        file="collector/ragtrace_collector/store/trace_key.py",
         old='return f"{trace_id}{BEHIND_ID}{tenant}" if tenant else trace_id',
         new="return trace_id",
         tests=(f"{_TENANTS_TESTS}::test_spans_of_two_tenants_under_one_trace_id_are_kept_apart",),
@@ -118,7 +118,7 @@ MUTANTS: Final = (
     Mutant(
         promise="tenants",
         breaks="a sender may claim another tenant on its spans",
-        file="collector/ragtrace_collector/tenants.py",
+        file="collector/ragtrace_collector/receive/tenants.py",
         old="    for attributes in _of_spans(request):\n",
         new="    for attributes in ():\n",
         tests=(f"{_ACCESS_TESTS}::test_a_sender_cannot_claim_another_tenant",),

@@ -10,7 +10,7 @@ __all__ = ["MUTANTS"]
 
 _GUARD: Final = "ragtrace/capture/guard.py"
 _POLICY: Final = "ragtrace/capture/privacy/policy.py"
-_SEALING: Final = "collector/ragtrace_collector/store/sealing.py"
+_SEALING: Final = "collector/ragtrace_collector/store/cipher.py"
 _HOSTILE_TESTS: Final = "tests/unit/capture/test_hostile.py"
 _MODES_TESTS: Final = "tests/unit/capture/test_content_modes.py"
 _SEALED_TESTS: Final = "tests/integration/collector/test_sealed_store.py"

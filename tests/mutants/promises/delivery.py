@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_DELIVERING: Final = "collector/ragtrace_collector/delivering.py"
+_DELIVERING: Final = "collector/ragtrace_collector/deliver/outbox.py"
 _ANSWER: Final = "ragtrace/backends/_otlp_answer.py"
 _DELIVERING_TESTS: Final = "tests/integration/collector/test_delivering.py"
 _SERVICE_TESTS: Final = "tests/integration/collector/test_service.py"
@@ -116,7 +116,7 @@ MUTANTS: Final = (
     Mutant(
         promise="delivery",
         breaks="originals go on without the spans of sampled-out traces",
-        file="collector/ragtrace_collector/intake.py",
+        file="collector/ragtrace_collector/receive/intake.py",
         old="        return request.SerializeToString() if unchanged is None else unchanged\n",
         new="        return (request.SerializeToString() if unchanged is None else unchanged)"
         ' if split.slices else b""\n',
@@ -125,7 +125,7 @@ MUTANTS: Final = (
     Mutant(
         promise="redirects",
         breaks="a back end's redirect is followed wherever it points",
-        file="ragtrace/outgoing/clients.py",
+        file="ragtrace/http/clients.py",
         old="        follow_redirects=False,\n    )",
         new="        follow_redirects=True,\n    )",
         tests=(f"{_UNREADABLE_TESTS}::test_a_redirect_is_not_followed_and_says_where_it_points",),

@@ -82,7 +82,7 @@ MUTANTS: Final = (
     Mutant(
         promise="durability",
         breaks="folders that are made are not synced",
-        file="ragtrace/durable.py",
+        file="ragtrace/files/durable.py",
         old="        sync_folder(each.parent)\n",
         new="",
         tests=(f"{_POWER_TESTS}::test_a_state_folder_that_was_made_does_not_go_with_the_power",),
@@ -90,7 +90,7 @@ MUTANTS: Final = (
     Mutant(
         promise="durability",
         breaks="a folder that a killed process made is taken for safe",
-        file="ragtrace/durable.py",
+        file="ragtrace/files/durable.py",
         old="    sync_folder(lowest.parent)  # who",
         new="    # who",
         tests=(f"{_POWER_TESTS}::test_whenever_a_process_is_killed_the_next_one_syncs_what_it_left",),
@@ -124,7 +124,7 @@ MUTANTS: Final = (
     Mutant(
         promise="durability",
         breaks="a backup's name is not synced",
-        file="ragtrace/private_files.py",
+        file="ragtrace/files/private.py",
         old="        sync_folder(self.path.parent)\n",
         new="",
         tests=(f"{_POWER_TESTS}::test_a_backup_that_was_told_of_outlives_a_power_loss",),

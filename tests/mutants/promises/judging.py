@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_READINGS: Final = "ragtrace/scoring/readings.py"
+_READINGS: Final = "ragtrace/scoring/formulas.py"
 _EVIDENCE: Final = "ragtrace/metrics/evidence.py"
 _VERDICTS: Final = "ragtrace/metrics/verdicts.py"
 _VERIFY: Final = "ragtrace/metrics/verify.py"
@@ -133,7 +133,7 @@ MUTANTS: Final = (
     Mutant(
         promise="evidence",
         breaks="a judge that gets a planted claim wrong is believed",
-        file="ragtrace/metrics/sentinels.py",
+        file="ragtrace/metrics/canaries.py",
         old="raise JudgeCompromised(",
         new="JudgeCompromised(",
         tests=(

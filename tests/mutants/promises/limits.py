@@ -8,10 +8,10 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_GZIP: Final = "collector/ragtrace_collector/receivers/gzip.py"
-_HTTP: Final = "collector/ragtrace_collector/receivers/http.py"
-_GRPC: Final = "collector/ragtrace_collector/receivers/grpc.py"
-_LISTENING: Final = "collector/ragtrace_collector/receivers/listening.py"
+_GZIP: Final = "collector/ragtrace_collector/receive/gzip.py"
+_HTTP: Final = "collector/ragtrace_collector/receive/http.py"
+_GRPC: Final = "collector/ragtrace_collector/receive/grpc.py"
+_LISTENING: Final = "collector/ragtrace_collector/receive/http_server.py"
 _VITALS: Final = "collector/ragtrace_collector/operations/vitals.py"
 _RECEIVERS_TESTS: Final = "tests/integration/collector/test_receivers.py"
 _CONNECTIONS_TESTS: Final = "tests/integration/collector/test_connections.py"
@@ -88,7 +88,7 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="one address may have any number of connections",
-        file="collector/ragtrace_collector/receivers/crowd.py",
+        file="collector/ragtrace_collector/receive/connections.py",
         old="        if len(self._strangers[peer]) > _A_PEER:\n",
         new="        if False:\n",
         tests=(
@@ -100,7 +100,7 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="a trace may have any number of spans",
-        file="collector/ragtrace_collector/assemble.py",
+        file="collector/ragtrace_collector/assemble/open_traces.py",
         old="return not news or known + news <= self._policy.max_spans_per_trace",
         new="return True",
         tests=(
@@ -110,7 +110,7 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="a span may have any number of attributes",
-        file="collector/ragtrace_collector/oversized.py",
+        file="collector/ragtrace_collector/receive/span_limits.py",
         old="            len(span.attributes) > self.attributes\n            or",
         new="           ",
         tests=(
@@ -120,7 +120,7 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="what a back end answers may be of any size",
-        file="ragtrace/backends/posting.py",
+        file="ragtrace/backends/http_sink.py",
         old="_LONGEST_BODY: Final = 1 << 20",
         new="_LONGEST_BODY: Final = 1 << 40",
         tests=("tests/attack/test_unreadable_answers.py::test_an_unreadable_yes_is_told_as_what_it_is",),
@@ -136,7 +136,7 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="a trace may take any time of the CPU",
-        file="collector/ragtrace_collector/settling.py",
+        file="collector/ragtrace_collector/sample/stage.py",
         old="if answers.cpu_ns + time.thread_time_ns() - begun_ns > self.lookout.most_cpu_ns:",
         new="if False:",
         tests=(

@@ -11,7 +11,7 @@ __all__ = ["MUTANTS"]
 _POSITION: Final = "ragtrace/sampling/position.py"
 _SAMPLER: Final = "collector/ragtrace_collector/sampling/sampler.py"
 _BUDGET: Final = "collector/ragtrace_collector/store/budget.py"
-_SPENDING: Final = "ragtrace/judge/spending.py"
+_SPENDING: Final = "ragtrace/judge/spend.py"
 _SAMPLING_TESTS: Final = "tests/unit/collector/test_sampling.py"
 _BUDGET_TESTS: Final = "tests/unit/collector/test_budget.py"
 _EXECUTION_TESTS: Final = "tests/integration/collector/test_execution.py"
@@ -135,7 +135,7 @@ MUTANTS: Final = (
     Mutant(
         promise="budget",
         breaks="money may be limited where nobody knows the price",
-        file="collector/ragtrace_collector/guarding.py",
+        file="collector/ragtrace_collector/judge/guard.py",
         old="if price is None and self.purse.limits_money and not who.computes:",
         new="if False:",
         tests=(f"{_EXECUTION_TESTS}::test_money_cannot_be_limited_where_prices_are_not_known",),

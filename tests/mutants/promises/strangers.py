@@ -17,7 +17,7 @@ MUTANTS: Final = (
     Mutant(
         promise="waits",
         breaks="a stranger may ask for a wait of any length",
-        file="ragtrace/asked_wait.py",
+        file="ragtrace/http/retry_after.py",
         old="return float(min(max(0, seconds), LONGEST_ASKED_S))",
         new="return float(max(0, seconds))",
         tests=("tests/attack/test_waits.py::test_any_text_asks_for_a_wait_that_has_an_end_or_for_none",),
@@ -49,7 +49,7 @@ MUTANTS: Final = (
     Mutant(
         promise="waits",
         breaks="a judge is left alone for as long as it asks",
-        file="collector/ragtrace_collector/breaker.py",
+        file="collector/ragtrace_collector/judge/breaker.py",
         old="(min(delay_ns, pause_ns) if pause_ns else delay_ns)",
         new="max(delay_ns, pause_ns)",
         tests=(f"{_WAITS_TESTS}::test_a_judge_that_asks_for_ever_is_probed_and_used_as_soon_as_it_answers",),
@@ -57,7 +57,7 @@ MUTANTS: Final = (
     Mutant(
         promise="waits",
         breaks="between two probes nobody says that nothing is judged",
-        file="collector/ragtrace_collector/judging.py",
+        file="collector/ragtrace_collector/judge/evaluator.py",
         old="next((guard.stopped() for guard in self._guards(self.name)), None)",
         new="next((each.outcome for each in [self.closed()] if each), None)",
         tests=(f"{_WAITS_TESTS}::test_that_nothing_is_judged_is_said_until_the_judge_is_back",),
@@ -81,7 +81,7 @@ MUTANTS: Final = (
     Mutant(
         promise="budget",
         breaks="of the requests of an attempt one alone is counted before it leaves",
-        file="ragtrace/judge/spending.py",
+        file="ragtrace/judge/spend.py",
         old="            reservation = await self.turnstile.further(estimate, self.share)\n",
         new="            yield\n            return\n",
         tests=(f"{_FAILED_TESTS}::test_attempts_of_several_requests_pass_no_limit_and_none_waits_for_ever",),
@@ -89,7 +89,7 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="an answer from outside may be of any size",
-        file="ragtrace/outgoing/answers.py",
+        file="ragtrace/http/body.py",
         old="        if self._came_bytes > self._most_bytes or len(plain) > left:\n",
         new="        if False:\n",
         tests=("tests/attack/test_sizes.py::test_a_body_of_one_byte_too_many_is_oversized",),
@@ -107,7 +107,7 @@ MUTANTS: Final = (
     Mutant(
         promise="links",
         breaks="a planted link is followed where a file is written",
-        file="ragtrace/private_files.py",
+        file="ragtrace/files/private.py",
         old="_ALWAYS: Final = os.O_NOFOLLOW | os.O_CLOEXEC\n",
         new="_ALWAYS: Final = os.O_CLOEXEC\n",
         tests=(
@@ -117,7 +117,7 @@ MUTANTS: Final = (
     Mutant(
         promise="hosts",
         breaks="pages are shown by any name (DNS rebinding)",
-        file="collector/ragtrace_collector/receivers/hosts.py",
+        file="collector/ragtrace_collector/receive/hosts.py",
         old="        if header is None or self._knows(_host(header)):\n",
         new="        if True:\n",
         tests=("tests/attack/test_hosts.py::test_pages_are_not_shown_by_any_other_name",),

@@ -96,7 +96,7 @@ MUTANTS: Final = (
     Mutant(
         promise="ledger",
         breaks="an account says that it adds up whatever stands in it",
-        file="collector/ragtrace_collector/ledger.py",
+        file="collector/ragtrace_collector/ledger/account.py",
         old="return parcels and self.seen == self.pending + self.ended",
         new="return True",
         tests=(f"{_LEDGER_TESTS}::test_an_account_that_was_tampered_with_does_not_add_up",),
@@ -138,7 +138,7 @@ MUTANTS: Final = (
     Mutant(
         promise="ids",
         breaks="carriers that come back are judged",
-        file="collector/ragtrace_collector/intake.py",
+        file="collector/ragtrace_collector/receive/intake.py",
         old="own = drop_own_spans(request, body)",
         new="own = 0",
         tests=(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from ragtrace.backends import JaegerReader, open_reader
-from ragtrace.backends.web import Access
+from ragtrace.backends.http_api import Access
 from ragtrace.errors import ConfigError, InputError, ReadError
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import SpanKind

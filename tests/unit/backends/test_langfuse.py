@@ -13,8 +13,8 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.backends import open_carrier_sink, open_reader
+from ragtrace.backends.http_api import Access
 from ragtrace.backends.langfuse import LangfuseReader
-from ragtrace.backends.web import Access
 from ragtrace.errors import ReadError, SendRefused, SendRejected, SendRetryable
 from ragtrace.model import RagRecord
 from ragtrace.ports import TraceQuery

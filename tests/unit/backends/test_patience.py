@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.backends.jaeger_grpc import JaegerGrpcReader
-from ragtrace.backends.patience import Patience
+from ragtrace.backends.read_retries import Patience
 from ragtrace.errors import ReadError
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.backends import open_carrier_sink, open_reader, open_sink
+from ragtrace.backends.http_api import Access
 from ragtrace.backends.phoenix import PhoenixReader
-from ragtrace.backends.web import Access
 from ragtrace.errors import ConfigError, ReadError, SendRefused, SendRejected, SendRetryable
 from ragtrace.ports import TraceQuery
 from ragtrace.traces.trace import StatusCode, Trace

@@ -10,8 +10,8 @@ import pytest
 
 from ragtrace.backends import MemorySink
 from ragtrace.backfill import Interval, Progress, Rehearsal, Run, backfill, rehearse
-from ragtrace.compat.peers import peer_named
-from ragtrace.compat.running import PeerPrompted
+from ragtrace.compat.tool_metric import PeerPrompted
+from ragtrace.compat.tools import peer_named
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge import CacheFile, CacheSettings, Price, Prices, Script, ScriptedJudge, cached
 from ragtrace.metrics import metric_named

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.backfill import Progress
-from ragtrace.backfill.purse import RunPurse
+from ragtrace.backfill.run_budget import RunPurse
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge import Price
-from ragtrace.judge.spending import Limit, Spend, Tariff, Turnstile
+from ragtrace.judge.spend import Limit, Spend, Tariff, Turnstile
 from ragtrace.model import Usage
 from tests.patience import PATIENCE_S
 

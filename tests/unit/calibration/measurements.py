@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ragtrace.calibration.labelled import HumanLabel, LabelledAnswer
-from ragtrace.calibration.measuring import Candidate, Measured, Run
+from ragtrace.calibration.labeled_data import HumanLabel, LabelledAnswer
+from ragtrace.calibration.measurement import Candidate, Measured, Run
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import Chunk, Claim, RagRecord, Usage, Verdict, VerdictLabel

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.calibration.labelled import HumanLabel, LabelledAnswer, read_labelled
+from ragtrace.calibration.labeled_data import HumanLabel, LabelledAnswer, read_labelled
 from ragtrace.calibration.sampling import draw
 from ragtrace.errors import InputError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ragtrace.calibration.labelled import LabelledAnswer
-from ragtrace.calibration.measuring import Candidate, Measured, measure_all
+from ragtrace.calibration.labeled_data import LabelledAnswer
+from ragtrace.calibration.measurement import Candidate, Measured, measure_all
 from ragtrace.errors import JudgeTimeout
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics.verify_settings import VerifyForm

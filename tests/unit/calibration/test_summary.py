@@ -9,7 +9,7 @@ from statistics import mean
 
 import pytest
 
-from ragtrace.calibration.measuring import Candidate, Measured, Run
+from ragtrace.calibration.measurement import Candidate, Measured, Run
 from ragtrace.calibration.results import CandidateResult, Results
 from ragtrace.calibration.sampling import draw
 from ragtrace.calibration.summary import Plan, stratum_of, summarize

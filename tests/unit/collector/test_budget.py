@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ragtrace.judge import Price
-from ragtrace.judge.spending import Limit, Spend, Tariff
+from ragtrace.judge.spend import Limit, Spend, Tariff
 from ragtrace.model import Usage
 from ragtrace_collector.budget import Period, Purse, Refusal, Standing
 from ragtrace_collector.store.budget import BUDGET, Reservation, reserve, settle, standing

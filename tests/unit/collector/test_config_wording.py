@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ragtrace.errors import ConfigError
-from ragtrace.faults import in_words
+from ragtrace.validation import in_words
 from ragtrace_collector.config import CollectorConfig, default_config_text, parse_config
 from ragtrace_collector.config.problems import problems
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ragtrace.traces.attach import Sample
-from ragtrace_collector.crew import Crew
+from ragtrace_collector.evaluate.workers import Crew
 from ragtrace_collector.store.port import Job
-from ragtrace_collector.telemetry import Counters
+from ragtrace_collector.telemetry.counters import Counters
 
 
 @dataclass(slots=True, kw_only=True)

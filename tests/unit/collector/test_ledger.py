@@ -20,12 +20,12 @@ from ragtrace.errors import JudgeError, JudgeOverBudget, NotInTranscript
 from ragtrace.model import SkipReason
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector import service
-from ragtrace_collector.outcomes import PENDING, TERMINAL, Ended, State, meaning_of, vocabulary
+from ragtrace_collector.ledger.outcomes import PENDING, TERMINAL, Ended, State, meaning_of, vocabulary
+from ragtrace_collector.service import run as service
 from ragtrace_collector.store.ledger_tables import OTHERS
+from ragtrace_collector.store.maintenance import send_again
 from ragtrace_collector.store.port import Job, Outcome
 from ragtrace_collector.store.sqlite import SqliteStore
-from ragtrace_collector.store.upkeep import send_again
 from tests.faults.version_1 import VERSION_1
 
 TRACES = st.sampled_from(["t1", "t2", "t3"])

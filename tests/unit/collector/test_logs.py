@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace_collector.operations.logs import JsonLines, Storms, TextLines, event
+from ragtrace_collector.telemetry.logs import JsonLines, Storms, TextLines, event
 
 SECRET = "Refunds take 14 days."
 

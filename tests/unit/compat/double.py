@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ragtrace.compat.peer import PeerMetric, PeerOptions, PeerRun
+from ragtrace.compat.tool import PeerMetric, PeerOptions, PeerRun
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.ports import FreeText, SamplingParameters
 

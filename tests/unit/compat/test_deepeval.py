@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ragtrace.compat.deepeval import METRICS
-from ragtrace.compat.peer import PeerOptions
+from ragtrace.compat.tool import PeerOptions
 from ragtrace.model import Direction, VerdictLabel
 from tests.unit.compat.double import NO_REASON, CannedCalls, metric_of, outcome, record
 

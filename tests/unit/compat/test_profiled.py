@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ragtrace.compat.profiled import Profiled
+from ragtrace.compat.profile_metric import Profiled
 from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import Script, ScriptedJudge

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ragtrace.compat.peer import PeerOptions
 from ragtrace.compat.rag_evals import METRICS
+from ragtrace.compat.tool import PeerOptions
 from ragtrace.model import VerdictLabel
 from tests.unit.compat.double import CannedCalls, metric_of, outcome, record
 

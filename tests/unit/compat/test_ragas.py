@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ragtrace.compat.peer import PeerOptions
-from ragtrace.compat.peers import peer_named
 from ragtrace.compat.ragas_replies import Statements, Unreadable, read_leniently, read_to_the_letter
+from ragtrace.compat.tool import PeerOptions
+from ragtrace.compat.tools import peer_named
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.ports import FreeText, SamplingParameters
 from tests.unit.compat.double import CannedCalls, outcome, record

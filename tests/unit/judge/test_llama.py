@@ -9,8 +9,8 @@ import pytest
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge import open_judge, unwrapped
+from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.llama import LlamaJudge, open_llama
-from ragtrace.judge.opening import JudgeSettings
 
 
 @pytest.fixture

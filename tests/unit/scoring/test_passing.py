@@ -7,7 +7,7 @@ import pytest
 from ragtrace.errors import ConfigError
 from ragtrace.model import Direction, VerdictCounts
 from ragtrace.scoring import PassRule, strict_faithfulness
-from ragtrace.scoring.passing import Readings, claim_readings
+from ragtrace.scoring.pass_rule import Readings, claim_readings
 
 DEFAULT = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
 FIELDS = {"S": "supported", "C": "contradicted", "N": "unsupported", "U": "unjudged"}

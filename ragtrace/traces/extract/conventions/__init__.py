@@ -21,7 +21,7 @@ from ragtrace.traces.extract.conventions import (
     vercel,
 )
 from ragtrace.traces.extract.messages import Message
-from ragtrace.traces.extract.reading import Reading
+from ragtrace.traces.extract.span_reader import Reading
 from ragtrace.traces.trace import Span
 
 __all__ = ["CONVENTIONS", "PROMPTS"]

@@ -13,7 +13,7 @@ from ragtrace.traces.extract.content import Found, broken_damage, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.messages import Message, answer_text, last_user_text, messages_of
 from ragtrace.traces.extract.payload import prompt_in, question_in
-from ragtrace.traces.extract.reading import Reading, Role, ToolResult
+from ragtrace.traces.extract.span_reader import Reading, Role, ToolResult
 from ragtrace.traces.extract.tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 

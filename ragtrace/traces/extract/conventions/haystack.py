@@ -11,7 +11,7 @@ from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.content import Found, best, parse_loosely
 from ragtrace.traces.extract.messages import Message
 from ragtrace.traces.extract.payload import answer_in, documents_in, prompt_in, question_in
-from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.span_reader import Reading, Role
 from ragtrace.traces.extract.tools import tool_documents
 from ragtrace.traces.trace import Span
 

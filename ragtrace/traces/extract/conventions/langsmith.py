@@ -9,7 +9,7 @@ from ragtrace.model import Chunk
 from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.content import Found
 from ragtrace.traces.extract.payload import answer_in, question_in
-from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.span_reader import Reading, Role
 from ragtrace.traces.extract.tools import returned_documents
 from ragtrace.traces.trace import Span
 

@@ -8,7 +8,7 @@ from typing import Final
 from ragtrace.model import AttributeValue, Chunk, SkipReason
 from ragtrace.traces.extract.content import Damage, Found, best
 from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
-from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.span_reader import Reading, Role
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]

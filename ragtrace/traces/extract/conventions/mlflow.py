@@ -10,7 +10,7 @@ from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.content import Found, parse_loosely
 from ragtrace.traces.extract.messages import Message
 from ragtrace.traces.extract.payload import answer_in, prompt_in, question_in
-from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.span_reader import Reading, Role
 from ragtrace.traces.extract.tools import returned_documents
 from ragtrace.traces.trace import Span
 

@@ -9,7 +9,7 @@ from ragtrace.model import Chunk
 from ragtrace.traces.extract.attributes import found_text, strings_of
 from ragtrace.traces.extract.content import Found
 from ragtrace.traces.extract.documents import find_documents
-from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.span_reader import Reading, Role
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]

@@ -8,7 +8,7 @@ from ragtrace import semconv
 from ragtrace.traces.extract.attributes import found_text
 from ragtrace.traces.extract.content import Found, best
 from ragtrace.traces.extract.payload import answer_in, question_in
-from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.span_reader import Reading, Role
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]

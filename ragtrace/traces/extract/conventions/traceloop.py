@@ -11,7 +11,7 @@ from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract.attributes import first_text, found_text
 from ragtrace.traces.extract.content import Found, parse_loosely
 from ragtrace.traces.extract.documents import find_documents, has_text
-from ragtrace.traces.extract.flattened import flat_messages
+from ragtrace.traces.extract.flat_lists import flat_messages
 from ragtrace.traces.extract.messages import Message, last_user_text, message_text
 from ragtrace.traces.extract.payload import (
     answer_in,
@@ -21,7 +21,7 @@ from ragtrace.traces.extract.payload import (
     question_in,
     texts_for_synthesis,
 )
-from ragtrace.traces.extract.reading import Reading, Role, ToolResult
+from ragtrace.traces.extract.span_reader import Reading, Role, ToolResult
 from ragtrace.traces.extract.tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 

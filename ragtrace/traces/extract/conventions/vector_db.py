@@ -11,7 +11,7 @@ from ragtrace.model import AttributeValue, Chunk, SkipReason
 from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.content import Damage, Found, cut_damage, is_cut_by_tempo, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
-from ragtrace.traces.extract.reading import Reading, Role
+from ragtrace.traces.extract.span_reader import Reading, Role
 from ragtrace.traces.trace import Span, SpanEvent
 
 __all__ = ["NAME", "read"]

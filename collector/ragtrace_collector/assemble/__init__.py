@@ -1,0 +1,1 @@
+"""Assemble: spans become traces, and traces give the answers in them."""

@@ -1,0 +1,254 @@
+"""Stored spans, put together again: a trace, and the RAG answers in it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from ragtrace.errors import CodecError
+from ragtrace.model import Gap, Part, RagRecord, SkipReason
+from ragtrace.traces.attach import record_sha256
+from ragtrace.traces.extract import ExtractRules, extract_records, is_evaluator
+from ragtrace.traces.lineage import Lineage
+from ragtrace.traces.otlp import SpanRef, decode, parse_request, split_by_trace
+from ragtrace.traces.trace import Trace
+from ragtrace_collector.store.port import Job, Judged, StoredSpans, WorkStore
+from ragtrace_collector.store.trace_key import trace_id_of
+from ragtrace_collector.telemetry.counters import Counters, Counts
+from ragtrace_collector.telemetry.logs import event, place_of
+
+__all__ = ["AnswerReader", "Answers"]
+
+log = logging.getLogger("ragtrace.collector")
+
+_SMALL_BYTES: Final = 32 << 10
+"""A trace up to this size is taken apart in some milliseconds."""
+_RECENT_BYTES: Final = 4 << 20
+"""How much of traces is kept in memory at most, but for the last one, as it was in the store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the store holds of a trace, and the RAG answers in it."""
+
+    trace: Trace
+    records: tuple[RagRecord, ...]
+    stored: StoredSpans
+    by_span: Mapping[str, RagRecord] = field(default_factory=dict)
+    """The answers by the span under judgment."""
+    of_evaluators: frozenset[str] = frozenset()
+    """Spans that belong to an evaluator, and those below them."""
+    lineage: Lineage = field(default_factory=lambda: Lineage({}))
+    """Of each span that was seen."""
+    cpu_ns: int = 0
+    """What it took to put it together and read it."""
+
+    def of(self, span_id: str) -> RagRecord | None:
+        """Return the answer on this span, or ``None``; with gaps, if spans of the trace were not kept."""
+        record = self.by_span.get(span_id)
+        return _cut(record) if record and self.stored.is_cut else record
+
+    def of_calls(self, calls: Collection[str]) -> tuple[RagRecord, ...]:
+        """Return the answers on or under these spans."""
+        below = self.lineage.nearest_above(self.by_span, calls)
+        return tuple(
+            each
+            for each in self.records
+            if each.target and (each.target.span_id in calls or each.target.span_id in below)
+        )
+
+    def judged(self, span_id: str) -> Judged:
+        """Say which record of this span is judged, so that a later one can be told from it."""
+        record = self.by_span.get(span_id)
+        return Judged(record_sha256=record_sha256(record) if record else "", slices=self.stored.slices)
+
+    def moved(self) -> Mapping[str, str | None]:
+        """Map spans that held answers before, and do not now, to the spans that do, as far as that is known.
+
+        These are above or below them, or their records were read from them, too.
+        """
+        # an answer that came back with its scores on it looks like an evaluation, and is where it was
+        gone = [
+            each for each in self.stored.answers if each not in self.by_span and not self.is_evaluation(each)
+        ]
+        if not gone:
+            return {}
+        above = self.lineage.nearest_above(gone, self.by_span)
+        below = self._first_below(gone)
+        beside = self._first_read_by()
+        return {each: above.get(each) or below.get(each) or beside.get(each) for each in gone}
+
+    def is_evaluation(self, span_id: str) -> bool:
+        """Say whether the span, or one above it, belongs to an evaluator: then it is never judged."""
+        return span_id in self.of_evaluators
+
+    def _first_below(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """Map spans to the answer below them of the least id: each hands on the least that it was handed."""
+        nearest = self.lineage.nearest_above((*self.by_span, *ids), frozenset(ids))
+        least: dict[str, str] = {}
+        for target in sorted(self.by_span):
+            above = nearest.get(target)
+            while above is not None and above not in least:  # what has one has a lesser one
+                least[above] = target
+                above = nearest.get(above)
+        return least
+
+    def _first_read_by(self) -> Mapping[str, str]:
+        """Map spans to the first answer that was read from them."""
+        found: dict[str, str] = {}
+        for each in self.records:
+            if each.target:
+                for span_id in _read_by(each):
+                    found.setdefault(span_id, each.target.span_id)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerReader:
+    """Reads stored traces, large ones in a thread: they take seconds, and senders must not wait for them."""
+
+    store: WorkStore
+    counters: Counters
+    rules: ExtractRules = field(default_factory=ExtractRules)
+    _recent: _Recent = field(default_factory=lambda: _Recent())
+    """Shared by the readers that follow this one."""
+    _one: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Two evaluators with answers of one trace would take it apart at the same time, instead of once."""
+
+    async def read(self, trace_id: str) -> Answers:
+        """Assemble a trace and find its answers. One whose spans cannot be read has none."""
+        stored = await self.store.spans(trace_id)
+        try:
+            async with self._one:
+                return await self._assembled(trace_id, stored)
+        except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
+            self.counters.add(Counts.STAGE_ERRORS)
+            log.error(  # noqa: TRY400 -- its text may quote content
+                "trace %s: its spans could not be read: %s",
+                trace_id_of(trace_id),
+                place_of(exc),
+                extra=event("spans_unreadable", trace_id=trace_id_of(trace_id)),
+            )
+            trace = Trace(trace_id=trace_id_of(trace_id), spans=())
+            # nor is anything known of answers that were found before: they stay as they are
+            return Answers(trace=trace, records=(), stored=stored._replace(answers=()))
+
+    async def read_for(self, job: Job) -> Answers:
+        """Do the same for an answer that was leased: what was read when it was queued mostly holds still."""
+        kept = self._recent.get(job.trace_id)
+        if kept and kept.rules == self.rules and kept.is_as_of(job):
+            return kept.answers
+        return await self.read(job.trace_id)
+
+    async def _assembled(self, trace_id: str, stored: StoredSpans) -> Answers:
+        kept = self._recent.get(trace_id)
+        if kept and kept.rules == self.rules and kept.is_of(stored):
+            return replace(kept.answers, stored=stored)
+        if sum(map(len, stored.payloads)) <= _SMALL_BYTES:  # as soon done as handed over
+            answers = _answers(trace_id, stored, self.rules)
+        else:
+            answers = await asyncio.to_thread(_answers, trace_id, stored, self.rules)
+        self._recent.keep(trace_id, answers, self.rules)
+        return answers
+
+    async def refs(self, trace_id: str) -> tuple[SpanRef, ...]:
+        """Return how the spans of a trace hang together. Of one whose spans cannot be read, nothing."""
+        stored = await self.store.spans(trace_id)
+        try:
+            return await asyncio.to_thread(_refs, stored)
+        except CodecError:
+            return ()  # told when the answers are read
+
+
+class _Kept(NamedTuple):
+    """A trace as it was read."""
+
+    answers: Answers
+    """Without the payloads."""
+    rules: ExtractRules
+    payloads: int
+    """Their hash."""
+    size: int
+    """Theirs, in bytes."""
+
+    def is_of(self, stored: StoredSpans) -> bool:
+        """Say whether this is what the store holds."""
+        return self.payloads == hash(stored.payloads)
+
+    def is_as_of(self, job: Job) -> bool:
+        """Say whether no spans came until it was leased: a trace with such an answer is not forgotten."""
+        stored = self.answers.stored
+        return (stored.slices, stored.is_cut) == (job.slices, job.is_cut)
+
+
+class _Recent:
+    """The traces that were read last: their answers are judged soon after, and each needs the whole trace."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+        self._bytes = 0
+
+    def get(self, trace_id: str) -> _Kept | None:
+        """Return what was read of a trace."""
+        return self._kept.get(trace_id)
+
+    def keep(self, trace_id: str, answers: Answers, rules: ExtractRules) -> None:
+        """Keep a trace, in place of those that were read before it."""
+        self._drop(trace_id)
+        stored, payloads = answers.stored._replace(payloads=()), answers.stored.payloads
+        size = sum(map(len, payloads))
+        kept = _Kept(replace(answers, stored=stored), rules, hash(payloads), size)
+        self._kept[trace_id] = kept
+        self._bytes += size
+        while self._bytes > _RECENT_BYTES and len(self._kept) > 1:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, trace_id: str) -> None:
+        dropped = self._kept.pop(trace_id, None)
+        self._bytes -= dropped.size if dropped else 0
+
+
+def _answers(trace_id: str, stored: StoredSpans, rules: ExtractRules) -> Answers:
+    begun_ns = time.thread_time_ns()  # and not by the wall: others may use the machine
+    trace = Trace.of(trace_id_of(trace_id), (span for payload in stored.payloads for span in decode(payload)))
+    records = extract_records(trace, rules).records
+    lineage = Lineage({span.span_id: span.parent_span_id for span in trace.spans})
+    evaluators = {span.span_id for span in trace.spans if is_evaluator(span)}
+    below = lineage.nearest_above((span.span_id for span in trace.spans), evaluators)
+    return Answers(
+        trace=trace,
+        records=records,
+        stored=stored,
+        by_span={each.target.span_id: each for each in reversed(records) if each.target},
+        of_evaluators=frozenset(evaluators | below.keys()),
+        lineage=lineage,
+        cpu_ns=time.thread_time_ns() - begun_ns,
+    )
+
+
+def _read_by(record: RagRecord) -> set[str]:
+    return {each.span_id for each in (*record.provenance, *record.passed_over)}
+
+
+def _refs(stored: StoredSpans) -> tuple[SpanRef, ...]:
+    return tuple(ref for payload in stored.payloads for ref in _refs_in(payload))
+
+
+def _refs_in(payload: bytes) -> Iterator[SpanRef]:
+    for part in split_by_trace(parse_request(payload, encoding="protobuf"), body=payload).slices:
+        yield from part.spans
+
+
+def _cut(record: RagRecord) -> RagRecord:
+    gaps = [Gap(part=part, reason=SkipReason.INCOMPLETE, detail=_CUT) for part in (Part.CONTEXT, Part.ANSWER)]
+    return replace(record, gaps=(*record.gaps, *gaps))
+
+
+_CUT: Final = (
+    "spans of the trace were not kept, because there were more than `assemble.max_spans_per_trace`, or one "
+    "was too large: any of them may belong to this RAG call"
+)

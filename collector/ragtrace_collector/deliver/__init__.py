@@ -1,0 +1,1 @@
+"""Deliver: spans and verdicts go to the sinks."""

@@ -1,0 +1,178 @@
+"""The outbox: parcels on their way to one sink, until the sink has them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
+from ragtrace.ports import Clock, SpanSink
+from ragtrace_collector.store.port import Parcel, WorkStore
+from ragtrace_collector.telemetry.counters import Counters, Counts
+from ragtrace_collector.telemetry.logs import event
+
+__all__ = ["MOST_UNREADABLE", "Deliverer"]
+
+log = logging.getLogger("ragtrace.collector")
+
+_LONGEST_BACK_OFF_S: Final = 60.0
+_GATHER_S: Final = 0.1
+MOST_UNREADABLE: Final = 5
+"""After so many answers in a row that cannot be read, another attempt is not worth what it may double."""
+_ALONE_AFTER_DOUBT: Final = 1_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Deliverer:
+    """Takes parcels from the outbox to one sink, in order, until the sink has them."""
+
+    store: WorkStore
+    sink: SpanSink
+    endpoint: str
+    """The sink's name in the outbox."""
+    counters: Counters
+    clock: Clock
+    most_at_once: int = 64
+    most_bytes: int = 2 << 20
+    _failures: int = 0
+    """Deliveries that failed since the last one that did not."""
+    _resume_ns: int = 0
+    _is_behind: bool = False
+    """Whether as much was waiting as is sent at once."""
+    _alone: int = 0
+    """So many parcels are to be taken, each by itself, before some are sent together again."""
+    _refused: int = 0
+    """Parcels that the sink refused for good, since the start: told at 1, 10, 100 and so on."""
+    _unreadable: int = 0
+    """Answers in a row that said yes and could not be read."""
+    _is_doubted: bool = False
+    """Whether that was told."""
+
+    async def turn(self) -> bool:
+        """Deliver what is waiting, then let more come together: a request costs more than what is in it."""
+        may_be_more = await self.step()
+        if may_be_more and not self._is_behind:
+            await asyncio.sleep(_GATHER_S)
+        return may_be_more
+
+    async def step(self) -> bool:
+        """Deliver what is waiting; say whether more may be."""
+        if self.clock.now_ns() < self._resume_ns:
+            return False
+        waiting = await self.store.parcels(self.endpoint, self.most_at_once, most_bytes=self.most_bytes)
+        size = sum(len(parcel.payload) for parcel in waiting)
+        self._is_behind = len(waiting) == self.most_at_once or 2 * size > self.most_bytes
+        if self._alone:
+            return bool(waiting) and await self._deliver_each(waiting)
+        return bool(waiting) and await self._deliver(waiting)
+
+    async def _deliver(self, batch: Sequence[Parcel]) -> bool:
+        # Serialized protobuf messages of one type, put one after the other, are their merge.
+        payload = b"".join(parcel.payload for parcel in batch)
+        try:
+            await self.sink.send(payload)
+        except SendRetryable as exc:
+            self._back_off(exc, exc.retry_after_s)
+            return False
+        except SendUnconfirmed as exc:
+            return await self._doubt(batch, exc)
+        except SendRefused as exc:  # a person will mend it, and nothing be lost until then
+            self._back_off(exc)
+            return False
+        except SendRejected as exc:
+            self._unreadable = 0
+            if exc.partial:
+                self._suspect(exc)
+            return await (self._deliver_each(batch) if len(batch) > 1 else self._reject(batch, exc))
+        except Exception:  # no sink should raise it: the stage tells, and looks again each second
+            self._rest(None)
+            raise
+        self._unreadable = 0
+        await self._delivered(batch, Counts.PARCELS_DELIVERED)
+        return True
+
+    async def _deliver_each(self, batch: Sequence[Parcel]) -> bool:
+        """Deliver each alone: one bad span must not take its neighbours along, nor hide among them."""
+        for parcel in batch:
+            if not await self._deliver([parcel]):
+                return False
+            self._alone = max(0, self._alone - 1)
+        return True
+
+    def _suspect(self, exc: SendRejected) -> None:
+        """Send parcels alone from now on, until many in a row were taken.
+
+        Which of them the sink refused it does not say. So what was sent together is sent once more, each by
+        itself; what the sink had taken of it, it gets twice. That is so once, and not for each batch.
+        """
+        self.counters.add(Counts.DELIVERIES_PARTIAL)
+        if not self._alone:
+            log.error(
+                "%s took a part only (%s): each request goes by itself, until %d in a row were taken",
+                self.sink.name,
+                exc,
+                _ALONE_AFTER_DOUBT,
+                extra=event("sink_took_a_part"),
+            )
+        self._alone = _ALONE_AFTER_DOUBT
+
+    async def _reject(self, batch: Sequence[Parcel], exc: SendRejected) -> bool:
+        await self.store.reject(batch, reason=str(exc), now_ns=self.clock.now_ns())
+        self.counters.add(Counts.PARCELS_REJECTED)
+        self._refused += 1
+        if _is_power_of_ten(self._refused):
+            log.error(
+                "%s refused spans for good, %s since the start: %s",
+                self.sink.name,
+                "once" if self._refused == 1 else f"{self._refused} times",
+                exc,
+                extra=event("sink_refused"),
+            )
+        return True
+
+    async def _doubt(self, batch: Sequence[Parcel], exc: SendUnconfirmed) -> bool:
+        """Send again what a sink said yes to unreadably, but not for ever: each time may double it."""
+        self.counters.add(Counts.DELIVERIES_UNREADABLE)
+        self._unreadable += 1
+        if exc.again and self._unreadable < MOST_UNREADABLE:
+            self._back_off(exc)
+            return False
+        if not self._is_doubted:
+            log.error(
+                "%s says yes in a way that cannot be read (%s): what it is sent counts as unconfirmed",
+                self.sink.name,
+                exc,
+                extra=event("sink_unreadable"),
+            )
+        self._is_doubted = True
+        await self._delivered(batch, Counts.PARCELS_UNCONFIRMED, unconfirmed=str(exc))
+        return True
+
+    async def _delivered(self, batch: Sequence[Parcel], counted: Counts, *, unconfirmed: str = "") -> None:
+        await self.store.delivered(batch, unconfirmed=unconfirmed)
+        self._failures = 0
+        self._is_doubted = bool(unconfirmed)
+        self.counters.add(counted, len(batch))
+
+    def _back_off(self, exc: SendError, after_s: float | None = None) -> None:
+        if self._failures == 0:
+            log.warning(
+                "%s does not take spans (%s); they are kept and sent later",
+                self.sink.name,
+                exc,
+                extra=event("sink_away"),
+            )
+        self.counters.add(Counts.DELIVERIES_FAILED)
+        self._rest(after_s)
+
+    def _rest(self, after_s: float | None) -> None:
+        delay_s = after_s if after_s is not None else 0.5 * 2**self._failures
+        self._resume_ns = self.clock.now_ns() + int(min(delay_s, _LONGEST_BACK_OFF_S) * 1e9)
+        self._failures = min(self._failures + 1, 10)
+
+
+def _is_power_of_ten(number: int) -> bool:
+    return str(number).strip("0") == "1"

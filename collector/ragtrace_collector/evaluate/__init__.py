@@ -1,0 +1,1 @@
+"""Evaluate: workers evaluate queued answers, retry them, or end them with a reason."""

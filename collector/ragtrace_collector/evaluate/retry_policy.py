@@ -1,0 +1,136 @@
+"""The long ladder: what becomes of an answer whose attempt failed, over hours and restarts.
+
+The short ladder is in the judge (`ragtrace.judge.retry`): two more requests, seconds apart, where the
+endpoint takes none just now. What outlives it comes here, by its class:
+
+| class | what happened | what becomes of the answer |
+| --- | --- | --- |
+| ``judge_unavailable`` | 429, 408, 409, 5xx, no connection | tried again after the next delay |
+| ``judge_timeout``, ``evaluation_timeout`` | no answer in time | tried again after the next delay |
+| ``judge_error`` | a judge failed in a way of its own | tried again after the next delay |
+| ``judge_refused`` | 401, 402, 403, 404, quota, model | waits for the breaker; no attempt is used up |
+| ``judge_refused`` again, others are not | a gateway forbids its text | tried again after the next delay |
+| any of these, and the breaker is open | the endpoint asked for a long pause | waits for the breaker |
+| ``over_budget`` | a limit would be exceeded | waits for the next window; no attempt is used up |
+| ``store_unavailable`` | the disk is full: nothing can be counted | waits; no attempt is used up |
+| all others | asking again would give the same | ends at once |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
+from ragtrace.model import MetricFailure
+from ragtrace_collector.budget import OverBudget, Uncounted
+from ragtrace_collector.ledger.outcomes import POISON, State
+from ragtrace_collector.store.port import Job
+
+__all__ = ["TIMED_OUT", "Fault", "Ladder", "Mend", "Rung"]
+
+TIMED_OUT: Final = "evaluation_timeout"
+
+
+class Mend(StrEnum):
+    """What may mend a failure."""
+
+    AGAIN = "again"
+    """Another attempt."""
+    WAIT = "wait"
+    """Waiting for something to open: the answer itself has not failed."""
+    NEVER = "never"
+
+
+_MENDS: Final = {
+    JudgeUnavailable.error_type: Mend.AGAIN,
+    JudgeTimeout.error_type: Mend.AGAIN,
+    JudgeError.error_type: Mend.AGAIN,
+    TIMED_OUT: Mend.AGAIN,
+    JudgeRefused.error_type: Mend.WAIT,
+    OverBudget.error_type: Mend.WAIT,
+    Uncounted.error_type: Mend.WAIT,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Why an attempt did not give all that was wanted."""
+
+    error_type: str
+    message: str
+    mend: Mend
+
+    @classmethod
+    def of(cls, failure: MetricFailure) -> Fault:
+        """Class the failure of a metric; plug-ins have classes of their own, and say whether to retry."""
+        own = Mend.AGAIN if failure.retryable else Mend.NEVER
+        return cls(
+            error_type=failure.error_type,
+            message=failure.message,
+            mend=_MENDS.get(failure.error_type, own),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """When an answer is tried again, and what for."""
+
+    due_ns: int
+    fault: Fault
+    failed: bool
+    """Whether the attempt counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """How long an answer is worth trying."""
+
+    retry_delays_ns: tuple[int, ...]
+    wait_ns: int
+    """How long an answer waits at least for what is closed."""
+    deadline_ns: int
+    """Since it was queued."""
+    max_crashes: int
+
+    def next_rung(self, job: Job, faults: Sequence[Fault], *, opens_ns: int, now_ns: int) -> Rung | None:
+        """Return when the answer is tried again, or ``None`` if it ends: by what was found, or its deadline.
+
+        ``opens_ns`` says when those who judge may be asked again.
+        """
+        is_closed = opens_ns > now_ns
+        waiting = next((fault for fault in faults if _waits(fault, job, is_closed=is_closed)), None)
+        failing = next((fault for fault in faults if fault.mend is not Mend.NEVER), None)
+        if waiting or (failing and is_closed):
+            due_ns = max(opens_ns, now_ns + self.wait_ns)
+            return self._in_time(job, due_ns, waiting or failing, failed=False)
+        if failing and job.attempts < len(self.retry_delays_ns):
+            return self._in_time(job, now_ns + self.retry_delays_ns[job.attempts], failing, failed=True)
+        return None
+
+    def _in_time(self, job: Job, due_ns: int, fault: Fault | None, *, failed: bool) -> Rung | None:
+        if fault is None or due_ns >= job.seen_ns + self.deadline_ns:
+            return None
+        return Rung(due_ns=due_ns, fault=fault, failed=failed)
+
+    def hopeless_before_ns(self, opens_ns: int) -> int:
+        """Return when an answer must have been queued at least that can still be judged from ``opens_ns``."""
+        return opens_ns - self.deadline_ns
+
+    def ended(self, job: Job, *, now_ns: int) -> str | None:
+        """Return how an answer has ended that is not to be tried (again), ``None`` if it is."""
+        if job.crashes >= self.max_crashes:
+            return POISON
+        if now_ns < job.seen_ns + self.deadline_ns:
+            return None
+        if not job.reason:
+            return State.EXPIRED.because("deadline")
+        return State.OVER_BUDGET if job.reason == OverBudget.error_type else State.FAILED.because(job.reason)
+
+
+def _waits(fault: Fault, job: Job, *, is_closed: bool) -> bool:
+    """Say whether an answer waits; not where it alone is refused, again, and the others are not."""
+    is_its_own = fault.error_type == JudgeRefused.error_type == job.reason and not is_closed
+    return fault.mend is Mend.WAIT and not is_its_own

@@ -1,0 +1,292 @@
+"""Queued answers: judged, tried again later, or ended with a reason."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeVar
+
+from opentelemetry.trace import Tracer
+
+from ragtrace import semconv
+from ragtrace.model import Evaluation, RagRecord
+from ragtrace.ports import Clock
+from ragtrace.traces.additions import encode_addition
+from ragtrace.traces.attach import AttachOptions, addition_of, carrier, deserves_carrier
+from ragtrace.traces.otlp import encode
+from ragtrace.traces.trace import Span
+from ragtrace_collector.assemble.answers import AnswerReader
+from ragtrace_collector.budget import OverBudget
+from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, Fault, Ladder, Mend, Rung
+from ragtrace_collector.judge.evaluator import Judging
+from ragtrace_collector.ledger.outcomes import Ended, State
+from ragtrace_collector.sample.followup import LowScoreWatch
+from ragtrace_collector.store.port import Job, Judged, StoreUnavailable, WorkStore
+from ragtrace_collector.telemetry.counters import Counters, Counts
+from ragtrace_collector.telemetry.logs import event, place_of
+from ragtrace_collector.telemetry.tracing import NO_TRACER, working
+
+__all__ = ["Evaluator", "PartialEvaluations"]
+
+log = logging.getLogger("ragtrace.collector")
+
+T = TypeVar("T")
+
+_STORE_PAUSE_S: Final = 1.0
+_MOST_PARTIAL: Final = 1_000
+
+
+class PartialEvaluations:
+    """What was found about answers whose other metrics are tried again: it need not be judged twice.
+
+    In memory alone, and bounded: what is lost here is judged again, and nothing else is lost.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], Evaluation] = {}
+
+    def keep(self, job: Job, evaluation: Evaluation) -> None:
+        """Keep an evaluation in which some metrics found something."""
+        if evaluation.results:
+            self._kept[job.trace_id, job.span_id] = evaluation
+            while len(self._kept) > _MOST_PARTIAL:
+                del self._kept[next(iter(self._kept))]
+
+    def take(self, job: Job) -> Evaluation | None:
+        """Return what was kept for this answer, and forget it."""
+        return self._kept.pop((job.trace_id, job.span_id), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluator:
+    """Judges queued answers. Several are judged at once."""
+
+    store: WorkStore
+    reader: AnswerReader
+    judging: Judging
+    watch: LowScoreWatch
+    attach: AttachOptions
+    sinks: tuple[str, ...]
+    ladder: Ladder
+    attempt_s: float
+    """How long one attempt may take, in seconds."""
+    counters: Counters
+    clock: Clock
+    done: asyncio.Event
+    """Set when there is something new to deliver."""
+    tracer: Tracer = NO_TRACER
+    holds: bool = False
+    """Whether traces may be held, and answer spans get their scores themselves."""
+    partial: PartialEvaluations = field(default_factory=PartialEvaluations)
+
+    async def step(self) -> bool:
+        """Judge the next due answer; say whether there was one."""
+        jobs = await self.take(1)
+        for job in jobs:
+            await self.attempt(job)
+        return bool(jobs)
+
+    async def take(self, most: int) -> Sequence[Job]:
+        """Lease answers that are due.
+
+        Where nobody may be asked, answers stay as they are, but for those that cannot wait so long.
+        """
+        closed = self.judging.now.closed()
+        return await self.store.take_jobs(
+            most,
+            now_ns=self.clock.now_ns(),
+            seen_before_ns=self.ladder.hopeless_before_ns(closed.until_ns) if closed else None,
+        )
+
+    async def attempt(self, job: Job) -> None:
+        """Judge an answer that was leased, or end it by the outcome that it has come to without that.
+
+        Raises:
+            StoreUnavailable: it could not be read. It is given back.
+        """
+        judging = self.judging.now
+        try:
+            outcome = self._outcome_unasked(job, judging)
+            if outcome is None:
+                await self._judge(job, judging)
+                return
+            if job.crashes:
+                log.error(
+                    "answer %s:%s ends as %s: %d processes ended while they judged it",
+                    job.in_trace,
+                    job.span_id,
+                    outcome,
+                    job.crashes,
+                    extra=_of(job, "answer_set_aside"),
+                )
+            await self._end(job, outcome)
+        except asyncio.CancelledError:
+            with suppress(StoreUnavailable):  # then it counts as a crash, of which it may have a few
+                await self.store.give_back(job)
+            raise
+        except StoreUnavailable:  # the disk's fault and not the answer's: the stage tells it, and waits
+            await self._write(partial(self.store.give_back, job))
+            raise
+        except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
+            await self._give_up(job, exc)
+
+    def _outcome_unasked(self, job: Job, judging: Judging) -> str | None:
+        closed = judging.closed()
+        if closed and job.seen_ns < self.ladder.hopeless_before_ns(closed.until_ns):
+            return closed.outcome
+        return self.ladder.ended(job, now_ns=self.clock.now_ns())
+
+    async def _judge(self, job: Job, judging: Judging) -> None:
+        answers = await self.reader.read_for(job)
+        if answers.is_evaluation(job.span_id):
+            self.counters.add(Counts.EVALUATIONS_NOT_JUDGED)
+            await self._end(job, State.FILTERED.because("evaluation"))
+            return
+        record = answers.of(job.span_id)
+        if record is None:
+            # Spans that came after the job was queued moved the answer elsewhere; that span has its own job.
+            await self._end(job, State.SUPERSEDED)
+            return
+        try:
+            with working(self.tracer, "evaluate", on=(job.in_trace, job.span_id)) as span:
+                async with asyncio.timeout(self.attempt_s):
+                    earlier = self.partial.take(job)
+                    evaluation = await judging.evaluate(record, clock=self.clock, earlier=earlier)
+                span.set_attribute(semconv.EVAL_RUN_ID, evaluation.run_id)
+                span.set_attribute("ragtrace.outcome", _outcome(evaluation, judging))
+        except TimeoutError:
+            await self._time_out(job, judging)
+            return
+        if rung := self._next_rung(job, judging, [Fault.of(failure) for failure in evaluation.failures]):
+            self.partial.keep(job, evaluation)
+            await self._postpone(job, rung)
+            return
+        await self._finish(job, record, evaluation, judging, answers.judged(job.span_id))
+
+    async def _time_out(self, job: Job, judging: Judging) -> None:
+        message = f"not judged within {self.attempt_s:g} s"
+        fault = Fault(error_type=TIMED_OUT, message=message, mend=Mend.AGAIN)
+        if rung := self._next_rung(job, judging, [fault]):
+            await self._postpone(job, rung)
+        else:
+            await self._end(job, State.FAILED.because(TIMED_OUT))
+
+    def _next_rung(self, job: Job, judging: Judging, faults: Sequence[Fault]) -> Rung | None:
+        return self.ladder.next_rung(job, faults, opens_ns=judging.now.opens_ns(), now_ns=self.clock.now_ns())
+
+    async def _postpone(self, job: Job, rung: Rung) -> None:
+        postpone = partial(
+            self.store.postpone,
+            job,
+            due_ns=rung.due_ns,
+            reason=rung.fault.error_type,
+            failed=rung.failed,
+        )
+        await self._write(postpone)
+        self.counters.add(Counts.ANSWERS_POSTPONED)
+        if rung.failed:  # else something is closed, which was told once
+            log.warning(
+                "judge failed (%s: %s); answer %s:%s is tried again in %.0f s",
+                rung.fault.error_type,
+                rung.fault.message,
+                job.in_trace,
+                job.span_id,
+                (rung.due_ns - self.clock.now_ns()) / 1e9,
+                extra=_of(job, "judge_failed", error=rung.fault.error_type),
+            )
+
+    async def _finish(
+        self, job: Job, record: RagRecord, evaluation: Evaluation, judging: Judging, judged: Judged
+    ) -> None:
+        note = partial(self.watch.note, job, record, evaluation, now_ns=self.clock.now_ns())
+        await self._write(note)
+        outcome = _outcome(evaluation, judging)
+        # without a carrier, an earlier verdict would stay in force
+        is_told = deserves_carrier(evaluation) or bool(job.replaces)
+        if not is_told or Ended.of(outcome).state is State.OVER_BUDGET:
+            await self._end(job, outcome, judged=judged)
+            return
+        span = carrier(
+            evaluation,
+            record,
+            sample=job.sample,
+            options=self.attach,
+            now_ns=self.clock.now_ns(),
+            supersedes=job.replaces or None,
+            is_revision=job.carriers > 0,
+            cost_usd=judging.cost_usd(evaluation),
+        )
+        await self._end(job, outcome, carrier=span, evaluator=evaluation.evaluator_version, judged=judged)
+
+    async def _end(
+        self,
+        job: Job,
+        outcome: str,
+        *,
+        carrier: Span | None = None,
+        evaluator: str = "",
+        judged: Judged | None = None,
+    ) -> None:
+        parcels = dict.fromkeys(self.sinks, encode([carrier])) if carrier else {}
+        addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
+        finish = partial(
+            self.store.finish,
+            job,
+            outcome,
+            parcels=parcels,
+            now_ns=self.clock.now_ns(),
+            carrier=carrier.span_id if carrier else "",
+            evaluator=evaluator,
+            addition=addition,
+            judged=judged,
+        )
+        self.counters.add(Counts.ANSWERS_ON_SPAN, await self._write(finish))
+        if counted := _COUNTED_AS.get(Ended.of(outcome).state):
+            self.counters.add(counted)
+        self.done.set()
+
+    async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Write until it is written: what was judged is not judged twice because a disk was full."""
+        while True:
+            try:
+                return await write()
+            except StoreUnavailable as exc:
+                self.counters.add(Counts.STAGE_ERRORS)
+                log.error("a judged answer waits: %s", exc, extra=event("store_away"))  # noqa: TRY400
+                await asyncio.sleep(_STORE_PAUSE_S)
+
+    async def _give_up(self, job: Job, exc: Exception) -> None:
+        # The exception's text may quote what is under judgment: its type and place are enough.
+        self.counters.add(Counts.STAGE_ERRORS)
+        told = _of(job, "answer_failed")
+        log.error("answer %s:%s: %s", job.in_trace, job.span_id, place_of(exc), extra=told)
+        await self._end(job, State.FAILED.because(type(exc).__name__))
+
+
+def _of(job: Job, name: str, **fields: str) -> dict[str, object]:
+    return event(name, trace_id=job.in_trace, span_id=job.span_id, **fields)
+
+
+_COUNTED_AS: Final = {
+    State.JUDGED: Counts.ANSWERS_JUDGED,
+    State.INELIGIBLE: Counts.ANSWERS_INELIGIBLE,
+    State.FAILED: Counts.ANSWERS_FAILED,
+    State.OVER_BUDGET: Counts.ANSWERS_OVER_BUDGET,
+    State.EXPIRED: Counts.ANSWERS_EXPIRED,
+    State.SUPERSEDED: Counts.ANSWERS_MOVED,
+}
+
+
+def _outcome(evaluation: Evaluation, judging: Judging) -> str:
+    if any(result.score is not None for result in evaluation.results):
+        return State.JUDGED
+    if not evaluation.failures:
+        return State.INELIGIBLE.because(str(evaluation.results[0].skip_reason))
+    if any(failure.error_type == OverBudget.error_type for failure in evaluation.failures):
+        closed = judging.closed()
+        return closed.outcome if closed else State.OVER_BUDGET
+    return State.FAILED.because(evaluation.failures[0].error_type)

@@ -1,0 +1,159 @@
+"""The breaker: where a judge refuses for good, it is left alone until a person could have mended it.
+
+Own code, because it must know more than a count of failures: which refusals no retry mends, what an endpoint
+asked for (``Retry-After``) and how much of that it gets, and that an answer which meets an open breaker has
+not used up an attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from ragtrace.errors import JudgeError, JudgeRefused, JudgeUnavailable
+from ragtrace.judge import Backoff
+from ragtrace.model import Usage
+from ragtrace.ports import Clock
+from ragtrace_collector.telemetry.logs import event
+
+__all__ = ["Breaker", "BreakerState"]
+
+log = logging.getLogger("ragtrace.collector")
+
+_PATIENCE_S: Final = Backoff().patience_s
+"""Pauses up to this long are waited for by who asks."""
+_REFUSALS: Final = 2
+"""In a row: one alone may be about the request, as where a gateway forbids a text."""
+
+
+class BreakerState(StrEnum):
+    """Whether requests pass."""
+
+    CLOSED = "closed"
+    """They do."""
+    OPEN = "open"
+    """They are refused at once, without asking the judge."""
+    HALF_OPEN = "half_open"
+    """One passes, and shows whether the others may."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Breaker:
+    """Opens when a judge refuses twice in a row (401, 402, 403, 404, quota) or asks for a long pause.
+
+    A probe closes it. However long a pause is asked for, no probe waits longer than its delay: a stranger
+    does not decide for how long nothing is judged.
+    """
+
+    who: str
+    """``judge``, ``second judge``, …: for people."""
+    clock: Clock
+    probe_delays_ns: tuple[int, ...]
+    """How long to wait before each probe, at most; the last one for all that follow."""
+    key_place: str = ""
+    """Where its key is read from: whoever is to mend a refusal wants to know."""
+    cause: JudgeError | None = None
+    """What opened it; ``None`` while it is closed."""
+    probe_ns: int = 0
+    """While open: when the next request may pass."""
+    _refusals: int = 0
+    _probes: int = 0
+    _probing: asyncio.Event | None = field(default=None)
+    """Set when the probe under way has ended."""
+
+    @property
+    def state(self) -> BreakerState:
+        """Whether requests pass now."""
+        if self.cause is None:
+            return BreakerState.CLOSED
+        is_due = self._probing is not None or self.clock.now_ns() >= self.probe_ns
+        return BreakerState.HALF_OPEN if is_due else BreakerState.OPEN
+
+    @property
+    def reason(self) -> str:
+        """Why it is open, for people; empty while it is closed."""
+        where = f" (its key is read from {self.key_place})" if self.key_place else ""
+        return f"{self.cause}{where}" if self.cause else ""
+
+    @asynccontextmanager
+    async def passage(self) -> AsyncIterator[None]:
+        """Let a request pass, and learn from how it ends.
+
+        Raises:
+            JudgeError: of the kind that opened the breaker; the judge was not asked.
+        """
+        is_probe = await self._admit()
+        try:
+            yield
+        except JudgeError as failed:
+            self._learn(failed, is_probe=is_probe)
+            raise
+        else:
+            self._refusals = 0
+            if is_probe:
+                self._close()
+        finally:
+            if is_probe:
+                self._end_probe()
+
+    async def _admit(self) -> bool:
+        while self._probing is not None:
+            await self._probing.wait()
+        if self.cause is None:
+            return False
+        if self.state is BreakerState.OPEN:
+            raise type(self.cause)(self.reason, usage=Usage())
+        self._probing = asyncio.Event()
+        return True
+
+    def _end_probe(self) -> None:
+        if self._probing is not None:
+            self._probing.set()
+            self._probing = None
+
+    def _learn(self, failed: JudgeError, *, is_probe: bool) -> None:
+        pause_ns = _pause_ns(failed)
+        is_refused = isinstance(failed, JudgeRefused)
+        self._refusals = self._refusals + 1 if is_refused else 0
+        if is_probe and not is_refused and not pause_ns:
+            if failed.retryable:
+                self._wait(0)  # nobody there: that says nothing about the refusal
+            else:
+                self._close()
+        elif is_probe or (self.cause is None and (self._refusals >= _REFUSALS or pause_ns)):
+            self._open(failed, pause_ns)
+
+    def _open(self, cause: JudgeError, pause_ns: int) -> None:
+        is_news = self.cause is None
+        self.cause = cause
+        self._wait(pause_ns)
+        if is_news:
+            wait_s = (self.probe_ns - self.clock.now_ns()) / 1e9
+            log.error(
+                "%s: answers wait, and it is asked again in %.0f s: %s",
+                self.who,
+                wait_s,
+                self.reason,
+                extra=event("judge_stopped", who=self.who),
+            )
+
+    def _wait(self, pause_ns: int) -> None:
+        delay_ns = self.probe_delays_ns[min(self._probes, len(self.probe_delays_ns) - 1)]
+        self._probes += 1
+        self.probe_ns = self.clock.now_ns() + (min(delay_ns, pause_ns) if pause_ns else delay_ns)
+
+    def _close(self) -> None:
+        self.cause = None
+        self._probes = 0
+        log.warning("%s: it answers again", self.who, extra=event("judge_back", who=self.who))
+
+
+def _pause_ns(failed: JudgeError) -> int:
+    """Return how long the endpoint asked to be left alone, where that is longer than who asks would wait."""
+    told_s = failed.retry_after_s if isinstance(failed, JudgeUnavailable) else None
+    return int(told_s * 1e9) if told_s and told_s > _PATIENCE_S else 0

@@ -1,0 +1,365 @@
+"""What judges: the metrics, judges, embedder and prices that a configuration names, put together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from pydantic import SecretStr, TypeAdapter, ValidationError
+
+from ragtrace.calibration.settings_file import read_calibration
+from ragtrace.clock import SystemClock
+from ragtrace.compat.tool import PeerOptions
+from ragtrace.compat.tool_metric import PeerPrompted
+from ragtrace.compat.tools import peer_named
+from ragtrace.errors import ConfigError
+from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
+from ragtrace.judge import CacheSettings, Prices, open_embedder, open_judge
+from ragtrace.judge.base_url import beside as base_url_beside
+from ragtrace.judge.factory import OPENAI_KEY
+from ragtrace.metrics import StepLimits, metric_named
+from ragtrace.metrics.prompt import content_sha256
+from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
+from ragtrace.ports import Clock, Embedder, Judge, Metric
+from ragtrace.validation import in_words
+from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig
+from ragtrace_collector.judge.guard import Closed, Guard, Guards, guards_of
+
+__all__ = [
+    "Judging",
+    "embedder_of",
+    "judge_of",
+    "metrics_of",
+    "old_prices",
+    "open_judging",
+    "verify_settings_of",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """Measures records with what a configuration names."""
+
+    metrics: Sequence[Metric]
+    judge: Judge
+    second_judge: Judge | None = None
+    embedder: Embedder | None = None
+    limits: StepLimits = field(default_factory=StepLimits)
+    prices: Prices | None = None
+    guards: Guards | None = None
+    """What stands before everyone who may be asked."""
+    name: str = "judge"
+    """Which of the guards is the judge's own."""
+    cheaper: Judging | None = None
+    """Who judges where the budget has nothing left for this judge."""
+
+    @property
+    def now(self) -> Judging:
+        """Who judges at this moment: the cheaper judge, if there is one and the budget asks for it."""
+        is_spent = any(guard.refusal for guard in self._guards(self.name))
+        return self.cheaper if self.cheaper and is_spent else self
+
+    def closed(self) -> Closed | None:
+        """Say until when the judge is not to be asked, if so."""
+        return next((guard.closed() for guard in self._guards(self.name)), None)
+
+    def stopped(self) -> str | None:
+        """Return why nothing is judged, as an outcome; ``None`` as far as anybody knows that it is."""
+        return next((guard.stopped() for guard in self._guards(self.name)), None)
+
+    def opens_ns(self) -> int:
+        """Return when everyone may be asked again, in Unix nanoseconds: 0 if they may."""
+        closed = (guard.closed() for guard in self._guards(self.name, "second", "embedder"))
+        return max((each.until_ns for each in closed if each), default=0)
+
+    def _guards(self, *names: str) -> Iterator[Guard]:
+        by_name = self.guards.by_name if self.guards else {}
+        return (by_name[name] for name in names if name in by_name)
+
+    async def evaluate(
+        self, record: RagRecord, *, clock: Clock, earlier: Evaluation | None = None
+    ) -> Evaluation:
+        """Measure the record; what an earlier attempt found about the same record is not judged again."""
+        if earlier is not None and not self._may_go_on(earlier, record):
+            earlier = None
+        found = {(each.metric, each.profile) for each in earlier.results} if earlier else set()
+        evaluation = await evaluate(
+            record,
+            metrics=[each for each in self.metrics if (each.name, each.profile) not in found],
+            judge=self.judge,
+            clock=clock,
+            limits=self.limits,
+            embedder=self.embedder,
+            second_judge=self.second_judge,
+        )
+        return self._joined(earlier, evaluation) if earlier else evaluation
+
+    def cost_usd(self, evaluation: Evaluation) -> float | None:
+        """Return what the evaluation cost, or ``None`` where that is not known: never a guess."""
+        return self.prices.cost_of(evaluation) if self.prices else None
+
+    def _may_go_on(self, earlier: Evaluation, record: RagRecord) -> bool:
+        return earlier.input_sha256 == content_sha256(record) and earlier.judge == self.judge.identity
+
+    def _joined(self, earlier: Evaluation, later: Evaluation) -> Evaluation:
+        """Put together what two attempts at the same record found, as one attempt would have told it."""
+        outcomes = {(each.metric, each.profile): each for each in (*earlier.outcomes, *later.outcomes)}
+        return replace(
+            later,
+            outcomes=tuple(outcomes[metric.name, metric.profile] for metric in self.metrics),
+            evaluator_set=evaluator_set(self.metrics),
+            evaluator_version=evaluator_version(
+                self.metrics,
+                self.judge,
+                limits=self.limits,
+                second_judge=self.second_judge,
+                embedder=self.embedder,
+            ),
+            run_id=earlier.run_id,
+            started_at_ns=earlier.started_at_ns,
+            duration_ms=earlier.duration_ms + later.duration_ms,
+            usage=earlier.usage + later.usage,
+            compromised=earlier.compromised or later.compromised,
+        )
+
+
+def old_prices(judging: Judging, *, now_ns: int) -> tuple[str, ...]:
+    """Say of whom the price was looked up long ago, a line each."""
+    prices = judging.prices
+    asked = (judging, judging.cheaper) if judging.cheaper else (judging,)
+    models = [who for each in asked for who in (each.judge, each.second_judge, each.embedder) if who]
+    said = (prices.too_old(who.identity, now_ns=now_ns) for who in models) if prices else ()
+    return tuple(dict.fromkeys(line for line in said if line))
+
+
+@asynccontextmanager
+async def open_judging(config: CollectorConfig, guards: Guards | None = None) -> AsyncIterator[Judging]:
+    """Open what judges, behind guards; close it in the end.
+
+    Raises:
+        ConfigError: a metric, judge, embedder, calibration or price table cannot be used.
+    """
+    settings, guards = config.judge, guards or guards_of(config, clock=SystemClock(), book=None)
+    async with AsyncExitStack() as opened:
+        embedder = embedder_of(settings, around=guards.embedder("embedder", key_place=_key_place(settings)))
+        if embedder is not None:
+            await opened.enter_async_context(aclosing(embedder))
+        judging = await _open_one("judge", settings, config, guards, embedder, opened)
+        if settings.cheaper is not None:
+            cheaper = _judge_beside(settings, settings.cheaper)
+            other = await _open_one("cheaper", cheaper, config, guards, embedder, opened)
+            judging = replace(judging, cheaper=other)
+        yield judging
+
+
+async def _open_one(
+    name: str,
+    settings: JudgeConfig,
+    config: CollectorConfig,
+    guards: Guards,
+    embedder: Embedder | None,
+    opened: AsyncExitStack,
+) -> Judging:
+    share = config.budget.cheaper_from if settings.cheaper else 1.0
+    around = guards.judge(name, share=share, key_place=_key_place(settings))
+    judge = judge_of(settings, around=around)
+    await opened.enter_async_context(aclosing(judge))
+    second = None
+    if settings.second is not None:
+        beside = _judge_beside(settings, settings.second)
+        around = guards.judge("second", share=share, key_place=_key_place(beside))
+        second = judge_of(beside, around=around)
+        await opened.enter_async_context(aclosing(second))
+    metrics = metrics_of(config.evaluate.metrics, pass_at=_pass_at(settings))
+    _check_embedder(metrics, embedder)
+    return Judging(
+        metrics=metrics,
+        judge=judge,
+        second_judge=second,
+        embedder=embedder,
+        limits=StepLimits(verify=verify_settings_of(settings, judge.identity)),
+        prices=guards.prices,
+        guards=guards,
+        name=name,
+    )
+
+
+def metrics_of(
+    configs: Sequence[MetricConfig], *, pass_at: Mapping[str, float] | None = None
+) -> tuple[Metric, ...]:
+    """Build the metrics that a configuration names; ``pass_at`` gives thresholds where it gives none.
+
+    Raises:
+        ConfigError: there is no such metric or profile, it does not take an option, or two have one name.
+    """
+    metrics = tuple(_metric(each, pass_at or {}) for each in configs)
+    names = [(metric.name, metric.profile) for metric in metrics]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"`evaluate.metrics` names {twice[0]!r} ({twice[1]}) twice, under two names")
+    return metrics
+
+
+def judge_of(config: JudgeConfig, *, around: Callable[[Judge], Judge] | None = None) -> Judge:
+    """Build the judge that a configuration names; ``around`` puts one more layer around every attempt.
+
+    Raises:
+        ConfigError: there is no such judge, or its key is missing.
+    """
+    cache = config.cache
+    return open_judge(
+        config.use,
+        base_url=config.base_url,
+        api_key_env=config.api_key_env,
+        timeout_s=config.timeout.total_seconds(),
+        max_concurrency=config.max_concurrency,
+        cache=CacheSettings(path=cache.path, max_bytes=cache.max_bytes) if cache else None,
+        around=around,
+        environ=_environ(config),
+        tls=config.tls.opened() if config.tls else None,
+        headers=_plain(config.headers),
+        extra_body=config.extra_body,
+    )
+
+
+def _plain(headers: Mapping[str, SecretStr]) -> Mapping[str, str]:
+    return {name: value.get_secret_value() for name, value in headers.items()}
+
+
+def _key_place(config: JudgeConfig) -> str:
+    """Return where a judge's key is read from, for people; empty for one that is not asked with a key."""
+    if _kind(config.use) not in ("openai", "anthropic"):
+        return ""
+    is_other = _kind(config.use) == "anthropic" and config.api_key_env == OPENAI_KEY
+    return "`judge.api_key`" if config.api_key else "ANTHROPIC_API_KEY" if is_other else config.api_key_env
+
+
+def _environ(config: JudgeConfig) -> Mapping[str, str]:
+    """Return where judges look for their keys, with the one that the configuration itself holds."""
+    if config.api_key is None:
+        return os.environ
+    variables = (
+        config.api_key_env,
+        "ANTHROPIC_API_KEY",
+    )  # the second where no other is named, for `anthropic:`
+    return {**os.environ, **dict.fromkeys(variables, config.api_key.get_secret_value())}
+
+
+def _metric(config: MetricConfig, pass_at: Mapping[str, float]) -> Metric:
+    if config.peer_prompts:
+        return _peer_metric(config)
+    options: dict[str, Any] = dict(config.options)
+    if config.prompts:
+        options["prompts"] = dict(config.prompts)
+    if config.weights:
+        options["weights"] = dict(config.weights)
+    is_own = config.profile == "ragtrace"
+    default = pass_at.get(config.name) if is_own else None
+    threshold = default if config.threshold is None and config.pass_when is None else config.threshold
+    return metric_named(
+        config.name, profile=config.profile, threshold=threshold, pass_when=config.pass_when, **options
+    )
+
+
+def _peer_metric(config: MetricConfig) -> Metric:
+    peer = peer_named(config.name, config.profile)
+    return PeerPrompted(peer, options=_peer_options(config), threshold=config.threshold)
+
+
+def _peer_options(config: MetricConfig) -> PeerOptions:
+    known = [field.name for field in fields(PeerOptions)]
+    strange = next((name for name in config.options if name not in known), None)
+    if strange is not None:
+        raise ConfigError(
+            f"`evaluate.metrics`: {config.name} has no option {strange!r}: choose from {', '.join(known)}"
+        )
+    try:
+        return TypeAdapter(PeerOptions).validate_python(config.options)
+    except ValidationError as exc:
+        fault = exc.errors(include_url=False)[0]
+        key = ".".join(map(str, fault["loc"]))
+        raise ConfigError(f"`evaluate.metrics`: {config.name}: option {key!r}: {in_words(fault)}") from None
+
+
+def _judge_beside(config: JudgeConfig, second: SecondJudgeConfig) -> JudgeConfig:
+    """Return the settings of a judge that is named beside another; calibrations are not of it."""
+    beside = config if _kind(second.use) == _kind(config.use) else JudgeConfig()
+    # what was set for one endpoint, keys in headers too, is not for another
+    shared = beside if second.base_url is None else JudgeConfig()
+    own = {
+        "use": second.use,
+        "base_url": second.base_url or base_url_beside(beside.base_url, second.use, os.environ),
+        "api_key_env": second.api_key_env or beside.api_key_env,
+        "api_key": second.api_key or (None if second.api_key_env else beside.api_key),
+        "tls": second.tls or config.tls,
+        "headers": shared.headers if second.headers is None else second.headers,
+        "extra_body": shared.extra_body if second.extra_body is None else second.extra_body,
+        "timeout": second.timeout or config.timeout,
+        "max_concurrency": config.max_concurrency,
+        "cache": config.cache,
+        "calibration": None,
+        "second": None,
+        "cheaper": None,
+    }
+    return beside.model_copy(update=own)
+
+
+def embedder_of(
+    config: JudgeConfig, *, around: Callable[[Embedder], Embedder] | None = None
+) -> Embedder | None:
+    """Build the embedder that a configuration names, if it names one.
+
+    Raises:
+        ConfigError: there is no such embedder, or its key is missing.
+    """
+    if config.embedder is None:
+        return None
+    beside = config if _kind(config.embedder) == _kind(config.use) else JudgeConfig()
+    return open_embedder(
+        config.embedder,
+        base_url=base_url_beside(beside.base_url, config.embedder, os.environ),
+        api_key_env=beside.api_key_env,
+        timeout_s=config.timeout.total_seconds(),
+        max_concurrency=config.max_concurrency,
+        around=around,
+        environ=_environ(beside),
+        tls=config.tls.opened() if config.tls else None,
+        headers=_plain(beside.headers),
+    )
+
+
+def _check_embedder(metrics: Sequence[Metric], embedder: Embedder | None) -> None:
+    lacking = next((each.name for each in metrics if "questions" in getattr(each, "uses", ())), None)
+    if embedder is None and lacking is not None:
+        raise ConfigError(
+            f"`evaluate.metrics` names {lacking!r}, which compares embeddings: set `judge.embedder` to"
+            " openai:MODEL or wordllama"
+        )
+
+
+def verify_settings_of(config: JudgeConfig, judge: JudgeIdentity) -> VerifySettings:
+    """Return how a configuration has a judge asked for verdicts.
+
+    Raises:
+        ConfigError: its calibration cannot be read.
+    """
+    measured = read_calibration(config.calibration).settings(judge) if config.calibration else None
+    return replace(
+        measured or VerifySettings(),
+        form=VerifyForm(config.verify),
+        second_look=config.second_look,
+        sentinel_rate=config.sentinel_rate,
+    )
+
+
+def _pass_at(config: JudgeConfig) -> Mapping[str, float]:
+    measured = read_calibration(config.calibration).answer_threshold if config.calibration else None
+    return {} if measured is None else {"faithfulness": measured}
+
+
+def _kind(spec: str) -> str:
+    return spec.partition(":")[0]

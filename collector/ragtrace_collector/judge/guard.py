@@ -1,0 +1,240 @@
+"""What stands before every request to a judge: the wall of the budget, then the breaker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.errors import ConfigError
+from ragtrace.judge import Pace, Prices, load_prices, pace_of
+from ragtrace.judge.calls import watched_by
+from ragtrace.judge.layers import Layer
+from ragtrace.judge.spend import Bill, Limit, Tariff, largest_usage
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.ports import Clock, Embedder, Embeddings, Judge, JudgeReply, JudgeRequest
+from ragtrace_collector.budget import Left, OverBudget, Period, Purse, Refusal
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.config.budget import LimitConfig, PurseConfig
+from ragtrace_collector.judge.breaker import Breaker, BreakerState
+from ragtrace_collector.judge.budget_guard import Wall
+from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.store.budget import BudgetBook
+from ragtrace_collector.telemetry.logs import event
+
+__all__ = ["Closed", "Guard", "Guards", "guards_of", "purse_of"]
+
+log = logging.getLogger("ragtrace.collector")
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """Nothing passes for a while."""
+
+    outcome: str
+    """How an answer ends that cannot wait so long."""
+    until_ns: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Guard:
+    """Guards one judge or embedder."""
+
+    name: str
+    """``judge``, ``second``, ``cheaper`` or ``embedder``."""
+    breaker: Breaker
+    wall: Wall | None
+    tariff: Tariff
+    share: float = 1.0
+    """Of each limit: what this judge may use up."""
+    pace: Pace | None = None
+    """How many requests are let through at once."""
+    doubts: int = 0
+    """Requests of which it said what cannot be."""
+    _refusal: Refusal | None = None
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """What the budget refused last, while its window lasts."""
+        if self._refusal is not None and self.breaker.clock.now_ns() >= self._refusal.until_ns:
+            self._refusal = None
+            log.warning("%s: the budget has room again", self.name, extra=event("budget_open", who=self.name))
+        return self._refusal
+
+    def closed(self) -> Closed | None:
+        """Say until when nothing passes, if so."""
+        outcome = self.stopped()
+        if outcome is None:
+            return None
+        if self.refusal is not None:
+            return Closed(outcome=outcome, until_ns=self.refusal.until_ns)
+        is_open = self.breaker.state is BreakerState.OPEN
+        return Closed(outcome=outcome, until_ns=self.breaker.probe_ns) if is_open else None
+
+    def stopped(self) -> str | None:
+        """Return why nothing is judged, as an outcome: until an answer shows that the judge is back."""
+        if self.refusal is not None:
+            return State.OVER_BUDGET.because(self.refusal.limit)
+        cause = self.breaker.cause
+        return State.FAILED.because(cause.error_type) if cause is not None else None
+
+    @property
+    def state(self) -> str:
+        """``over_budget``, or the state of the breaker."""
+        return OverBudget.error_type if self.refusal else self.breaker.state.value
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing passes, for people; empty while something does."""
+        return f"{self.refusal.limit} is spent" if self.refusal else self.breaker.reason
+
+    @asynccontextmanager
+    async def request(self, largest: Usage) -> AsyncIterator[Bill]:
+        """Let a request pass that takes so much at most, and learn from it.
+
+        Raises:
+            JudgeError: it may not be made now.
+        """
+        async with self._spending(largest) as bill, self.breaker.passage():
+            try:
+                yield bill
+            finally:
+                self.doubts += bill.doubts
+
+    @asynccontextmanager
+    async def _spending(self, largest: Usage) -> AsyncIterator[Bill]:
+        if self.wall is None:
+            yield Bill()
+            return
+        try:
+            async with self.wall.spending(self.tariff, largest, share=self.share) as bill:
+                yield bill
+        except OverBudget as spent:
+            if self.refusal is None:
+                log.warning("%s: %s", self.name, spent, extra=event("budget_spent", who=self.name))
+            self._refusal = spent.refusal
+            raise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guards:
+    """All guards, before one purse."""
+
+    clock: Clock
+    probe_delays_ns: tuple[int, ...]
+    prices: Prices
+    purse: Purse
+    wall: Wall | None = None
+    """``None`` where nothing is limited, or nothing is going to be asked."""
+    by_name: dict[str, Guard] = field(default_factory=dict)
+    """``judge``, ``second``, ``cheaper`` and ``embedder``, as far as there are any."""
+
+    def judge(self, name: str, *, share: float = 1.0, key_place: str = "") -> Callable[[Judge], Judge]:
+        """Return what puts a judge behind a guard of this name, which lets it use up a share of each limit.
+
+        It raises ConfigError where money is limited, and what the judge costs is not known.
+        """
+
+        def around(judge: Judge) -> Judge:
+            guard = self._before(name, judge.identity, key_place)
+            guard.share, guard.pace = share, pace_of(judge)
+            return _GuardedJudge(judge, guard)
+
+        return around
+
+    def embedder(self, name: str, *, key_place: str = "") -> Callable[[Embedder], Embedder]:
+        """Return what puts an embedder behind a guard of this name."""
+        return lambda embedder: _GuardedEmbedder(embedder, self._before(name, embedder.identity, key_place))
+
+    async def left(self) -> tuple[Left, ...]:
+        """Return what is spent and left of the purse.
+
+        Raises:
+            StoreUnavailable: it cannot be read.
+        """
+        return (await self.wall.standing()).left() if self.wall else ()
+
+    def _before(self, name: str, who: JudgeIdentity, key_place: str) -> Guard:
+        price = self.prices.price_of(who)
+        if price is None and self.purse.limits_money and not who.computes:
+            raise ConfigError(
+                f"`budget` limits US dollars, and there is no price for {who.provider}:{who.model}:"
+                " name it in a file for `judge.prices`, or limit `tokens` instead"
+            )
+        self.by_name[name] = Guard(
+            name=name,
+            breaker=Breaker(
+                who=name, clock=self.clock, probe_delays_ns=self.probe_delays_ns, key_place=key_place
+            ),
+            wall=None if who.computes else self.wall,
+            tariff=Tariff(price=price),
+        )
+        return self.by_name[name]
+
+
+class _GuardedJudge(Layer):
+    def __init__(self, judge: Judge, guard: Guard) -> None:
+        super().__init__(judge)
+        self._guard = guard
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        async with self._guard.request(largest_usage(request)) as bill:
+            with watched_by(bill):
+                reply = await self.inner.ask(request)
+            bill.usage = reply.usage
+            return reply
+
+
+class _GuardedEmbedder:
+    def __init__(self, embedder: Embedder, guard: Guard) -> None:
+        self.inner = embedder
+        self._guard = guard
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        return self.inner.identity
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+        async with self._guard.request(Usage(calls=1, input_tokens=size)) as bill:
+            with watched_by(bill):
+                embeddings = await self.inner.embed(texts)
+            bill.usage = embeddings.usage
+            return embeddings
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+def guards_of(config: CollectorConfig, *, clock: Clock, book: BudgetBook | None) -> Guards:
+    """Return the guards before live judging; without a book of what was spent, none of them stops anything.
+
+    Raises:
+        ConfigError: the table of prices cannot be read.
+    """
+    purse = purse_of("live", config.budget.live)
+    return Guards(
+        clock=clock,
+        probe_delays_ns=tuple(int(delay.total_seconds() * 1e9) for delay in config.evaluate.probe_delays),
+        prices=load_prices(config.judge.prices),
+        purse=purse,
+        wall=Wall(purse=purse, book=book, clock=clock) if book and purse.limits else None,
+    )
+
+
+def purse_of(name: str, config: PurseConfig) -> Purse:
+    """Return the purse that a configuration describes: periods without a limit are left out."""
+    by_period = {Period.MINUTE: config.minute, Period.DAY: config.day, Period.MONTH: config.month}
+    limits = {period: _limit(given) for period, given in by_period.items()}
+    return Purse(name=name, limits={period: limit for period, limit in limits.items() if limit != Limit()})
+
+
+def _limit(config: LimitConfig) -> Limit:
+    usd_nano = None if config.usd is None else round(config.usd * 1e9)
+    return Limit(calls=config.calls, tokens=config.tokens, usd_nano=usd_nano)

@@ -1,0 +1,67 @@
+"""What a reload exchanges: the configuration in force, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.judge.evaluator import Judging
+from ragtrace_collector.sampling import Sampler
+
+__all__ = ["InForce", "Tenure"]
+
+
+class Tenure:
+    """A judging in office. Once retired, it is closed when the last evaluation by it has ended."""
+
+    def __init__(self, judging: Judging, opened: AsyncExitStack) -> None:
+        self.judging = judging
+        self._opened = opened
+        self._evaluations = 0
+        self._is_retired = False
+
+    @classmethod
+    async def begin(cls, opening: AbstractAsyncContextManager[Judging]) -> Tenure:
+        """Open a judging.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
+        async with AsyncExitStack() as opened:
+            judging = await opened.enter_async_context(opening)
+            return cls(judging, opened.pop_all())
+
+    @asynccontextmanager
+    async def evaluation(self) -> AsyncIterator[None]:
+        """Keep it open until the block ends."""
+        self._evaluations += 1
+        try:
+            yield
+        finally:
+            self._evaluations -= 1
+            await self._close_if_unused()
+
+    async def retire(self) -> None:
+        """Close it as soon as nobody needs it any more."""
+        self._is_retired = True
+        await self._close_if_unused()
+
+    async def _close_if_unused(self) -> None:
+        if self._is_retired and not self._evaluations:
+            await self._opened.aclose()
+
+
+@dataclass(slots=True, kw_only=True)
+class InForce:
+    """What is decided by now."""
+
+    config: CollectorConfig
+    tenure: Tenure
+    sampler: Sampler
+
+    @property
+    def is_judge_away(self) -> bool:
+        """Whether nobody may be asked now."""
+        return self.tenure.judging.now.closed() is not None

@@ -1,0 +1,1 @@
+"""Ledger: what happened to every answer."""

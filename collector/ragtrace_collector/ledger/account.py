@@ -1,0 +1,160 @@
+"""The ledger: where every RAG answer stands that was seen, and what became of what is sent.
+
+``seen = pending + the sum of what ended``, at every reading: each answer is entered twice, once as seen and
+once under where it stands, in the statement that changes its row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ragtrace_collector.ledger.outcomes import PENDING, State
+
+__all__ = ["Account", "Answer", "Delivery", "Ledger"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """How many answers stand somewhere, for one reason."""
+
+    state: State
+    reason: str = ""
+    rule: str = ""
+    """The sampling rule that chose the answer, or left it out."""
+    tenant: str = ""
+    service: str = ""
+    """Of answers whose rows still live: the totals go without."""
+    number: int
+
+    @property
+    def outcome(self) -> str:
+        """``judged``, ``failed:judge_timeout``."""
+        return self.state.because(self.reason) if self.reason else str(self.state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """One reading of the account: all numbers are of one moment, and survive the rows that they count."""
+
+    seen: int
+    """Answers seen, without those superseded."""
+    accounts: Sequence[Account]
+    """Without those superseded; an account that was emptied stays."""
+    superseded: int = 0
+    oldest_pending_ns: int | None = None
+    """Unix time in nanoseconds when the oldest pending answer was seen."""
+    open_traces: int = 0
+    """Traces that are yet to be looked at, for the first time or because spans joined them."""
+    held_traces: int = 0
+    """Traces whose own spans wait for their scores."""
+    poison_traces: int = 0
+    """Traces that were set aside, as long as something is known of them."""
+    parcels: Mapping[str, Mapping[str, int]]
+    """``put``, ``waiting``, ``delivered``, ``unconfirmed`` and ``rejected``: put is their sum."""
+    store_bytes: int = 0
+
+    @property
+    def pending(self) -> int:
+        """Answers that are not at their end."""
+        return sum(each.number for each in self.accounts if each.state in PENDING)
+
+    @property
+    def ended(self) -> int:
+        """Answers that are."""
+        return sum(each.number for each in self.accounts if each.state not in PENDING)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the two entries of each answer and parcel agree: if not, the file was tampered with."""
+        parcels = all(
+            sums.get("put", 0) == sum(number for state, number in sums.items() if state != "put")
+            for sums in self.parcels.values()
+        )
+        return parcels and self.seen == self.pending + self.ended
+
+    def age_s(self, now_ns: int) -> float:
+        """Return how long the oldest pending answer has waited, in seconds; 0 where none is pending."""
+        return 0.0 if self.oldest_pending_ns is None else max(0, now_ns - self.oldest_pending_ns) / 1e9
+
+    def by(self, key: Callable[[Account], str]) -> Mapping[str, int]:
+        """Return sums by a key of the accounts, the largest first, without empty ones."""
+        sums: Counter[str] = Counter()
+        for account in self.accounts:
+            sums[key(account)] += account.number
+        return {name: number for name, number in sums.most_common() if number}
+
+    def sums(self) -> Mapping[str, int]:
+        """Return the sums of which the first is that of the next two."""
+        return {
+            "seen": self.seen,
+            "pending": self.pending,
+            "ended": self.ended,
+            "superseded": self.superseded,
+        }
+
+    def left(self) -> Mapping[str, int]:
+        """Return what is yet to be done."""
+        return {
+            "open_traces": self.open_traces,
+            "held_traces": self.held_traces,
+            "pending": self.pending,
+            "undelivered": self.parcels_in("waiting"),
+        }
+
+    def by_name(self) -> Mapping[str, int]:
+        """Return everything in one flat mapping: outcomes, and queues by their names."""
+        return {
+            **self.by(lambda account: account.outcome),
+            "open_traces": self.open_traces,
+            "held_traces": self.held_traces,
+            "poison_traces": self.poison_traces,
+            "undelivered": self.parcels_in("waiting"),
+            "unconfirmed": self.parcels_in("unconfirmed"),
+            "rejected": self.parcels_in("rejected"),
+        }
+
+    def parcels_in(self, state: str) -> int:
+        """Return how many parcels of all sinks are in a state: ``waiting``, ``delivered`` and so on."""
+        return sum(sums.get(state, 0) for sums in self.parcels.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """Where the newest carrier of an answer is, for one sink."""
+
+    sink: str
+    state: str
+    """``waiting``, ``delivered``, ``unconfirmed`` (it said yes, unreadably) or ``rejected``."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is known of one answer while its row lives. Never content."""
+
+    trace_id: str
+    span_id: str
+    state: State
+    reason: str
+    rule: str
+    rate: float
+    probability: float | None
+    """None where the answer had more than one chance."""
+    tenant: str
+    service: str
+    attempts: int
+    last_error: str
+    """The class of the last attempt's failure."""
+    seen_ns: int
+    due_ns: int
+    """When it is tried next, while pending."""
+    ended_ns: int | None
+    carrier: str
+    """The carrier's span id."""
+    evaluator: str
+    """The version of the evaluator that wrote it."""
+    is_on_span: bool = False
+    """Whether the scores stand on the answer span itself, which was held back for them."""
+    deliveries: tuple[Delivery, ...] = ()

@@ -1,0 +1,109 @@
+"""What tells of the collector while it runs: pages, own metrics, systemd's watchdog."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import aclosing, asynccontextmanager, closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from ragtrace.errors import RagtraceError
+from ragtrace_collector.config import TelemetryConfig
+from ragtrace_collector.operations.metrics import SelfMetrics
+from ragtrace_collector.operations.pages import pages_app
+from ragtrace_collector.operations.systemd import notify_watchdog, watchdog_pause_s
+from ragtrace_collector.operations.vitals import Vitals
+from ragtrace_collector.receive.auth import Gate
+from ragtrace_collector.receive.http_server import HttpServer, open_socket
+from ragtrace_collector.telemetry.exporters import open_metric_exporter
+from ragtrace_collector.telemetry.logs import event
+
+__all__ = ["Operations"]
+
+log = logging.getLogger("ragtrace.collector")
+
+
+@dataclass(slots=True, kw_only=True)
+class Operations:
+    """Tells whoever runs the collector how it is: opened, then started and stopped."""
+
+    config: TelemetryConfig
+    vitals: Vitals
+    gate: Gate
+    accounts: tuple[Route, ...] = ()
+    """Pages about single answers, and all of them."""
+    port: int | None = None
+    """The pages' port in use, once they are open."""
+    _server: HttpServer | None = None
+    _metrics: SelfMetrics = field(init=False)
+    _beats: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Open the pages and the exporter of metrics; close them in the end.
+
+        Raises:
+            ConfigError: the address of the pages cannot be bound.
+        """
+        endpoint = self.config.otlp_endpoint
+        exporter = open_metric_exporter(endpoint) if endpoint else None
+        self._metrics = SelfMetrics(self.vitals.readings, push_to=exporter)
+        async with aclosing(self._metrics):
+            if self.config.listen is None:
+                yield
+            else:
+                with closing(open_socket(self.config.listen, key="telemetry.listen")) as listening:
+                    self.port = listening.getsockname()[1]
+                    self._server = HttpServer(self._pages(), listening, certificate=self.gate.certificate)
+                    yield
+            await self._push()  # with what the stop itself changed
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Serve the pages, push the metrics and answer the watchdog, as tasks of this group."""
+        if self._server is not None:
+            tasks.create_task(self._server.serve(), name="pages")
+        self._beats = [tasks.create_task(beat) for beat in self._beating()]
+
+    def stop(self) -> None:
+        """End the tasks: they are the last ones, so that the pages tell of the drain."""
+        if self._server is not None:
+            self._server.stop()
+        for beat in self._beats:
+            beat.cancel()
+
+    def _beating(self) -> Iterator[Coroutine[Any, Any, None]]:
+        yield self.vitals.lag.watch()
+        if self.config.otlp_endpoint:
+            yield _every(self.config.otlp_interval.total_seconds(), self._push)
+        if pause_s := watchdog_pause_s():
+            yield _every(pause_s, _tell_watchdog)
+
+    async def _push(self) -> None:
+        try:
+            await self._metrics.push()
+        except RagtraceError as exc:  # the store cannot be read: what it keeps is told the next time
+            log.warning("own metrics were not sent: %s", exc, extra=event("metrics_unread"))
+
+    def _pages(self) -> Starlette:
+        return pages_app(
+            readiness=self.vitals.readiness,
+            status=self.vitals.status,
+            metrics=self._metrics,
+            access=self.gate.access,
+            accounts=self.accounts,
+        )
+
+
+async def _tell_watchdog() -> None:
+    notify_watchdog()
+
+
+async def _every(pause_s: float, beat: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await beat()
+        await asyncio.sleep(pause_s)

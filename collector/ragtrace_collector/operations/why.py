@@ -1,0 +1,231 @@
+"""Why an answer has a score, or has none: all that store and configuration know of one trace, but content."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from ragtrace.errors import CodecError, InputError
+from ragtrace.sampling import position_of
+from ragtrace.traces.otlp import SpanRef, parse_request, split_by_trace
+from ragtrace_collector.assemble.open_traces import OpenTrace
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.ledger.account import Answer
+from ragtrace_collector.sampling import Sampler
+from ragtrace_collector.store.cipher import NO_KEYS, Sealing, open_sealing
+from ragtrace_collector.store.ledger import read_answers, reading
+from ragtrace_collector.store.revisions import UNSETTLED
+from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of, trace_key
+
+__all__ = ["Door", "OpenSpans", "Standing", "TraceState", "look_up", "trace_id_in"]
+
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+_PREFIX: Final = re.compile(r"[0-9a-f]{4,32}")
+_MOST_NAMED: Final = 5
+_ID_DIGITS: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSpans:
+    """The spans of a trace that more spans may join, and which are waited for."""
+
+    spans: int
+    has_root: bool
+    missing_parents: tuple[str, ...]
+    """Spans that others name as their parent and that did not come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceState:
+    """A trace of which the store holds something."""
+
+    last_arrival_ns: int
+    """Unix time in nanoseconds, as are all times here."""
+    is_open: bool
+    """Whether it is yet to be settled, for the first time or because spans joined it."""
+    settled_ns: int | None
+    """When it was settled last."""
+    is_cut: bool
+    """Whether more spans came than were kept."""
+    poison: str
+    """Why it was set aside: ``crashes`` of the process, or ``cpu``; empty where it was not."""
+    crashes: int
+    """How many processes ended, and not in order, while they looked at it."""
+    held_since_ns: int | None
+    """Since when its own spans wait for their scores, if they do."""
+    open_spans: OpenSpans | None = None
+    """None where it is not open, or its spans cannot be read without a key."""
+    ready_ns: int | None = None
+    """When it is settled if nothing more comes; None where the configuration is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """What the trace id alone decides, before any span is looked at."""
+
+    position: float
+    """Of the trace, in [0, 1): kept at the door is what is below the highest rate."""
+    is_kept: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """All that is known of one trace."""
+
+    trace_id: str
+    now_ns: int
+    trace: TraceState | None
+    answers: tuple[Answer, ...]
+    door: Door | None
+    """None where the configuration is not known."""
+    linger_s: float | None = None
+    retention_s: float | None = None
+
+
+def trace_id_in(text: str) -> str:
+    """Return the trace id, or the beginning of one, in a trace id or a W3C ``traceparent``.
+
+    Behind a whole id may stand ``@`` and a tenant: one id may be that of several tenants' traces.
+
+    Raises:
+        InputError: it is neither.
+    """
+    begin, at, tenant = text.strip().partition(BEHIND_ID)
+    wanted = begin.lower()
+    if match := _TRACEPARENT.fullmatch(wanted):
+        return f"{match[1]}{at}{tenant}"
+    if at and len(wanted) == _ID_DIGITS and _PREFIX.fullmatch(wanted):
+        return f"{wanted}{at}{tenant}"
+    if at or not _PREFIX.fullmatch(wanted):
+        raise InputError(
+            f"{text!r} is no trace id: give 32 hex digits, the first 4 or more, or a traceparent"
+        )
+    return wanted
+
+
+def look_up(
+    store: Path,
+    wanted: str,
+    *,
+    config: CollectorConfig | None = None,
+    sampler: Sampler | None = None,
+    now_ns: int,
+    tenant: str | None = None,
+) -> Standing:
+    """Look a trace up by its id, or by how it begins. The collector may run meanwhile.
+
+    With ``tenant``, only what is that tenant's is told, as if there were no other.
+
+    With ``config``, it is also told what is waited for; with ``sampler``, what is decided at the door.
+
+    Raises:
+        ReadError: the store cannot be read.
+        InputError: several traces begin so, or none.
+    """
+    keys = [key.get_secret_value() for key in config.store.encryption_keys] if config else []
+    sealing = open_sealing(keys) if keys else NO_KEYS
+    with reading(store) as db:
+        key = _whole_key(db, wanted, tenant)
+        trace = _trace(db, key, sealing)
+        answers = read_answers(db, key)
+    trace_id = trace_id_of(key)
+    standing = Standing(
+        trace_id=trace_id,
+        now_ns=now_ns,
+        trace=trace,
+        answers=answers,
+        door=Door(position=position_of(trace_id), is_kept=sampler.may_keep(trace_id)) if sampler else None,
+    )
+    return _with_config(standing, config) if config else standing
+
+
+def _whole_key(db: sqlite3.Connection, wanted: str, tenant: str | None) -> str:
+    """Return the key of the one trace that is meant. If nothing is known of a whole id, it is the key."""
+    trace_id = trace_id_of(wanted)
+    if BEHIND_ID in wanted:
+        return trace_key(trace_id, tenant_of(wanted) if tenant is None else tenant)
+    rows = db.execute(
+        f"SELECT trace_id FROM trace WHERE {_BEGINS_SO}"
+        f" UNION SELECT trace_id FROM job WHERE {_BEGINS_SO} LIMIT ?2",
+        (trace_id, _MOST_NAMED + 1, None if tenant is None else f"{BEHIND_ID}{tenant}"),
+    ).fetchall()
+    found = [str(row[0]) for row in rows]
+    if len(found) == 1:
+        return found[0]
+    is_whole = len(trace_id) == _ID_DIGITS
+    if not found and is_whole:
+        return trace_key(trace_id, tenant)
+    if not found:
+        raise InputError(f"no trace in the store begins with {wanted}: give the whole id to hear what may be")
+    more = " and others" if len(found) > _MOST_NAMED else ""
+    named = [f"{trace_id_of(each)}{BEHIND_ID}{tenant_of(each)}" if is_whole else each for each in found]
+    what = f"several tenants have a trace {wanted}" if is_whole else f"several traces begin with {wanted}"
+    raise InputError(f"{what}: {', '.join(named[:_MOST_NAMED])}{more}")
+
+
+_BEGINS_SO: Final = (
+    "trace_id >= ?1 AND trace_id < ?1 || 'g'"
+    " AND (?3 IS NULL OR substr(trace_id, max(1, instr(trace_id, '@'))) = ?3)"
+)
+"""Behind an id comes nothing, or what is less than a ``g``."""
+
+
+def _trace(db: sqlite3.Connection, trace_id: str, sealing: Sealing) -> TraceState | None:
+    row = db.execute(
+        f"SELECT last_arrival_ns, {UNSETTLED}, settled_ns, is_cut,"
+        " (SELECT since_ns FROM held WHERE held.trace_id = trace.trace_id),"
+        " coalesce(suspect.poison, ''), coalesce(suspect.crashes, 0)"
+        " FROM trace LEFT JOIN suspect USING (trace_id) WHERE trace_id = ?",
+        (trace_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    return TraceState(
+        last_arrival_ns=row[0],
+        is_open=bool(row[1]),
+        settled_ns=row[2],
+        is_cut=bool(row[3]),
+        held_since_ns=row[4],
+        poison=row[5],
+        crashes=row[6],
+        open_spans=_open_spans(db, trace_id, sealing) if row[1] else None,
+    )
+
+
+def _open_spans(db: sqlite3.Connection, trace_id: str, sealing: Sealing) -> OpenSpans | None:
+    payloads = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,))
+    trace = OpenTrace(last_arrival_ns=0)
+    try:
+        for (payload,) in payloads:
+            trace.add(_refs(sealing.unseal(payload, trace_id)), 0)
+    except (KeyError, CodecError):  # KeyError: sealed with a key that is not given
+        return None
+    return OpenSpans(
+        spans=trace.number_of_spans, has_root=trace.has_root, missing_parents=trace.missing_parents
+    )
+
+
+def _refs(payload: bytes) -> tuple[SpanRef, ...]:
+    request = parse_request(payload, encoding="protobuf")
+    return tuple(ref for part in split_by_trace(request, body=payload).slices for ref in part.spans)
+
+
+def _with_config(standing: Standing, config: CollectorConfig) -> Standing:
+    trace = standing.trace
+    return replace(
+        standing,
+        trace=replace(trace, ready_ns=_ready_ns(trace, config)) if trace else None,
+        linger_s=config.assemble.linger.total_seconds(),
+        retention_s=config.store.retention.total_seconds(),
+    )
+
+
+def _ready_ns(trace: TraceState, config: CollectorConfig) -> int | None:
+    if trace.open_spans is None:
+        return None
+    is_complete = trace.open_spans.has_root and not trace.open_spans.missing_parents
+    patience = config.assemble.quiet_period if is_complete else config.assemble.deadline
+    return trace.last_arrival_ns + int(patience.total_seconds() * 1e9)

@@ -1,0 +1,1 @@
+"""Receive: requests come in over HTTP and gRPC, and their spans become durable."""

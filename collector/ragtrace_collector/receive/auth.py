@@ -1,0 +1,139 @@
+"""What stands before the receivers and pages, as the configuration says: certificate, tokens, exposure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from ragtrace.errors import ConfigError
+from ragtrace.ports import Clock
+from ragtrace_collector.config import CollectorConfig, ReceiveConfig, TokenConfig
+from ragtrace_collector.receive.hosts import KnownHosts
+from ragtrace_collector.receive.http_server import is_loopback
+from ragtrace_collector.receive.tls import Certificate
+from ragtrace_collector.receive.tokens import Access, Grant
+from ragtrace_collector.telemetry.logs import event
+
+__all__ = ["Gate", "open_gate"]
+
+log = logging.getLogger("ragtrace.collector")
+
+_TOKENS: Final = TypeAdapter(tuple[TokenConfig, ...])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """Who may connect, send and read."""
+
+    access: Access
+    certificate: Certificate | None
+
+    def reload(self, receive: ReceiveConfig) -> None:
+        """Take other tokens, and read the certificate's files again; where one is wrong, all stays as it is.
+
+        Raises:
+            ConfigError: a file cannot be used.
+        """
+        grants = _grants(receive)
+        if self.certificate is not None:
+            self.certificate.reload()
+        self.access.replace(grants)
+
+
+def open_gate(config: CollectorConfig, clock: Clock) -> Gate:
+    """Read tokens and certificates.
+
+    Raises:
+        ConfigError: a file cannot be used, or an address is open to everyone, which nobody asked for.
+    """
+    _check_exposure(config)
+    access = Access(_grants(config.receive), clock, hosts=_hosts(config))
+    return Gate(access=access, certificate=_certificate(config.receive))
+
+
+def _check_exposure(config: CollectorConfig) -> None:
+    exposed = [address for address in _addresses(config) if not is_loopback(address)]
+    missing = _missing(config.receive)
+    if not exposed or not missing:
+        return
+    if not config.receive.insecure:
+        raise ConfigError(
+            f"other machines reach {' and '.join(exposed)}, without {missing}: set `receive.tls` and "
+            "`receive.tokens` (or `receive.tls.client_ca`), listen on 127.0.0.1, or say "
+            "`receive.insecure: true` where something in front of the collector sees to it"
+        )
+    log.warning(
+        "`receive.insecure`: other machines reach %s, without %s",
+        " and ".join(exposed),
+        missing,
+        extra=event("exposed"),
+    )
+
+
+def _hosts(config: CollectorConfig) -> KnownHosts | None:
+    """Return the names to go by; with TLS, none: a certificate is of no stranger's name."""
+    if config.receive.tls is not None:
+        return None
+    return KnownHosts(listening=_addresses(config), allowed=config.receive.allowed_hosts)
+
+
+def _certificate(receive: ReceiveConfig) -> Certificate | None:
+    if receive.tls is None:
+        return None
+    return Certificate(cert=receive.tls.cert, key=receive.tls.key, client_ca=receive.tls.client_ca)
+
+
+def _grants(receive: ReceiveConfig) -> tuple[Grant, ...]:
+    grants = tuple(map(_grant, (*receive.tokens, *_tokens_in_file(receive))))
+    names = [grant.name for grant in grants]
+    digests = [grant.digest for grant in grants]
+    for grant in grants:
+        if names.count(grant.name) > 1 or digests.count(grant.digest) > 1:
+            raise ConfigError(f"`receive.tokens`: {grant.name!r}, or its token, is listed twice")
+    return grants
+
+
+def _addresses(config: CollectorConfig) -> Iterator[str]:
+    for address in (config.receive.grpc, config.receive.http, config.telemetry.listen):
+        if address is not None:
+            yield address
+
+
+def _missing(receive: ReceiveConfig) -> str:
+    has_tokens = bool(receive.tokens or receive.tokens_file)
+    knows_senders = has_tokens or (receive.tls is not None and receive.tls.client_ca is not None)
+    lacking = [] if receive.tls is not None else ["TLS"]
+    return " and ".join(lacking if knows_senders else [*lacking, "tokens"])
+
+
+def _grant(token: TokenConfig) -> Grant:
+    limits = token.limits
+    a_minute = {"requests": limits.requests, "spans": limits.spans, "bytes": limits.bytes}
+    return Grant(
+        name=token.name,
+        digest=bytes.fromhex(token.sha256),
+        tenant=token.tenant,
+        may=frozenset(token.may),
+        a_minute={what: most for what, most in a_minute.items() if most is not None},
+    )
+
+
+def _tokens_in_file(receive: ReceiveConfig) -> tuple[TokenConfig, ...]:
+    path = receive.tokens_file
+    if path is None:
+        return ()
+    try:
+        return _TOKENS.validate_python(yaml.safe_load(path.read_text("utf-8")) or ())
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"`receive.tokens_file`: {str(path)!r} cannot be read: {exc}") from exc
+    except (yaml.YAMLError, ValidationError, RecursionError):
+        # what it holds is not quoted: someone may have written a token there
+        raise ConfigError(
+            f"`receive.tokens_file`: {str(path)!r} is no list of tokens: put the lines there that "
+            "`ragtrace token` prints"
+        ) from None

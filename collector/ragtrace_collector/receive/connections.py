@@ -1,0 +1,120 @@
+"""The connections of one listener: where there are too many, those end that have shown least."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, Final, Protocol
+
+from ragtrace_collector.receive.tokens import Sender
+
+__all__ = ["Connection", "Crowd", "admitted", "on_admission", "who_sends"]
+
+_MAX_CONNECTIONS: Final = 1_000
+_RESERVED: Final = 250
+"""Of these, so many are for those who showed a token."""
+_A_PEER: Final = 200
+"""Connections of one address without a token."""
+_ADMITTED: Final = "ragtrace.admitted"
+_IPV6_NETWORK: Final = 64
+
+Address = tuple[str, int] | None
+"""Host and port of the other end; None where it has none."""
+
+
+class Connection(Protocol):
+    """A connection that can be ended."""
+
+    def is_idle(self) -> bool:
+        """Say whether no request is being answered on it."""
+        ...
+
+    def hang_up(self) -> None:
+        """End it at once."""
+        ...
+
+
+class Crowd:
+    """Who is connected. A stranger is a connection over which no token came that is known.
+
+    Whoever connects is let in, for what it wants is not known yet. If there are too many then, the stranger
+    goes that has been idle for longest, of the address that has most: not one that sends soon.
+    """
+
+    def __init__(self) -> None:
+        self._strangers: dict[str, dict[Connection, None]] = {}
+        self._peers: dict[Connection, str] = {}
+        """Of strangers."""
+        self._known: set[Connection] = set()
+
+    def join(self, connection: Connection, address: Address) -> None:
+        """Let a connection in, and end another if there are too many now."""
+        peer = _peer(address)
+        self._peers[connection] = peer
+        self._strangers.setdefault(peer, {})[connection] = None
+        if len(self._strangers[peer]) > _A_PEER:
+            self._end_one_of(peer)
+        elif self._is_too_full():
+            self._end_one_of(max(self._strangers, key=lambda each: len(self._strangers[each])))
+
+    def note_request(self, connection: Connection) -> None:
+        """Take note that a connection is made use of."""
+        of_peer = self._strangers.get(self._peers.get(connection, ""), {})
+        if connection in of_peer:
+            of_peer[connection] = of_peer.pop(connection)
+
+    def admit(self, connection: Connection) -> None:
+        """Take note that a token came that is known."""
+        if connection in self._peers:
+            self._leave_strangers(connection)
+            self._known.add(connection)
+
+    def leave(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
+        self._known.discard(connection)
+        self._leave_strangers(connection)
+
+    def _is_too_full(self) -> bool:
+        strangers = len(self._peers)
+        return strangers > _MAX_CONNECTIONS - _RESERVED or strangers + len(self._known) > _MAX_CONNECTIONS
+
+    def _end_one_of(self, peer: str) -> None:
+        of_peer = self._strangers[peer]
+        ended = next((each for each in of_peer if each.is_idle()), None) or next(reversed(of_peer))
+        self._leave_strangers(ended)
+        ended.hang_up()
+
+    def _leave_strangers(self, connection: Connection) -> None:
+        peer = self._peers.pop(connection, None)
+        if peer is not None:
+            del self._strangers[peer][connection]
+            if not self._strangers[peer]:
+                del self._strangers[peer]
+
+
+def admitted(scope: Mapping[str, Any]) -> None:
+    """Say that the token of this request is known."""
+    admit = scope.get(_ADMITTED)
+    if admit is not None:
+        admit()
+
+
+def on_admission(scope: MutableMapping[str, Any], admit: Callable[[], None]) -> None:
+    """Have ``admit`` called where the token of this request turns out to be known."""
+    scope[_ADMITTED] = admit
+
+
+def who_sends(sender: Sender | None, address: Address) -> str:
+    """Name who sends: the token, else the address, or for IPv6 the network that one has for oneself."""
+    return f"token {sender.grant.name}" if sender is not None else _peer(address)
+
+
+def _peer(address: Address) -> str:
+    try:
+        ip = ipaddress.ip_address(address[0] if address else "")
+    except ValueError:
+        return ""
+    if isinstance(ip, ipaddress.IPv6Address):
+        mapped = ip.ipv4_mapped
+        return str(mapped or ipaddress.ip_network((ip, _IPV6_NETWORK), strict=False))
+    return str(ip)

@@ -1,0 +1,204 @@
+"""OTLP over gRPC."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+from urllib.parse import unquote
+
+import grpc
+from google.rpc import code_pb2
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
+
+from ragtrace.errors import CodecError, ConfigError
+from ragtrace_collector.receive.connections import who_sends
+from ragtrace_collector.receive.intake import Intake, Receipt
+from ragtrace_collector.receive.memory import TooSlow
+from ragtrace_collector.receive.refusal import RETRY_AFTER_S, Refusal, refusal_of, status_of, too_slow
+from ragtrace_collector.receive.tls import Certificate
+from ragtrace_collector.receive.tokens import Access, Sender
+from ragtrace_collector.store.port import StoreUnavailable
+
+__all__ = ["export_response", "serve_grpc"]
+
+_EXPORT: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+_STATUS_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+_HANDSHAKE_TIMEOUT_MS: Final = 10_000
+_STREAMS_A_CONNECTION: Final = 100
+_CALLS_A_PEER: Final = 400
+_READ_TIMEOUT_S: Final = 30
+_MAX_CONNECTIONS: Final = 4_000
+_IDLE_MS: Final = 300_000
+"""A connection without a call is ended after this long: its sender makes another when it has something."""
+_SILENT_MS: Final = 60_000
+"""A connection on which nothing comes is asked whether its other end is still there."""
+
+
+async def serve_grpc(
+    intake: Intake,
+    endpoint: str,
+    *,
+    access: Access,
+    certificate: Certificate | None,
+    max_message_bytes: int,
+) -> tuple[grpc.aio.Server, int]:
+    """Start the receiver on ``host:port`` and return the server and the port it listens on.
+
+    Bodies are parsed by the intake and not by gRPC, so that garbage is answered ``INVALID_ARGUMENT``, which
+    senders do not retry, and not ``INTERNAL``.
+
+    Raises:
+        ConfigError: the address cannot be bound.
+    """
+
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", max_message_bytes),
+            ("grpc.so_reuseport", 0),
+            ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
+            ("grpc.max_concurrent_streams", _STREAMS_A_CONNECTION),
+            ("grpc.max_allowed_incoming_connections", _MAX_CONNECTIONS),
+            ("grpc.max_connection_idle_ms", _IDLE_MS),
+            ("grpc.keepalive_time_ms", _SILENT_MS),
+            ("grpc.http2.bdp_probe", 0),  # or it takes in megabytes of what nobody reads yet
+        ]
+    )
+    server.add_generic_rpc_handlers((_Exports(intake, access),))
+    port = _bind(server, endpoint, certificate)
+    await server.start()
+    return server, port
+
+
+class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in its stubs alone
+    """Takes export calls. Who may not send is told so before anything of the message is read.
+
+    Calls are streams to gRPC, so that it is we who say when a message is received: it keeps what it receives.
+    """
+
+    def __init__(self, intake: Intake, access: Access) -> None:
+        self._intake = intake
+        self._access = access
+        self._calls: Counter[str] = Counter()
+        """Calls that are open, by who sends."""
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """Return what answers a call of which the headers have come."""
+        if handler_call_details.method != _EXPORT:
+            return None
+        try:
+            sender = self._access.admit(_authorization(handler_call_details), "send")
+        except Refusal as exc:
+            return grpc.stream_unary_rpc_method_handler(partial(_refuse_unread, exc))
+        return grpc.stream_unary_rpc_method_handler(
+            partial(self._export, sender), response_serializer=ExportTraceServiceResponse.SerializeToString
+        )
+
+    async def _export(
+        self, sender: Sender | None, messages: AsyncIterator[bytes], context: Any
+    ) -> ExportTraceServiceResponse:
+        who = who_sends(sender, _address(context.peer()))
+        try:
+            with self._one_call(who):
+                body = await self._receive(messages, who)
+                receipt = await self._intake.to_its_end(self._take(body, sender, who))
+            return export_response(receipt)
+        except (CodecError, StoreUnavailable, Refusal) as exc:
+            await _refuse(context, refusal_of(exc))
+        raise AssertionError("abort always raises")
+
+    @contextmanager
+    def _one_call(self, who: str) -> Iterator[None]:
+        if self._calls[who] >= _CALLS_A_PEER:
+            raise Refusal(
+                code_pb2.RESOURCE_EXHAUSTED,
+                f"more than {_CALLS_A_PEER} calls at once: wait for answers, or send larger batches",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        self._calls[who] += 1
+        try:
+            yield
+        finally:
+            self._calls[who] -= 1
+            if not self._calls[who]:
+                del self._calls[who]
+
+    async def _receive(self, messages: AsyncIterator[bytes], who: str) -> bytes:
+        room = self._intake.room
+        try:
+            with room.for_request(who) as place:
+                async with room.for_unread(place, _READ_TIMEOUT_S):
+                    return await anext(messages)
+        except TooSlow:
+            raise too_slow() from None
+        except TimeoutError:
+            raise Refusal(
+                code_pb2.DEADLINE_EXCEEDED,
+                f"the message did not come within {_READ_TIMEOUT_S} s",
+                http_status=408,
+            ) from None
+        except StopAsyncIteration:
+            raise Refusal(code_pb2.INVALID_ARGUMENT, "the call holds no message") from None
+
+    async def _take(self, body: bytes, sender: Sender | None, who: str) -> Receipt:
+        with self._intake.room.for_request(who) as place:
+            await place.reserve(len(body))
+            return await self._intake.accept(body, encoding="protobuf", sender=sender)
+
+
+async def _refuse_unread(refusal: Refusal, _: object, context: Any) -> None:
+    await _refuse(context, refusal)
+
+
+def export_response(receipt: Receipt) -> ExportTraceServiceResponse:
+    """Build the answer to an accepted request: an empty one is the full success (OTLP specification).
+
+    A reason without rejected spans is a warning to the sender by the same specification.
+    """
+    if not receipt.reason:
+        return ExportTraceServiceResponse()
+    return ExportTraceServiceResponse(
+        partial_success=ExportTracePartialSuccess(
+            rejected_spans=receipt.rejected_spans, error_message=receipt.reason
+        )
+    )
+
+
+def _bind(server: grpc.aio.Server, endpoint: str, certificate: Certificate | None) -> int:
+    try:
+        if certificate is None:
+            return server.add_insecure_port(endpoint)
+        return server.add_secure_port(endpoint, certificate.for_grpc())
+    except RuntimeError as exc:
+        raise ConfigError(
+            f"`receive.grpc`: cannot listen on {endpoint!r}: "
+            "the port is taken, or the host is not one of this machine"
+        ) from exc
+
+
+def _address(peer: str) -> tuple[str, int] | None:
+    """Read the address in what gRPC calls a peer: ``ipv4:127.0.0.1:4711``, ``ipv6:%5B::1%5D:4711``."""
+    _, _, address = unquote(peer).partition(":")
+    host = address.rpartition(":")[0].strip("[]")
+    return (host, 0) if host else None
+
+
+def _authorization(call: grpc.HandlerCallDetails) -> str | None:
+    values = (value for key, value in call.invocation_metadata if key == "authorization")
+    return next((value for value in values if isinstance(value, str)), None)
+
+
+async def _refuse(context: Any, refusal: Refusal) -> None:
+    details = status_of(refusal).SerializeToString()
+    await context.abort(
+        _STATUS_CODES[refusal.code],
+        str(refusal),
+        trailing_metadata=(("grpc-status-details-bin", details),),
+    )

@@ -1,0 +1,194 @@
+"""OTLP over HTTP, protobuf and JSON, and the collector's own status page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+from google.rpc import code_pb2
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ragtrace.errors import CodecError
+from ragtrace.traces.otlp import Encoding
+from ragtrace_collector.receive.connections import admitted, who_sends
+from ragtrace_collector.receive.grpc import export_response
+from ragtrace_collector.receive.gzip import inflated
+from ragtrace_collector.receive.intake import Intake
+from ragtrace_collector.receive.json_page import JsonPage
+from ragtrace_collector.receive.memory import Place, TooSlow
+from ragtrace_collector.receive.refusal import Refusal, refusal_of, status_of, too_large, too_slow
+from ragtrace_collector.receive.tokens import Access
+from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.telemetry.counters import Counters, Counts
+
+__all__ = ["Page", "Status", "guarded", "http_app", "reader_of"]
+
+Status = Callable[[str | None], Awaitable[Mapping[str, object]]]
+"""Tells how the collector is: to a tenant, no more than concerns it."""
+Page = Callable[[Request], Awaitable[Response]]
+
+_ENCODINGS: Final[Mapping[str, Encoding]] = {
+    "application/x-protobuf": "protobuf",
+    "application/json": "json",
+}
+_READ_TIMEOUT_S: Final = 30
+
+
+def http_app(
+    intake: Intake,
+    *,
+    status: Status,
+    access: Access,
+    counters: Counters,
+    max_message_bytes: int,
+    is_open: bool = False,
+) -> Starlette:
+    """Build the HTTP application: ``POST /v1/traces``, ``GET /status`` and ``GET /healthz``.
+
+    ``is_open`` says that any machine may send: then spans are taken whatever the sender calls the collector.
+    """
+
+    async def export(request: Request) -> Response:
+        encoding = _ENCODINGS.get(_content_type(request), "protobuf")
+        try:
+            if not is_open:
+                access.check_host(request.headers.get("host"))
+            sender = access.admit(request.headers.get("authorization"), "send")
+            _check_encoding(request)
+            if sender is not None:
+                admitted(request.scope)
+            with intake.room.for_request(who_sends(sender, request.client)) as place:
+                body = await _read_body(request, max_message_bytes, place)
+                receipt = await intake.to_its_end(intake.accept(body, encoding=encoding, sender=sender))
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except (CodecError, StoreUnavailable, Refusal) as exc:
+            return _refused(encoding, refusal_of(exc), counters)
+        return _answer(encoding, 200, export_response(receipt))
+
+    async def show_status(request: Request) -> Response:
+        return JsonPage(await status(reader_of(request)))
+
+    async def healthz(_: Request) -> Response:
+        return JsonPage({"status": "ok"})
+
+    return Starlette(
+        routes=[
+            Route("/v1/traces", export, methods=["POST"]),
+            Route("/status", guarded(show_status, access), methods=["GET"]),
+            Route("/healthz", healthz, methods=["GET"]),
+        ]
+    )
+
+
+def guarded(page: Page, access: Access, *, of_all: bool = False) -> Page:
+    """Show a page to those alone whose token may read, where tokens are asked for.
+
+    ``of_all`` says that the page tells of all tenants at once: to a token of one of them it is not shown.
+    """
+
+    async def shown(request: Request) -> Response:
+        try:
+            access.check_host(request.headers.get("host"))
+            sender = access.admit(request.headers.get("authorization"), "read")
+            request.state.tenant = sender.tenant if sender else None
+            if of_all and request.state.tenant is not None:
+                raise Refusal(
+                    code_pb2.PERMISSION_DENIED,
+                    "this token reads what is of its tenant alone, and this page tells of all: "
+                    "read it by a token without a `tenant`",
+                )
+        except Refusal as exc:
+            return _error("json", exc)
+        return await page(request)
+
+    return shown
+
+
+def reader_of(request: Request) -> str | None:
+    """Return the tenant that a page is shown to; ``None`` for one who may see those of all."""
+    tenant: str | None = request.state.tenant
+    return tenant
+
+
+def _content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _check_encoding(request: Request) -> None:
+    content_type = _content_type(request)
+    if content_type not in _ENCODINGS:
+        raise Refusal(
+            code_pb2.INVALID_ARGUMENT,
+            f"content type {content_type[:100]!r} is not OTLP: send {' or '.join(_ENCODINGS)}",
+            http_status=415,
+        )
+
+
+async def _read_body(request: Request, limit: int, place: Place) -> bytes:
+    try:
+        async with place.receiving(_READ_TIMEOUT_S):
+            return await _read_pieces(_pieces(request, limit), limit, place)
+    except TooSlow:
+        raise too_slow() from None
+    except TimeoutError:
+        raise Refusal(
+            code_pb2.DEADLINE_EXCEEDED, f"the body did not come within {_READ_TIMEOUT_S} s", http_status=408
+        ) from None
+
+
+async def _read_pieces(pieces: AsyncIterator[bytes], limit: int, place: Place) -> bytes:
+    body = bytearray()
+    async for piece in pieces:
+        if len(body) + len(piece) > limit:
+            raise too_large(limit)
+        await place.reserve(len(piece))
+        body += piece
+    return bytes(body)
+
+
+def _pieces(request: Request, limit: int) -> AsyncIterator[bytes]:
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in {"identity", "gzip", ""}:
+        raise Refusal(
+            code_pb2.INVALID_ARGUMENT,
+            f"content encoding {coding[:100]!r}: send gzip or none",
+            http_status=415,
+        )
+    return inflated(request.stream(), limit) if coding == "gzip" else request.stream()
+
+
+def _refused(encoding: Encoding, refusal: Refusal, counters: Counters) -> Response:
+    if refusal.http_status in _COUNTED_HERE:
+        counters.add(_COUNTED_HERE[refusal.http_status])
+    return _error(encoding, refusal)
+
+
+_COUNTED_HERE: Final = {
+    408: Counts.REQUESTS_INVALID,
+    413: Counts.REQUESTS_TOO_LARGE,
+    415: Counts.REQUESTS_INVALID,
+}
+
+
+def _answer(encoding: Encoding, http_status: int, message: Message) -> Response:
+    if encoding == "json":
+        content = json.dumps(json_format.MessageToDict(message)).encode()
+        return Response(content, status_code=http_status, media_type="application/json")
+    return Response(message.SerializeToString(), status_code=http_status, media_type="application/x-protobuf")
+
+
+def _error(encoding: Encoding, refusal: Refusal) -> Response:
+    """Answer with a ``google.rpc.Status`` in the sender's own encoding (OTLP/HTTP specification)."""
+    response = _answer(encoding, refusal.http_status, status_of(refusal))
+    if refusal.retry_after_s is not None:
+        response.headers["Retry-After"] = str(refusal.retry_after_s)
+    if refusal.http_status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response

@@ -1,0 +1,171 @@
+"""The memory for requests under way: one budget for both receivers, however many send and however slowly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Final
+
+from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.telemetry.counters import Counters, Counts
+
+__all__ = ["Place", "Room", "TooSlow"]
+
+_SLOW_S: Final = 1.0
+"""Who needs longer to send a request may be put out for those who wait."""
+_PATIENCE_S: Final = 5.0
+"""How long a request waits for a place."""
+_LOOK_S: Final = 0.1
+
+
+class TooSlow(TimeoutError):
+    """A request was put out, because others waited and it did not come on."""
+
+
+class Place:
+    """What one request takes of the room."""
+
+    def __init__(self, room: Room, who: str) -> None:
+        self.who = who
+        """A sender by token, else an address."""
+        self.held_bytes = 0
+        self.since_s = 0.0
+        self.is_put_out = False
+        self._room = room
+        self._limit: asyncio.Timeout | None = None
+
+    async def reserve(self, number_of_bytes: int) -> None:
+        """Take room for so many more bytes. Who is slow makes room for it.
+
+        Raises:
+            StoreUnavailable: there is none.
+        """
+        await self._room.take(self, number_of_bytes)
+
+    @asynccontextmanager
+    async def receiving(self, within_s: float) -> AsyncIterator[None]:
+        """Wait for a request inside the block.
+
+        Raises:
+            TooSlow: it was put out for others.
+            TimeoutError: it did not come in time.
+        """
+        self.since_s = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(within_s) as self._limit:
+                yield
+        except TimeoutError:
+            if self.is_put_out:
+                raise TooSlow from None
+            raise
+        finally:
+            self._limit = None
+
+    def is_slow(self, now_s: float) -> bool:
+        """Say whether it is still being received, and has been for long."""
+        return self._limit is not None and not self.is_put_out and now_s - self.since_s >= _SLOW_S
+
+    def put_out(self) -> None:
+        """End the receiving of it."""
+        if self._limit is not None:
+            self.is_put_out = True
+            self._limit.reschedule(asyncio.get_running_loop().time())
+
+
+class Room:
+    """Bytes of requests under way, and places for messages whose size nobody knows before they are whole."""
+
+    def __init__(self, most_bytes: int, counters: Counters, *, most_unread: int) -> None:
+        self._free_bytes = most_bytes
+        self._counters = counters
+        self._places: dict[Place, None] = {}
+        self._unread: dict[Place, None] = {}
+        self._free_unread = asyncio.Semaphore(most_unread)
+        self._freed = asyncio.Event()
+
+    @contextmanager
+    def for_request(self, who: str = "") -> Iterator[Place]:
+        """Hold what one request reserves, until it is answered."""
+        place = Place(self, who)
+        self._places[place] = None
+        try:
+            yield place
+        finally:
+            del self._places[place]
+            self._free_bytes += place.held_bytes
+            self._freed.set()
+
+    @asynccontextmanager
+    async def for_unread(self, place: Place, within_s: float) -> AsyncIterator[None]:
+        """Hold a place for a message of any size while it is received, when there is one.
+
+        Raises:
+            StoreUnavailable: no place became free.
+            TooSlow: it was put out for others.
+            TimeoutError: it did not come in time.
+        """
+        await self._await_unread()
+        self._unread[place] = None
+        try:
+            async with place.receiving(within_s):
+                yield
+        finally:
+            del self._unread[place]
+            self._free_unread.release()
+
+    async def take(self, place: Place, number_of_bytes: int) -> None:
+        """Take bytes for a request that is under way.
+
+        Raises:
+            StoreUnavailable: there are none.
+        """
+        waits_until_s = asyncio.get_running_loop().time() + _PATIENCE_S
+        while number_of_bytes > self._free_bytes:
+            left_s = waits_until_s - asyncio.get_running_loop().time()
+            if left_s <= 0 or not self._is_making_room(place):
+                raise self._full()
+            self._freed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._freed.wait()
+        self._free_bytes -= number_of_bytes
+        place.held_bytes += number_of_bytes
+
+    async def _await_unread(self) -> None:
+        if not self._free_unread.locked():
+            await self._free_unread.acquire()
+            return
+        acquired = asyncio.ensure_future(self._free_unread.acquire())
+        waits_until_s = asyncio.get_running_loop().time() + _PATIENCE_S
+        try:
+            while not acquired.done():
+                await asyncio.wait({acquired}, timeout=_LOOK_S)
+                if not acquired.done():
+                    self._put_out_slowest(self._unread)
+                if asyncio.get_running_loop().time() >= waits_until_s and not acquired.done():
+                    raise self._full()
+        except BaseException:
+            if not acquired.cancel():  # it came meanwhile
+                self._free_unread.release()
+            raise
+
+    def _is_making_room(self, place: Place) -> bool:
+        others = [each for each in self._places if each is not place]
+        return self._put_out_slowest(others) or any(each.is_put_out and each.held_bytes for each in others)
+
+    def _put_out_slowest(self, places: Iterable[Place]) -> bool:
+        """End one request that is slow: of the sender that has most of them, the oldest."""
+        now_s = asyncio.get_running_loop().time()
+        slow = [place for place in places if place.is_slow(now_s)]
+        if not slow:
+            return False
+        number = Counter(place.who for place in slow)
+        max(slow, key=lambda place: (number[place.who], -place.since_s)).put_out()
+        self._counters.add(Counts.REQUESTS_PUT_OFF)
+        return True
+
+    def _full(self) -> StoreUnavailable:
+        self._counters.add(Counts.REQUESTS_PUT_OFF)
+        return StoreUnavailable("too many large requests at once")

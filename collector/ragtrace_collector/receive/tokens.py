@@ -1,0 +1,158 @@
+"""Who may send and who may read: bearer tokens, known by their digests alone."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from google.rpc import code_pb2
+
+from ragtrace.ports import Clock
+from ragtrace_collector.receive.hosts import KnownHosts
+from ragtrace_collector.receive.refusal import Refusal
+
+__all__ = ["Access", "Grant", "Permission", "Sender", "digest_of", "new_token"]
+
+Permission = Literal["send", "read"]
+"""``send`` spans; ``read`` the collector's pages."""
+
+_MINUTE_NS: Final = 60_000_000_000
+_TOKEN_BYTES: Final = 32
+_DOING: Final[Mapping[Permission, str]] = {"send": "send spans", "read": "read this page"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What the bearer of one token may do."""
+
+    name: str
+    digest: bytes
+    tenant: str | None = None
+    may: frozenset[Permission] = frozenset({"send"})
+    a_minute: Mapping[str, int] = field(default_factory=dict)
+    """How much of ``requests``, ``spans`` and ``bytes``; what is not named is not limited."""
+
+
+class Sender:
+    """Who sends, as their token says, and what they have left of this minute."""
+
+    def __init__(self, grant: Grant, clock: Clock) -> None:
+        self.grant = grant
+        self._clock = clock
+        self._left = {what: float(most) for what, most in grant.a_minute.items()}
+        self._filled_ns = clock.now_ns()
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose spans these are, whatever the spans themselves say."""
+        return self.grant.tenant
+
+    def charge(self, *, requests: int = 0, spans: int = 0, bytes: int = 0) -> None:  # noqa: A002 -- as in the file
+        """Take from the allowance what a request turned out to hold.
+
+        It may fall below zero, since what a request holds is known when it has been read. The next ones wait
+        until that is made up for, so that no request is refused for good because it is large.
+        """
+        used = {"requests": requests, "spans": spans, "bytes": bytes}
+        for what in self._left:
+            self._left[what] -= used[what]
+
+    def check(self) -> None:
+        """Raise Refusal, with the time to wait, where the allowance of this minute is used up."""
+        if not self._left:
+            return
+        self._fill()
+        waits_s = [
+            (1 - left) * 60 / self.grant.a_minute[what] for what, left in self._left.items() if left < 1
+        ]
+        if waits_s:
+            raise Refusal(
+                code_pb2.RESOURCE_EXHAUSTED,
+                "the allowance of this token for a minute is used up: send more slowly",
+                retry_after_s=math.ceil(max(waits_s)),
+            )
+
+    def _fill(self) -> None:
+        now_ns = self._clock.now_ns()
+        minutes = max(0, now_ns - self._filled_ns) / _MINUTE_NS  # a clock that was set back gives nothing
+        self._filled_ns = now_ns
+        for what, most in self.grant.a_minute.items():
+            self._left[what] = min(float(most), self._left[what] + most * minutes)
+
+
+class Access:
+    """The gate before receivers and pages. Without tokens everyone may do everything."""
+
+    def __init__(self, grants: Sequence[Grant], clock: Clock, *, hosts: KnownHosts | None = None) -> None:
+        """``hosts`` are looked at as long as no tokens are asked for."""
+        self._clock = clock
+        self._hosts = hosts
+        self._senders: tuple[Sender, ...] = ()
+        self.replace(grants)
+
+    def replace(self, grants: Sequence[Grant]) -> None:
+        """Take other tokens from now on. A token that stays keeps what it has left."""
+        kept = [sender for sender in self._senders if sender.grant in grants]
+        new = [grant for grant in grants if all(sender.grant != grant for sender in kept)]
+        self._senders = (*kept, *(Sender(grant, self._clock) for grant in new))
+
+    @property
+    def tenants(self) -> frozenset[str]:
+        """Those that tokens name."""
+        return frozenset(sender.tenant for sender in self._senders if sender.tenant is not None)
+
+    def check_host(self, header: str | None) -> None:
+        """Look at the name by which a request calls the collector, where no token tells who asks.
+
+        Raises:
+            Refusal: it is none of the collector's names.
+        """
+        if self._hosts is not None and not self._senders:
+            self._hosts.check(header)
+
+    def admit(self, authorization: str | None, permission: Permission) -> Sender | None:
+        """Return who it is, or ``None`` where no tokens are asked for.
+
+        Raises:
+            Refusal: no token, an unknown one, one that may not do this, or one whose allowance is used up.
+        """
+        if not self._senders:
+            return None
+        sender = self._bearer(authorization)
+        if permission not in sender.grant.may:
+            raise Refusal(
+                code_pb2.PERMISSION_DENIED,
+                f"this token may not {_DOING[permission]}: add {permission!r} to its `may`",
+            )
+        if permission == "send":
+            sender.check()
+            sender.charge(requests=1)
+        return sender
+
+    def _bearer(self, authorization: str | None) -> Sender:
+        scheme, _, token = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise Refusal(code_pb2.UNAUTHENTICATED, "send a token: `authorization: Bearer TOKEN`")
+        digest = digest_of(token.strip())
+        found = None
+        for sender in self._senders:  # all of them: the time it takes tells nothing
+            if hmac.compare_digest(sender.grant.digest, digest):
+                found = sender
+        if found is None:
+            raise Refusal(code_pb2.UNAUTHENTICATED, "this token is not known here")
+        return found
+
+
+def new_token() -> str:
+    """Return a new token: 256 random bits, so that a plain digest of it cannot be turned back."""
+    return f"rt_{secrets.token_urlsafe(_TOKEN_BYTES)}"
+
+
+def digest_of(token: str) -> bytes:
+    """Return what is kept of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

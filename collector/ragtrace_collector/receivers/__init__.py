@@ -1,1 +1,0 @@
-"""The receivers: one file a protocol."""

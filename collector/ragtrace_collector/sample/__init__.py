@@ -1,0 +1,1 @@
+"""Sample: which answers are evaluated."""

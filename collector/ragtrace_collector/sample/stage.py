@@ -1,0 +1,227 @@
+"""Ready traces: their answers are queued for judgment, sampled out, or there are none."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from opentelemetry.trace import Tracer
+
+from ragtrace.model import RagRecord
+from ragtrace.ports import Clock
+from ragtrace.traces.attach import record_sha256
+from ragtrace.traces.trace import Trace
+from ragtrace_collector.assemble.answers import AnswerReader
+from ragtrace_collector.assemble.open_traces import Assembly, Ready
+from ragtrace_collector.assemble.quarantine import Look, Lookout
+from ragtrace_collector.ledger.outcomes import Ended, State
+from ragtrace_collector.sampling import Decision, Sampler, Standing
+from ragtrace_collector.sampling.sampler import Changes
+from ragtrace_collector.store.port import Job, Outcome, Poison, Settled, StoreUnavailable, WorkStore
+from ragtrace_collector.store.sampling import SamplingBook
+from ragtrace_collector.store.trace_key import trace_id_of
+from ragtrace_collector.telemetry.counters import Counters, Counts
+from ragtrace_collector.telemetry.tracing import NO_TRACER, working
+
+__all__ = ["Settler"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settler:
+    """Decides what becomes of each ready trace: its answers are queued, sampled out, or there are none."""
+
+    store: WorkStore
+    reader: AnswerReader
+    assembly: Assembly
+    lookout: Lookout
+    sampler: Sampler
+    book: SamplingBook
+    counters: Counters
+    clock: Clock
+    queued: asyncio.Event
+    """Set when there is something new to judge."""
+    max_revisions: int = 0
+    """How often an answer is judged again when late spans change it."""
+    tracer: Tracer = NO_TRACER
+    most_at_once: int = 64
+    """Traces that share a commit."""
+
+    async def recall(self) -> None:
+        """Take up what sampling rested on when the last process ended."""
+        now_ns = self.clock.now_ns()
+        windows, low = await self.book.load(now_ns=now_ns)
+        self.sampler.restore(windows, low, now_ns=now_ns)
+
+    async def step(self, *, everything: bool = False) -> bool:
+        """Settle what is ready now; say whether there was anything to do.
+
+        Which traces are looked at is on disk before they are: one that ends the process is found so.
+        """
+        recalled = await self._recall_spans()
+        ready = tuple(self.assembly.take_ready(everything=everything))
+        for first in range(0, len(ready), self.most_at_once):
+            rest = first + self.most_at_once
+            failed = await self._settle_batch(ready[first:rest])
+            if failed:
+                for each in (*failed, *ready[rest:]):
+                    self.assembly.put_back(each)
+                raise next(iter(failed.values()))
+        return bool(ready) or recalled
+
+    async def _recall_spans(self) -> bool:
+        """Look at what the store holds of traces that were opened again, or by an earlier process."""
+        reopened = self.assembly.reopened(self.most_at_once)
+        if not reopened:
+            return False
+        look = await self._begin(reopened)
+        for trace_id in look.together:
+            self.assembly.recall(trace_id, await self.reader.refs(trace_id))
+        await self.lookout.end(look.together)
+        alone = [each for each in look.alone if await self._recall_alone(each)]
+        return bool(look.together or look.set_aside or alone)
+
+    async def _recall_alone(self, trace_id: str) -> bool:
+        if not await self.store.look_alone(trace_id):
+            return False
+        self.assembly.recall(trace_id, await self.reader.refs(trace_id))
+        await self.lookout.end((trace_id,))
+        return True
+
+    async def _settle_batch(self, batch: Sequence[Ready]) -> Mapping[Ready, Exception]:
+        """Settle traces, and say which of them could not be."""
+        try:
+            look = await self._begin([each.trace_id for each in batch])
+            failed = await self._attempts([each for each in batch if each.trace_id in set(look.together)])
+            for each in batch:
+                if each.trace_id in look.alone:
+                    failed.update(await self._settle_alone(each))
+        except StoreUnavailable as exc:
+            return dict.fromkeys(batch, exc)
+        except asyncio.CancelledError:
+            await self.lookout.end([each.trace_id for each in batch])
+            raise
+        if failed:
+            await self.lookout.end([each.trace_id for each in failed])
+        return failed
+
+    async def _begin(self, trace_ids: Sequence[str]) -> Look:
+        look = await self.lookout.begin(trace_ids)
+        for trace_id in look.set_aside:
+            self.assembly.drop(trace_id)
+        return look
+
+    async def _attempts(self, batch: Sequence[Ready]) -> dict[Ready, Exception]:
+        async with asyncio.TaskGroup() as tasks:
+            attempts = {each: tasks.create_task(self._attempt(each)) for each in batch}
+        return {each: exc for each, task in attempts.items() if (exc := task.result())}
+
+    async def _settle_alone(self, ready: Ready) -> Mapping[Ready, Exception]:
+        if await self.store.look_alone(ready.trace_id):
+            return await self._attempts([ready])
+        self.assembly.put_back(ready)  # another suspect is looked at, or judged
+        return {}
+
+    async def _attempt(self, ready: Ready) -> Exception | None:
+        """Settle a trace, or say why that could not be: its neighbours must not be interrupted."""
+        try:
+            with working(self.tracer, "settle") as span:
+                span.set_attribute("ragtrace.trace_id", trace_id_of(ready.trace_id))
+                await self._settle(ready)
+            self.assembly.settled(ready)
+        except Exception as exc:  # noqa: BLE001 -- handed to the wall of the stage
+            return exc
+        return None
+
+    async def _settle(self, ready: Ready) -> None:
+        trace_id = ready.trace_id
+        answers = await self.reader.read(trace_id)
+        trace = answers.trace
+        begun_ns = time.thread_time_ns()
+        records = answers.of_calls(ready.calls) if ready.calls else answers.records
+        digests = {each.target.span_id: record_sha256(each) for each in records if each.target}
+        moved = {} if ready.calls else answers.moved()
+        if answers.cpu_ns + time.thread_time_ns() - begun_ns > self.lookout.most_cpu_ns:
+            await self.lookout.set_aside(trace_id, Poison.CPU)
+            self.assembly.drop(trace_id)
+            return
+        known = await self.book.standings(trace_id) if records and answers.stored.has_jobs else {}
+        decisions = await self._decide(trace_id, trace, records, known)
+        jobs = [
+            self._job(trace_id, each, record_sha256=digests[each.span_id])
+            for each in decisions
+            if not each.left_out
+        ]
+        left_out = [_outcome(each) for each in decisions if each.left_out]
+        may_be_brought_back = bool(left_out) and self.sampler.may_bring_back
+        settled = await self.store.settle(
+            trace_id,
+            jobs=jobs,
+            outcomes=left_out,
+            # one without an answer may get one by what comes late, from another service
+            keep_spans=bool(jobs) or may_be_brought_back or not (records and ready.is_complete),
+            now_ns=self.clock.now_ns(),
+            slices=answers.stored.slices,
+            moved=moved,
+            goes_on=bool(ready.calls),
+        )
+        self.counters.add(Counts.TRACES_SETTLED, not ready.calls)
+        self.counters.add(Counts.TRACES_WITHOUT_RAG, not records and not ready.calls)
+        self._count(settled, [each.left_out for each in decisions if each.span_id not in known])
+        if settled.queued or settled.revised:
+            self.queued.set()
+
+    def _job(self, trace_id: str, decision: Decision, *, record_sha256: str) -> Job:
+        return Job(
+            trace_id=trace_id,
+            span_id=decision.span_id,
+            sample=decision.sample,
+            tenant=decision.tenant,
+            service=decision.service,
+            record_sha256=record_sha256,
+            revisions_left=self.max_revisions,
+        )
+
+    def _count(self, settled: Settled, of_new: Sequence[str | None]) -> None:
+        self.counters.add(Counts.ANSWERS_REVISED, settled.revised)
+        self.counters.add(Counts.ANSWERS_MOVED, settled.moved)
+        self.counters.add(Counts.ANSWERS_QUEUED, settled.queued)
+        self.counters.add(Counts.ANSWERS_BROUGHT_BACK, settled.brought_back)
+        for outcome in filter(None, of_new):
+            self.counters.add(_COUNTED_AS[Ended.of(outcome).state])
+
+    async def _decide(
+        self, trace_id: str, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, Standing]
+    ) -> tuple[Decision, ...]:
+        decisions = self.sampler.decide(trace, records, known=known, now_ns=self.clock.now_ns())
+        if changes := self.sampler.take_changes():
+            await self.book.save(_keyed(changes, trace_id))
+        return decisions
+
+
+_COUNTED_AS: Final = {
+    State.SAMPLED_OUT: Counts.ANSWERS_SAMPLED_OUT,
+    State.FILTERED: Counts.ANSWERS_FILTERED,
+    State.SHED: Counts.ANSWERS_SHED,
+}
+
+
+def _keyed(changes: Changes, trace_id: str) -> Changes:
+    """Let answers that linger be found by the key that their trace has in the store."""
+    lingering = tuple(
+        each._replace(trace_id=trace_id) if each.trace_id == trace_id_of(trace_id) else each
+        for each in changes.lingering
+    )
+    return replace(changes, lingering=lingering)
+
+
+def _outcome(decision: Decision) -> Outcome:
+    return Outcome(
+        span_id=decision.span_id,
+        outcome=decision.left_out or State.SAMPLED_OUT,
+        sample=decision.sample,
+        tenant=decision.tenant,
+        service=decision.service,
+    )

@@ -1,0 +1,1 @@
+"""Service: builds the stages, starts, reloads and stops them."""

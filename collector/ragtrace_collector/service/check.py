@@ -1,0 +1,144 @@
+"""What a configuration names is looked at before anything starts: nothing is made, and nobody is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from ragtrace.clock import SystemClock
+from ragtrace.errors import ConfigError
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.judge.evaluator import old_prices, open_judging
+from ragtrace_collector.receive.auth import open_gate
+from ragtrace_collector.receive.http_server import open_socket
+from ragtrace_collector.service.from_config import open_export
+from ragtrace_collector.store.cipher import open_sealing
+from ragtrace_collector.store.open_errors import UnfitFile, unusable
+from ragtrace_collector.store.schema import refuse_strangers
+
+__all__ = ["check_config"]
+
+_FILE: Final = "otlp-file:"
+_HEAD: Final = b"SQLite format 3\x00"
+
+
+def check_config(config: CollectorConfig) -> tuple[str, ...]:
+    """Open what a configuration names, as far as that touches no network; return what may stand in the way.
+
+    Raises:
+        ConfigError: names everything that cannot be used, a line each.
+    """
+    faults = [fault for check in _CHECKS for fault in _faults(check, config)]
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return (*_busy(config), *asyncio.run(_old_prices(config)))
+
+
+async def _old_prices(config: CollectorConfig) -> tuple[str, ...]:
+    async with open_judging(config) as judging:
+        return old_prices(judging, now_ns=SystemClock().now_ns())
+
+
+def _faults(check: Callable[[CollectorConfig], None], config: CollectorConfig) -> Iterator[str]:
+    try:
+        check(config)
+    except ConfigError as exc:
+        yield str(exc)
+
+
+def _check_gate(config: CollectorConfig) -> None:
+    open_gate(config, SystemClock())
+
+
+def _check_judging(config: CollectorConfig) -> None:
+    async def open_and_close() -> None:
+        async with open_judging(config):
+            pass
+
+    asyncio.run(open_and_close())
+
+
+def _check_exports(config: CollectorConfig) -> None:
+    for number, export in enumerate(config.export):
+        open_export(export)
+        if export.endpoint.startswith(_FILE):
+            _check_file(Path(export.endpoint.removeprefix(_FILE)), key=f"export[{number}].endpoint")
+
+
+def _check_store(config: CollectorConfig) -> None:
+    open_sealing([key.get_secret_value() for key in config.store.encryption_keys])
+    path = config.store.file
+    _check_file(path, key="store.path", makes_folder=config.store.path is None, may_be_link=True)
+    if _check_database(path, key="store.path"):
+        _check_owner(path)
+
+
+def _check_cache(config: CollectorConfig) -> None:
+    if cache := config.judge.cache:
+        _check_file(cache.path, key="judge.cache.path", makes_folder=True)
+        _check_database(cache.path, key="judge.cache.path")
+
+
+_CHECKS: Final = (_check_gate, _check_judging, _check_exports, _check_store, _check_cache)
+
+
+def _check_file(path: Path, *, key: str, makes_folder: bool = False, may_be_link: bool = False) -> None:
+    """See that a file can be written, or made: by the mode of its folder, since nothing is left behind."""
+    folder = path.absolute().parent
+    if path.is_symlink() and not may_be_link:
+        raise ConfigError(
+            f"`{key}`: {str(path)!r} is a link, and none is followed: name the file it leads to"
+        )
+    if path.is_dir():
+        raise ConfigError(f"`{key}`: {str(path)!r} is a folder: name a file")
+    if path.exists():
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise ConfigError(f"`{key}`: {str(path)!r} cannot be written: change its owner or its mode")
+        return
+    if makes_folder:
+        folder = next(each for each in (folder, *folder.parents) if each.exists())
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "does not exist"
+        raise ConfigError(f"`{key}`: the folder {str(folder)!r} {what}: make it, or name another")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"`{key}`: nothing can be written into the folder {str(folder)!r}: name another")
+
+
+def _check_database(path: Path, *, key: str) -> bool:
+    """See that a file that is there is a database; return whether there is one."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        if file.read(len(_HEAD)) != _HEAD:
+            raise ConfigError(f"`{key}`: {str(path)!r} is not a database: name another path")
+    return True
+
+
+def _check_owner(path: Path) -> None:
+    # immutable: without it, files for the log would be made beside one that nobody has open
+    address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as db:
+            refuse_strangers(db)
+    except UnfitFile as exc:
+        raise unusable(path, exc) from exc
+    except sqlite3.Error:
+        pass  # a collector may write there at this moment; one that starts looks at all of it
+
+
+def _busy(config: CollectorConfig) -> Iterator[str]:
+    """Say which addresses cannot be listened on now: a collector that runs already has them."""
+    receive, listen = config.receive, config.telemetry.listen
+    addresses = {"receive.grpc": receive.grpc, "receive.http": receive.http, "telemetry.listen": listen}
+    for key, address in addresses.items():
+        if address is None:
+            continue
+        try:
+            open_socket(address, key=key).close()
+        except ConfigError as exc:
+            yield f"{exc} (a collector that runs now may have it)"

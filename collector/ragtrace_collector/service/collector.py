@@ -1,0 +1,339 @@
+"""One collector process: its stages in one task group, started and ended in order.
+
+The shut-down law: stop accepting, settle what is complete, drain until a deadline, cancel, close the sinks,
+and say what is left on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from ragtrace.errors import RagtraceError
+from ragtrace.ports import Clock
+from ragtrace_collector.assemble.open_traces import Assembly
+from ragtrace_collector.assemble.sweep import Sweeper
+from ragtrace_collector.config import (
+    CollectorConfig,
+)
+from ragtrace_collector.deliver.hold import Holder
+from ragtrace_collector.deliver.outbox import Deliverer
+from ragtrace_collector.evaluate.stage import Evaluator
+from ragtrace_collector.evaluate.workers import Crew
+from ragtrace_collector.judge.evaluator import open_judging
+from ragtrace_collector.judge.guard import guards_of
+from ragtrace_collector.judge.live import InForce, Tenure
+from ragtrace_collector.operations.health import Phase
+from ragtrace_collector.operations.reload import Reloads, digest_of, refuse_what_needs_a_restart
+from ragtrace_collector.operations.runtime import Operations
+from ragtrace_collector.operations.systemd import notify_ready, notify_reloading, notify_stopping
+from ragtrace_collector.operations.vitals import Vitals
+from ragtrace_collector.receive.auth import Gate
+from ragtrace_collector.receive.grpc import serve_grpc
+from ragtrace_collector.receive.http import http_app
+from ragtrace_collector.receive.http_server import HttpServer, is_loopback, open_socket
+from ragtrace_collector.receive.intake import Intake
+from ragtrace_collector.sample.stage import Settler
+from ragtrace_collector.service.from_config import (
+    assemble_policy_of,
+    following,
+    judging_by,
+    nanoseconds,
+    sampler_of,
+)
+from ragtrace_collector.service.stages import Step, run_stage
+from ragtrace_collector.store.budget import BudgetBook
+from ragtrace_collector.store.port import Job, StoreUnavailable, WorkStore
+from ragtrace_collector.telemetry.counters import Counters
+from ragtrace_collector.telemetry.logs import event, place_of
+
+__all__ = ["Collector"]
+
+log = logging.getLogger("ragtrace.collector")
+
+_SETTLE_PAUSE_S: Final = 0.1
+_WORK_PAUSE_S: Final = 1.0
+_EXPIRE_PAUSE_S: Final = 30.0
+_SWEEP_PAUSE_S: Final = 10.0
+_GRPC_GRACE_S: Final = 2.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Collector:
+    """One collector process: its stages, and what they share."""
+
+    in_force: InForce
+    store: WorkStore
+    budget: BudgetBook
+    assembly: Assembly
+    settler: Settler
+    sweeper: Sweeper
+    evaluator: Evaluator
+    holder: Holder
+    deliverers: tuple[Deliverer, ...]
+    intake: Intake
+    counters: Counters
+    clock: Clock
+    gate: Gate
+    operations: Operations
+    grpc_port: int | None = None
+    """The port in use, once serving: of interest where the configuration says port 0."""
+    http_port: int | None = None
+
+    @property
+    def config(self) -> CollectorConfig:
+        """The configuration in force."""
+        return self.in_force.config
+
+    @property
+    def vitals(self) -> Vitals:
+        """How it is: what its pages and metrics tell."""
+        return self.operations.vitals
+
+    async def recover(self) -> None:
+        """Look again at the traces that were open when the last process ended."""
+        if self.config.attach.mode != "hold":  # it was, before
+            await self.holder.release_all()
+        await self.settler.recall()
+        for trace_id in await self.store.unsettled():
+            self.assembly.add(trace_id, (), reopened=True)
+
+    async def reload(self, config: CollectorConfig) -> None:
+        """Follow another configuration from the next answer on; what is under way ends by the one before.
+
+        Raises:
+            ConfigError: it cannot be used, or needs a restart; nothing has changed.
+        """
+        refuse_what_needs_a_restart(self.config, config)
+        guards = guards_of(config, clock=self.clock, book=self.budget)
+        tenure, sampler = await Tenure.begin(open_judging(config, guards)), sampler_of(config.sample)
+        settler = following(self.settler, config, sampler)
+        async with AsyncExitStack() as undone:
+            undone.push_async_callback(tenure.retire)
+            await settler.recall()
+            self.gate.reload(config.receive)
+            undone.pop_all()
+        retired = self.in_force.tenure
+        self.in_force.config, self.in_force.tenure, self.in_force.sampler = config, tenure, sampler
+        self.settler, self.evaluator = settler, judging_by(self.evaluator, self.in_force)
+        self.intake.follow(sampler)
+        self.assembly.follow(assemble_policy_of(config))
+        logging.getLogger().setLevel(config.log_level.upper())
+        await retired.retire()
+
+    async def _follow(self, reloads: Reloads) -> None:
+        """Reload whenever that is asked for; where it cannot be done, say why and go on as before."""
+        while True:
+            await reloads.asked.wait()
+            reloads.asked.clear()
+            notify_reloading()
+            try:
+                await self.reload(reloads.read())
+            except Exception as exc:  # noqa: BLE001 -- the wall of one reload: plug-ins are loaded by it
+                self.vitals.reloads["refused"] += 1
+                why = exc if isinstance(exc, RagtraceError) else place_of(exc)
+                log.error("the configuration stays as it was: %s", why, extra=event("reload_refused"))  # noqa: TRY400
+            else:
+                self.vitals.reloads["applied"] += 1
+                digest = digest_of(self.config)
+                log.info("configuration %s is in force", digest, extra=event("reloaded", config=digest))
+            notify_ready(f"judging with {self.config.judge.use}")
+
+    async def serve(
+        self,
+        stop: asyncio.Event,
+        *,
+        on_ready: Callable[[Collector], None] | None = None,
+        reloads: Reloads | None = None,
+    ) -> None:
+        """Run until ``stop`` is set, then drain. ``reloads`` says when to read the configuration again."""
+        async with self.operations.opened(), AsyncExitStack() as receivers:
+            await self._start_grpc(receivers)
+            http = self._bind_http()
+            async with asyncio.TaskGroup() as tasks:
+                if http is not None:
+                    receivers.callback(http.stop)
+                    tasks.create_task(http.serve(), name="http")
+                self.operations.start(tasks)
+                following = tasks.create_task(self._follow(reloads)) if reloads else None
+                await self._work(tasks, receivers, stop, on_ready)
+                if following is not None:
+                    following.cancel()
+                self.operations.stop()
+        await self._report()
+
+    async def _work(
+        self,
+        tasks: asyncio.TaskGroup,
+        receivers: AsyncExitStack,
+        stop: asyncio.Event,
+        on_ready: Callable[[Collector], None] | None,
+    ) -> None:
+        drained = asyncio.Event()
+        stages = self._start_stages(tasks, drained)
+        self._say_serving(on_ready)
+        await stop.wait()
+        self.vitals.phase = Phase.STOPPING
+        notify_stopping()
+        log.info("stopping: no new spans are taken", extra=event("stopping"))
+        await receivers.aclose()
+        await self.intake.finish()
+        await self._drain()
+        drained.set()
+        await asyncio.wait(stages, timeout=_WORK_PAUSE_S)
+        for stage in stages:
+            stage.cancel()
+
+    def _say_serving(self, on_ready: Callable[[Collector], None] | None) -> None:
+        self.vitals.phase = Phase.SERVING
+        if on_ready is not None:
+            on_ready(self)
+        notify_ready(f"judging with {self.config.judge.use}")
+        log.info(
+            "listening: grpc %s, http %s, pages %s",
+            self.grpc_port,
+            self.http_port,
+            self.operations.port,
+            extra=event("listening", config=digest_of(self.config)),
+        )
+
+    def _bind_http(self) -> HttpServer | None:
+        if self.config.receive.http is None:
+            return None
+        listening = open_socket(self.config.receive.http)
+        self.http_port = listening.getsockname()[1]
+        app = http_app(
+            self.intake,
+            status=self.vitals.status,
+            access=self.gate.access,
+            counters=self.counters,
+            max_message_bytes=self.config.receive.max_message_bytes,
+            is_open=not is_loopback(self.config.receive.http),
+        )
+        return HttpServer(app, listening, certificate=self.gate.certificate)
+
+    async def _start_grpc(self, receivers: AsyncExitStack) -> None:
+        if self.config.receive.grpc is None:
+            return
+        server, self.grpc_port = await serve_grpc(
+            self.intake,
+            self.config.receive.grpc,
+            access=self.gate.access,
+            certificate=self.gate.certificate,
+            max_message_bytes=self.config.receive.max_message_bytes,
+        )
+        receivers.push_async_callback(server.stop, _GRPC_GRACE_S)
+
+    def _start_stages(self, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> list[asyncio.Task[None]]:
+        done, never = self.evaluator.done, asyncio.Event()
+        stages = [
+            tasks.create_task(
+                self._stage(self._settle, wake=never, stop=stop, pause_s=_SETTLE_PAUSE_S),
+                name="settle",
+            ),
+            tasks.create_task(
+                self._stage(self._expire, wake=never, stop=stop, pause_s=_EXPIRE_PAUSE_S), name="expire"
+            ),
+        ]
+        sweep = self._stage(self.sweeper.step, wake=never, stop=stop, pause_s=_SWEEP_PAUSE_S)
+        stages.append(tasks.create_task(sweep, name="sweep"))
+        stages.append(
+            tasks.create_task(
+                self._stage(self._throttle, wake=never, stop=stop, pause_s=_WORK_PAUSE_S), name="throttle"
+            )
+        )
+        if self.config.attach.mode == "hold":
+            release = self._stage(self.holder.step, wake=never, stop=stop, pause_s=_SETTLE_PAUSE_S)
+            stages.append(tasks.create_task(release, name="release"))
+        stages.append(tasks.create_task(self._evaluate(stop), name="evaluate"))
+        stages += [
+            tasks.create_task(
+                self._stage(deliverer.turn, wake=done, stop=stop, pause_s=_WORK_PAUSE_S),
+                name=f"deliver-{deliverer.sink.name}",
+            )
+            for deliverer in self.deliverers
+        ]
+        return stages
+
+    async def _stage(self, step: Step, *, wake: asyncio.Event, stop: asyncio.Event, pause_s: float) -> None:
+        await run_stage(step, wake=wake, stop=stop, pause_s=pause_s, counters=self.counters)
+
+    async def _settle(self) -> bool:
+        found_work = await self.settler.step()
+        if found_work:  # traces without a RAG call wait no longer
+            self.holder.released.set()
+        return found_work
+
+    async def _evaluate(self, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as hands:
+            crew = Crew(
+                most=self.config.evaluate.concurrency,
+                take=lambda most: self.evaluator.take(most),
+                judge=self._judge,
+                hands=hands,
+                wake=self.settler.queued,
+                counters=self.counters,
+            )
+            await self._stage(crew.step, wake=self.settler.queued, stop=stop, pause_s=_WORK_PAUSE_S)
+
+    async def _judge(self, job: Job) -> None:
+        evaluator = self.evaluator  # what began with one judge ends with it, whatever is loaded meanwhile
+        async with self.in_force.tenure.evaluation():
+            await evaluator.attempt(job)
+
+    async def _throttle(self) -> bool:
+        """Sample so little that the budget lasts, where it is to last."""
+        guards = self.in_force.tenure.judging.guards
+        if guards is not None and guards.wall is not None and self.config.budget.at_limit == "lower_rate":
+            self.in_force.sampler.throttle(await guards.wall.find_share())
+        return False
+
+    async def _expire(self) -> bool:
+        now_ns = self.clock.now_ns()
+        await self.store.expire(
+            settled_before_ns=now_ns - nanoseconds(self.config.assemble.linger),
+            ended_before_ns=now_ns - nanoseconds(self.config.store.retention),
+        )
+        return False
+
+    async def _drain(self) -> None:
+        """Settle what is complete, then wait until it is judged and delivered, or the deadline comes.
+
+        At half time, what is held goes on as it is: there must be time to deliver it.
+        """
+        half_s = self.config.drain_timeout.total_seconds() / 2
+        async with _at_most(half_s):
+            await self.settler.step(everything=True)
+            await self._until_finished()
+        async with _at_most(half_s):
+            await self.holder.release_all()
+            await self._until_finished()
+
+    async def _until_finished(self) -> None:
+        # Polled: the work to wait for stands in the store, and who ends it need not know of us.
+        while await self.store.unfinished(now_ns=self._due_ns()):  # noqa: ASYNC110
+            await asyncio.sleep(_SETTLE_PAUSE_S)
+
+    def _due_ns(self) -> int:
+        """Return until when a job must be due to be waited for: where nobody may be asked, none is."""
+        return 0 if self.in_force.is_judge_away else self.clock.now_ns()
+
+    async def _report(self) -> None:
+        left = {name: number for name, number in (await self.store.ledger()).left().items() if number}
+        log.info("stopped; left on disk: %s", left or "nothing", extra=event("stopped", **left))
+
+
+@asynccontextmanager
+async def _at_most(seconds: float) -> AsyncIterator[None]:
+    """Leave off at the deadline, or where the store takes nothing: what is left is on disk."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        pass
+    except StoreUnavailable as exc:
+        log.error("what is left is not waited for: %s", exc, extra=event("drain_ended"))  # noqa: TRY400

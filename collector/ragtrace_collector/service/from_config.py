@@ -1,0 +1,142 @@
+"""What the stages follow, out of the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from ragtrace.backends import open_sink
+from ragtrace.ports import SpanSink
+from ragtrace.traces.attach import AttachOptions
+from ragtrace_collector.assemble.open_traces import AssemblePolicy
+from ragtrace_collector.config import CollectorConfig, ExportConfig, NeighboursConfig, SampleConfig
+from ragtrace_collector.evaluate.retry_policy import Ladder
+from ragtrace_collector.evaluate.stage import Evaluator, PartialEvaluations
+from ragtrace_collector.judge.live import InForce
+from ragtrace_collector.sample.stage import Settler
+from ragtrace_collector.sampling import Fairness, Limits, NeighbourPolicy, Neighbours, Sampler
+
+__all__ = [
+    "assemble_policy_of",
+    "attach_options_of",
+    "following",
+    "forward_to",
+    "judging_by",
+    "ladder_of",
+    "nanoseconds",
+    "open_export",
+    "release_to",
+    "sampler_of",
+]
+
+
+def forward_to(config: CollectorConfig) -> tuple[str, ...]:
+    """Return the endpoints that get the application's own spans."""
+    return tuple(export.endpoint for export in config.export if export.forward)
+
+
+def release_to(config: CollectorConfig) -> tuple[str, ...]:
+    """Return who gets held spans: all, where they were held before and none is to get originals now."""
+    return forward_to(config) or tuple(export.endpoint for export in config.export)
+
+
+def following(settler: Settler, config: CollectorConfig, sampler: Sampler) -> Settler:
+    """Return the settler under another configuration."""
+    return replace(
+        settler,
+        reader=replace(settler.reader, rules=config.extract.opened()),
+        lookout=replace(
+            settler.lookout,
+            max_crashes=config.evaluate.max_crashes,
+            most_cpu_ns=nanoseconds(config.assemble.max_cpu),
+        ),
+        sampler=sampler,
+        max_revisions=config.assemble.max_revisions,
+    )
+
+
+def judging_by(evaluator: Evaluator, in_force: InForce) -> Evaluator:
+    """Return the evaluator under what is in force now."""
+    config = in_force.config
+    return replace(
+        evaluator,
+        reader=replace(evaluator.reader, rules=config.extract.opened()),
+        judging=in_force.tenure.judging,
+        partial=PartialEvaluations(),  # what another evaluator found is not this one's finding
+        watch=replace(evaluator.watch, sampler=in_force.sampler),
+        attach=attach_options_of(config),
+        ladder=ladder_of(config),
+        attempt_s=config.evaluate.job_timeout.total_seconds(),
+    )
+
+
+def assemble_policy_of(config: CollectorConfig) -> AssemblePolicy:
+    """Return how long spans are waited for."""
+    return AssemblePolicy(
+        quiet_ns=nanoseconds(config.assemble.quiet_period),
+        deadline_ns=nanoseconds(config.assemble.deadline),
+        max_open_traces=config.assemble.max_open_traces,
+        max_spans_per_trace=config.assemble.max_spans_per_trace,
+    )
+
+
+def sampler_of(config: SampleConfig) -> Sampler:
+    """Build the sampler that a configuration describes, without what it saw before."""
+    floor, limit, near = config.tenant_floor, config.limit, config.neighbours
+    return Sampler(
+        plan=config.plan(),
+        fairness=Fairness(answers=floor.answers, window_ns=nanoseconds(floor.window)) if floor else None,
+        limits=Limits(answers=limit.answers, per_tenant=limit.per_tenant) if limit else None,
+        neighbours=Neighbours(_neighbour_policy(near)) if near else None,
+    )
+
+
+def _neighbour_policy(config: NeighboursConfig) -> NeighbourPolicy:
+    return NeighbourPolicy(
+        below=config.below,
+        metric=config.metric,
+        bonds=config.same,
+        rate=config.rate,
+        most=config.most,
+        window_ns=nanoseconds(config.window),
+    )
+
+
+def ladder_of(config: CollectorConfig) -> Ladder:
+    """Return when a failed answer is tried again."""
+    return Ladder(
+        retry_delays_ns=tuple(nanoseconds(delay) for delay in config.evaluate.retry_delays),
+        wait_ns=nanoseconds(config.evaluate.probe_delays[0]),
+        deadline_ns=nanoseconds(config.evaluate.deadline),
+        max_crashes=config.evaluate.max_crashes,
+    )
+
+
+def attach_options_of(config: CollectorConfig) -> AttachOptions:
+    """Return what carriers show."""
+    return AttachOptions(
+        carrier_time=config.attach.carrier_time,
+        tempo_slack_s=config.attach.tempo_slack.total_seconds(),
+        max_claims=config.attach.max_claims,
+        content=config.attach.content,
+        mark_failed_as_error=config.attach.mark_failed_as_error,
+    )
+
+
+def nanoseconds(duration: timedelta) -> int:
+    """Return a duration as clocks count."""
+    return int(duration.total_seconds() * 1e9)
+
+
+def open_export(export: ExportConfig) -> SpanSink:
+    """Open one back end; nothing is connected yet.
+
+    Raises:
+        ConfigError: its address or certificates cannot be used.
+    """
+    return open_sink(
+        export.endpoint,
+        headers={name: value.get_secret_value() for name, value in export.headers.items()},
+        tls=export.tls.opened() if export.tls else None,
+        timeout_s=export.timeout.total_seconds(),
+    )

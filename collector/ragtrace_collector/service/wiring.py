@@ -1,0 +1,279 @@
+"""A collector put together: what its configuration names is opened, and its stages are wired."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from opentelemetry.trace import Tracer
+
+from ragtrace.clock import SystemClock
+from ragtrace.files.state import left_store, make_state_folder, state_folder
+from ragtrace.ports import Clock, SpanSink
+from ragtrace_collector.assemble.answers import AnswerReader
+from ragtrace_collector.assemble.open_traces import Assembly
+from ragtrace_collector.assemble.quarantine import Lookout
+from ragtrace_collector.assemble.sweep import Sweeper
+from ragtrace_collector.config import CollectorConfig, StoreConfig
+from ragtrace_collector.deliver.hold import Holder, HoldLimits
+from ragtrace_collector.deliver.observed_sink import WatchedSink
+from ragtrace_collector.deliver.outbox import Deliverer
+from ragtrace_collector.evaluate.stage import Evaluator
+from ragtrace_collector.judge.evaluator import old_prices, open_judging
+from ragtrace_collector.judge.guard import guards_of
+from ragtrace_collector.judge.live import InForce, Tenure
+from ragtrace_collector.operations.accounts import account_routes
+from ragtrace_collector.operations.runtime import Operations
+from ragtrace_collector.operations.vitals import Vitals
+from ragtrace_collector.receive.auth import Gate, open_gate
+from ragtrace_collector.receive.intake import Intake
+from ragtrace_collector.receive.memory import Room
+from ragtrace_collector.receive.span_limits import SpanLimits
+from ragtrace_collector.sample.followup import LowScoreWatch
+from ragtrace_collector.sample.stage import Settler
+from ragtrace_collector.service.collector import Collector
+from ragtrace_collector.service.from_config import (
+    assemble_policy_of,
+    attach_options_of,
+    forward_to,
+    ladder_of,
+    nanoseconds,
+    open_export,
+    release_to,
+    sampler_of,
+)
+from ragtrace_collector.store.cipher import open_sealing
+from ragtrace_collector.store.port import Holding
+from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.telemetry.clock import SteadyClock
+from ragtrace_collector.telemetry.counters import Counters
+from ragtrace_collector.telemetry.logs import event
+from ragtrace_collector.telemetry.tracing import open_tracer
+
+__all__ = ["open_collector"]
+
+log = logging.getLogger("ragtrace.collector")
+
+_REQUESTS_AT_ONCE: Final = 8
+"""Of the largest size; of the usual size, hundreds."""
+_UNREAD_AT_ONCE: Final = 4
+"""Messages over gRPC that are being received, each of which may turn out to be of the largest size."""
+
+
+@asynccontextmanager
+async def open_collector(
+    config: CollectorConfig,
+    *,
+    clock: Clock | None = None,
+    steady_ns: Callable[[], int] | None = None,
+) -> AsyncIterator[Collector]:
+    """Open the store, the judge and the sinks; close them in the end.
+
+    ``steady_ns`` tells nanoseconds since whenever, and is never set: by it spans are waited for. Without
+    it, a ``clock`` that is given does.
+
+    Raises:
+        ConfigError: something that the configuration names cannot be used.
+    """
+    steady_ns = steady_ns or (clock.now_ns if clock else time.monotonic_ns)
+    clock = clock or SystemClock()
+    gate = open_gate(config, clock)
+    async with AsyncExitStack() as stack:
+        tracer = await stack.enter_async_context(open_tracer(config.telemetry))
+        sinks = _open_sinks(config, tracer, stack)
+        store = await _open_store(config, gate)
+        stack.push_async_callback(store.aclose)
+        clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
+        guards = guards_of(config, clock=clock, book=store.budget)
+        in_force = InForce(
+            config=config,
+            tenure=await Tenure.begin(open_judging(config, guards)),
+            sampler=sampler_of(config.sample),
+        )
+        stack.push_async_callback(lambda: in_force.tenure.retire())
+        for line in old_prices(in_force.tenure.judging, now_ns=clock.now_ns()):
+            log.warning("%s", line, extra=event("prices_old"))
+        parts = _Parts(
+            in_force=in_force,
+            store=store,
+            sinks=sinks,
+            gate=gate,
+            clock=clock,
+            tracer=tracer,
+            assembly=Assembly(assemble_policy_of(config), steady_ns=steady_ns),
+        )
+        collector = parts.collector()
+        await collector.recover()
+        yield collector
+
+
+def _open_sinks(config: CollectorConfig, tracer: Tracer, stack: AsyncExitStack) -> Mapping[str, SpanSink]:
+    sinks = {}
+    for export in config.export:
+        sinks[export.endpoint] = WatchedSink(open_export(export), tracer)
+        stack.push_async_callback(sinks[export.endpoint].aclose)
+    return sinks
+
+
+async def _open_store(config: CollectorConfig, gate: Gate) -> SqliteStore:
+    return await SqliteStore.open(
+        _store_file(config.store),
+        max_bytes=config.store.max_bytes,
+        forward_to=release_to(config),
+        sealing=open_sealing([key.get_secret_value() for key in config.store.encryption_keys]),
+        tenants=gate.access.tenants,
+    )
+
+
+def _store_file(store: StoreConfig) -> Path:
+    if store.path is not None:
+        return store.path
+    if left := left_store():
+        log.warning(
+            "going on with the store %s of an earlier version: to keep it in %s, the default now, stop the"
+            " collector and move the file there with those beside it, or name it as `store.path`",
+            left,
+            state_folder(),
+            extra=event("store_left"),
+        )
+        return left
+    make_state_folder()
+    return store.file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What the stages share, and how each is made of it."""
+
+    in_force: InForce
+    store: SqliteStore
+    sinks: Mapping[str, SpanSink]
+    gate: Gate
+    clock: Clock
+    tracer: Tracer
+    assembly: Assembly
+    counters: Counters = field(default_factory=Counters)
+    queued: asyncio.Event = field(default_factory=asyncio.Event)
+    """There is something to judge."""
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    """There is something to deliver."""
+
+    @property
+    def config(self) -> CollectorConfig:
+        return self.in_force.config
+
+    @property
+    def holds(self) -> bool:
+        return self.config.attach.mode == "hold"
+
+    def collector(self) -> Collector:
+        """Wire the stages together."""
+        holder = self._holder()
+        reader = AnswerReader(store=self.store, counters=self.counters, rules=self.config.extract.opened())
+        return Collector(
+            in_force=self.in_force,
+            budget=self.store.budget,
+            store=self.store,
+            assembly=self.assembly,
+            counters=self.counters,
+            clock=self.clock,
+            gate=self.gate,
+            operations=self._operations(),
+            intake=self._intake(holder),
+            holder=holder,
+            settler=self._settler(reader),
+            sweeper=Sweeper(store=self.store, assembly=self.assembly, counters=self.counters),
+            evaluator=self._evaluator(reader),
+            deliverers=tuple(self._deliverers()),
+        )
+
+    def _holder(self) -> Holder:
+        attach = self.config.attach
+        return Holder(
+            store=self.store,
+            limits=HoldLimits(timeout_ns=nanoseconds(attach.hold_timeout), most_bytes=attach.hold_max_bytes),
+            is_judge_away=lambda: self.in_force.is_judge_away,
+            counters=self.counters,
+            clock=self.clock,
+            released=self.done,
+        )
+
+    def _operations(self) -> Operations:
+        vitals = Vitals(
+            store=self.store,
+            counters=self.counters,
+            clock=self.clock,
+            store_limit_bytes=self.config.store.max_bytes,
+            in_force=self.in_force,
+            sink_names={endpoint: sink.name for endpoint, sink in self.sinks.items()},
+        )
+        accounts = account_routes(self.in_force, clock=self.clock, access=self.gate.access)
+        return Operations(config=self.config.telemetry, vitals=vitals, gate=self.gate, accounts=accounts)
+
+    def _intake(self, holder: Holder) -> Intake:
+        receive = self.config.receive
+        return Intake(
+            store=self.store,
+            assembly=self.assembly,
+            sampler=self.in_force.sampler,
+            forward_to=forward_to(self.config),
+            counters=self.counters,
+            clock=self.clock,
+            received=self.done,
+            room=Room(
+                _REQUESTS_AT_ONCE * receive.max_message_bytes, self.counters, most_unread=_UNREAD_AT_ONCE
+            ),
+            span_limits=SpanLimits(**receive.limits.model_dump()),
+            holding=holder.holding if self.holds else lambda: Holding.OFF,
+        )
+
+    def _settler(self, reader: AnswerReader) -> Settler:
+        return Settler(
+            store=self.store,
+            reader=reader,
+            assembly=self.assembly,
+            lookout=Lookout(
+                store=self.store,
+                counters=self.counters,
+                clock=self.clock,
+                max_crashes=self.config.evaluate.max_crashes,
+                most_cpu_ns=nanoseconds(self.config.assemble.max_cpu),
+            ),
+            sampler=self.in_force.sampler,
+            max_revisions=self.config.assemble.max_revisions,
+            book=self.store.sampling,
+            counters=self.counters,
+            clock=self.clock,
+            queued=self.queued,
+            tracer=self.tracer,
+        )
+
+    def _evaluator(self, reader: AnswerReader) -> Evaluator:
+        watch = LowScoreWatch(sampler=self.in_force.sampler, book=self.store.sampling, counters=self.counters)
+        return Evaluator(
+            store=self.store,
+            reader=reader,
+            judging=self.in_force.tenure.judging,
+            watch=watch,
+            attach=attach_options_of(self.config),
+            sinks=tuple(self.sinks),
+            ladder=ladder_of(self.config),
+            attempt_s=self.config.evaluate.job_timeout.total_seconds(),
+            counters=self.counters,
+            clock=self.clock,
+            done=self.done,
+            tracer=self.tracer,
+            holds=self.holds,
+        )
+
+    def _deliverers(self) -> Iterator[Deliverer]:
+        for endpoint, sink in self.sinks.items():
+            yield Deliverer(
+                store=self.store, sink=sink, endpoint=endpoint, counters=self.counters, clock=self.clock
+            )

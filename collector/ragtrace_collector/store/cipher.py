@@ -1,0 +1,159 @@
+"""Content encrypted at rest: what the store keeps of spans can be read with a key alone.
+
+AES-256-GCM-SIV (RFC 8452): it keeps its promises for far more messages under one key than a store will ever
+write, and forgives a repeated nonce. Each payload is bound to its place: moved elsewhere, it does not open.
+Ids, times and outcomes are not content, and stay readable.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import logging
+import secrets
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ragtrace.errors import ConfigError
+from ragtrace.extras import install_command
+from ragtrace_collector.store.open_errors import UnfitFile
+from ragtrace_collector.telemetry.logs import event
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
+
+__all__ = ["KEYS", "NO_KEYS", "Sealing", "open_sealing"]
+
+log = logging.getLogger("ragtrace.collector")
+
+KEYS: Final = "CREATE TABLE sealing_key (id BLOB PRIMARY KEY) WITHOUT ROWID;"
+"""The keys under which something was written, by their ids."""
+
+_MARK: Final = b"\x01"
+"""No OTLP message begins with it: as protobuf it would be field 0, which is not allowed."""
+_KEY_BYTES: Final = 32
+_ID_BYTES: Final = 8
+_NONCE_BYTES: Final = 12
+_HEADER_BYTES: Final = len(_MARK) + _ID_BYTES + _NONCE_BYTES
+_SEALED_PLACES: Final = (("slice", "payload"), ("parcel", "payload"), ("addition", "payload"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sealing:
+    """Seals with its first key, and opens with any. Without keys it lets everything through as it is."""
+
+    keys: Mapping[bytes, AESGCMSIV]
+    """By their ids; the first one seals."""
+
+    def install(self, db: sqlite3.Connection) -> None:
+        """Give a connection the SQL functions ``sealed(payload, place)`` and ``unsealed(payload, place)``.
+
+        To be called when the tables are there.
+
+        Raises:
+            UnfitFile: the file holds what none of the keys opens.
+        """
+        self._check(db)
+        db.create_function("sealed", 2, self.seal)
+        db.create_function("unsealed", 2, self.unseal)
+
+    def seal(self, payload: bytes, place: str) -> bytes:
+        """Encrypt a payload for its place."""
+        if not self.keys:
+            return payload
+        key_id, key = next(iter(self.keys.items()))
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return b"".join((_MARK, key_id, nonce, key.encrypt(nonce, payload, place.encode())))
+
+    def unseal(self, payload: bytes, place: str) -> bytes:
+        """Decrypt a payload; one that was written without a key is returned as it is.
+
+        Raises:
+            cryptography.exceptions.InvalidTag: it was changed, damaged or moved.
+        """
+        if not self.keys or not payload.startswith(_MARK):
+            return payload
+        from cryptography.exceptions import InvalidTag
+
+        key_id, nonce, sealed = payload[1:9], payload[9:_HEADER_BYTES], payload[_HEADER_BYTES:]
+        try:
+            return self.keys[key_id].decrypt(nonce, sealed, place.encode())
+        except (InvalidTag, KeyError):
+            # SQLite says no more than that a function failed
+            log.error(  # noqa: TRY400 -- no news in the traceback
+                "a payload in the store cannot be decrypted: it was changed, damaged or moved",
+                extra=event("payload_unreadable"),
+            )
+            raise
+
+    def _check(self, db: sqlite3.Connection) -> None:
+        for (key_id,) in db.execute("SELECT id FROM sealing_key").fetchall():
+            if key_id not in self.keys:
+                _forget_key(db, key_id)
+        if self.keys:
+            db.execute("INSERT OR IGNORE INTO sealing_key VALUES (?)", (next(iter(self.keys)),))
+
+
+NO_KEYS: Final = Sealing({})
+
+
+def open_sealing(keys: Sequence[str]) -> Sealing:
+    """Read keys, each 32 random bytes in base64; the first seals, the others open what they once sealed.
+
+    Raises:
+        ConfigError: a key is none, or the library that encrypts is not installed.
+    """
+    if not keys:
+        return NO_KEYS
+    raw = [_key_bytes(number, key) for number, key in enumerate(keys)]
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
+    except ImportError as exc:
+        raise ConfigError(
+            f"`store.encryption_keys` needs the extra `encryption`: {install_command('encryption')}"
+        ) from exc
+    try:
+        return Sealing({_key_id(key): AESGCMSIV(key) for key in raw})
+    except UnsupportedAlgorithm as exc:
+        raise ConfigError(
+            "`store.encryption_keys`: this build of `cryptography` has no AES-GCM-SIV: "
+            "install its wheel from PyPI"
+        ) from exc
+
+
+def _key_bytes(number: int, text: str) -> bytes:
+    try:
+        key = base64.b64decode(text.strip().replace("-", "+").replace("_", "/"), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise ConfigError(
+            f"`store.encryption_keys[{number}]`: not {_KEY_BYTES} bytes in base64: make one with "
+            "`openssl rand -base64 32`"
+        )
+    return key
+
+
+def _key_id(key: bytes) -> bytes:
+    return hashlib.sha256(b"ragtrace store key " + key).digest()[:_ID_BYTES]
+
+
+def _forget_key(db: sqlite3.Connection, key_id: bytes) -> None:
+    """Forget a key that seals nothing any more; one that does is missing."""
+    prefix = _MARK + key_id
+    for table, column in _SEALED_PLACES:
+        found = db.execute(
+            f"SELECT 1 FROM {table} WHERE substr({column}, 1, ?) = ? LIMIT 1",
+            (len(prefix), prefix),
+        ).fetchone()
+        if found:
+            raise UnfitFile(
+                f"its content is encrypted with the key {key_id.hex()}, which is not among those given",
+                "add that key to `store.encryption_keys`; behind another, it is needed only until what it "
+                "sealed was delivered and has expired",
+            )
+    db.execute("DELETE FROM sealing_key WHERE id = ?", (key_id,))

@@ -1,0 +1,107 @@
+"""What a person does to a store, beside the collector while it runs, or when it is stopped."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from ragtrace.errors import InputError, ReadError
+from ragtrace.files.private import PendingFile
+from ragtrace_collector.store.ledger import reading
+
+__all__ = ["Refused", "back_up", "new_copy", "refused", "send_again"]
+
+
+class Refused(NamedTuple):
+    """Requests that a sink refused for one reason; they are kept for ``store.retention``."""
+
+    sink: str
+    reason: str
+    requests: int
+    oldest_ns: int
+
+
+def back_up(store: Path, to: Path) -> int:
+    """Copy a store as it stands at one moment; return the copy's size in bytes.
+
+    The collector goes on meanwhile. The copy has the store's own form: put in the store's place, it is one.
+
+    Raises:
+        ReadError: the store cannot be read.
+        InputError: the copy cannot be written, or there is something already.
+    """
+    with reading(store) as db, new_copy(to) as partly:
+        db.execute("COMMIT")  # the copy is a transaction by itself
+        db.execute("VACUUM INTO ?", (str(partly),))
+    return to.stat().st_size
+
+
+@contextmanager
+def new_copy(to: Path) -> Iterator[Path]:
+    """Make an empty file, which takes its place when the block ends well. Like the store, it is private.
+
+    Raises:
+        InputError: it cannot be written, or there is something already.
+    """
+    if os.path.lexists(to):
+        raise _taken(to)
+    try:
+        pending = PendingFile(to)
+        try:
+            yield pending.beside
+            pending.commit(replaces=False)
+        finally:
+            pending.abandon()
+    except FileExistsError as exc:
+        raise _taken(to) from exc
+    except (OSError, sqlite3.Error) as exc:
+        raise InputError(f"the copy {str(to)!r} cannot be written: {exc}") from exc
+
+
+def _taken(to: Path) -> InputError:
+    return InputError(f"there is a file {str(to)!r} already: name another")
+
+
+def refused(store: Path) -> tuple[Refused, ...]:
+    """Return what sinks refused for good, by sink and reason.
+
+    Raises:
+        ReadError: the store cannot be read.
+    """
+    with reading(store) as db:
+        rows = db.execute(
+            "SELECT sink, reason, count(*), min(rejected_ns) FROM parcel WHERE rejected_ns IS NOT NULL"
+            " GROUP BY sink, reason ORDER BY 1, 2"
+        )
+        return tuple(Refused(*row) for row in rows)
+
+
+def send_again(store: Path, *, sink: str | None = None) -> int:
+    """Put what a sink (or any) refused back into the outbox; return how many requests.
+
+    A collector that runs sends them at its next look, within a second.
+
+    Raises:
+        ReadError: the store cannot be read or written.
+    """
+    with _writing(store) as db:
+        return db.execute(
+            "UPDATE parcel SET rejected_ns = NULL, reason = ''"
+            " WHERE rejected_ns IS NOT NULL AND (?1 IS NULL OR sink = ?1)",
+            (sink,),
+        ).rowcount
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[sqlite3.Connection]:
+    with reading(path):
+        pass  # says what is wrong with a file that is no store
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db, db:
+            yield db
+    except sqlite3.Error as exc:
+        raise ReadError(f"{str(path)!r} cannot be written: {exc}") from exc

@@ -1,0 +1,78 @@
+"""Save what can be read of a damaged store into a new one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+from ragtrace.errors import ReadError
+from ragtrace_collector.store.maintenance import new_copy
+from ragtrace_collector.store.schema import prepare
+
+__all__ = ["save_readable"]
+
+_COUNTED_ANEW: Final = frozenset({"ledger", "outbox", "carrier"})
+"""Sums of other tables' rows: they are to agree with the rows that are left."""
+
+
+def save_readable(damaged: Path, to: Path) -> Mapping[str, int]:
+    """Copy every row that can be read into a new store; return how many of each table.
+
+    The collector must be stopped. Of a table with a damaged page, the rows before and behind it are found.
+
+    Raises:
+        InputError: there is a file of that name already, or it cannot be written.
+        ReadError: not even the list of tables can be read.
+    """
+    with new_copy(to) as beside:
+        try:
+            with closing(_opened(damaged)) as old, closing(_empty(beside)) as new:
+                prepare(new)
+                _refuse_other_version(old, new)
+                return {table: _copy(old, new, table) for table in _tables(new)}
+        except sqlite3.Error as exc:
+            raise ReadError(f"nothing can be read of {str(damaged)!r} ({exc}): restore a backup") from exc
+
+
+def _empty(new: Path) -> sqlite3.Connection:
+    return sqlite3.connect(new, isolation_level=None)
+
+
+def _opened(damaged: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{damaged.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+
+
+def _refuse_other_version(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
+    theirs, ours = (db.execute("PRAGMA user_version").fetchone()[0] for db in (old, new))
+    if theirs != ours:
+        raise sqlite3.DatabaseError(f"it is of version {theirs}, and this ragtrace salvages {ours}")
+
+
+def _tables(db: sqlite3.Connection) -> list[str]:
+    rows = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
+    return [name for (name,) in rows if name not in _COUNTED_ANEW and not name.startswith("sqlite_")]
+
+
+def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
+    """Copy rows from the table's beginning until one cannot be read, then from its end."""
+    columns = new.execute(f"SELECT name, pk FROM pragma_table_info('{table}')").fetchall()
+    names = ", ".join(name for name, _ in columns)
+    marks = ", ".join("?" for _ in columns)
+    key = [name for name, pk in sorted(columns, key=lambda column: column[1]) if pk] or ["rowid"]
+    insert = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"
+    copied = 0
+    new.execute("BEGIN")
+    for direction in ("ASC", "DESC"):
+        order = ", ".join(f"{name} {direction}" for name in key)
+        rows = _readable(old, f"SELECT {names} FROM {table} NOT INDEXED ORDER BY {order}")
+        copied += sum(new.execute(insert, row).rowcount for row in rows)
+    new.execute("COMMIT")
+    return copied
+
+
+def _readable(db: sqlite3.Connection, query: str) -> Iterator[tuple[object, ...]]:
+    with suppress(sqlite3.DatabaseError):  # the damage
+        yield from db.execute(query)

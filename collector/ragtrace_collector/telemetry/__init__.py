@@ -1,0 +1,1 @@
+"""Telemetry: logs, counters and spans about the collector itself."""

@@ -1,0 +1,45 @@
+"""A clock that never goes back: for due times, quiet periods and ages, which a clock that does would stop."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from ragtrace.ports import Clock
+from ragtrace_collector.telemetry.logs import event
+
+__all__ = ["SteadyClock"]
+
+log = logging.getLogger("ragtrace.collector")
+
+_WORTH_TELLING_NS: Final = 1_000_000_000
+
+
+class SteadyClock:
+    """Another clock's time, which goes on from the latest that was read where the other is set back.
+
+    It is then ahead by as much as the other went back, after a restart too, if the store remembers the time.
+    """
+
+    def __init__(self, clock: Clock, *, not_before_ns: int = 0) -> None:
+        self._clock = clock
+        self._latest_ns = not_before_ns
+        self._ahead_ns = 0
+
+    def now_ns(self) -> int:
+        """Unix time in nanoseconds, never less than before."""
+        now_ns = self._clock.now_ns() + self._ahead_ns
+        if now_ns < self._latest_ns:
+            self._go_on_from_latest(self._latest_ns - now_ns)
+        self._latest_ns = max(now_ns, self._latest_ns)
+        return self._latest_ns
+
+    def _go_on_from_latest(self, back_ns: int) -> None:
+        self._ahead_ns += back_ns
+        if back_ns >= _WORTH_TELLING_NS:
+            log.warning(
+                "the clock was set back by %.0f s: waiting times go on as before; carriers that are dated "
+                "`now` are dated ahead by as much",
+                back_ns / 1e9,
+                extra=event("clock_set_back"),
+            )

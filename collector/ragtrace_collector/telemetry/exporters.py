@@ -1,0 +1,46 @@
+"""The SDK's OTLP exporters by address, as the back ends' addresses are read: gRPC or HTTP."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from opentelemetry.sdk.metrics.export import MetricExporter
+from opentelemetry.sdk.trace.export import SpanExporter
+
+from ragtrace.http import exporters
+
+__all__ = ["open_metric_exporter", "open_span_exporter"]
+
+_TIMEOUT_S: Final = 3
+"""A stop sends what is left, and has to end within ``cancel_timeout``."""
+
+
+def open_metric_exporter(endpoint: str) -> MetricExporter:
+    """Open the exporter of metrics; headers and certificates come from the standard variables."""
+    return exporters.open_metric_exporter(**_place(endpoint, "/v1/metrics"))
+
+
+def open_span_exporter(endpoint: str) -> SpanExporter:
+    """Open the exporter of spans; headers and certificates come from the standard variables."""
+    return exporters.open_span_exporter(**_place(endpoint, "/v1/traces"))
+
+
+def _place(endpoint: str, path: str) -> dict[str, Any]:
+    if _is_grpc(endpoint):
+        return {"protocol": "grpc", "endpoint": _as_http(endpoint), "timeout_s": _TIMEOUT_S}
+    return {
+        "protocol": "http/protobuf",
+        "endpoint": f"{endpoint.rstrip('/')}{path}",
+        "timeout_s": _TIMEOUT_S,
+    }
+
+
+def _is_grpc(endpoint: str) -> bool:
+    url = urlsplit(endpoint)
+    return url.scheme.startswith("grpc") or str(url.port).endswith("4317")
+
+
+def _as_http(endpoint: str) -> str:
+    """Write a gRPC address as the SDK reads it: the scheme tells whether it is secured."""
+    return endpoint.replace("grpc", "http", 1) if endpoint.startswith("grpc") else endpoint

@@ -1,0 +1,68 @@
+"""Own traces: settling, evaluating and delivering, each a span that links to what it worked on.
+
+No content stands on them, nor the text of an error, and their scope is one that the loop guard drops: where
+they come back through a pipeline that feeds this collector, they are neither judged nor forwarded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
+from opentelemetry.trace import Link, NoOpTracer, Span, SpanContext, StatusCode, TraceFlags, Tracer
+
+from ragtrace import semconv
+from ragtrace_collector.config import TelemetryConfig
+from ragtrace_collector.telemetry.exporters import open_span_exporter
+from ragtrace_collector.telemetry.resource import own_resource
+
+__all__ = ["NO_TRACER", "open_tracer", "working"]
+
+NO_TRACER: Tracer = NoOpTracer()
+
+
+@asynccontextmanager
+async def open_tracer(config: TelemetryConfig) -> AsyncIterator[Tracer]:
+    """Open the tracer of the collector's own work, which costs next to nothing where nothing is sent."""
+    if config.otlp_endpoint is None or not config.trace_ratio:
+        yield NO_TRACER
+        return
+    provider = TracerProvider(
+        sampler=TraceIdRatioBased(config.trace_ratio), resource=own_resource(), shutdown_on_exit=False
+    )
+    provider.add_span_processor(BatchSpanProcessor(open_span_exporter(config.otlp_endpoint)))
+    try:
+        yield provider.get_tracer(semconv.SCOPE_COLLECTOR)
+    finally:
+        await asyncio.to_thread(provider.shutdown)
+
+
+@contextmanager
+def working(tracer: Tracer, name: str, *, on: tuple[str, str] | None = None) -> Iterator[Span]:
+    """Trace one piece of work; ``on`` is the trace id and span id of what is worked on.
+
+    Each is a trace of its own: the application's trace is not to be made longer by what is done about it.
+    """
+    links = [_link(*on)] if on else []
+    with tracer.start_as_current_span(
+        name, context=Context(), links=links, record_exception=False, set_status_on_exception=False
+    ) as span:
+        try:
+            yield span
+        except Exception as exc:
+            span.set_attribute(semconv.ERROR_TYPE, type(exc).__name__)
+            span.set_status(StatusCode.ERROR)
+            raise
+
+
+def _link(trace_id: str, span_id: str) -> Link:
+    return Link(
+        SpanContext(
+            int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED)
+        )
+    )

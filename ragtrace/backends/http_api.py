@@ -1,0 +1,238 @@
+"""A back end's HTTP API: credentials, patience, and what is said where it does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ragtrace.backends.read_retries import Patience
+from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
+from ragtrace.http import Oversized, Unreadable, open_web_client, read_whole, redirected_to
+from ragtrace.http.retry_after import asked_wait_s
+from ragtrace.http.tls import ClientTls
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["MOST_READ_BYTES", "Access", "Parameters", "Sleep", "WebAnswer", "WebApi"]
+
+MOST_READ_BYTES: Final = 128 << 20
+"""Of one answer of a back end, unpacked. A page of traces with all their texts takes some megabytes."""
+
+_FIRST_PATIENCE_S: Final = 20.0
+_PASSING: Final = frozenset({429, 500, 502, 503, 504})
+"""Answers that may be others a moment later."""
+
+Sleep = Callable[[float], Awaitable[None]]
+"""Waits for so many seconds."""
+
+Parameters: TypeAlias = Mapping[str, str | int | Sequence[str]]
+"""Of a query; one with several values stands there several times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How to get into a back end that asks who is there."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Such as ``X-Scope-OrgID``, Tempo's tenant."""
+    basic: tuple[str, str] | None = field(default=None, repr=False)
+    """User and password."""
+    token: str | None = field(default=None, repr=False)
+    """Sent as ``Authorization: Bearer``."""
+    tls: ClientTls | None = None
+    timeout_s: float = 30
+    """For each piece of an answer: a large trace may take longer."""
+    answer_s: float = 300
+    """For a whole answer, however steadily it comes."""
+
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """All that is sent along with a request to say who is there."""
+        if self.token is not None:
+            return {**self.headers, "authorization": f"Bearer {self.token}"}
+        if self.basic is not None:
+            login = b64encode(":".join(self.basic).encode()).decode()
+            return {**self.headers, "authorization": f"Basic {login}"}
+        return dict(self.headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebAnswer:
+    """What a back end said."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    redirects_to: str | None
+    """The host, which is never followed."""
+
+    @property
+    def text(self) -> str:
+        """The body as text, in UTF-8, as JSON is."""
+        return self.body.decode("utf-8", "replace")
+
+
+class WebApi:
+    """Asks one HTTP API. Nothing is connected before the first request.
+
+    It is asked again where that may help: for two minutes if it has answered well before, shorter if it never
+    has, and not at all where nobody listens, because then most likely the address is wrong.
+    """
+
+    def __init__(
+        self, name: str, base_url: str, access: Access | None = None, *, sleep: Sleep = asyncio.sleep
+    ) -> None:
+        self.where = f"{name} at {_shown(base_url)}"
+        self._base_url = base_url.rstrip("/")
+        self._access = access or Access()
+        self._sleep = sleep
+        self._client: httpx.AsyncClient | None = None
+        self._is_known = False
+
+    async def get(
+        self, path: str, params: Parameters | None = None, *, accept: str = "application/json"
+    ) -> WebAnswer:
+        """Return the answer: a success, or a 400 or 404, which only the caller understands.
+
+        Raises:
+            ReadError: the back end cannot be reached, refuses the credentials, or answers something else.
+        """
+        patience = Patience() if self._is_known else Patience(seconds=_FIRST_PATIENCE_S)
+        while True:
+            began = monotonic()
+            try:
+                response = await self._tried(path, params, accept)
+            except ReadUnavailable as exc:
+                if not self._is_known:
+                    raise
+                failure, asked_for_s = exc, None
+            else:
+                if response.status not in _PASSING:
+                    return self._checked(response)
+                failure = ReadUnavailable(f"{self.where} answered {_said(response)}")
+                asked_for_s = _asked_for_s(response)
+            pause_s = patience.pause_s(asked_for_s, took_s=monotonic() - began)
+            if pause_s is None:
+                raise ReadUnavailable(f"{failure} ({patience})") from failure
+            await self._sleep(pause_s)
+
+    async def document(self, path: str, params: Parameters | None = None) -> dict[str, Any] | None:
+        """Return the JSON object of an answer, or ``None`` where there is nothing of that name (404).
+
+        Raises:
+            ReadError: as `get` does, the query is not understood (400), or the answer is no JSON object.
+        """
+        response = await self.get(path, params)
+        if response.status == 404:
+            return None
+        if response.status == 400:
+            said = " ".join(response.text.split())[:200]
+            raise ReadError(f"{self.where} does not understand the query: {said}")
+        try:
+            tree = json.loads(response.text)
+        except (ValueError, RecursionError) as exc:
+            raise ReadError(f"{self.where} answered no JSON") from exc
+        if not isinstance(tree, dict):
+            raise ReadError(f"{self.where} answered something else than it is asked for")
+        return tree
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def _tried(self, path: str, params: Parameters | None, accept: str) -> WebAnswer:
+        import httpx
+
+        headers = {"accept": accept}
+        try:
+            async with (
+                asyncio.timeout(self._access.answer_s),
+                self._opened().stream(
+                    "GET", f"{self._base_url}{path}", params=params, headers=headers
+                ) as response,
+            ):
+                return await _read(response)
+        except (httpx.TransportError, httpx.InvalidURL) as exc:
+            is_address = isinstance(exc, httpx.InvalidURL | httpx.UnsupportedProtocol)
+            kind = ReadError if is_address else ReadUnavailable
+            raise kind(f"{self.where} cannot be reached: {type(exc).__name__} {exc}") from exc
+        except TimeoutError as exc:
+            waited = f"{self._access.answer_s:g} s"
+            raise ReadUnavailable(f"{self.where} sent no whole answer within {waited}") from exc
+        except Oversized as exc:
+            advice = "read less at once, such as a shorter time or one trace by its id"
+            raise ReadOversized(f"{self.where} sent an answer that is not read: {exc}: {advice}") from None
+        except Unreadable as exc:
+            raise ReadError(f"{self.where} sent an answer that cannot be read: {exc}") from None
+
+    def _checked(self, response: WebAnswer) -> WebAnswer:
+        status = response.status
+        if status in (401, 403):
+            raise ReadError(
+                f"{self.where} refused the credentials ({status}): give a token, a user with its password, "
+                "or a header"
+            )
+        if response.redirects_to is not None:
+            raise ReadError(
+                f"{self.where} answered {status} and redirects to {response.redirects_to}, which is not "
+                "followed: is this the address of its API, and who stands in between?"
+            )
+        if _is_page(response):
+            raise ReadError(
+                f"{self.where} answered {_said(response)}: is this the address of its API, and who stands in "
+                "between?"
+            )
+        if not (200 <= status < 300 or status in (400, 404)):
+            raise ReadError(f"{self.where} answered {_said(response)}")
+        self._is_known = True
+        return response
+
+    def _opened(self) -> httpx.AsyncClient:
+        if self._client is None:
+            access = self._access
+            self._client = open_web_client(
+                headers=access.sent_headers,
+                verify=access.tls.context() if access.tls else True,
+                timeout_s=access.timeout_s,
+            )
+        return self._client
+
+
+async def _read(response: httpx.Response) -> WebAnswer:
+    redirects_to = redirected_to(response)
+    return WebAnswer(
+        status=response.status_code,
+        headers=response.headers,
+        body=b"" if redirects_to else await read_whole(response, most_bytes=MOST_READ_BYTES),
+        redirects_to=redirects_to,
+    )
+
+
+def _asked_for_s(response: WebAnswer) -> float | None:
+    return asked_wait_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
+
+
+def _is_page(response: WebAnswer) -> bool:
+    return response.body.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<")
+
+
+def _said(response: WebAnswer) -> str:
+    if _is_page(response):
+        return f"{response.status} with a web page"
+    return f"{response.status}: {' '.join(response.text.split())[:200] or 'nothing more'}"
+
+
+def _shown(url: str) -> str:
+    """Leave out what may be a secret: user, password and query."""
+    scheme, mark, rest = url.partition("://")
+    host = rest.partition("?")[0].rpartition("@")[2]
+    return f"{scheme}{mark}{host}".rstrip("/")

@@ -1,0 +1,302 @@
+"""The rehearsal: what a run would do, and what it will take."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from ragtrace.backfill.estimate import Estimate, Observed, Pilot, Sizes, from_pilot, from_sizes
+from ragtrace.backfill.evaluator import Judged, Judging, may_begin
+from ragtrace.backfill.record_selection import Candidate, Item, choose, evaluator_of
+from ragtrace.backfill.report import BackfillReport, Ledger
+from ragtrace.backfill.resume import Run
+from ragtrace.backfill.selection import Selection
+from ragtrace.backfill.token_load import HIGH, LIKELY, LOW, Load, Unsized, size_of
+from ragtrace.backfill.trace_search import SearchedUpTo
+from ragtrace.clock import SystemClock
+from ragtrace.judge import Prices, uncached
+from ragtrace.judge.layers import Layer
+from ragtrace.model import Evaluation, JudgeIdentity
+from ragtrace.ordered import map_in_order
+from ragtrace.ports import Clock, Judge, Metric, TraceReader
+from ragtrace.reports import JudgedAnswer
+from ragtrace.traces.attach import AttachOptions
+
+__all__ = ["Rehearsal", "rehearse"]
+
+_NANO: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """What a run would do."""
+
+    report: BackfillReport
+    """``judged`` counts the records that would be judged; nothing was spent on them."""
+    estimate: Estimate
+    pilot: BackfillReport
+    """What became of the pilot. Its verdicts are kept, and sent by the run."""
+
+    @property
+    def has_pilot(self) -> bool:
+        """Whether any record was to be judged."""
+        return bool(_looked_at(self.pilot) or self.pilot.failed or self.pilot.left)
+
+    @property
+    def to_judge(self) -> int:
+        """How many records the run has to look at."""
+        return _looked_at(self.report) + sum(self.report.failed.values()) - _looked_at(self.pilot)
+
+    def left_of(self, limit: int | None) -> int | None:
+        """Return how many records the run may judge where the pilot counts as a part of it."""
+        return None if limit is None else max(0, limit - _looked_at(self.pilot))
+
+
+def _looked_at(report: BackfillReport) -> int:
+    return report.judged + sum(report.ineligible.values())
+
+
+async def rehearse(
+    reader: TraceReader,
+    *,
+    metrics: Sequence[Metric],
+    judge: Judge,
+    second_judge: Judge | None = None,
+    selection: Selection | None = None,
+    attach: AttachOptions | None = None,
+    concurrency: int = 8,
+    pilot: int = 0,
+    prices: Prices | None = None,
+    on_evaluated: Callable[[JudgedAnswer], None] | None = None,
+    run: Run | None = None,
+    clock: Clock | None = None,
+) -> Rehearsal:
+    """Say what a back-fill would do and take; nothing is sent.
+
+    Without a pilot the judge is not asked. With one, so many of the records are judged, chosen by a digest of
+    their ids, so that a larger pilot holds a smaller one. With ``run``, their carriers are on disk, and the
+    back-fill sends them: nothing is paid for twice. ``on_evaluated`` is told of them.
+
+    Raises:
+        ReadError: no trace of the source could be read.
+    """
+    ledger = Ledger()
+    sizing = _Sizing(metrics=metrics, judge=judge, pilot=pilot)
+
+    async def work(item: Item) -> _Sized | None:
+        return None if isinstance(item, SearchedUpTo) else await sizing.size(item)
+
+    async def count(sized: _Sized | None) -> None:
+        if sized is not None:
+            _count(sized.evaluation, ledger)
+            sizing.add(sized)
+
+    evaluator = evaluator_of(metrics, judge, second_judge)
+    chosen = choose(reader, selection or Selection(), ledger, evaluator, run)
+    await map_in_order(chosen, work, count, concurrency=concurrency)
+    trial = _Trial(
+        judging=Judging(
+            metrics=metrics,
+            judge=judge,
+            second_judge=second_judge,
+            attach=attach or AttachOptions(),
+            run=run,
+            clock=clock or SystemClock(),
+        ),
+        prices=prices,
+        on_evaluated=on_evaluated,
+    )
+    await trial.carry_out(sizing.chosen, concurrency)
+    ledger.is_stopped = trial.ledger.is_stopped = run is not None and run.stop.is_set()
+    estimate = _estimate(sizing.sizes, trial, concurrency)
+    waits = run is not None and run.leaves_waiting  # for others: that takes as long for many as for few
+    return Rehearsal(
+        report=ledger.report(),
+        estimate=replace(estimate, seconds=None) if waits else estimate,
+        pilot=trial.ledger.report(),
+    )
+
+
+def _count(evaluation: Evaluation, ledger: Ledger) -> None:
+    """Count what would become of a record, without the labels of the stand-in."""
+    if any(failure.error_type == Unsized.error_type for failure in evaluation.failures):
+        ledger.judged += 1
+    else:
+        ledger.count(evaluation)
+        ledger.labels.clear()
+
+
+def _estimate(sizes: Sizes, trial: _Trial, concurrency: int) -> Estimate:
+    if trial.observed:
+        pilot = Pilot(observed=trial.observed, seconds=trial.seconds)
+        return from_pilot(sizes, pilot, concurrency=concurrency)
+    judge = trial.judging.judge.identity
+    if judge.computes:
+        sizes = Sizes(records=sizes.records)
+    elif trial.ledger.failed or trial.ledger.left:
+        sizes.unsized = sizes.records  # the sizes are those for a pilot, and nothing came of it
+    is_remote = not judge.computes and judge.provider != "llama"
+    return from_sizes(sizes, cost_of=trial.cost_of, concurrency=concurrency, is_remote=is_remote)
+
+
+def _keeps_replies(judge: Judge) -> bool:
+    while isinstance(judge, Layer):
+        if uncached(judge) is not judge:
+            return True
+        judge = judge.inner
+    return False
+
+
+class _Sized(NamedTuple):
+    """A record, and what it will ask of the judge."""
+
+    candidate: Candidate
+    evaluation: Evaluation
+    """By the stand-in."""
+    low: Load
+    likely: Load
+    high: Load
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sizing:
+    """Adds up sizes, and draws the pilot while it goes: only the records of the pilot are held."""
+
+    metrics: Sequence[Metric]
+    judge: Judge
+    pilot: int
+    sizes: Sizes = field(init=False)
+    _drawn: list[tuple[int, int, _Sized]] = field(default_factory=list)
+    _seen: set[bytes] = field(default_factory=set)
+    """Digests of what the judge was shown, where replies are kept."""
+
+    def __post_init__(self) -> None:
+        self.sizes = Sizes(is_cached=_keeps_replies(self.judge))
+
+    @property
+    def chosen(self) -> Sequence[_Sized]:
+        """The records of the pilot."""
+        return [sized for _, _, sized in sorted(self._drawn, key=lambda drawn: -drawn[0])]
+
+    async def size(self, candidate: Candidate) -> _Sized:
+        """Size a record in three manners; in one where the others are not told."""
+        record = candidate.record
+        evaluation, likely = await size_of(record, metrics=self.metrics, judge=self.judge, manner=LIKELY)
+        if self.pilot or self.judge.identity.computes or not likely.calls:
+            return _Sized(candidate, evaluation, likely, likely, likely)
+        _, low = await size_of(record, metrics=self.metrics, judge=self.judge, manner=LOW)
+        _, high = await size_of(record, metrics=self.metrics, judge=self.judge, manner=HIGH)
+        return _Sized(candidate, evaluation, low, likely, high)
+
+    def add(self, sized: _Sized) -> None:
+        """Count a record that the judge will be asked about."""
+        if not sized.likely.calls:
+            return
+        sizes = self.sizes
+        sizes.high += sized.high
+        if self._is_repeated(sized.evaluation):
+            sizes.repeated += sized.likely
+            return
+        sizes.records += 1
+        sizes.low += sized.low
+        sizes.likely += sized.likely
+        sizes.unsized += any(each.error_type == Unsized.error_type for each in sized.evaluation.failures)
+        self._draw(sized)
+
+    def _is_repeated(self, evaluation: Evaluation) -> bool:
+        if not self.sizes.is_cached:
+            return False
+        digest = bytes.fromhex(evaluation.input_sha256)[:8]
+        known = digest in self._seen
+        self._seen.add(digest)
+        return known
+
+    def _draw(self, sized: _Sized) -> None:
+        """Keep the records whose digests are the smallest (a bottom-k sample: Cohen and Kaplan 2007)."""
+        digest = hashlib.sha256(sized.candidate.record.id.encode()).digest()
+        heapq.heappush(self._drawn, (-int.from_bytes(digest[:8]), self.sizes.records, sized))
+        if len(self._drawn) > self.pilot:
+            heapq.heappop(self._drawn)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Trial:
+    """Judges the pilot."""
+
+    judging: Judging
+    prices: Prices | None
+    on_evaluated: Callable[[JudgedAnswer], None] | None
+    ledger: Ledger = field(default_factory=Ledger)
+    observed: list[Observed] = field(default_factory=list)
+    seconds: float = 0.0
+
+    async def carry_out(self, chosen: Sequence[_Sized], concurrency: int) -> None:
+        """Judge these records, many at once."""
+        began_ns = self.judging.clock.now_ns()
+        await map_in_order(_each(chosen), self._judge, self._count, concurrency=concurrency)
+        self.seconds = (self.judging.clock.now_ns() - began_ns) / _NANO
+
+    async def _judge(self, sized: _Sized) -> tuple[_Sized, Judged] | None:
+        if not await may_begin(self.judging.run, self.ledger):
+            return None
+        judged = await self.judging.judge_one(sized.candidate)
+        if judged is None:
+            return None
+        self.ledger.over_budget = self.ledger.over_budget or judged.refusal
+        return sized, judged
+
+    async def _count(self, done: tuple[_Sized, Judged] | None) -> None:
+        if done is None:
+            self.ledger.left += 1
+            return
+        sized, judged = done
+        evaluation = judged.evaluation
+        if judged.refusal:
+            self.ledger.leave(evaluation)
+            return
+        self.ledger.count(evaluation)
+        if self.on_evaluated is not None:
+            self.on_evaluated(judged.answer)
+        if (
+            evaluation.usage.input_tokens or not evaluation.failures
+        ):  # else nobody read it: that tells nothing
+            cost = self._cost(evaluation)
+            seconds = evaluation.duration_ms / 1000
+            self.observed.append(Observed(sized.likely, Load.of(evaluation.usage), cost, seconds))
+
+    def cost_of(self, low: Load, likely: Load, high: Load) -> Sequence[float | None]:
+        """Price three loads: the first as if the provider knew all prompts, the last by the dearer judge."""
+        if self.prices is None:
+            return (None, None, None)
+        who = self.judging.judge.identity
+        cheap = replace(low.usage, cached_tokens=low.usage.input_tokens)
+        dear = [self.prices.cost_usd(high.usage, judge) for judge in self._judges]
+        known = [cost for cost in dear if cost is not None]
+        return (
+            self.prices.cost_usd(cheap, who),
+            self.prices.cost_usd(likely.usage, who),
+            max(known) if len(known) == len(dear) else None,
+        )
+
+    def _cost(self, evaluation: Evaluation) -> float | None:
+        """Price an evaluation; one that took both judges, by the dearer."""
+        if self.prices is None:
+            return None
+        if not evaluation.compromised:
+            return self.prices.cost_of(evaluation)
+        costs = [self.prices.cost_usd(evaluation.usage, judge) for judge in self._judges]
+        known = [cost for cost in costs if cost is not None]
+        return max(known) if len(known) == len(costs) else None
+
+    @property
+    def _judges(self) -> Sequence[JudgeIdentity]:
+        judges = (self.judging.judge, self.judging.second_judge)
+        return [judge.identity for judge in judges if judge is not None]
+
+
+async def _each(chosen: Sequence[_Sized]) -> AsyncIterator[_Sized]:
+    for sized in chosen:
+        yield sized

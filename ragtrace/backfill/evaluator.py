@@ -1,0 +1,131 @@
+"""Judging an answer, and keeping what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from ragtrace import semconv
+from ragtrace.backfill.record_selection import Candidate
+from ragtrace.backfill.report import Ledger
+from ragtrace.backfill.resume import Run
+from ragtrace.errors import JudgeOverBudget
+from ragtrace.evaluation import evaluate
+from ragtrace.model import Evaluation
+from ragtrace.ports import Clock, Judge, Metric
+from ragtrace.reports import JudgedAnswer
+from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
+from ragtrace.traces.otlp import encode
+from ragtrace.traces.trace import Span
+
+__all__ = ["Judged", "Judging", "Parcel", "may_begin"]
+
+
+class Parcel(NamedTuple):
+    """A carrier on its way."""
+
+    trace_id: str
+    span_id: str
+    payload: bytes
+
+
+class Judged(NamedTuple):
+    """What became of a candidate."""
+
+    answer: JudgedAnswer
+    parcel: Parcel | None
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """What was found out."""
+        return self.answer.evaluation
+
+    @property
+    def refusal(self) -> str:
+        """Which limit to spending kept the record from being judged; empty if none did."""
+        kind = JudgeOverBudget.error_type
+        return next((each.message for each in self.evaluation.failures if each.error_type == kind), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """Judges answers, and makes their carriers."""
+
+    metrics: Sequence[Metric]
+    judge: Judge
+    second_judge: Judge | None
+    attach: AttachOptions
+    run: Run | None
+    clock: Clock
+
+    async def judge_one(self, candidate: Candidate) -> Judged | None:
+        """Judge an answer, or leave it; with a run, its carrier is on disk when this returns."""
+        record, sample, earlier = candidate
+        evaluating = evaluate(
+            record,
+            metrics=self.metrics,
+            judge=self.judge,
+            second_judge=self.second_judge,
+            clock=self.clock,
+        )
+        evaluation = await _unless_left(evaluating, self.run)
+        if evaluation is None:
+            return None
+        judged = Judged(JudgedAnswer(record=record, evaluation=evaluation, sample=sample), None)
+        if judged.refusal or not (evaluation.results and deserves_carrier(evaluation)):
+            return judged
+        make = partial(
+            carrier,
+            evaluation,
+            record,
+            sample=sample,
+            options=self.attach,
+            now_ns=self.clock.now_ns(),
+            mode="backfill",
+        )
+        span = make()
+        if replaced := _superseded(span, earlier):
+            span = make(supersedes=replaced)
+        parcel = Parcel(span.trace_id, span.span_id, encode([span]))
+        if self.run is not None:
+            await self.run.progress.keep(*parcel)
+        return Judged(replace(judged.answer, carrier_span_id=span.span_id), parcel)
+
+
+async def _unless_left(evaluating: Coroutine[Any, Any, Evaluation], run: Run | None) -> Evaluation | None:
+    """Finish an evaluation, or leave it when the run is stopped, if that is how it stops."""
+    if run is None or not run.leaves_waiting:
+        return await evaluating
+    finished, stopped = asyncio.create_task(evaluating), asyncio.create_task(run.stop.wait())
+    try:
+        await asyncio.wait((finished, stopped), return_when=asyncio.FIRST_COMPLETED)
+        return finished.result() if finished.done() else None
+    finally:
+        finished.cancel()
+        stopped.cancel()
+        await asyncio.wait((finished, stopped))
+
+
+async def may_begin(run: Run | None, ledger: Ledger) -> bool:
+    """Wait for the turn of an answer; say whether it may be judged then."""
+    if run is None:
+        return not ledger.over_budget
+    if not (run.stop.is_set() or ledger.over_budget):
+        await run.turn()
+    return not (run.stop.is_set() or ledger.over_budget)
+
+
+def _superseded(span: Span, earlier: Iterable[Span]) -> str | None:
+    """Return the id of the carrier that this one takes the place of: the last that tells the same metrics."""
+    rivals = [each for each in earlier if _metrics_told(each) == _metrics_told(span)]
+    replaced = {each.attributes.get(semconv.EVAL_SUPERSEDES) for each in rivals}
+    in_force = [each for each in rivals if each.span_id not in replaced]
+    last = max(in_force, key=lambda each: str(each.attributes.get(semconv.EVAL_STARTED_AT)), default=None)
+    return last.span_id if last else None
+
+
+def _metrics_told(span: Span) -> frozenset[str]:
+    return frozenset(key for key in span.attributes if key.startswith(semconv.LABEL_PREFIX))

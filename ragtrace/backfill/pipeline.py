@@ -1,0 +1,157 @@
+"""The run: from stored traces to carriers at their destination."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ragtrace.backends.http_api import Sleep
+from ragtrace.backends.read_retries import Patience
+from ragtrace.backfill.evaluator import Judged, Judging, Parcel, may_begin
+from ragtrace.backfill.record_selection import Item, choose, evaluator_of
+from ragtrace.backfill.report import BackfillReport, Ledger
+from ragtrace.backfill.resume import Run
+from ragtrace.backfill.selection import Selection, SpanId
+from ragtrace.backfill.trace_search import SearchedUpTo
+from ragtrace.clock import SystemClock
+from ragtrace.errors import SendError, SendRejected, SendRetryable, SendUnconfirmed
+from ragtrace.ordered import map_in_order
+from ragtrace.ports import Clock, Judge, Metric, SpanSink, TraceReader
+from ragtrace.reports import JudgedAnswer
+from ragtrace.traces.attach import AttachOptions
+
+__all__ = ["backfill", "span_ids"]
+
+
+async def backfill(
+    reader: TraceReader,
+    sink: SpanSink,
+    *,
+    metrics: Sequence[Metric],
+    judge: Judge,
+    second_judge: Judge | None = None,
+    selection: Selection | None = None,
+    attach: AttachOptions | None = None,
+    concurrency: int = 8,
+    on_evaluated: Callable[[JudgedAnswer], None] | None = None,
+    run: Run | None = None,
+    clock: Clock | None = None,
+    sleep: Sleep = asyncio.sleep,
+) -> BackfillReport:
+    """Judge the selected records and send a carrier for each that has an outcome.
+
+    ``on_evaluated`` is called in the order of the source. A record that the judge failed on gets no carrier,
+    so that a second run tries it again; neither does a plain chat answer that never had a context. Once a
+    judge raises ``JudgeOverBudget``, nothing new is begun, and what remains is only counted. With
+    ``run``, a carrier is on disk as soon as it is made, and what an earlier run left there is sent first.
+
+    Raises:
+        ReadError: no trace of the source could be read. One that breaks off later is told in the report.
+        SendRetryable: the destination took nothing in several attempts; what was sent before stays sent.
+    """
+    selection, attach, clock = selection or Selection(), attach or AttachOptions(), clock or SystemClock()
+    ledger = Ledger()
+    if run is not None:
+        run.watch(ledger)
+    delivery = _Delivery(sink=sink, ledger=ledger, run=run, sleep=sleep)
+    judging = Judging(
+        metrics=metrics, judge=judge, second_judge=second_judge, attach=attach, run=run, clock=clock
+    )
+
+    async def work(item: Item) -> Judged | SearchedUpTo | None:
+        if isinstance(item, SearchedUpTo):
+            return item
+        if not await may_begin(run, ledger):
+            return None
+        judged = await judging.judge_one(item)
+        if judged is not None:
+            ledger.over_budget = ledger.over_budget or judged.refusal
+        return judged
+
+    async def deliver(done: Judged | SearchedUpTo | None) -> None:
+        if done is None:
+            ledger.left += 1
+            return
+        if isinstance(done, SearchedUpTo):
+            ledger.reached_ns = done.time_ns
+            await delivery.reached(done)
+            return
+        if done.refusal:
+            ledger.leave(done.evaluation)
+            return
+        ledger.count(done.evaluation)
+        if on_evaluated is not None:
+            on_evaluated(done.answer)
+        if done.parcel is not None:
+            await delivery.send(done.parcel)
+
+    await delivery.send_what_waits()
+    chosen = choose(reader, selection, ledger, evaluator_of(metrics, judge, second_judge), run)
+    await map_in_order(chosen, work, deliver, concurrency=concurrency)
+    ledger.is_stopped = run is not None and run.stop.is_set()
+    return ledger.report()
+
+
+async def span_ids(reader: TraceReader) -> frozenset[SpanId]:
+    """Collect the spans that a source has.
+
+    Raises:
+        ReadError: it could not be read.
+    """
+    return frozenset(
+        [SpanId(span.trace_id, span.span_id) async for trace in reader.traces() for span in trace.spans]
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Delivery:
+    """Sends carriers, and keeps account of it."""
+
+    sink: SpanSink
+    ledger: Ledger
+    run: Run | None
+    sleep: Sleep
+
+    async def send_what_waits(self) -> None:
+        """Send what an earlier run left."""
+        if self.run is not None:
+            for waiting in self.run.progress.waiting():
+                await self.send(Parcel(*waiting))
+
+    async def send(self, parcel: Parcel) -> None:
+        """Send a carrier, again where that may help.
+
+        Raises:
+            SendRetryable: the destination took nothing in several attempts.
+        """
+        patience = Patience()
+        while True:
+            try:
+                await self.sink.send(parcel.payload)
+            except SendRejected as exc:
+                self.ledger.rejected[str(exc)] += 1
+                break
+            except (SendRetryable, SendUnconfirmed) as exc:  # a carrier's ids are the same each time
+                asked_for_s = exc.retry_after_s if isinstance(exc, SendRetryable) else None
+                pause_s = patience.pause_s(asked_for_s)
+                if pause_s is None:
+                    raise _given_up(exc, patience, self.ledger) from exc
+                await self.sleep(pause_s)
+            else:
+                self.ledger.sent += 1
+                break
+        if self.run is not None:
+            await self.run.progress.sent(parcel.trace_id, parcel.span_id)
+
+    async def reached(self, mark: SearchedUpTo) -> None:
+        """Note that all before is judged and sent."""
+        if self.run is not None and not self.ledger.is_behind:
+            await self.run.progress.reached(self.run.name, mark.time_ns)
+
+
+def _given_up(exc: SendError, patience: Patience, ledger: Ledger) -> SendRetryable:
+    return SendRetryable(
+        f"{exc} ({patience}; carriers sent before: {ledger.sent}). "
+        "Run it again when the destination answers: the span ids will be the same"
+    )

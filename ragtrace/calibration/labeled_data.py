@@ -1,0 +1,144 @@
+"""Answers that people have labelled, claim by claim: JSON lines in.
+
+A row holds ``contexts``, ``claims[{text, label}]`` and, if there are, ``id``, ``question``, ``answer`` and
+``answer_label``; the field names of RAGAS and DeepEval are understood. A label is ``supported``,
+``contradicted`` or ``unsupported`` (also written ``neutral`` or ``not_mentioned``), or null where people
+did not agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from ragtrace.judge.phrases import announces_answer
+from ragtrace.model import Claim, RagRecord
+from ragtrace.records import RECORD_NAMES, Contexts, RecordRow, Text, record_of
+from ragtrace.row_files import STRICT, Names, Row, RowNotices, read_rows
+
+__all__ = ["HumanLabel", "LabelledAnswer", "read_labelled"]
+
+
+class HumanLabel(StrEnum):
+    """What people say about a claim or an answer."""
+
+    SUPPORTED = "supported"
+    CONTRADICTED = "contradicted"
+    UNSUPPORTED = "unsupported"
+    """The context does not mention it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledAnswer:
+    """An answer with what people say about it."""
+
+    record: RagRecord
+    claims: tuple[Claim, ...]
+    """Those with a label."""
+    labels: tuple[HumanLabel, ...]
+    """One for each claim."""
+    supported: bool | None
+    """Whether the answer is faithful throughout; ``None`` where people did not say."""
+    file: str
+    """The name of the file, without folders."""
+    left_out: int = 0
+    """Claims without a label."""
+    announcements: int = 0
+    """Lines about the answer itself, which are no claims: "Here's a summary in 92 words:"."""
+    document: str | None = None
+    """What the answer is about, by a name that answers about the same share; ``None`` if nobody can tell."""
+
+    @property
+    def has_unsupported(self) -> bool:
+        """Whether a claim of it is labelled as not supported."""
+        return any(label is not HumanLabel.SUPPORTED for label in self.labels)
+
+
+def read_labelled(
+    path: str | Path, *, group_by: str | None = None, notices: RowNotices = STRICT
+) -> Iterator[LabelledAnswer]:
+    """Read labelled answers, as records are read; where ``notices`` does not raise, bad rows are left out.
+
+    Answers with the same value in the field ``group_by`` are about the same document; without that, those
+    with the same contexts.
+
+    Raises:
+        InputError: the file cannot be read; or, without ``notices``, a row is no labelled answer: names file,
+            line and field.
+    """
+    file = "standard input" if str(path) == "-" else Path(path).name
+    names = _NAMES
+    if group_by is not None and group_by not in names.known:
+        names = replace(names, written={**names.written, group_by: [group_by]})
+    for row in read_rows(path, _Row, names, notices):
+        answer = _answer(row.form, file, row.place)
+        yield replace(answer, document=_contexts(row.form) if group_by is None else _value(row, group_by))
+
+
+_SYNONYMS = {"neutral": "unsupported", "not_mentioned": "unsupported"}
+
+
+def _one_word(value: Any) -> Any:
+    return _SYNONYMS.get(value, value) if isinstance(value, str) else value
+
+
+_Label: TypeAlias = Annotated[HumanLabel | None, BeforeValidator(_one_word)]
+
+
+class _Claim(BaseModel):
+    text: Annotated[Text, Field(min_length=1)]
+    label: _Label
+
+
+class _Row(RecordRow):
+    contexts: Contexts
+    claims: list[_Claim]
+    answer_label: _Label = None
+
+
+_NAMES: Final = Names(
+    written={**RECORD_NAMES.written, "claims": ["claims"], "answer_label": ["answer_label"]},
+    likely=RECORD_NAMES.likely,
+)
+
+
+def _answer(row: _Row, file: str, place: str) -> LabelledAnswer:
+    claims = [claim for claim in row.claims if not announces_answer(claim.text)]
+    labelled = [(claim.text, claim.label) for claim in claims if claim.label is not None]
+    record = record_of(row, place)
+    return LabelledAnswer(
+        record=replace(record, answer=row.answer or "\n".join(claim.text for claim in row.claims)),
+        claims=tuple(Claim(index=index, text=text) for index, (text, _) in enumerate(labelled)),
+        labels=tuple(label for _, label in labelled),
+        supported=_is_supported(row, claims),
+        file=file,
+        left_out=len(claims) - len(labelled),
+        announcements=len(row.claims) - len(claims),
+    )
+
+
+def _contexts(row: _Row) -> str | None:
+    """Name a document by its contexts, in whichever order; an answer without any shares it with no other."""
+    texts = sorted(context.text for context in row.contexts if context.text)
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest() if texts else None
+
+
+def _value(row: Row[_Row], field: str) -> str | None:
+    value = row.given.get(field)
+    return None if value is None else json.dumps(value, sort_keys=True)
+
+
+def _is_supported(row: _Row, claims: Sequence[_Claim]) -> bool | None:
+    if "answer_label" in row.model_fields_set:
+        return None if row.answer_label is None else row.answer_label is HumanLabel.SUPPORTED
+    labels = [claim.label for claim in claims]
+    if any(label not in (HumanLabel.SUPPORTED, None) for label in labels):
+        return False
+    return None if None in labels or not labels else True

@@ -1,0 +1,256 @@
+"""Judge labelled claims as `evaluate` would judge them, without the step that words them.
+
+Each claim goes through the verify step with its label kept back, so that every verdict has a human label
+beside it. Further runs lay chunks and claims in another order: a verdict should not hang on that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.calibration.claim_match import Found, find_claims
+from ragtrace.calibration.labeled_data import LabelledAnswer
+from ragtrace.evaluation import evaluate
+from ragtrace.metrics import metric_named
+from ragtrace.metrics.steps import StepLimits, Steps
+from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.metrics.verify_yes_no import YesNoInput
+from ragtrace.model import (
+    Claim,
+    JudgeIdentity,
+    MetricFailure,
+    MetricOutcome,
+    RagRecord,
+    Usage,
+    Verdict,
+    VerdictLabel,
+)
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric, YesProbability
+
+__all__ = [
+    "Candidate",
+    "EndToEnd",
+    "Measured",
+    "Run",
+    "judged_supported",
+    "measure_all",
+]
+
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+_NO_USAGE = Usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A judge, the form it is asked in, and how often."""
+
+    judge: Judge
+    form: VerifyForm
+    runs: int = 1
+    """In the first the order is that of the data."""
+    end_to_end: bool = False
+    """Whether the answers are also judged as a whole, their claims worded by the judge."""
+    is_floor: bool = False
+
+    @property
+    def name(self) -> str:
+        """Who judges, and in which form."""
+        identity = self.judge.identity
+        form = "" if identity.computes else f", {self.form}"
+        return f"{identity.provider}:{identity.model}{form}"
+
+    @property
+    def limits(self) -> StepLimits:
+        """How the steps ask: without planted claims, since every claim here has a known verdict."""
+        return StepLimits(verify=VerifySettings(form=self.form, sentinel_rate=0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one run of a candidate made of one answer."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    """One for each labelled claim, in their order; none where it failed."""
+    support: tuple[float | None, ...] = ()
+    """P(yes, the chunks support the claim) for each, where the judge was asked for it."""
+    failure: str | None = None
+    """The type of the error."""
+    skipped: str | None = None
+    """Why there was nothing to judge."""
+    usage: Usage = _NO_USAGE
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndToEnd:
+    """What the whole metric made of the answer."""
+
+    score: float | None = None
+    skipped: str | None = None
+    failure: str | None = None
+    found: tuple[Found | None, ...] = ()
+    """What it says of each labelled claim; ``None`` for one that is not in the answer word for word."""
+    usage: Usage = _NO_USAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """All that was measured of one answer."""
+
+    answer: LabelledAnswer
+    position: int
+    """In the sample."""
+    runs: tuple[tuple[Run, ...], ...]
+    """By candidate."""
+    end_to_end: tuple[EndToEnd | None, ...] = ()
+    """By candidate."""
+
+
+async def measure_all(
+    answers: Sequence[LabelledAnswer],
+    candidates: Sequence[Candidate],
+    *,
+    concurrency: int,
+    seed: int,
+    done: Callable[[Measured], None],
+) -> None:
+    """Measure each answer with each candidate, and hand over each answer when it is done.
+
+    An answer is handed over whole or not at all, so that candidates can be compared wherever a run stops.
+    """
+    waiting = iter(enumerate(answers))
+
+    async def work() -> None:
+        for position, answer in waiting:
+            done(await _measure(answer, position, candidates, seed))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(concurrency, len(answers))):
+            group.create_task(work())
+
+
+async def _measure(
+    answer: LabelledAnswer, position: int, candidates: Sequence[Candidate], seed: int
+) -> Measured:
+    runs: list[tuple[Run, ...]] = []
+    whole: list[EndToEnd | None] = []
+    for candidate in candidates:
+        of_candidate = [
+            await _run(answer, candidate, order=_order(answer, number, seed))
+            for number in range(candidate.runs)
+        ]
+        runs.append(tuple(of_candidate))
+        whole.append(await _whole(answer, candidate) if candidate.end_to_end else None)
+    return Measured(answer=answer, position=position, runs=tuple(runs), end_to_end=tuple(whole))
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    chunks: Sequence[int]
+    claims: Sequence[int]
+
+
+def _order(answer: LabelledAnswer, number: int, seed: int) -> _Order:
+    """Return the order of the chunks and claims of a run; they have it from the data in the first."""
+    chunks, claims = len(answer.record.chunks), len(answer.claims)
+    if number == 0:
+        return _Order(range(chunks), range(claims))
+    drawn = random.Random(f"{seed}:{number}:{answer.record.id}")
+    return _Order(drawn.sample(range(chunks), chunks), drawn.sample(range(claims), claims))
+
+
+async def _run(answer: LabelledAnswer, candidate: Candidate, *, order: _Order) -> Run:
+    chunks = tuple(answer.record.chunks[at] for at in order.chunks)
+    claims = tuple(replace(answer.claims[at], index=place) for place, at in enumerate(order.claims))
+    listening = _Listening(candidate.judge)
+    started = time.perf_counter()
+    outcome, usage = await _outcome(
+        replace(answer.record, chunks=chunks), _GivenClaims(claims), listening, candidate.limits
+    )
+    seconds = time.perf_counter() - started
+    if isinstance(outcome, MetricFailure):
+        return Run(failure=outcome.error_type, usage=usage, seconds=seconds)
+    if not outcome.verdicts:
+        return Run(skipped=str(outcome.skip_reason), usage=usage, seconds=seconds)
+    in_order = sorted(zip(order.claims, outcome.verdicts, strict=True), key=lambda pair: pair[0])
+    return Run(
+        verdicts=tuple(verdict for _, verdict in in_order),
+        support=tuple(listening.support.get(claim.text) for claim in answer.claims),
+        usage=usage,
+        seconds=seconds,
+    )
+
+
+async def _whole(answer: LabelledAnswer, candidate: Candidate) -> EndToEnd:
+    outcome, usage = await _outcome(
+        answer.record, metric_named("faithfulness"), candidate.judge, candidate.limits
+    )
+    if isinstance(outcome, MetricFailure):
+        return EndToEnd(failure=outcome.error_type, usage=usage)
+    skipped = str(outcome.skip_reason) if outcome.skip_reason else None
+    found = find_claims(answer.claims, answer.record.answer or "", outcome.verdicts)
+    return EndToEnd(score=outcome.score, skipped=skipped, found=found, usage=usage)
+
+
+async def _outcome(
+    record: RagRecord, metric: Metric, judge: Judge, limits: StepLimits
+) -> tuple[MetricOutcome, Usage]:
+    evaluation = await evaluate(record, metrics=[metric], judge=judge, limits=limits)
+    return evaluation.outcomes[0], evaluation.usage
+
+
+class _Listening:
+    """A judge that notes how likely the chunks support a claim, in its words: a verdict keeps less of it."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.support: dict[str, float] = {}
+        """By claim; the highest, where the chunks were shown in several packs."""
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        return self._judge.identity
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        reply = await self._judge.ask(request)
+        if isinstance(request.inputs, YesNoInput) and isinstance(reply.value, YesProbability):
+            claim, question = request.inputs.claim, request.inputs.question
+            if question == "support":
+                self.support[claim] = max(reply.value.p_yes, self.support.get(claim, 0.0))
+        return reply
+
+    async def aclose(self) -> None:
+        await self._judge.aclose()
+
+
+class _GivenClaims:
+    """Faithfulness of claims that people worded: the judge is not asked for any."""
+
+    def __init__(self, claims: tuple[Claim, ...]) -> None:
+        self._claims = claims
+        self._metric = metric_named("faithfulness")
+        self.name = self._metric.name
+        self.profile = self._metric.profile
+        self.version = self._metric.version
+        self.threshold = self._metric.threshold
+        self.direction = self._metric.direction
+
+    async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
+        await steps.take_claims(self._claims)
+        return await self._metric.measure(record, steps)
+
+
+def judged_supported(verdict: Verdict) -> bool | None:
+    """Read a verdict two-way; ``None`` where the judge left it open."""
+    if verdict.label is VerdictLabel.UNJUDGED:
+        return None
+    return verdict.label is VerdictLabel.SUPPORTED

@@ -1,0 +1,184 @@
+"""A peer's metric as one of ours: its calls go through our judge, its outcome becomes ours."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pydantic import BaseModel, ConfigDict
+
+from ragtrace.compat.tool import PeerMetric, PeerOptions, PeerRun
+from ragtrace.errors import JudgeError
+from ragtrace.metrics import Steps
+from ragtrace.metrics.prompt import StepName
+from ragtrace.model import (
+    Compat,
+    CompatStatus,
+    Direction,
+    MetricFailure,
+    MetricOutcome,
+    MetricResult,
+    Part,
+    RagRecord,
+    SkipReason,
+)
+from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
+
+__all__ = ["PeerPrompted"]
+
+_ERROR_TYPES = {CompatStatus.ERROR: "peer_error", CompatStatus.GRADER_ERROR: "grader_error"}
+
+
+class PeerPrompted:
+    """Measures with a peer's own calls: its order, its JSON fields, its text formats."""
+
+    uses: tuple[StepName, ...] = ()
+    """None of our own judge steps."""
+
+    def __init__(
+        self, peer: PeerMetric, *, options: PeerOptions | None = None, threshold: float | None = None
+    ) -> None:
+        self._peer = peer
+        self._options = options or PeerOptions()
+        self.threshold = _threshold(peer, self._options) if threshold is None else threshold
+
+    @property
+    def name(self) -> str:
+        """Our name of the metric."""
+        return self._peer.metric
+
+    @property
+    def profile(self) -> str:
+        """Whose rules."""
+        return self._peer.profile
+
+    @property
+    def needs(self) -> tuple[Part, ...]:
+        """The parts of a record that it reads."""
+        return self._peer.needs
+
+    @property
+    def direction(self) -> Direction:
+        """Which way the peer's numbers are good."""
+        return self._peer.direction
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same replies could give another score."""
+        return f"1-peer-{hashlib.sha256(repr(self._options).encode()).hexdigest()[:8]}"
+
+    async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
+        """Score the record as the peer does. What the peer raises or reports comes back as a failure."""
+        key = f"{self.name}.{self.profile}.{self.version}"
+
+        async def run(judge: Judge) -> PeerRun:
+            return await self._peer.run(record, _OurCalls(judge, steps), self._options)
+
+        try:
+            outcome = self._outcome(await steps.shared(key, run), steps)
+        except JudgeError as failed:
+            outcome = self._judge_failed(failed, steps)
+        # `calls` are the judge's: the peers do not count embeddings among theirs
+        return replace(outcome, usage=replace(steps.spent_here, calls=steps.spent_on(key).calls))
+
+    def _outcome(self, run: PeerRun, steps: Steps) -> MetricOutcome:
+        compat = Compat(status=run.status, score=run.score)
+        if run.status in _ERROR_TYPES:
+            error_type = run.error_type or _ERROR_TYPES[run.status]
+            return self._failure(error_type, run.explanation, compat, steps)
+        reason = _why_no_score(compat)
+        return MetricResult(
+            metric=self.name,
+            profile=self.profile,
+            score=None if reason else run.score,
+            threshold=self.threshold,
+            direction=self.direction,
+            evaluator_version=steps.version_of(self),
+            skip_reason=reason,
+            explanation=run.explanation,
+            verdicts=run.verdicts,
+            chunk_verdicts=run.chunk_verdicts,
+            reason=run.reason,
+            intermediate=run.intermediate,
+            compat=compat,
+        )
+
+    def _judge_failed(self, failed: JudgeError, steps: Steps) -> MetricFailure:
+        failure = self._failure(failed.error_type, str(failed), _report_of_failure(self._peer), steps)
+        return replace(failure, retryable=failed.retryable)
+
+    def _failure(self, error_type: str, message: str, compat: Compat, steps: Steps) -> MetricFailure:
+        return MetricFailure(
+            metric=self.name,
+            profile=self.profile,
+            error_type=error_type,
+            message=message,
+            evaluator_version=steps.version_of(self),
+            compat=compat,
+        )
+
+
+def _report_of_failure(peer: PeerMetric) -> Compat:
+    """Return what the peer reports where its model cannot be reached; most raise."""
+    if peer.profile == "promptfoo":
+        return Compat(status=CompatStatus.GRADER_ERROR, score=0.0)
+    if peer.profile.startswith("ragas") and peer.metric in ("context_relevance", "groundedness"):
+        return Compat(status=CompatStatus.NAN)
+    return Compat(status=CompatStatus.ERROR)
+
+
+def _why_no_score(compat: Compat) -> SkipReason | None:
+    if compat.status is CompatStatus.NAN or compat.score is None:
+        return SkipReason.PEER_NAN
+    return None if 0 <= compat.score <= 1 else SkipReason.OUT_OF_RANGE
+
+
+def _threshold(peer: PeerMetric, options: PeerOptions) -> float:
+    if not (options.strict_mode and peer.profile.startswith("deepeval")):
+        return peer.threshold
+    return 1.0 if peer.direction is Direction.HIGHER_IS_BETTER else 0.0
+
+
+class _Asked(BaseModel):
+    """What a request was made of, for judges that compute: they cannot answer it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    prompt: str
+
+
+class _OurCalls:
+    """The peer's calls over our ports."""
+
+    def __init__(self, judge: Judge, steps: Steps) -> None:
+        self._judge = judge
+        self._steps = steps
+        self._times: Counter[str] = Counter()
+
+    async def text(
+        self,
+        step: str,
+        prompt: str,
+        *,
+        system: str = "",
+        sampling: SamplingParameters | None = None,
+        max_output_tokens: int = 4096,
+    ) -> FreeText:
+        self._times[prompt] += 1
+        # a cache must not answer the second of two equal questions with the reply to the first
+        again = f" {self._times[prompt]}" if self._times[prompt] > 1 else ""
+        request = JudgeRequest(
+            step=f"{step}{again}",
+            system=system,
+            user=prompt,
+            reply_type=FreeText,
+            inputs=_Asked(prompt=prompt),
+            max_output_tokens=max_output_tokens,
+            sampling=sampling,
+        )
+        return (await self._judge.ask(request)).value
+
+    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
+        return await self._steps.embed(texts)

@@ -1,0 +1,46 @@
+"""The peers' metrics by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from typing import cast
+
+from ragtrace.compat.tool import PeerMetric
+from ragtrace.errors import ConfigError
+from ragtrace.scoring import canonical
+
+__all__ = ["PROFILES", "peer_metrics", "peer_named"]
+
+PROFILES = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
+"""Whose rules there are besides our own."""
+
+_MODULES = ("ragas", "ragas_legacy", "deepeval", "promptfoo", "rag_evals")
+
+
+def peer_named(metric: str, profile: str) -> PeerMetric:
+    """Return a peer's metric, under our name of it or the peer's.
+
+    Raises:
+        ConfigError: the peer has no such metric, or there is no such peer; the message lists what there is.
+    """
+    if profile not in PROFILES:
+        raise ConfigError(f"there is no profile {profile!r}: choose from {', '.join(PROFILES)}")
+    there = {peer.metric: peer for peer in peer_metrics() if peer.profile == profile}
+    name = metric if metric in there else canonical(metric)
+    if name not in there:
+        raise ConfigError(f"{profile} has no metric {metric!r}: choose from {', '.join(sorted(there))}")
+    return there[name]
+
+
+@cache
+def peer_metrics() -> tuple[PeerMetric, ...]:
+    """Return every metric of every peer."""
+    return tuple(_metrics())
+
+
+def _metrics() -> Iterator[PeerMetric]:
+    for name in _MODULES:
+        module = import_module(f"ragtrace.compat.{name}")
+        yield from cast(tuple[PeerMetric, ...], module.METRICS)

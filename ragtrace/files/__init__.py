@@ -1,0 +1,1 @@
+"""Files: private, durable, and in the place where ragtrace keeps its state."""

@@ -1,0 +1,20 @@
+"""HTTP that goes out: where every client of ours is made, and every answer is read.
+
+No client follows a redirect: whoever answers there would get the content and the token, and nobody named
+them. No answer is held that is longer than it may be, unpacked or not. `tests/attack/test_redirects.py` sees
+to it that no other module makes a client.
+"""
+
+from ragtrace.http.body import Body, Oversized, Unreadable
+from ragtrace.http.clients import open_session, open_web_client, read_whole, reading_whole, redirected_to
+
+__all__ = [
+    "Body",
+    "Oversized",
+    "Unreadable",
+    "open_session",
+    "open_web_client",
+    "read_whole",
+    "reading_whole",
+    "redirected_to",
+]

@@ -1,0 +1,220 @@
+"""What our own metrics have in common: what they need, what they skip, and what stands on their results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ragtrace.errors import ConfigError
+from ragtrace.metrics.prompt import PromptSource, StepName, prompts_of, read_prompts
+from ragtrace.metrics.steps import Steps
+from ragtrace.model import (
+    ChunkVerdict,
+    Diagnosis,
+    Direction,
+    Gap,
+    Intermediate,
+    MetricResult,
+    Part,
+    RagRecord,
+    SkipReason,
+    Verdict,
+    VerdictLabel,
+)
+from ragtrace.scoring.pass_rule import SCORE, PassRule, Readings
+
+__all__ = ["Finding", "OwnMetric", "readings", "tally"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a metric found out about a record: a score, or why there is none."""
+
+    score: float | None = None
+    skip_reason: SkipReason | None = None
+    explanation: str = ""
+    verdicts: tuple[Verdict, ...] = ()
+    chunk_verdicts: tuple[ChunkVerdict, ...] = ()
+    details: Mapping[str, float] = field(default_factory=dict)
+    intermediate: Intermediate | None = None
+    diagnosis: Diagnosis | None = None
+
+
+class OwnMetric(ABC):
+    """A metric of ragtrace's own. Stateless: one instance serves many records at once."""
+
+    name: str
+    profile = "ragtrace"
+    direction = Direction.HIGHER_IS_BETTER
+    needs: tuple[Part, ...]
+    """The parts of a record without which it is skipped."""
+    uses: tuple[StepName, ...]
+    """The judge steps it asks for."""
+    rules = "1"
+    """Changes whenever the same verdicts could give another score."""
+    passes: str | None = None
+    """The rule of a pass where the user gives none; ``None`` is a score from 0.5 on (or up to 0.5)."""
+    readings: tuple[str, ...] = (SCORE,)
+    """What a rule of a pass may ask for: the keys of `read`."""
+    good, wrong = VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED
+    """The best and the worst of the labels in ``verdicts``."""
+
+    def __init__(
+        self,
+        *,
+        threshold: float | None = None,
+        pass_when: str | None = None,
+        judge_truncated: bool = False,
+        prompts: Mapping[str, PromptSource] | None = None,
+    ) -> None:
+        self.pass_when = self._pass_rule(threshold, pass_when)
+        """What must hold for a ``pass``."""
+        self.judge_truncated = judge_truncated
+        """Judge records whose texts were cut on their way, instead of skipping them."""
+        self.prompts = read_prompts(prompts or {}, known=prompts_of(self.uses))
+        """Prompts of the user's own, by the name of the prompt that each replaces."""
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same verdicts or prompts could give another score."""
+        return f"{self.rules}-truncated" if self.judge_truncated else self.rules
+
+    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+        """Score the record, or skip it with a reason.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        if gap := self._gap(record):
+            finding, passed = Finding(skip_reason=gap.reason, explanation=gap.detail), None
+        else:
+            finding, passed = self._ruled(await self.find(record, steps.using(self.prompts)))
+        return MetricResult(
+            metric=self.name,
+            profile=self.profile,
+            score=finding.score,
+            threshold=self.threshold,
+            direction=self.direction,
+            evaluator_version=steps.version_of(self),
+            skip_reason=finding.skip_reason,
+            explanation=finding.explanation,
+            verdicts=finding.verdicts,
+            chunk_verdicts=finding.chunk_verdicts,
+            details=finding.details,
+            intermediate=finding.intermediate,
+            prompt_sha256=steps.prompt_sha256_of(self),
+            usage=steps.spent_here,
+            diagnosis=finding.diagnosis,
+            pass_when=None if self.threshold is not None else str(self.pass_when),
+            passed=passed,
+        )
+
+    @property
+    def threshold(self) -> float | None:
+        """The score where ``pass`` begins; ``None`` where `pass_when` asks for more than a score."""
+        return self.pass_when.threshold
+
+    def read(self, finding: Finding) -> Readings:
+        """Read from the verdicts what the rule of a pass may ask for."""
+        return {SCORE: self.score_of(finding)}
+
+    def score_of(self, finding: Finding) -> float | None:
+        """Count the score out of the verdicts, where it rests on nothing else."""
+        return finding.score
+
+    @abstractmethod
+    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+        """Judge a record that has all that the metric needs.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+
+    def _pass_rule(self, threshold: float | None, pass_when: str | None) -> PassRule:
+        if pass_when is not None and threshold is not None:
+            raise ConfigError(
+                f"{self.name} has both `threshold` and `pass_when`: leave one out, or write"
+                f" `{PassRule.at(threshold, self.direction)}` into the rule"
+            )
+        if threshold is not None:
+            return PassRule.at(threshold, self.direction)
+        if pass_when is None and self.passes is None:
+            return PassRule.at(_HALF, self.direction)
+        return PassRule.parse(pass_when or self.passes or "", known=self.readings)
+
+    def _ruled(self, finding: Finding) -> tuple[Finding, bool | None]:
+        """Decide whether a score passes; where the verdicts that came do not tell, there is none."""
+        if finding.score is None:
+            return finding, None
+        given = self.read(finding)
+        passed = self.pass_when.decide(
+            given,
+            worst=self.read(self._filled(finding, self.wrong, VerdictLabel.IRRELEVANT)),
+            best=self.read(self._filled(finding, self.good, VerdictLabel.RELEVANT)),
+        )
+        if passed is None:
+            explanation = "; ".join([finding.explanation, *self._why_undecided(finding, given)])
+            return replace(
+                finding, score=None, skip_reason=SkipReason.UNDECIDED, explanation=explanation
+            ), None
+        return finding, passed
+
+    def _filled(self, finding: Finding, claims: VerdictLabel, chunks: VerdictLabel) -> Finding:
+        """Put labels where the judge left verdicts out."""
+        return replace(
+            finding,
+            verdicts=tuple(replace(v, label=claims) if v.omitted else v for v in finding.verdicts),
+            chunk_verdicts=tuple(
+                replace(v, label=chunks) if v.omitted else v for v in finding.chunk_verdicts
+            ),
+        )
+
+    def _why_undecided(self, finding: Finding, given: Readings) -> Iterator[str]:
+        verdicts: tuple[Verdict | ChunkVerdict, ...] = (*finding.verdicts, *finding.chunk_verdicts)
+        if lost := sum(each.omitted for each in verdicts):
+            yield f"the judge left out {lost} verdict{'s' if lost > 1 else ''}"
+        yield f"a pass needs {self.pass_when}"
+
+    def _gap(self, record: RagRecord) -> Gap | None:
+        gaps = [gap for gap in (*record.gaps, *_further_gaps(record)) if gap.part in self.needs]
+        forgiven = {SkipReason.TRUNCATED} if self.judge_truncated else set()
+        lacking = next((gap.part for gap in gaps if gap.reason not in forgiven), None)
+        # where nothing is left of a part that was cut, that is still why
+        return next((gap for gap in gaps if gap.part is lacking), None)
+
+
+_HALF = 0.5
+
+
+def readings(**values: float | None) -> Mapping[str, float]:
+    """Keep the readings that exist, as numbers."""
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def tally(total: int, unit: str, good: str, found: Mapping[str, int]) -> str:
+    """Say in a line what keeps a score from being perfect: ``1 of 4 claims contradicted, 2 unjudged``."""
+    wrong = [(number, what) for what, number in found.items() if number]
+    units = f"1 {unit}" if total == 1 else f"{total} {unit}s"
+    if not wrong:
+        return f"{units} {good}" if total == 1 else f"all {units} {good}"
+    (number, what), *rest = wrong
+    return ", ".join([f"{number} of {units} {what}", *(f"{number} {what}" for number, what in rest)])
+
+
+def _further_gaps(record: RagRecord) -> Iterator[Gap]:
+    """Find what a record that does not come from a trace may lack: nobody noted gaps for it."""
+    if not (record.question or "").strip():
+        yield Gap(part=Part.QUESTION, reason=SkipReason.NO_CONTENT, detail="the record has no question")
+    if not (record.answer or "").strip():
+        yield Gap(part=Part.ANSWER, reason=SkipReason.NO_CONTENT, detail="the record has no answer")
+    if not (record.reference or "").strip():
+        yield Gap(
+            part=Part.REFERENCE, reason=SkipReason.NO_REFERENCE, detail="the record has no reference answer"
+        )
+    if not record.chunks:
+        yield Gap(part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail="the record has no chunks")
+    elif not any((chunk.text or "").strip() for chunk in record.chunks):
+        yield Gap(part=Part.CONTEXT, reason=SkipReason.NO_CONTENT, detail="no chunk of the record has text")
+    if any(chunk.truncated for chunk in record.chunks):
+        yield Gap(part=Part.CONTEXT, reason=SkipReason.TRUNCATED, detail="a chunk was cut on its way")

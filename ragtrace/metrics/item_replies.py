@@ -1,0 +1,122 @@
+"""Asking for one answer an item: whatever comes missing, twice or cut off is asked for once more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeAlias, TypeVar
+
+from ragtrace.errors import JudgeCutOff, JudgeNonsense
+from ragtrace.metrics.forms import NumberedText
+from ragtrace.metrics.judge_calls import halves
+
+__all__ = ["Answers", "AskAbout", "ask_each"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers(Generic[T]):
+    """What the judge said, by the number of the item."""
+
+    found: Mapping[int, T]
+    given_up: Mapping[int, str] = field(default_factory=dict)
+    """Items without an answer, and why."""
+    omitted: frozenset[int] = frozenset()
+    """Those of them that the judge owed an answer: it did not abstain."""
+    rejected: int = 0
+    """Answers under numbers that nobody asked for."""
+
+    @classmethod
+    def check(
+        cls,
+        given: Iterable[tuple[int, T]],
+        *,
+        asked: Sequence[NumberedText],
+        abstained: Iterable[int] = (),
+        notes: Mapping[int, str] | None = None,
+    ) -> Answers[T]:
+        """Keep the answers whose numbers were asked for and came once.
+
+        ``abstained`` are items that the judge knows it cannot decide, ``notes`` say why.
+        """
+        answers, numbers = list(given), {item.number for item in asked}
+        times = Counter(number for number, _ in answers)
+        passed = numbers.intersection(abstained)
+        return cls(
+            found={n: answer for n, answer in answers if n in numbers - passed and times[n] == 1},
+            given_up={n: (notes or {}).get(n, "the judge abstained") for n in sorted(passed)},
+            rejected=sum(count for number, count in times.items() if number not in numbers),
+        )
+
+    def joined(self, other: Answers[T]) -> Answers[T]:
+        """Add the answers to a further request."""
+        found = {**self.found, **other.found}
+        given_up = {**self.given_up, **other.given_up}
+        return Answers(
+            found=found,
+            given_up={n: why for n, why in given_up.items() if n not in found},
+            omitted=(self.omitted | other.omitted).difference(found),
+            rejected=self.rejected + other.rejected,
+        )
+
+    def missing(self, items: Iterable[NumberedText]) -> list[NumberedText]:
+        """Return the items that the judge said nothing about."""
+        return [item for item in items if item.number not in self.found and item.number not in self.given_up]
+
+    def settled(self, items: Iterable[NumberedText], reason: str) -> Answers[T]:
+        """Give the items up that are missing still."""
+        lost = {item.number: reason for item in self.missing(items)}
+        return Answers(
+            found=self.found,
+            given_up={**self.given_up, **lost},
+            omitted=self.omitted.union(lost),
+            rejected=self.rejected,
+        )
+
+
+AskAbout: TypeAlias = Callable[[Sequence[NumberedText]], Awaitable[Answers[T]]]
+"""Makes one request about some of the items."""
+
+
+async def ask_each(items: Sequence[NumberedText], ask: AskAbout[T]) -> Answers[T]:
+    """Get an answer on every item, or a reason why there is none.
+
+    Items that come missing or twice are asked about once more, and replies that are cut off in halves.
+
+    Raises:
+        JudgeError: the judge gave no usable answer to the first request, or only ones that were cut off.
+    """
+    first = await _in_halves_if_cut(items, ask)
+    again = first.missing(items)
+    if not again:
+        return first
+    try:
+        second = await _in_halves_if_cut(again, ask)
+    except JudgeNonsense:
+        return first.settled(items, "asked again, the judge gave no usable reply")
+    return first.joined(second).settled(
+        items, "the judge gave no answer, or several, and asked again as well"
+    )
+
+
+async def _in_halves_if_cut(items: Sequence[NumberedText], ask: AskAbout[T]) -> Answers[T]:
+    try:
+        return await ask(items)
+    except JudgeCutOff:
+        if len(items) == 1:
+            raise
+    nothing: Answers[T] = Answers(found={})
+    whole = nothing
+    cut_off: list[JudgeCutOff] = []
+    for half in halves(items):
+        try:
+            part = await _in_halves_if_cut(half, ask)
+        except JudgeCutOff as exc:
+            cut_off.append(exc)
+            part = nothing.settled(half, "the judge's reply was cut off")
+        whole = whole.joined(part)
+    if len(cut_off) == 2:
+        raise cut_off[0]
+    return whole

@@ -1,0 +1,154 @@
+"""When a result passes: a rule over the readings of its verdicts, also where verdicts are missing.
+
+A rule is conditions that must all hold, in one line: ``contradicted == 0 and unsupported <= 2``. Each
+compares a reading of the verdicts with a number: `CLAIM_READINGS`.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ragtrace.errors import ConfigError
+from ragtrace.model import Direction, VerdictCounts
+from ragtrace.scoring.formulas import coverage, lenient_faithfulness, lower_bound
+
+__all__ = ["CLAIM_READINGS", "SCORE", "Condition", "PassRule", "Readings", "claim_readings"]
+
+Readings: TypeAlias = Mapping[str, float | None]
+"""Numbers that were read from verdicts, by their names."""
+
+SCORE: Final = "score"
+_COVERAGE: Final = "coverage"
+CLAIM_READINGS: Final = (
+    SCORE,
+    "lenient",
+    "lower_bound",
+    _COVERAGE,
+    "supported",
+    "contradicted",
+    "unsupported",
+)
+"""What a rule may ask of verdicts on claims: the score, three shares, and how many got which verdict."""
+
+_RELATIONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_CONDITION: Final = re.compile(r"\s*([a-z_]+)\s*(>=|<=|==|=|>|<)\s*(\d+(?:\.\d*)?|\.\d+)\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A reading, how it is compared, and with what: ``coverage >= 0.5``."""
+
+    reading: str
+    relation: str
+    bound: float
+
+    def __str__(self) -> str:
+        return f"{self.reading} {self.relation} {self.bound:g}"
+
+    def holds(self, readings: Readings) -> bool:
+        """Tell whether it holds; a reading that does not exist holds for nothing."""
+        value = readings.get(self.reading)
+        return value is not None and _RELATIONS[self.relation](value, self.bound)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassRule:
+    """Conditions that must all hold for a pass."""
+
+    conditions: tuple[Condition, ...]
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.conditions))
+
+    @classmethod
+    def parse(cls, text: str, *, known: Collection[str] = CLAIM_READINGS) -> PassRule:
+        """Read a rule: ``score >= 0.8``, ``contradicted == 0 and unsupported <= 2``.
+
+        Args:
+            text: Conditions, joined by ``and`` or a comma.
+            known: The readings that there are.
+
+        Raises:
+            ConfigError: it is no such rule, or asks for a reading that there is not.
+        """
+        parts = re.split(r"\band\b|,|&&", text)
+        return cls(conditions=tuple(_condition(part, text, known) for part in parts))
+
+    @classmethod
+    def at(cls, threshold: float, direction: Direction) -> PassRule:
+        """Make the rule that the score must reach a threshold, or stay below where lower is better."""
+        relation = ">=" if direction is Direction.HIGHER_IS_BETTER else "<="
+        return cls(conditions=(Condition(reading=SCORE, relation=relation, bound=float(threshold)),))
+
+    @property
+    def threshold(self) -> float | None:
+        """The score where ``pass`` begins, if that is all the rule asks."""
+        first, *others = self.conditions
+        is_threshold = first.reading == SCORE and first.relation in (">=", "<=") and not others
+        return first.bound if is_threshold else None
+
+    def decide(self, given: Readings, *, worst: Readings, best: Readings) -> bool | None:
+        """Say whether a result passes, or ``None`` where its verdicts do not tell.
+
+        An *omitted* verdict, one that the judge owed and did not give, might have been any. Only a rule that
+        holds even if each had been a wrong one passes, and only one that breaks even if each had been a right
+        one fails: a verdict that is left out cannot turn one into the other. What a judge *abstains* from is
+        left out of the readings; how much that may be is what conditions on ``coverage`` say, and where one
+        of those is all that breaks, the result is undecided, too.
+
+        Args:
+            given: The readings of the verdicts that came.
+            worst: The same, had each omitted verdict been wrong.
+            best: The same, had each been right.
+        """
+        quality = [each for each in self.conditions if each.reading != _COVERAGE]
+        if not _hold(quality, best):
+            return False
+        decided = [each for each in self.conditions if each.reading == _COVERAGE]
+        return True if _hold(quality, worst) and _hold(decided, given) else None
+
+    def broken(self, readings: Readings) -> Iterator[Condition]:
+        """Yield the conditions that do not hold."""
+        return (each for each in self.conditions if not each.holds(readings))
+
+
+def claim_readings(score: float | None, counts: VerdictCounts) -> Readings:
+    """Read what there is to read from verdicts on claims: `CLAIM_READINGS`."""
+    return {
+        SCORE: score,
+        "lenient": lenient_faithfulness(counts),
+        "lower_bound": lower_bound(counts),
+        _COVERAGE: coverage(counts),
+        "supported": counts.supported,
+        "contradicted": counts.contradicted,
+        "unsupported": counts.unsupported,
+    }
+
+
+def _hold(conditions: Sequence[Condition], readings: Readings) -> bool:
+    return all(each.holds(readings) for each in conditions)
+
+
+def _condition(part: str, text: str, known: Collection[str]) -> Condition:
+    match = _CONDITION.fullmatch(part)
+    if match is None:
+        raise ConfigError(
+            f"`pass_when` is {text!r}: {part.strip()!r} is no condition such as `score >= 0.8` or"
+            " `contradicted == 0`; join several by `and`"
+        )
+    reading, relation, bound = match.groups()
+    if reading not in known:
+        raise ConfigError(
+            f"`pass_when` is {text!r}: there is no {reading!r} to compare: choose from {', '.join(known)}"
+        )
+    return Condition(reading=reading, relation="==" if relation == "=" else relation, bound=float(bound))

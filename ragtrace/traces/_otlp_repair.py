@@ -1,0 +1,93 @@
+"""Protobuf requests whose texts are not all UTF-8: the texts are mended, so that one costs no other span.
+
+Parsers refuse a whole message for one such text. By a schema that has ``bytes`` wherever OTLP has ``string``
+they read it, and it can be written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.message import DecodeError, Message
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+
+from ragtrace.traces._otlp_size import MAX_PARTS
+
+__all__ = ["mended_text"]
+
+
+def mended_text(body: bytes) -> tuple[bytes, int] | None:
+    """Return the request with U+FFFD for what is no UTF-8, and the number of texts that were changed.
+
+    ``None`` where it is no request by this schema either, or has too many parts to look at each.
+    """
+    try:
+        request = _REQUEST.FromString(body)
+    except DecodeError:
+        return None
+    waiting, seen, mended = [request], 0, 0
+    while waiting:
+        message = waiting.pop()
+        seen += 1
+        if seen + len(waiting) > MAX_PARTS:
+            return None
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                waiting.extend((value,) if isinstance(value, Message) else value)
+            elif field.full_name in _TEXTS:
+                mended += _mend(message, field.name, value)
+    return request.SerializeToString(), mended
+
+
+def _mend(message: Message, field: str, value: Any) -> int:
+    is_one = isinstance(value, bytes)
+    texts: list[bytes] = [value] if is_one else list(value)
+    mended = [_mended(text) for text in texts]
+    changed = sum(before != after for before, after in zip(texts, mended, strict=True))
+    if changed and is_one:
+        setattr(message, field, mended[0])
+    elif changed:
+        value[:] = mended
+    return changed
+
+
+def _mended(text: bytes) -> bytes:
+    return text if text.isascii() else text.decode("utf-8", "replace").encode()
+
+
+def _files(file: FileDescriptor) -> Iterator[FileDescriptor]:
+    for needed in file.dependencies:
+        yield from _files(needed)
+    yield file
+
+
+def _texts_as_bytes(message: DescriptorProto, name: str, texts: set[str]) -> None:
+    for field in message.field:
+        if field.type == FieldDescriptorProto.TYPE_STRING:
+            field.type = FieldDescriptorProto.TYPE_BYTES
+            texts.add(f"{name}.{field.name}")
+    for nested in message.nested_type:
+        _texts_as_bytes(nested, f"{name}.{nested.name}", texts)
+
+
+def _request_class() -> tuple[type[Message], frozenset[str]]:
+    pool, texts = descriptor_pool.DescriptorPool(), set[str]()
+    service = trace_service_pb2.DESCRIPTOR
+    for file in {each.name: each for each in _files(service)}.values():
+        copy = FileDescriptorProto()
+        file.CopyToProto(copy)
+        copy.ClearField("service")
+        for message in copy.message_type:
+            _texts_as_bytes(message, f"{copy.package}.{message.name}", texts)
+        pool.Add(copy)
+    name = f"{service.package}.ExportTraceServiceRequest"
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name)), frozenset(texts)
+
+
+_MADE: Final = _request_class()
+_REQUEST: Final = _MADE[0]
+_TEXTS: Final = _MADE[1]
