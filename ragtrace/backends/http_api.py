@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ragtrace.backends.read_retries import Patience
 from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
 from ragtrace.http import Oversized, Unreadable, open_web_client, read_whole, redirected_to
-from ragtrace.http.retry_after import asked_wait_s
 from ragtrace.http.tls import ClientTls
+from ragtrace.retry_after import asked_wait_s
 
 if TYPE_CHECKING:
     import httpx

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ragtrace.errors import SendRefused, SendRejected, SendRetryable
 from ragtrace.http import Unreadable, open_web_client, read_whole, redirected_to
-from ragtrace.http.retry_after import asked_wait_s
 from ragtrace.http.tls import ClientTls
+from ragtrace.retry_after import asked_wait_s
 
 if TYPE_CHECKING:
     import httpx

@@ -20,10 +20,10 @@ from ragtrace.errors import (
     JudgeRefused,
     JudgeUnavailable,
 )
-from ragtrace.http.retry_after import asked_number, asked_wait_s
 from ragtrace.judge.base_url import Place
 from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
 from ragtrace.model import Usage
+from ragtrace.retry_after import asked_number, asked_wait_s
 
 __all__ = [
     "OPENAI_URL",

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ragtrace.backends.http_api import WebApi
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
 from ragtrace.errors import JudgeUnavailable, SendRetryable
-from ragtrace.http.retry_after import LONGEST_ASKED_S, asked_wait_s
+from ragtrace.retry_after import LONGEST_ASKED_S, asked_wait_s
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.operations.instruments import Reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from ragtrace_collector.service.stages import tell_of_error
+from ragtrace_collector.stage import tell_of_error
 from ragtrace_collector.store.port import Job
 from ragtrace_collector.telemetry.counters import Counters
 

@@ -62,9 +62,7 @@ class Ended(NamedTuple):
         """
         state, _, reason = outcome.partition(":")
         if state not in (*TERMINAL, State.SUPERSEDED):
-            raise ValueError(
-                f"{state!r} is no state that ends: ragtrace_collector.ledger.outcomes has them all"
-            )
+            raise ValueError(f"{state!r} is no state that ends (see `ragtrace_collector.ledger.outcomes`)")
         return cls(State(state), reason)
 
     def __str__(self) -> str:

@@ -45,7 +45,7 @@ from ragtrace_collector.service.from_config import (
     nanoseconds,
     sampler_of,
 )
-from ragtrace_collector.service.stages import Step, run_stage
+from ragtrace_collector.stage import Step, run_stage
 from ragtrace_collector.store.budget import BudgetBook
 from ragtrace_collector.store.port import Job, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters

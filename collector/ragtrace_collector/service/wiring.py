@@ -85,7 +85,9 @@ async def open_collector(
     clock = clock or SystemClock()
     gate = open_gate(config, clock)
     async with AsyncExitStack() as stack:
-        tracer = await stack.enter_async_context(open_tracer(config.telemetry))
+        tracer = await stack.enter_async_context(
+            open_tracer(config.telemetry.otlp_endpoint, ratio=config.telemetry.trace_ratio)
+        )
         sinks = _open_sinks(config, tracer, stack)
         store = await _open_store(config, gate)
         stack.push_async_callback(store.aclose)

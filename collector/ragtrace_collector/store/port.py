@@ -79,7 +79,7 @@ class Outcome:
 
     span_id: str
     outcome: str
-    """A [`State`][ragtrace_collector.ledger.outcomes.State] that ends, with its reason."""
+    """A `State` that ends, with its reason."""
     sample: Sample | None = None
     """The rule that decided, and its rate."""
     tenant: str = ""
@@ -174,7 +174,7 @@ class Settled(NamedTuple):
 class WorkStore(Protocol):
     """Every method is one transaction: on return it is on disk, or nothing of it is.
 
-    A trace id is a key here ([`trace_key`][ragtrace_collector.store.trace_key.trace_key]), and no tenant's alone.
+    A trace id is a key here (`trace_key`), and no tenant's alone.
 
     Each raises StoreUnavailable where the disk is full or fails.
     """
@@ -296,7 +296,7 @@ class WorkStore(Protocol):
         If the trace is held, the ``addition`` is written onto the answer span when it is released, and only
         sinks that do not get the originals get a parcel. Return whether it is so.
 
-        ``outcome`` is a [`State`][ragtrace_collector.ledger.outcomes.State] that ends, with its reason; ``carrier``
+        ``outcome`` is a `State` that ends, with its reason; ``carrier``
         the span id of the carrier in the parcels, ``evaluator`` who wrote it: `ragtrace why` tells both.
 
         Raises:

@@ -17,7 +17,6 @@ from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 from opentelemetry.trace import Link, NoOpTracer, Span, SpanContext, StatusCode, TraceFlags, Tracer
 
 from ragtrace import semconv
-from ragtrace_collector.config import TelemetryConfig
 from ragtrace_collector.telemetry.exporters import open_span_exporter
 from ragtrace_collector.telemetry.resource import own_resource
 
@@ -27,15 +26,15 @@ NO_TRACER: Tracer = NoOpTracer()
 
 
 @asynccontextmanager
-async def open_tracer(config: TelemetryConfig) -> AsyncIterator[Tracer]:
-    """Open the tracer of the collector's own work, which costs next to nothing where nothing is sent."""
-    if config.otlp_endpoint is None or not config.trace_ratio:
+async def open_tracer(otlp_endpoint: str | None, *, ratio: float) -> AsyncIterator[Tracer]:
+    """Open the tracer of the collector's own work. Without an endpoint, it costs next to nothing."""
+    if otlp_endpoint is None or not ratio:
         yield NO_TRACER
         return
     provider = TracerProvider(
-        sampler=TraceIdRatioBased(config.trace_ratio), resource=own_resource(), shutdown_on_exit=False
+        sampler=TraceIdRatioBased(ratio), resource=own_resource(), shutdown_on_exit=False
     )
-    provider.add_span_processor(BatchSpanProcessor(open_span_exporter(config.otlp_endpoint)))
+    provider.add_span_processor(BatchSpanProcessor(open_span_exporter(otlp_endpoint)))
     try:
         yield provider.get_tracer(semconv.SCOPE_COLLECTOR)
     finally:
