@@ -15,7 +15,7 @@ from ragtrace.errors import JudgeError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.metrics import Prompts, StepLimits, Steps, metric_named
 from ragtrace.metrics.judge_calls import together
-from ragtrace.metrics.plugin_validation import fault_in
+from ragtrace.metrics.plugin_validation import problem_in
 from ragtrace.metrics.prompt import StepName
 from ragtrace.model import (
     Evaluation,
@@ -170,7 +170,7 @@ async def _measure(metric: Metric, record: RagRecord, steps: Steps) -> MetricOut
         return _failure(metric, steps, exc.error_type, str(exc), retryable=exc.retryable)
     except Exception as exc:  # noqa: BLE001 the wall around one metric's run
         return _failure(metric, steps, type(exc).__name__, _whereabouts(metric, exc))
-    fault = fault_in(result, metric)
+    fault = problem_in(result, metric)
     if fault:
         return _failure(metric, steps, "metric_invalid", fault)
     if isinstance(result, MetricResult) and result.judge != steps.stand_in:

@@ -16,14 +16,14 @@ from ragtrace.errors import JudgeError, JudgeOverBudget
 from ragtrace.judge.spend import Limit, Spend
 
 __all__ = [
-    "Left",
+    "Budget",
+    "BudgetStatus",
+    "BudgetWindow",
+    "ExceededLimit",
+    "LimitUsage",
     "OverBudget",
     "Period",
-    "Purse",
-    "Refusal",
-    "Standing",
     "Uncounted",
-    "Window",
 ]
 
 _NANO: Final = 1_000_000_000
@@ -38,23 +38,23 @@ class Period(StrEnum):
     DAY = "day"
     MONTH = "month"
 
-    def window(self, now_ns: int) -> Window:
+    def window(self, now_ns: int) -> BudgetWindow:
         """Return the window of this length that holds a moment. Windows begin where UTC's do."""
         now = datetime.fromtimestamp(now_ns // _NANO, UTC).replace(second=0)
         match self:
             case Period.MINUTE:
-                return Window(period=self, start_ns=_ns(now), end_ns=_ns(now + timedelta(minutes=1)))
+                return BudgetWindow(period=self, start_ns=_ns(now), end_ns=_ns(now + timedelta(minutes=1)))
             case Period.DAY:
                 start = now.replace(hour=0, minute=0)
-                return Window(period=self, start_ns=_ns(start), end_ns=_ns(start + timedelta(days=1)))
+                return BudgetWindow(period=self, start_ns=_ns(start), end_ns=_ns(start + timedelta(days=1)))
             case Period.MONTH:
                 start = now.replace(day=1, hour=0, minute=0)
                 following = (start + timedelta(days=32)).replace(day=1)
-                return Window(period=self, start_ns=_ns(start), end_ns=_ns(following))
+                return BudgetWindow(period=self, start_ns=_ns(start), end_ns=_ns(following))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class BudgetWindow:
     """One minute, day or month: Unix time in nanoseconds, without its end."""
 
     period: Period
@@ -67,7 +67,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class ExceededLimit:
     """A limit would be exceeded."""
 
     limit: str
@@ -79,7 +79,7 @@ class Refusal:
 class OverBudget(JudgeOverBudget):
     """A window of the budget has no room for a request to the judge, which was not made."""
 
-    def __init__(self, purse: str, refusal: Refusal) -> None:
+    def __init__(self, purse: str, refusal: ExceededLimit) -> None:
         super().__init__(f"the budget `{purse}` has nothing left ({refusal.limit})")
         self.refusal = refusal
 
@@ -91,7 +91,7 @@ class Uncounted(JudgeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purse:
+class Budget:
     """A name, under which spending is counted, and its limits by period."""
 
     name: str
@@ -102,13 +102,13 @@ class Purse:
         """Whether a limit is in US dollars: then all prices must be known."""
         return any(limit.usd_nano is not None for limit in self.limits.values())
 
-    def windows(self, now_ns: int) -> tuple[Window, ...]:
+    def windows(self, now_ns: int) -> tuple[BudgetWindow, ...]:
         """Return the windows that hold a moment, of every period that has a limit."""
         return tuple(period.window(now_ns) for period in self.limits)
 
     def refusal(
-        self, spent: Mapping[Window, Spend], estimate: Spend, *, share: float = 1.0
-    ) -> Refusal | None:
+        self, spent: Mapping[BudgetWindow, Spend], estimate: Spend, *, share: float = 1.0
+    ) -> ExceededLimit | None:
         """Say which limit keeps a request from being made: of several, the one that lasts longest.
 
         A request that is larger than a whole limit is let through where nothing was spent yet: it exceeds
@@ -120,7 +120,7 @@ class Purse:
             share: Of the limits, from 0 to 1: what is beyond belongs to others.
         """
         found = [
-            Refusal(limit=f"{window.period}_{name}", until_ns=window.end_ns)
+            ExceededLimit(limit=f"{window.period}_{name}", until_ns=window.end_ns)
             for window, before in spent.items()
             if before != Spend()
             and (name := self.limits[window.period].exceeded_by(before + estimate, share=share))
@@ -128,7 +128,7 @@ class Purse:
         return max(found, key=lambda refusal: refusal.until_ns, default=None)
 
 
-class Left(NamedTuple):
+class LimitUsage(NamedTuple):
     """What is spent and left under one limit: calls, tokens or billionths of a dollar."""
 
     limit: str
@@ -140,17 +140,17 @@ class Left(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class BudgetStatus:
     """What was spent of a purse in the windows of a moment."""
 
-    purse: Purse
-    spent: Mapping[Window, Spend]
+    purse: Budget
+    spent: Mapping[BudgetWindow, Spend]
     """Requests under way are in it by their estimates."""
 
-    def left(self) -> tuple[Left, ...]:
+    def left(self) -> tuple[LimitUsage, ...]:
         """Return what is spent and left under each limit, in the order of the periods."""
         return tuple(
-            Left(limit=f"{window.period}_{name}", spent=amount, most=most, resets_ns=window.end_ns)
+            LimitUsage(limit=f"{window.period}_{name}", spent=amount, most=most, resets_ns=window.end_ns)
             for window, spent in self.spent.items()
             for name, most, amount in self.purse.limits[window.period].pairs(spent)
         )

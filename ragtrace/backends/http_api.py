@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ragtrace.backends.read_retries import Patience
+from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
 from ragtrace.http import Oversized, Unreadable, open_web_client, read_whole, redirected_to
 from ragtrace.http.tls import ClientTls
@@ -20,7 +20,7 @@ from ragtrace.retry_after import asked_wait_s
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["MOST_READ_BYTES", "Access", "Parameters", "Sleep", "WebAnswer", "WebApi"]
+__all__ = ["MOST_READ_BYTES", "ConnectionSettings", "Parameters", "Sleep", "WebAnswer", "WebApi"]
 
 MOST_READ_BYTES: Final = 128 << 20
 """Of one answer of a back end, unpacked. A page of traces with all their texts takes some megabytes."""
@@ -37,7 +37,7 @@ Parameters: TypeAlias = Mapping[str, str | int | Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class ConnectionSettings:
     """How to get into a back end that asks who is there."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -87,11 +87,16 @@ class WebApi:
     """
 
     def __init__(
-        self, name: str, base_url: str, access: Access | None = None, *, sleep: Sleep = asyncio.sleep
+        self,
+        name: str,
+        base_url: str,
+        access: ConnectionSettings | None = None,
+        *,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.where = f"{name} at {_shown(base_url)}"
         self._base_url = base_url.rstrip("/")
-        self._access = access or Access()
+        self._access = access or ConnectionSettings()
         self._sleep = sleep
         self._client: httpx.AsyncClient | None = None
         self._is_known = False
@@ -104,7 +109,7 @@ class WebApi:
         Raises:
             ReadError: the back end cannot be reached, refuses the credentials, or answers something else.
         """
-        patience = Patience() if self._is_known else Patience(seconds=_FIRST_PATIENCE_S)
+        patience = ReadRetries() if self._is_known else ReadRetries(seconds=_FIRST_PATIENCE_S)
         while True:
             began = monotonic()
             try:

@@ -16,7 +16,7 @@ from ragtrace.retry_after import asked_wait_s
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Poster", "PostingSink", "Reply"]
+__all__ = ["HttpSender", "HttpSink", "Reply"]
 
 _REFUSING: Final = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405, 407})
 """These are about the sender or the address, not about what was sent."""
@@ -34,7 +34,7 @@ class Reply:
     """``None``: it cannot be read."""
 
 
-class Poster:
+class HttpSender:
     """Talks to one receiver. Nothing is connected before the first request."""
 
     def __init__(
@@ -135,7 +135,7 @@ async def _body(response: httpx.Response) -> bytes | None:
         return None
 
 
-class PostingSink:
+class HttpSink:
     """What sinks that post have in common: one receiver, its name, and when to send again."""
 
     retryable: ClassVar[Collection[int]]
@@ -149,7 +149,9 @@ class PostingSink:
         tls: ClientTls | None = None,
         timeout_s: float = 10,
     ) -> None:
-        self._poster = Poster(url, headers=headers, tls=tls, timeout_s=timeout_s, retryable=self.retryable)
+        self._poster = HttpSender(
+            url, headers=headers, tls=tls, timeout_s=timeout_s, retryable=self.retryable
+        )
 
     @property
     def name(self) -> str:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Final, Protocol, TypeVar
 
-from ragtrace.backends.http_api import Access, Sleep, WebApi
+from ragtrace.backends.http_api import ConnectionSettings, Sleep, WebApi
 from ragtrace.backends.jaeger_v2 import spans_of_v2, trace_ids_of_v2
 from ragtrace.backends.listing import Unlisted
 from ragtrace.backends.search_windows import cut_where_oversized
@@ -40,7 +40,7 @@ class JaegerReader(Unlisted):
         self,
         base_url: str,
         *,
-        access: Access | None = None,
+        access: ConnectionSettings | None = None,
         traces_at_once: int = _TRACES_AT_ONCE,
         sleep: Sleep = asyncio.sleep,
     ) -> None:

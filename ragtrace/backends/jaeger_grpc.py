@@ -11,10 +11,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ragtrace.backends.http_api import MOST_READ_BYTES, Access, Sleep
+from ragtrace.backends.http_api import MOST_READ_BYTES, ConnectionSettings, Sleep
 from ragtrace.backends.jaeger import normalized_trace_id, search_each_service, traces_by_id
 from ragtrace.backends.listing import Unlisted
-from ragtrace.backends.read_retries import Patience
+from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.backends.search_windows import cut_where_oversized
 from ragtrace.errors import CodecError, ReadError, ReadOversized, ReadUnavailable
 from ragtrace.ports import Page, TraceQuery
@@ -46,13 +46,13 @@ class JaegerGrpcReader(Unlisted):
         endpoint: str,
         *,
         insecure: bool = True,
-        access: Access | None = None,
+        access: ConnectionSettings | None = None,
         traces_at_once: int = _TRACES_AT_ONCE,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._endpoint = endpoint
         self._insecure = insecure
-        self._access = access or Access()
+        self._access = access or ConnectionSettings()
         self._pem = self._access.tls.pem() if self._access.tls else ()
         self._traces_at_once = traces_at_once
         self._sleep = sleep
@@ -121,7 +121,7 @@ class JaegerGrpcReader(Unlisted):
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask again where that may help; one that never answered well is not waited for."""
-        patience = Patience()
+        patience = ReadRetries()
         while True:
             try:
                 answer = await ask()

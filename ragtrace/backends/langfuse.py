@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from ragtrace import semconv
-from ragtrace.backends.http_api import Access, Parameters, Sleep, WebApi
+from ragtrace.backends.http_api import ConnectionSettings, Parameters, Sleep, WebApi
 from ragtrace.backends.listing import Unlisted
 from ragtrace.backends.scores import KeptScore, carriers_of, hex_id, original_ids
 from ragtrace.backends.search_windows import at_most
@@ -45,7 +45,7 @@ class LangfuseReader(Unlisted):
         self,
         base_url: str,
         *,
-        access: Access | None = None,
+        access: ConnectionSettings | None = None,
         traces_at_once: int = _TRACES_AT_ONCE,
         sleep: Sleep = asyncio.sleep,
     ) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 
-from ragtrace.backends.http_sink import PostingSink
+from ragtrace.backends.http_sink import HttpSink
 from ragtrace.backends.scores import Score, scores_in
 from ragtrace.model import AttributeValue
 
 __all__ = ["LangfuseScoreSink"]
 
 
-class LangfuseScoreSink(PostingSink):
+class LangfuseScoreSink(HttpSink):
     """Post one score a metric on the answer's observation. Spans that are no carriers are left out."""
 
     retryable = frozenset({429, 500, 502, 503, 504, 524})

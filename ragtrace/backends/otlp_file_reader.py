@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ragtrace.backends.otlp_framing import Piece, pieces
+from ragtrace.backends.otlp_framing import OtlpFrame, pieces
 from ragtrace.errors import CodecError, InputError, ReadError
 from ragtrace.traces.otlp import decode_body, parse_request, trace_ids_in
 from ragtrace.traces.trace import Span, Trace
@@ -102,7 +102,7 @@ class OtlpFileReader:
 
     async def _batches(
         self, *, up_to: int = sys.maxsize, quietly: bool = False
-    ) -> AsyncIterator[Sequence[Piece]]:
+    ) -> AsyncIterator[Sequence[OtlpFrame]]:
         """Read some pieces at a time, so that who wants to stop need not wait for the end."""
         with closing(self._pieces(quietly=quietly)) as source:
             left = up_to
@@ -110,7 +110,7 @@ class OtlpFileReader:
                 left -= len(batch)
                 yield batch
 
-    def _pieces(self, *, quietly: bool) -> Generator[Piece]:
+    def _pieces(self, *, quietly: bool) -> Generator[OtlpFrame]:
         for name in self._names():
             try:
                 with _opened(name) as file:
@@ -128,10 +128,10 @@ class OtlpFileReader:
             str(each) for each in path.rglob("*") if each.is_file() and not each.name.startswith(".")
         )
 
-    def _decoded(self, batch: Sequence[Piece]) -> list[tuple[Span, ...]]:
+    def _decoded(self, batch: Sequence[OtlpFrame]) -> list[tuple[Span, ...]]:
         return [self._spans(piece) for piece in batch]
 
-    def _spans(self, piece: Piece) -> tuple[Span, ...]:
+    def _spans(self, piece: OtlpFrame) -> tuple[Span, ...]:
         try:
             return decode_body(piece.body, encoding=piece.encoding)
         except CodecError as exc:
@@ -154,7 +154,7 @@ class _LastPieces:
         self._db.execute("BEGIN")
         self._is_indexed = False
 
-    def note(self, first: int, batch: Sequence[Piece]) -> None:
+    def note(self, first: int, batch: Sequence[OtlpFrame]) -> None:
         """Note what a batch of pieces names; the first of them has this number."""
         rows = (
             (bytes.fromhex(trace_id), number)
@@ -193,9 +193,9 @@ def _is_read_once(path: str) -> bool:
     return path == _STANDARD_INPUT or not (Path(path).is_file() or Path(path).is_dir())
 
 
-def _some(source: Iterator[Piece], most: int) -> list[Piece]:
+def _some(source: Iterator[OtlpFrame], most: int) -> list[OtlpFrame]:
     """Take pieces until they are worth a turn of the thread."""
-    batch: list[Piece] = []
+    batch: list[OtlpFrame] = []
     size = 0
     for piece in islice(source, most):
         batch.append(piece)
@@ -205,7 +205,7 @@ def _some(source: Iterator[Piece], most: int) -> list[Piece]:
     return batch
 
 
-def _trace_ids(piece: Piece) -> dict[str, None]:
+def _trace_ids(piece: OtlpFrame) -> dict[str, None]:
     """List the traces that a piece names; in JSON, also those that its spans only link to."""
     if piece.encoding == "json":
         return dict.fromkeys(found.decode().lower() for found in _TRACE_ID.findall(piece.body))

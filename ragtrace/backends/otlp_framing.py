@@ -21,7 +21,7 @@ from ragtrace.errors import ConfigError, InputError
 from ragtrace.extras import install_command
 from ragtrace.traces.otlp import Encoding
 
-__all__ = ["Piece", "pieces"]
+__all__ = ["OtlpFrame", "pieces"]
 
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
@@ -34,7 +34,7 @@ _CONTROL: Final = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 """What text never holds, and a message soon: its ids and times are binary."""
 
 
-class Piece(NamedTuple):
+class OtlpFrame(NamedTuple):
     """One message, not parsed yet."""
 
     where: str
@@ -43,7 +43,7 @@ class Piece(NamedTuple):
     body: bytes
 
 
-def pieces(file: BinaryIO, name: str) -> Iterator[Piece]:
+def pieces(file: BinaryIO, name: str) -> Iterator[OtlpFrame]:
     """Yield the messages of a file that is open, without holding more than one of them.
 
     Raises:
@@ -57,14 +57,14 @@ def pieces(file: BinaryIO, name: str) -> Iterator[Piece]:
         raise InputError(f"{name}: cannot be unpacked to its end: {exc}") from exc
 
 
-def _pieces(plain: io.BufferedReader, name: str) -> Iterator[Piece]:
+def _pieces(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
     head = plain.peek(_LENGTH_BYTES)
     if not _CONTROL.search(head):
         yield from _json(plain, name)
     elif _is_length(head):
         yield from _framed(plain, name)
     else:
-        yield Piece(name, "protobuf", plain.read())
+        yield OtlpFrame(name, "protobuf", plain.read())
 
 
 def _plain(file: BinaryIO) -> io.BufferedReader:
@@ -78,7 +78,7 @@ def _plain(file: BinaryIO) -> io.BufferedReader:
     return buffered
 
 
-def _json(plain: io.BufferedReader, name: str) -> Iterator[Piece]:
+def _json(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
     is_first = True
     for number, line in enumerate(plain, 1):
         text = line.strip().removeprefix(b"\xef\xbb\xbf")
@@ -87,7 +87,7 @@ def _json(plain: io.BufferedReader, name: str) -> Iterator[Piece]:
             return
         if text:
             is_first = False
-            yield Piece(f"{name}, line {number}", "json", text)
+            yield OtlpFrame(f"{name}, line {number}", "json", text)
 
 
 def _is_whole(line: bytes) -> bool:
@@ -95,7 +95,7 @@ def _is_whole(line: bytes) -> bool:
     return line not in (b"{", b"[") and not line.endswith((b"{", b"[", b","))
 
 
-def _documents(start: bytes, plain: io.BufferedReader, name: str, number: int) -> Iterator[Piece]:
+def _documents(start: bytes, plain: io.BufferedReader, name: str, number: int) -> Iterator[OtlpFrame]:
     """Read JSON that somebody has laid out: each document ends where its brackets do."""
     decoder, text = json.JSONDecoder(), (start + plain.read()).decode("utf-8", "surrogateescape").strip()
     while text:
@@ -104,7 +104,7 @@ def _documents(start: bytes, plain: io.BufferedReader, name: str, number: int) -
         except (ValueError, RecursionError) as exc:
             raise InputError(f"{name}, line {number}: not OTLP JSON: {exc}") from exc
         for each in tree if isinstance(tree, list) else [tree]:
-            yield Piece(f"{name}, line {number}", "json", json.dumps(each).encode())
+            yield OtlpFrame(f"{name}, line {number}", "json", json.dumps(each).encode())
         number += text.count("\n", 0, end) + 1
         text = text[end:].lstrip()
 
@@ -113,7 +113,7 @@ def _is_length(head: bytes) -> bool:
     return head[0] <= _MOST_BYTES >> 24 and head[0] != _FIRST_FIELD
 
 
-def _framed(plain: io.BufferedReader, name: str) -> Iterator[Piece]:
+def _framed(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
     number = 0
     while head := plain.read(_LENGTH_BYTES):
         number += 1
@@ -124,7 +124,7 @@ def _framed(plain: io.BufferedReader, name: str) -> Iterator[Piece]:
             raise InputError(f"{where}: cut off, or no OTLP: {length:,} bytes were announced")
         if body.startswith(_ZSTD):
             body = _zstd().decompress(body)
-        yield Piece(where, "json" if body[:1] == b"{" else "protobuf", body)
+        yield OtlpFrame(where, "json" if body[:1] == b"{" else "protobuf", body)
 
 
 def _zstd() -> Any:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Literal
 
 from ragtrace.backends._otlp_answer import parse_answer, raise_for_rejected_spans
-from ragtrace.backends.http_sink import PostingSink
+from ragtrace.backends.http_sink import HttpSink
 from ragtrace.errors import SendUnconfirmed
 from ragtrace.http.tls import ClientTls
 
 __all__ = ["OtlpHttpSink"]
 
 
-class OtlpHttpSink(PostingSink):
+class OtlpHttpSink(HttpSink):
     """Post requests as binary protobuf to an OTLP/HTTP receiver's full URL (``…/v1/traces``)."""
 
     retryable = frozenset({429, 502, 503, 504})

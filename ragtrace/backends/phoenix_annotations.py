@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from ragtrace.backends.http_sink import PostingSink
+from ragtrace.backends.http_sink import HttpSink
 from ragtrace.backends.scores import Score, scores_in
 from ragtrace.errors import SendRejected
 from ragtrace.model import AttributeValue
@@ -17,7 +17,7 @@ _PATH: Final = "/v1/span_annotations?sync=true"
 _NO_SUCH_SPAN: Final = 404
 
 
-class PhoenixAnnotationSink(PostingSink):
+class PhoenixAnnotationSink(HttpSink):
     """Post one annotation a metric on the answer's span. Spans that are no carriers are left out."""
 
     retryable = frozenset({429, 500, 502, 503, 504})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Patience"]
+__all__ = ["ReadRetries"]
 
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 5.0
@@ -15,7 +15,7 @@ _MOST_ATTEMPTS: Final = 100
 
 
 @dataclass(slots=True, kw_only=True)
-class Patience:
+class ReadRetries:
     """What is left of the time that one request may take with all its attempts.
 
     Measured in time and not in attempts: a server that turns four of five requests away answers one of 27,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from ragtrace.backends.http_api import Access, Sleep
+from ragtrace.backends.http_api import ConnectionSettings, Sleep
 from ragtrace.backends.jaeger import JaegerReader
 from ragtrace.backends.jaeger_grpc import JaegerGrpcReader
 from ragtrace.backends.langfuse import LangfuseReader
@@ -28,7 +28,7 @@ _ACCEPTED = (
 def open_reader(
     source: str,
     *,
-    access: Access | None = None,
+    access: ConnectionSettings | None = None,
     on_fault: Callable[[InputError], None] | None = None,
     sleep: Sleep = asyncio.sleep,
 ) -> TraceReader:

@@ -14,13 +14,13 @@ from ragtrace.errors import ReadOversized
 from ragtrace.ports import Page, TraceQuery, TraceSearch
 from ragtrace.traces.trace import Trace
 
-__all__ = ["Window", "at_most", "cut_where_oversized", "windows"]
+__all__ = ["SearchWindow", "at_most", "cut_where_oversized", "windows"]
 
 _FIRST_NS: Final = 600 * 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class SearchWindow:
     """A stretch of time that was searched, and what is new in it."""
 
     since_ns: int
@@ -30,7 +30,7 @@ class Window:
     """The shortest window that can be searched, and still more in it than the back end gives."""
 
 
-async def windows(reader: TraceSearch, query: TraceQuery) -> AsyncIterator[Window]:
+async def windows(reader: TraceSearch, query: TraceQuery) -> AsyncIterator[SearchWindow]:
     """Yield what a query finds, window after window, from the oldest to the newest.
 
     Windows follow one another without gaps. What the window before had is left out; a trace longer than
@@ -48,7 +48,7 @@ async def windows(reader: TraceSearch, query: TraceQuery) -> AsyncIterator[Windo
             length_ns = max(reader.shortest_ns, (until_ns - since_ns) // 2)
             continue
         new = {trace_id: trace for trace_id, trace in page.found.items() if trace_id not in before}
-        yield Window(since_ns=since_ns, until_ns=until_ns, found=new, is_cut=page.is_cut)
+        yield SearchWindow(since_ns=since_ns, until_ns=until_ns, found=new, is_cut=page.is_cut)
         before, since_ns = frozenset(page.found), until_ns
         if 2 * len(page.found) < page.limit:
             length_ns = min(2 * length_ns, reader.longest_ns)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
-from ragtrace.backends.http_api import Access
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.langfuse_scores import LangfuseScoreSink
 from ragtrace.backends.otlp_file import OtlpFileSink
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
@@ -63,7 +63,7 @@ def open_sink(
     )
 
 
-def open_carrier_sink(address: str, *, access: Access | None = None) -> SpanSink:
+def open_carrier_sink(address: str, *, access: ConnectionSettings | None = None) -> SpanSink:
     """Choose the sink for carriers alone: also ``phoenix:URL`` and ``langfuse:URL``, which keep their scores.
 
     These two take nothing else of a trace, so that they are no place to forward spans to.
@@ -71,7 +71,7 @@ def open_carrier_sink(address: str, *, access: Access | None = None) -> SpanSink
     Raises:
         ConfigError: the address is none of these.
     """
-    access = access or Access()
+    access = access or ConnectionSettings()
     headers = access.sent_headers
     scheme, _, url = address.partition(":")
     if scheme not in _SCORE_SINKS:

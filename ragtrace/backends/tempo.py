@@ -12,7 +12,7 @@ from typing import Final
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ragtrace.backends.http_api import Access, Sleep, WebApi
+from ragtrace.backends.http_api import ConnectionSettings, Sleep, WebApi
 from ragtrace.backends.jaeger import normalized_trace_id
 from ragtrace.backends.listing import Unlisted
 from ragtrace.errors import CodecError, ReadError
@@ -38,7 +38,7 @@ class TempoReader(Unlisted):
         self,
         base_url: str,
         *,
-        access: Access | None = None,
+        access: ConnectionSettings | None = None,
         traces_at_once: int = _TRACES_AT_ONCE,
         sleep: Sleep = asyncio.sleep,
     ) -> None:

@@ -6,26 +6,26 @@ that a second run, or a run beside a collector, makes no second opinion of the s
 
 from __future__ import annotations
 
-from ragtrace.backfill.dry_run import Rehearsal, rehearse
-from ragtrace.backfill.estimate import Estimate, Interval
+from ragtrace.backfill.dry_run import DryRun, dry_run
+from ragtrace.backfill.estimate import EstimateRange, RunEstimate
 from ragtrace.backfill.pipeline import backfill, span_ids
 from ragtrace.backfill.progress import Progress
 from ragtrace.backfill.report import BackfillReport
-from ragtrace.backfill.resume import Run
+from ragtrace.backfill.resume import ResumableRun
 from ragtrace.backfill.selection import Selection, SpanId
 from ragtrace.backfill.trace_search import matches
 
 __all__ = [
     "BackfillReport",
-    "Estimate",
-    "Interval",
+    "DryRun",
+    "EstimateRange",
     "Progress",
-    "Rehearsal",
-    "Run",
+    "ResumableRun",
+    "RunEstimate",
     "Selection",
     "SpanId",
     "backfill",
+    "dry_run",
     "matches",
-    "rehearse",
     "span_ids",
 ]

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from ragtrace.backfill.estimate import Estimate, Observed, Pilot, Sizes, from_pilot, from_sizes
-from ragtrace.backfill.evaluator import Judged, Judging, may_begin
-from ragtrace.backfill.record_selection import Candidate, Item, choose, evaluator_of
-from ragtrace.backfill.report import BackfillReport, Ledger
-from ragtrace.backfill.resume import Run
+from ragtrace.backfill.estimate import Observed, Pilot, RunEstimate, Sizes, from_pilot, from_sizes
+from ragtrace.backfill.evaluator import BackfillEvaluator, EvaluatedRecord, may_begin
+from ragtrace.backfill.record_selection import Item, SelectedRecord, choose, evaluator_of
+from ragtrace.backfill.report import BackfillReport, RunCounts
+from ragtrace.backfill.resume import ResumableRun
 from ragtrace.backfill.selection import Selection
-from ragtrace.backfill.token_load import HIGH, LIKELY, LOW, Load, Unsized, size_of
+from ragtrace.backfill.token_load import HIGH, LIKELY, LOW, TokenLoad, Unsized, size_of
 from ragtrace.backfill.trace_search import SearchedUpTo
 from ragtrace.clock import SystemClock
 from ragtrace.judge import Prices, uncached
@@ -25,18 +25,18 @@ from ragtrace.ports import Clock, Judge, Metric, TraceReader
 from ragtrace.reports import JudgedAnswer
 from ragtrace.traces.attach import AttachOptions
 
-__all__ = ["Rehearsal", "rehearse"]
+__all__ = ["DryRun", "dry_run"]
 
 _NANO: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
+class DryRun:
     """What a run would do."""
 
     report: BackfillReport
     """``judged`` counts the records that would be judged; nothing was spent on them."""
-    estimate: Estimate
+    estimate: RunEstimate
     pilot: BackfillReport
     """What became of the pilot. Its verdicts are kept, and sent by the run."""
 
@@ -59,7 +59,7 @@ def _looked_at(report: BackfillReport) -> int:
     return report.judged + sum(report.ineligible.values())
 
 
-async def rehearse(
+async def dry_run(
     reader: TraceReader,
     *,
     metrics: Sequence[Metric],
@@ -71,9 +71,9 @@ async def rehearse(
     pilot: int = 0,
     prices: Prices | None = None,
     on_evaluated: Callable[[JudgedAnswer], None] | None = None,
-    run: Run | None = None,
+    run: ResumableRun | None = None,
     clock: Clock | None = None,
-) -> Rehearsal:
+) -> DryRun:
     """Say what a back-fill would do and take; nothing is sent.
 
     Without a pilot the judge is not asked. With one, so many of the records are judged, chosen by a digest of
@@ -83,7 +83,7 @@ async def rehearse(
     Raises:
         ReadError: no trace of the source could be read.
     """
-    ledger = Ledger()
+    ledger = RunCounts()
     sizing = _Sizing(metrics=metrics, judge=judge, pilot=pilot)
 
     async def work(item: Item) -> _Sized | None:
@@ -98,7 +98,7 @@ async def rehearse(
     chosen = choose(reader, selection or Selection(), ledger, evaluator, run)
     await map_in_order(chosen, work, count, concurrency=concurrency)
     trial = _Trial(
-        judging=Judging(
+        judging=BackfillEvaluator(
             metrics=metrics,
             judge=judge,
             second_judge=second_judge,
@@ -113,14 +113,14 @@ async def rehearse(
     ledger.is_stopped = trial.ledger.is_stopped = run is not None and run.stop.is_set()
     estimate = _estimate(sizing.sizes, trial, concurrency)
     waits = run is not None and run.leaves_waiting  # for others: that takes as long for many as for few
-    return Rehearsal(
+    return DryRun(
         report=ledger.report(),
         estimate=replace(estimate, seconds=None) if waits else estimate,
         pilot=trial.ledger.report(),
     )
 
 
-def _count(evaluation: Evaluation, ledger: Ledger) -> None:
+def _count(evaluation: Evaluation, ledger: RunCounts) -> None:
     """Count what would become of a record, without the labels of the stand-in."""
     if any(failure.error_type == Unsized.error_type for failure in evaluation.failures):
         ledger.judged += 1
@@ -129,7 +129,7 @@ def _count(evaluation: Evaluation, ledger: Ledger) -> None:
         ledger.labels.clear()
 
 
-def _estimate(sizes: Sizes, trial: _Trial, concurrency: int) -> Estimate:
+def _estimate(sizes: Sizes, trial: _Trial, concurrency: int) -> RunEstimate:
     if trial.observed:
         pilot = Pilot(observed=trial.observed, seconds=trial.seconds)
         return from_pilot(sizes, pilot, concurrency=concurrency)
@@ -153,12 +153,12 @@ def _keeps_replies(judge: Judge) -> bool:
 class _Sized(NamedTuple):
     """A record, and what it will ask of the judge."""
 
-    candidate: Candidate
+    candidate: SelectedRecord
     evaluation: Evaluation
     """By the stand-in."""
-    low: Load
-    likely: Load
-    high: Load
+    low: TokenLoad
+    likely: TokenLoad
+    high: TokenLoad
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,7 +181,7 @@ class _Sizing:
         """The records of the pilot."""
         return [sized for _, _, sized in sorted(self._drawn, key=lambda drawn: -drawn[0])]
 
-    async def size(self, candidate: Candidate) -> _Sized:
+    async def size(self, candidate: SelectedRecord) -> _Sized:
         """Size a record in three manners; in one where the others are not told."""
         record = candidate.record
         evaluation, likely = await size_of(record, metrics=self.metrics, judge=self.judge, manner=LIKELY)
@@ -226,10 +226,10 @@ class _Sizing:
 class _Trial:
     """Judges the pilot."""
 
-    judging: Judging
+    judging: BackfillEvaluator
     prices: Prices | None
     on_evaluated: Callable[[JudgedAnswer], None] | None
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: RunCounts = field(default_factory=RunCounts)
     observed: list[Observed] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -239,7 +239,7 @@ class _Trial:
         await map_in_order(_each(chosen), self._judge, self._count, concurrency=concurrency)
         self.seconds = (self.judging.clock.now_ns() - began_ns) / _NANO
 
-    async def _judge(self, sized: _Sized) -> tuple[_Sized, Judged] | None:
+    async def _judge(self, sized: _Sized) -> tuple[_Sized, EvaluatedRecord] | None:
         if not await may_begin(self.judging.run, self.ledger):
             return None
         judged = await self.judging.judge_one(sized.candidate)
@@ -248,7 +248,7 @@ class _Trial:
         self.ledger.over_budget = self.ledger.over_budget or judged.refusal
         return sized, judged
 
-    async def _count(self, done: tuple[_Sized, Judged] | None) -> None:
+    async def _count(self, done: tuple[_Sized, EvaluatedRecord] | None) -> None:
         if done is None:
             self.ledger.left += 1
             return
@@ -265,9 +265,9 @@ class _Trial:
         ):  # else nobody read it: that tells nothing
             cost = self._cost(evaluation)
             seconds = evaluation.duration_ms / 1000
-            self.observed.append(Observed(sized.likely, Load.of(evaluation.usage), cost, seconds))
+            self.observed.append(Observed(sized.likely, TokenLoad.of(evaluation.usage), cost, seconds))
 
-    def cost_of(self, low: Load, likely: Load, high: Load) -> Sequence[float | None]:
+    def cost_of(self, low: TokenLoad, likely: TokenLoad, high: TokenLoad) -> Sequence[float | None]:
         """Price three loads: the first as if the provider knew all prompts, the last by the dearer judge."""
         if self.prices is None:
             return (None, None, None)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from ragtrace.backfill.token_load import Load
+from ragtrace.backfill.token_load import TokenLoad
 from ragtrace.stats import ratio_total
 
-__all__ = ["Estimate", "Interval", "Observed", "Pilot", "Sizes", "from_pilot", "from_sizes"]
+__all__ = ["EstimateRange", "Observed", "Pilot", "RunEstimate", "Sizes", "from_pilot", "from_sizes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class EstimateRange:
     """A number that is not known yet, and between which it is expected."""
 
     low: float
@@ -23,7 +23,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class RunEstimate:
     """What a run will take: all of it, a pilot included, if no request fails.
 
     An interval is ``None`` where only a pilot could tell.
@@ -35,13 +35,13 @@ class Estimate:
     """Those that the judge will be asked about; where replies are kept, each only once."""
     pilot: int
     """How many of them were judged to tell this."""
-    calls: Interval | None
-    input_tokens: Interval | None
+    calls: EstimateRange | None
+    input_tokens: EstimateRange | None
     """``None`` also where the endpoint does not count tokens."""
-    output_tokens: Interval | None
-    usd: Interval | None
+    output_tokens: EstimateRange | None
+    usd: EstimateRange | None
     """US dollars; ``None`` also where there is no price."""
-    seconds: Interval | None
+    seconds: EstimateRange | None
     """Of judging."""
 
 
@@ -55,19 +55,19 @@ class Sizes:
     """Where replies are kept, those that do not repeat another word for word."""
     unsized: int = 0
     """Records of which the lengths of their texts do not tell it."""
-    low: Load = field(default_factory=Load)
-    likely: Load = field(default_factory=Load)
-    high: Load = field(default_factory=Load)
-    repeated: Load = field(default_factory=Load)
+    low: TokenLoad = field(default_factory=TokenLoad)
+    likely: TokenLoad = field(default_factory=TokenLoad)
+    high: TokenLoad = field(default_factory=TokenLoad)
+    repeated: TokenLoad = field(default_factory=TokenLoad)
     """What is likely of records that repeat another, if no reply to that one is known yet."""
 
 
 class Observed(NamedTuple):
     """A record of the pilot."""
 
-    size: Load
+    size: TokenLoad
     """What was likely."""
-    load: Load
+    load: TokenLoad
     """What it took."""
     usd: float | None
     seconds: float
@@ -82,20 +82,20 @@ class Pilot:
     """From its beginning to its end: many were judged at once."""
 
 
-CostOf: TypeAlias = Callable[[Load, Load, Load], Sequence[float | None]]
+CostOf: TypeAlias = Callable[[TokenLoad, TokenLoad, TokenLoad], Sequence[float | None]]
 """Returns US dollars for the three, ``None`` where that is not known."""
 
 
-def from_sizes(sizes: Sizes, *, cost_of: CostOf, concurrency: int, is_remote: bool = True) -> Estimate:
+def from_sizes(sizes: Sizes, *, cost_of: CostOf, concurrency: int, is_remote: bool = True) -> RunEstimate:
     """Estimate from a terse to a wordy model; where replies are kept, all may be known already."""
-    loads = (Load() if sizes.is_cached else sizes.low, sizes.likely, sizes.high)
+    loads = (TokenLoad() if sizes.is_cached else sizes.low, sizes.likely, sizes.high)
     paces = zip((_FAST, _USUAL, _SLOW), loads, strict=True)
 
-    def told(numbers: Iterable[float | None]) -> Interval | None:
+    def told(numbers: Iterable[float | None]) -> EstimateRange | None:
         known = [number for number in numbers if number is not None and not sizes.unsized]
-        return Interval(low=known[0], likely=known[1], high=known[2]) if len(known) == 3 else None
+        return EstimateRange(low=known[0], likely=known[1], high=known[2]) if len(known) == 3 else None
 
-    return Estimate(
+    return RunEstimate(
         basis="sizes",
         records=sizes.records,
         pilot=0,
@@ -115,7 +115,7 @@ class _Pace:
     """Before the first token."""
     tokens_a_second: float
 
-    def seconds_for(self, load: Load, concurrency: int) -> float:
+    def seconds_for(self, load: TokenLoad, concurrency: int) -> float:
         return (load.calls * self.seconds + load.output_tokens / self.tokens_a_second) / concurrency
 
 
@@ -125,7 +125,7 @@ _USUAL: Final = _Pace(seconds=0.8, tokens_a_second=60)
 _SLOW: Final = _Pace(seconds=3.0, tokens_a_second=15)
 
 
-def from_pilot(sizes: Sizes, pilot: Pilot, *, concurrency: int) -> Estimate:
+def from_pilot(sizes: Sizes, pilot: Pilot, *, concurrency: int) -> RunEstimate:
     """Estimate from a sample that was drawn by chance: 95 % confidence intervals.
 
     Where replies are kept, what repeats other records costs nothing at best, and at worst as much again.
@@ -133,11 +133,11 @@ def from_pilot(sizes: Sizes, pilot: Pilot, *, concurrency: int) -> Estimate:
     loads = [each.load for each in pilot.observed]
     is_counted = any(load.input_tokens for load in loads) or not any(load.calls for load in loads)
 
-    def total(what: str, amounts: Iterable[float | None]) -> Interval | None:
+    def total(what: str, amounts: Iterable[float | None]) -> EstimateRange | None:
         known = [amount for amount in amounts if amount is not None]
         return _total(sizes, pilot, what, known) if len(known) == len(loads) else None
 
-    return Estimate(
+    return RunEstimate(
         basis="pilot",
         records=sizes.records,
         pilot=len(loads),
@@ -149,22 +149,22 @@ def from_pilot(sizes: Sizes, pilot: Pilot, *, concurrency: int) -> Estimate:
     )
 
 
-def _total(sizes: Sizes, pilot: Pilot, what: str, amounts: Sequence[float]) -> Interval:
+def _total(sizes: Sizes, pilot: Pilot, what: str, amounts: Sequence[float]) -> EstimateRange:
     size_of = attrgetter("calls" if sizes.unsized else what)
     pairs = [(size_of(each.size), amount) for each, amount in zip(pilot.observed, amounts, strict=True)]
     size = size_of(sizes.likely)
     found = ratio_total(pairs, population=sizes.records, size=size)
     again = 1 + size_of(sizes.repeated) / size
-    return Interval(low=found.low, likely=found.likely, high=found.high * again)
+    return EstimateRange(low=found.low, likely=found.likely, high=found.high * again)
 
 
-def _seconds(sizes: Sizes, pilot: Pilot, concurrency: int) -> Interval | None:
+def _seconds(sizes: Sizes, pilot: Pilot, concurrency: int) -> EstimateRange | None:
     """Tell the time as though as many were judged at once as in the pilot; at best, as many as may be."""
     spent = [each.seconds for each in pilot.observed]
     if not sum(spent) or not pilot.seconds:
         return None
     at_once = sum(spent) / pilot.seconds
     total = _total(sizes, pilot, "weight", spent)
-    return Interval(
+    return EstimateRange(
         low=total.low / max(at_once, concurrency), likely=total.likely / at_once, high=total.high / at_once
     )

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ragtrace import semconv
-from ragtrace.backfill.record_selection import Candidate
-from ragtrace.backfill.report import Ledger
-from ragtrace.backfill.resume import Run
+from ragtrace.backfill.record_selection import SelectedRecord
+from ragtrace.backfill.report import RunCounts
+from ragtrace.backfill.resume import ResumableRun
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.evaluation import evaluate
 from ragtrace.model import Evaluation
@@ -21,10 +21,10 @@ from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 
-__all__ = ["Judged", "Judging", "Parcel", "may_begin"]
+__all__ = ["BackfillEvaluator", "EvaluatedRecord", "OutgoingCarrier", "may_begin"]
 
 
-class Parcel(NamedTuple):
+class OutgoingCarrier(NamedTuple):
     """A carrier on its way."""
 
     trace_id: str
@@ -32,11 +32,11 @@ class Parcel(NamedTuple):
     payload: bytes
 
 
-class Judged(NamedTuple):
+class EvaluatedRecord(NamedTuple):
     """What became of a candidate."""
 
     answer: JudgedAnswer
-    parcel: Parcel | None
+    parcel: OutgoingCarrier | None
 
     @property
     def evaluation(self) -> Evaluation:
@@ -51,17 +51,17 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judging:
+class BackfillEvaluator:
     """Judges answers, and makes their carriers."""
 
     metrics: Sequence[Metric]
     judge: Judge
     second_judge: Judge | None
     attach: AttachOptions
-    run: Run | None
+    run: ResumableRun | None
     clock: Clock
 
-    async def judge_one(self, candidate: Candidate) -> Judged | None:
+    async def judge_one(self, candidate: SelectedRecord) -> EvaluatedRecord | None:
         """Judge an answer, or leave it; with a run, its carrier is on disk when this returns."""
         record, sample, earlier = candidate
         evaluating = evaluate(
@@ -74,7 +74,7 @@ class Judging:
         evaluation = await _unless_left(evaluating, self.run)
         if evaluation is None:
             return None
-        judged = Judged(JudgedAnswer(record=record, evaluation=evaluation, sample=sample), None)
+        judged = EvaluatedRecord(JudgedAnswer(record=record, evaluation=evaluation, sample=sample), None)
         if judged.refusal or not (evaluation.results and deserves_carrier(evaluation)):
             return judged
         make = partial(
@@ -89,13 +89,15 @@ class Judging:
         span = make()
         if replaced := _superseded(span, earlier):
             span = make(supersedes=replaced)
-        parcel = Parcel(span.trace_id, span.span_id, encode([span]))
+        parcel = OutgoingCarrier(span.trace_id, span.span_id, encode([span]))
         if self.run is not None:
             await self.run.progress.keep(*parcel)
-        return Judged(replace(judged.answer, carrier_span_id=span.span_id), parcel)
+        return EvaluatedRecord(replace(judged.answer, carrier_span_id=span.span_id), parcel)
 
 
-async def _unless_left(evaluating: Coroutine[Any, Any, Evaluation], run: Run | None) -> Evaluation | None:
+async def _unless_left(
+    evaluating: Coroutine[Any, Any, Evaluation], run: ResumableRun | None
+) -> Evaluation | None:
     """Finish an evaluation, or leave it when the run is stopped, if that is how it stops."""
     if run is None or not run.leaves_waiting:
         return await evaluating
@@ -109,7 +111,7 @@ async def _unless_left(evaluating: Coroutine[Any, Any, Evaluation], run: Run | N
         await asyncio.wait((finished, stopped))
 
 
-async def may_begin(run: Run | None, ledger: Ledger) -> bool:
+async def may_begin(run: ResumableRun | None, ledger: RunCounts) -> bool:
     """Wait for the turn of an answer; say whether it may be judged then."""
     if run is None:
         return not ledger.over_budget

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ragtrace.backends.http_api import Sleep
-from ragtrace.backends.read_retries import Patience
-from ragtrace.backfill.evaluator import Judged, Judging, Parcel, may_begin
+from ragtrace.backends.read_retries import ReadRetries
+from ragtrace.backfill.evaluator import BackfillEvaluator, EvaluatedRecord, OutgoingCarrier, may_begin
 from ragtrace.backfill.record_selection import Item, choose, evaluator_of
-from ragtrace.backfill.report import BackfillReport, Ledger
-from ragtrace.backfill.resume import Run
+from ragtrace.backfill.report import BackfillReport, RunCounts
+from ragtrace.backfill.resume import ResumableRun
 from ragtrace.backfill.selection import Selection, SpanId
 from ragtrace.backfill.trace_search import SearchedUpTo
 from ragtrace.clock import SystemClock
@@ -35,7 +35,7 @@ async def backfill(
     attach: AttachOptions | None = None,
     concurrency: int = 8,
     on_evaluated: Callable[[JudgedAnswer], None] | None = None,
-    run: Run | None = None,
+    run: ResumableRun | None = None,
     clock: Clock | None = None,
     sleep: Sleep = asyncio.sleep,
 ) -> BackfillReport:
@@ -51,15 +51,15 @@ async def backfill(
         SendRetryable: the destination took nothing in several attempts; what was sent before stays sent.
     """
     selection, attach, clock = selection or Selection(), attach or AttachOptions(), clock or SystemClock()
-    ledger = Ledger()
+    ledger = RunCounts()
     if run is not None:
         run.watch(ledger)
     delivery = _Delivery(sink=sink, ledger=ledger, run=run, sleep=sleep)
-    judging = Judging(
+    judging = BackfillEvaluator(
         metrics=metrics, judge=judge, second_judge=second_judge, attach=attach, run=run, clock=clock
     )
 
-    async def work(item: Item) -> Judged | SearchedUpTo | None:
+    async def work(item: Item) -> EvaluatedRecord | SearchedUpTo | None:
         if isinstance(item, SearchedUpTo):
             return item
         if not await may_begin(run, ledger):
@@ -69,7 +69,7 @@ async def backfill(
             ledger.over_budget = ledger.over_budget or judged.refusal
         return judged
 
-    async def deliver(done: Judged | SearchedUpTo | None) -> None:
+    async def deliver(done: EvaluatedRecord | SearchedUpTo | None) -> None:
         if done is None:
             ledger.left += 1
             return
@@ -109,23 +109,23 @@ class _Delivery:
     """Sends carriers, and keeps account of it."""
 
     sink: SpanSink
-    ledger: Ledger
-    run: Run | None
+    ledger: RunCounts
+    run: ResumableRun | None
     sleep: Sleep
 
     async def send_what_waits(self) -> None:
         """Send what an earlier run left."""
         if self.run is not None:
             for waiting in self.run.progress.waiting():
-                await self.send(Parcel(*waiting))
+                await self.send(OutgoingCarrier(*waiting))
 
-    async def send(self, parcel: Parcel) -> None:
+    async def send(self, parcel: OutgoingCarrier) -> None:
         """Send a carrier, again where that may help.
 
         Raises:
             SendRetryable: the destination took nothing in several attempts.
         """
-        patience = Patience()
+        patience = ReadRetries()
         while True:
             try:
                 await self.sink.send(parcel.payload)
@@ -150,7 +150,7 @@ class _Delivery:
             await self.run.progress.reached(self.run.name, mark.time_ns)
 
 
-def _given_up(exc: SendError, patience: Patience, ledger: Ledger) -> SendRetryable:
+def _given_up(exc: SendError, patience: ReadRetries, ledger: RunCounts) -> SendRetryable:
     return SendRetryable(
         f"{exc} ({patience}; carriers sent before: {ledger.sent}). "
         "Run it again when the destination answers: the span ids will be the same"

@@ -7,8 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 from ragtrace import semconv
-from ragtrace.backfill.report import Ledger
-from ragtrace.backfill.resume import Run
+from ragtrace.backfill.report import RunCounts
+from ragtrace.backfill.resume import ResumableRun
 from ragtrace.backfill.selection import Selection, SpanId
 from ragtrace.backfill.trace_search import SearchedUpTo, find
 from ragtrace.evaluation import evaluator_set, evaluator_version
@@ -19,10 +19,10 @@ from ragtrace.traces.attach import Sample, carrier_span_id, tenant_of
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["Candidate", "Item", "choose", "evaluator_of"]
+__all__ = ["Item", "SelectedRecord", "choose", "evaluator_of"]
 
 
-class Candidate(NamedTuple):
+class SelectedRecord(NamedTuple):
     """A record to judge, and how it was chosen."""
 
     record: RagRecord
@@ -31,7 +31,7 @@ class Candidate(NamedTuple):
     """The carriers of other evaluators about it."""
 
 
-Item = Candidate | SearchedUpTo
+Item = SelectedRecord | SearchedUpTo
 
 
 def evaluator_of(metrics: Sequence[Metric], judge: Judge, second_judge: Judge | None) -> Mapping[str, str]:
@@ -43,9 +43,9 @@ def evaluator_of(metrics: Sequence[Metric], judge: Judge, second_judge: Judge | 
 async def choose(
     reader: TraceReader,
     selection: Selection,
-    ledger: Ledger,
+    ledger: RunCounts,
     evaluator: Mapping[str, str],
-    run: Run | None,
+    run: ResumableRun | None,
 ) -> AsyncIterator[Item]:
     """Yield the records to judge, and how far they were searched for; the others are only counted."""
     taken = 0
@@ -58,14 +58,19 @@ async def choose(
             if run is not None and run.stop.is_set():
                 return
             yield item
-            taken += isinstance(item, Candidate)
+            taken += isinstance(item, SelectedRecord)
             if taken == selection.limit:
                 return
 
 
 def _of(
-    trace: Trace, *, selection: Selection, ledger: Ledger, evaluator: Mapping[str, str], run: Run | None
-) -> Iterator[Candidate]:
+    trace: Trace,
+    *,
+    selection: Selection,
+    ledger: RunCounts,
+    evaluator: Mapping[str, str],
+    run: ResumableRun | None,
+) -> Iterator[SelectedRecord]:
     """Choose among the records of a trace."""
     present, plan = _present(trace), selection.sampling.of_trace(trace)
     for record in _records(trace, selection.rules, ledger):
@@ -90,7 +95,7 @@ def _of(
             ledger.already_evaluated += 1
         else:
             sample = Sample(rule=choice.rule, rate=choice.rate, probability=choice.rate)
-            yield Candidate(record, sample, present.about.get(record.target.span_id, ()))
+            yield SelectedRecord(record, sample, present.about.get(record.target.span_id, ()))
 
 
 class _Present(NamedTuple):
@@ -110,7 +115,7 @@ def _present(trace: Trace) -> _Present:
     return _Present(carriers=frozenset(span.span_id for span in carriers), about=about)
 
 
-def _records(trace: Trace, rules: ExtractRules, ledger: Ledger) -> tuple[RagRecord, ...]:
+def _records(trace: Trace, rules: ExtractRules, ledger: RunCounts) -> tuple[RagRecord, ...]:
     try:
         records = extract_records(trace, rules).records
     except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans

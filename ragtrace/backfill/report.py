@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from ragtrace.model import Evaluation, Usage
-from ragtrace.reports import Standing, Status, standing_of
+from ragtrace.reports import AnswerOutcome, Status, standing_of
 
-__all__ = ["BackfillReport", "Ledger"]
+__all__ = ["BackfillReport", "RunCounts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class BackfillReport:
 
 
 @dataclass(slots=True, kw_only=True)
-class Ledger:
+class RunCounts:
     """The counts of a run under way."""
 
     traces: int = 0
@@ -106,9 +106,9 @@ class Ledger:
         self.usage += evaluation.usage
         self.labels.update(str(result.label) for result in evaluation.results if result.score is not None)
         match standing_of(evaluation):
-            case Standing(status=Status.FAILED, reason=str(error_type)):
+            case AnswerOutcome(status=Status.FAILED, reason=str(error_type)):
                 self.failed[error_type] += 1
-            case Standing(status=Status.INELIGIBLE, reason=str(skip_reason)):
+            case AnswerOutcome(status=Status.INELIGIBLE, reason=str(skip_reason)):
                 self.ineligible[skip_reason] += 1
             case _:
                 self.judged += 1

@@ -8,21 +8,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ragtrace.backfill.progress import Progress
-from ragtrace.backfill.report import Ledger
+from ragtrace.backfill.report import RunCounts
 
-__all__ = ["Run", "pause"]
+__all__ = ["ResumableRun", "pause"]
 
 
 async def _at_once() -> None:
     """Wait for nobody."""
 
 
-def _nobody(ledger: Ledger) -> None:
+def _nobody(ledger: RunCounts) -> None:
     """Look at nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ResumableRun:
     """What makes a run one that can be stopped and gone on with."""
 
     progress: Progress
@@ -32,7 +32,7 @@ class Run:
     """Once it is set, what is under way is finished and nothing new begun."""
     turn: Callable[[], Awaitable[None]] = _at_once
     """Waited for before each answer is begun, so that others can go first. It ends when ``stop`` is set."""
-    watch: Callable[[Ledger], None] = _nobody
+    watch: Callable[[RunCounts], None] = _nobody
     """Given the counts of the run when it begins: they change as it goes."""
     leaves_waiting: bool = False
     """What is under way when the run is stopped is left, to be gone on with, and not finished."""

@@ -8,11 +8,11 @@ from ragtrace.backfill.progress import Progress
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge.spend import Limit, Spend
 
-__all__ = ["RunPurse"]
+__all__ = ["RunBudget"]
 
 
 @dataclass(slots=True, kw_only=True)
-class RunPurse:
+class RunBudget:
     """Keeps what a run spends in its progress file: a `ragtrace.judge.spend.Book`.
 
     Unlike a collector's budget it lets nothing through that is larger than a whole limit.

@@ -43,28 +43,28 @@ from ragtrace.metrics.judge_calls import batches
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric
 
-__all__ = ["HIGH", "LIKELY", "LOW", "Load", "Manner", "Unsized", "size_of"]
+__all__ = ["HIGH", "LIKELY", "LOW", "ReplyProfile", "TokenLoad", "Unsized", "size_of"]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class TokenLoad:
     """What a judge is asked: requests, and tokens of prompts and replies. They need not be whole."""
 
     calls: float = 0
     input_tokens: float = 0
     output_tokens: float = 0
 
-    def __add__(self, other: Load) -> Load:
-        return Load(
+    def __add__(self, other: TokenLoad) -> TokenLoad:
+        return TokenLoad(
             calls=self.calls + other.calls,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
         )
 
-    def __mul__(self, times: float) -> Load:
-        return Load(
+    def __mul__(self, times: float) -> TokenLoad:
+        return TokenLoad(
             calls=self.calls * times,
             input_tokens=self.input_tokens * times,
             output_tokens=self.output_tokens * times,
@@ -85,13 +85,13 @@ class Load:
         )
 
     @classmethod
-    def of(cls, usage: Usage) -> Load:
+    def of(cls, usage: Usage) -> TokenLoad:
         """Return what was asked."""
         return cls(calls=usage.calls, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class ReplyProfile:
     """How a model may answer, and how its provider may count."""
 
     sentences_a_claim: int
@@ -123,7 +123,7 @@ class Manner:
 
 # Measured with o200k and cl100k on texts of RAGTruth and WiCE: 2.9 to 6.2 ASCII characters a token in a text,
 # 4.4 to 5.0 at the median of each corpus; 3.1 in JSON; in eight other languages 2.5 to 8.3 bytes a token.
-LOW: Final = Manner(
+LOW: Final = ReplyProfile(
     sentences_a_claim=3,
     claims_a_place=1,
     with_claims=0.5,
@@ -135,7 +135,7 @@ LOW: Final = Manner(
     bytes_a_token=8.5,
     counts_schema=False,
 )
-LIKELY: Final = Manner(
+LIKELY: Final = ReplyProfile(
     sentences_a_claim=1,
     claims_a_place=1,
     with_claims=1.0,
@@ -147,7 +147,7 @@ LIKELY: Final = Manner(
     bytes_a_token=4.5,
     counts_schema=True,
 )
-HIGH: Final = Manner(
+HIGH: Final = ReplyProfile(
     sentences_a_claim=1,
     claims_a_place=2,
     with_claims=1.0,
@@ -168,21 +168,21 @@ class Unsized(JudgeError):
 
 
 async def size_of(
-    record: RagRecord, *, metrics: Sequence[Metric], judge: Judge, manner: Manner
-) -> tuple[Evaluation, Load]:
+    record: RagRecord, *, metrics: Sequence[Metric], judge: Judge, manner: ReplyProfile
+) -> tuple[Evaluation, TokenLoad]:
     """Return what a record will ask of a judge that answers in this manner, and how it would end."""
-    stand_in = _StandIn(judge.identity, manner)
+    stand_in = _ProfiledJudge(judge.identity, manner)
     evaluation = await evaluate(record, metrics=metrics, judge=stand_in)
     return evaluation, stand_in.load
 
 
-class _StandIn:
+class _ProfiledJudge:
     """Answers in the place of a judge, and adds up how much it was asked."""
 
-    def __init__(self, identity: JudgeIdentity, manner: Manner) -> None:
+    def __init__(self, identity: JudgeIdentity, manner: ReplyProfile) -> None:
         self._identity = identity
         self._manner = manner
-        self.load = Load()
+        self.load = TokenLoad()
 
     @property
     def identity(self) -> JudgeIdentity:
@@ -198,7 +198,7 @@ class _StandIn:
             asked += manner.tokens(_schema(request.reply_type))
         told = 0.0 if value is None else manner.tokens(value.model_dump_json(), reply=True)
         share = manner.with_claims if request.step in _OF_CLAIMS else 1.0
-        self.load += Load(calls=1, input_tokens=asked, output_tokens=told) * (manner.times * share)
+        self.load += TokenLoad(calls=1, input_tokens=asked, output_tokens=told) * (manner.times * share)
         if value is None:
             raise Unsized("only a judge can say how it would answer this")
         return JudgeReply(value=request.reply_type.model_validate(value), usage=Usage())
@@ -211,7 +211,7 @@ _OF_CLAIMS: Final = frozenset({"verify", "relevance"})
 """Steps that are left out where an answer states nothing."""
 
 
-def _value(request: JudgeRequest[Any], manner: Manner) -> BaseModel | None:
+def _value(request: JudgeRequest[Any], manner: ReplyProfile) -> BaseModel | None:
     match request.inputs:
         case ExtractInput() as given if request.reply_type is ExtractReply:
             return _extracted(given, manner)
@@ -231,7 +231,7 @@ def _value(request: JudgeRequest[Any], manner: Manner) -> BaseModel | None:
     return None
 
 
-def _extracted(given: ExtractInput, manner: Manner) -> ExtractReply:
+def _extracted(given: ExtractInput, manner: ReplyProfile) -> ExtractReply:
     stated = list(_stated(given.sentences, manner))
     claims = [
         ExtractedClaim(id=number, sentence_ids=sentences[:16], text=text[:1000], kind=kind)
@@ -241,7 +241,9 @@ def _extracted(given: ExtractInput, manner: Manner) -> ExtractReply:
     return ExtractReply(claims=claims, refusal="refusal" in kinds and "factual" not in kinds)
 
 
-def _stated(sentences: Sequence[NumberedText], manner: Manner) -> Iterator[tuple[list[int], str, ClaimKind]]:
+def _stated(
+    sentences: Sequence[NumberedText], manner: ReplyProfile
+) -> Iterator[tuple[list[int], str, ClaimKind]]:
     """Yield the numbers of the sentences of each statement, its text and kind."""
     for part in batches(sentences, manner.sentences_a_claim):
         text, kind = part[0].text, _kind(part[0].text)
@@ -256,7 +258,7 @@ def _kind(sentence: str) -> ClaimKind:
 
 
 def _verdicts(
-    claims: Sequence[NumberedText], chunks: Sequence[NumberedText], manner: Manner
+    claims: Sequence[NumberedText], chunks: Sequence[NumberedText], manner: ReplyProfile
 ) -> list[GivenVerdict]:
     """Support every claim that stands in a chunk, word for word: so the planted ones come out right."""
     texts = [" ".join(chunk.text.split()) for chunk in chunks]
@@ -272,11 +274,11 @@ def _verdicts(
     ]
 
 
-def _grades(chunks: Sequence[NumberedText], manner: Manner) -> list[GivenGrade]:
+def _grades(chunks: Sequence[NumberedText], manner: ReplyProfile) -> list[GivenGrade]:
     return [GivenGrade(id=chunk.number, reason=_reason(manner), relevance=1) for chunk in chunks]
 
 
-def _reason(manner: Manner) -> str:
+def _reason(manner: ReplyProfile) -> str:
     return "x" * manner.reason_chars
 
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeGuard
 
 from ragtrace import semconv
 from ragtrace.backends.search_windows import windows
-from ragtrace.backfill.report import Ledger
+from ragtrace.backfill.report import RunCounts
 from ragtrace.backfill.selection import Selection
 from ragtrace.errors import ConfigError, ReadError
 from ragtrace.ports import TraceQuery, TraceReader, TraceSearch
@@ -26,7 +26,7 @@ class SearchedUpTo(NamedTuple):
 
 
 async def find(
-    reader: TraceReader, selection: Selection, ledger: Ledger
+    reader: TraceReader, selection: Selection, ledger: RunCounts
 ) -> AsyncIterator[Trace | SearchedUpTo]:
     """Yield the traces of a selection; of a search, from the oldest on.
 
@@ -59,7 +59,7 @@ def matches(trace: Trace, query: TraceQuery) -> bool:
 
 
 async def _found(
-    reader: TraceReader, selection: Selection, ledger: Ledger
+    reader: TraceReader, selection: Selection, ledger: RunCounts
 ) -> AsyncIterator[Trace | SearchedUpTo]:
     if selection.trace_ids:
         by_id = _ById(reader, ledger)
@@ -100,7 +100,7 @@ async def _all(reader: TraceReader, query: TraceQuery | None) -> AsyncIterator[T
 
 
 async def _searched(
-    reader: TraceSearch, query: TraceQuery, ledger: Ledger
+    reader: TraceSearch, query: TraceQuery, ledger: RunCounts
 ) -> AsyncIterator[Trace | SearchedUpTo]:
     by_id = _ById(reader, ledger)
     async for window in windows(reader, query):
@@ -117,7 +117,7 @@ async def _searched(
 class _ById:
     """Reads trace after trace: one that cannot be read does not stop the others."""
 
-    def __init__(self, reader: TraceReader, ledger: Ledger) -> None:
+    def __init__(self, reader: TraceReader, ledger: RunCounts) -> None:
         self._reader = reader
         self._ledger = ledger
         self._failed_in_a_row = 0

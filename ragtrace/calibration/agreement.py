@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeAlias
 __all__ = [
     "DEFAULT_THRESHOLD",
     "NO_WRONG_CLAIM",
-    "Bin",
-    "Counts",
+    "ConfusionCounts",
     "Ranking",
+    "ScoreBin",
     "Scored",
     "Weights",
     "balanced_accuracy",
@@ -36,7 +36,7 @@ Weights: TypeAlias = Sequence[float]
 """How much each cluster counts."""
 
 
-class Counts(NamedTuple):
+class ConfusionCounts(NamedTuple):
     """How much weight fell where: what people say, against what the judge says."""
 
     passed: float = 0.0
@@ -53,20 +53,20 @@ class Counts(NamedTuple):
     """People say unsupported, the judge leaves it open."""
 
     @classmethod
-    def of(cls, supported: bool, judged: bool | None) -> Counts:
+    def of(cls, supported: bool, judged: bool | None) -> ConfusionCounts:
         """Count one thing."""
         at = (0 if supported else 3) + {True: 0, False: 1, None: 2}[judged]
         return cls(*(float(place == at) for place in range(6)))
 
     @classmethod
-    def total(cls, counts: Iterable[Counts]) -> Counts:
+    def total(cls, counts: Iterable[ConfusionCounts]) -> ConfusionCounts:
         """Add up."""
         return cls(*map(sum, zip(cls(), *counts, strict=True)))
 
     @property
-    def with_open_as_unsupported(self) -> Counts:
+    def with_open_as_unsupported(self) -> ConfusionCounts:
         """Read what was left open as *not supported*."""
-        return Counts(
+        return ConfusionCounts(
             passed=self.passed,
             false_alarms=self.false_alarms + self.open_supported,
             missed=self.missed,
@@ -74,7 +74,7 @@ class Counts(NamedTuple):
         )
 
 
-def balanced_accuracy(counts: Counts) -> float | None:
+def balanced_accuracy(counts: ConfusionCounts) -> float | None:
     """Return the mean of the shares that are right among the supported and among the unsupported.
 
     0.5 is guessing, however rare one of the two is. What was left open is left out; ``None`` where one of
@@ -87,7 +87,7 @@ def balanced_accuracy(counts: Counts) -> float | None:
     return (of_supported + of_unsupported) / 2
 
 
-def cohen_kappa(counts: Counts) -> float | None:
+def cohen_kappa(counts: ConfusionCounts) -> float | None:
     """Return the agreement beyond chance (Cohen 1960) over what was decided; ``None`` where chance is all."""
     passed, false_alarms, _, missed, caught, _ = counts
     total = passed + false_alarms + missed + caught
@@ -99,22 +99,22 @@ def cohen_kappa(counts: Counts) -> float | None:
     return None if chance > 1 - 1e-12 else (seen - chance) / (1 - chance)
 
 
-def precision_of_unsupported(counts: Counts) -> float | None:
+def precision_of_unsupported(counts: ConfusionCounts) -> float | None:
     """Return how much of what the judge calls unsupported is so."""
     return _share(counts.caught, counts.caught + counts.false_alarms)
 
 
-def recall_of_unsupported(counts: Counts) -> float | None:
+def recall_of_unsupported(counts: ConfusionCounts) -> float | None:
     """Return how much of all that is unsupported the judge calls so: what it leaves open is missed."""
     return _share(counts.caught, counts.caught + counts.missed + counts.open_unsupported)
 
 
-def recall_of_decided(counts: Counts) -> float | None:
+def recall_of_decided(counts: ConfusionCounts) -> float | None:
     """Return how much of what is unsupported the judge calls so, out of what it decided."""
     return _share(counts.caught, counts.caught + counts.missed)
 
 
-def share_decided(counts: Counts) -> float | None:
+def share_decided(counts: ConfusionCounts) -> float | None:
     """Return how much the judge decided at all."""
     return _share(sum(counts) - counts.open_supported - counts.open_unsupported, sum(counts))
 
@@ -129,7 +129,7 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bin:
+class ScoreBin:
     """Scores that are near each other, and how often people said *supported* there."""
 
     mean_score: float
@@ -182,7 +182,7 @@ class Ranking:
         """Return the balanced accuracy of cutting there."""
         return balanced_accuracy(self.counts_at(threshold, weights))
 
-    def counts_at(self, threshold: float, weights: Weights) -> Counts:
+    def counts_at(self, threshold: float, weights: Weights) -> ConfusionCounts:
         """Return what is right and wrong of cutting there."""
         passed = false_alarms = missed = caught = 0.0
         for score, supported, unsupported in self._steps(weights):
@@ -190,7 +190,7 @@ class Ranking:
                 passed, missed = passed + supported, missed + unsupported
             else:
                 false_alarms, caught = false_alarms + supported, caught + unsupported
-        return Counts(passed=passed, false_alarms=false_alarms, missed=missed, caught=caught)
+        return ConfusionCounts(passed=passed, false_alarms=false_alarms, missed=missed, caught=caught)
 
     def curve(self, weights: Weights) -> tuple[tuple[float, float], ...]:
         """Return the ROC curve: share of the unsupported that passes, share of the supported that passes."""
@@ -205,10 +205,10 @@ class Ranking:
             points.append((missed / all_unsupported, passed / all_supported))
         return tuple(points)
 
-    def reliability(self, weights: Weights, *, bins: int = 10) -> tuple[Bin, ...]:
+    def reliability(self, weights: Weights, *, bins: int = 10) -> tuple[ScoreBin, ...]:
         """Return how often people said *supported* where the scores were about the same."""
         steps = list(self._steps(weights))
-        found: list[Bin] = []
+        found: list[ScoreBin] = []
         for index in range(bins):
             held = [step for step in steps if min(int(step[0] * bins), bins - 1) == index]
             weight = sum(supported + unsupported for _, supported, unsupported in held)
@@ -216,7 +216,7 @@ class Ranking:
                 continue
             mean = sum(score * (supported + unsupported) for score, supported, unsupported in held) / weight
             share = sum(supported for _, supported, _ in held) / weight
-            found.append(Bin(mean_score=mean, share_supported=share, weight=weight))
+            found.append(ScoreBin(mean_score=mean, share_supported=share, weight=weight))
         return tuple(found)
 
     def _steps(self, weights: Weights) -> Iterator[tuple[float, float, float]]:

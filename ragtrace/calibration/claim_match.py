@@ -7,10 +7,10 @@ from enum import StrEnum
 
 from ragtrace.model import Claim, Verdict, VerdictLabel
 
-__all__ = ["Found", "find_claims"]
+__all__ = ["LocatedClaims", "find_claims"]
 
 
-class Found(StrEnum):
+class LocatedClaims(StrEnum):
     """What the judge's own claims say of the place where a labelled one stands."""
 
     SUPPORTED = "supported"
@@ -23,12 +23,12 @@ class Found(StrEnum):
     @property
     def is_supported(self) -> bool | None:
         """Read it two-way; ``None`` where the judge said neither."""
-        return {Found.SUPPORTED: True, Found.UNSUPPORTED: False}.get(self)
+        return {LocatedClaims.SUPPORTED: True, LocatedClaims.UNSUPPORTED: False}.get(self)
 
 
 def find_claims(
     claims: Sequence[Claim], answer: str, verdicts: Sequence[Verdict]
-) -> tuple[Found | None, ...]:
+) -> tuple[LocatedClaims | None, ...]:
     """Return what the verdicts say of each claim; ``None`` if it is not in the answer word for word."""
     return tuple(place and _found(place, verdicts) for place in _places(claims, answer))
 
@@ -47,13 +47,13 @@ def _places(claims: Sequence[Claim], answer: str) -> Iterator[tuple[int, int] | 
         yield start, reached
 
 
-def _found(place: tuple[int, int], verdicts: Sequence[Verdict]) -> Found:
+def _found(place: tuple[int, int], verdicts: Sequence[Verdict]) -> LocatedClaims:
     labels = {verdict.label for verdict in verdicts if _overlaps(verdict.claim, place)}
     if labels & {VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED}:
-        return Found.UNSUPPORTED
+        return LocatedClaims.UNSUPPORTED
     if VerdictLabel.SUPPORTED in labels:
-        return Found.SUPPORTED
-    return Found.UNJUDGED if labels else Found.NOT_EXTRACTED
+        return LocatedClaims.SUPPORTED
+    return LocatedClaims.UNJUDGED if labels else LocatedClaims.NOT_EXTRACTED
 
 
 def _overlaps(claim: Claim, place: tuple[int, int]) -> bool:

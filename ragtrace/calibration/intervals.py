@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from ragtrace.calibration.agreement import Weights
 
-__all__ = ["Estimate", "Resampling", "Statistic", "fold_of"]
+__all__ = ["IntervalEstimate", "Resampling", "Statistic", "fold_of"]
 
 Statistic: TypeAlias = Callable[[Weights], float | None]
 """A number that follows from how much each cluster counts; ``None`` where it is not defined."""
@@ -21,7 +21,7 @@ _TAIL: Final = 0.025
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class IntervalEstimate:
     """A number, and its 95 % interval where the sample allows one."""
 
     value: float
@@ -62,7 +62,7 @@ class Resampling:
                     weights[cluster] += self.weights[cluster]
         return weights
 
-    def estimate(self, statistic: Statistic) -> Estimate | None:
+    def estimate(self, statistic: Statistic) -> IntervalEstimate | None:
         """Return the statistic with its percentile interval; ``None`` where it is not defined.
 
         There is no interval where most of the draws do not define it, or where all say the same: seven
@@ -73,9 +73,9 @@ class Resampling:
             return None
         found = sorted(each for draw in self._draws if (each := statistic(draw)) is not None)
         if len(found) * 2 <= len(self._draws) or found[0] == found[-1]:
-            return Estimate(value=value)
+            return IntervalEstimate(value=value)
         at_low = int(_TAIL * len(found))
-        return Estimate(value=value, low=found[at_low], high=found[len(found) - 1 - at_low])
+        return IntervalEstimate(value=value, low=found[at_low], high=found[len(found) - 1 - at_low])
 
 
 def fold_of(

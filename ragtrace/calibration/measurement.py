@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.calibration.claim_match import Found, find_claims
+from ragtrace.calibration.claim_match import LocatedClaims, find_claims
 from ragtrace.calibration.labeled_data import LabelledAnswer
 from ragtrace.evaluation import evaluate
 from ragtrace.metrics import metric_named
@@ -35,10 +35,10 @@ from ragtrace.model import (
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric, YesProbability
 
 __all__ = [
-    "Candidate",
+    "CandidateRun",
     "EndToEnd",
+    "JudgeCandidate",
     "Measured",
-    "Run",
     "judged_supported",
     "measure_all",
 ]
@@ -50,7 +50,7 @@ _NO_USAGE = Usage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class JudgeCandidate:
     """A judge, the form it is asked in, and how often."""
 
     judge: Judge
@@ -75,7 +75,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class CandidateRun:
     """What one run of a candidate made of one answer."""
 
     verdicts: tuple[Verdict, ...] = ()
@@ -97,7 +97,7 @@ class EndToEnd:
     score: float | None = None
     skipped: str | None = None
     failure: str | None = None
-    found: tuple[Found | None, ...] = ()
+    found: tuple[LocatedClaims | None, ...] = ()
     """What it says of each labelled claim; ``None`` for one that is not in the answer word for word."""
     usage: Usage = _NO_USAGE
 
@@ -109,7 +109,7 @@ class Measured:
     answer: LabelledAnswer
     position: int
     """In the sample."""
-    runs: tuple[tuple[Run, ...], ...]
+    runs: tuple[tuple[CandidateRun, ...], ...]
     """By candidate."""
     end_to_end: tuple[EndToEnd | None, ...] = ()
     """By candidate."""
@@ -117,7 +117,7 @@ class Measured:
 
 async def measure_all(
     answers: Sequence[LabelledAnswer],
-    candidates: Sequence[Candidate],
+    candidates: Sequence[JudgeCandidate],
     *,
     concurrency: int,
     seed: int,
@@ -139,9 +139,9 @@ async def measure_all(
 
 
 async def _measure(
-    answer: LabelledAnswer, position: int, candidates: Sequence[Candidate], seed: int
+    answer: LabelledAnswer, position: int, candidates: Sequence[JudgeCandidate], seed: int
 ) -> Measured:
-    runs: list[tuple[Run, ...]] = []
+    runs: list[tuple[CandidateRun, ...]] = []
     whole: list[EndToEnd | None] = []
     for candidate in candidates:
         of_candidate = [
@@ -168,7 +168,7 @@ def _order(answer: LabelledAnswer, number: int, seed: int) -> _Order:
     return _Order(drawn.sample(range(chunks), chunks), drawn.sample(range(claims), claims))
 
 
-async def _run(answer: LabelledAnswer, candidate: Candidate, *, order: _Order) -> Run:
+async def _run(answer: LabelledAnswer, candidate: JudgeCandidate, *, order: _Order) -> CandidateRun:
     chunks = tuple(answer.record.chunks[at] for at in order.chunks)
     claims = tuple(replace(answer.claims[at], index=place) for place, at in enumerate(order.claims))
     listening = _Listening(candidate.judge)
@@ -178,11 +178,11 @@ async def _run(answer: LabelledAnswer, candidate: Candidate, *, order: _Order) -
     )
     seconds = time.perf_counter() - started
     if isinstance(outcome, MetricFailure):
-        return Run(failure=outcome.error_type, usage=usage, seconds=seconds)
+        return CandidateRun(failure=outcome.error_type, usage=usage, seconds=seconds)
     if not outcome.verdicts:
-        return Run(skipped=str(outcome.skip_reason), usage=usage, seconds=seconds)
+        return CandidateRun(skipped=str(outcome.skip_reason), usage=usage, seconds=seconds)
     in_order = sorted(zip(order.claims, outcome.verdicts, strict=True), key=lambda pair: pair[0])
-    return Run(
+    return CandidateRun(
         verdicts=tuple(verdict for _, verdict in in_order),
         support=tuple(listening.support.get(claim.text) for claim in answer.claims),
         usage=usage,
@@ -190,7 +190,7 @@ async def _run(answer: LabelledAnswer, candidate: Candidate, *, order: _Order) -
     )
 
 
-async def _whole(answer: LabelledAnswer, candidate: Candidate) -> EndToEnd:
+async def _whole(answer: LabelledAnswer, candidate: JudgeCandidate) -> EndToEnd:
     outcome, usage = await _outcome(
         answer.record, metric_named("faithfulness"), candidate.judge, candidate.limits
     )

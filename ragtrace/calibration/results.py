@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ragtrace.calibration.agreement import Bin
-from ragtrace.calibration.intervals import Estimate
+from ragtrace.calibration.agreement import ScoreBin
+from ragtrace.calibration.intervals import IntervalEstimate
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import Usage
 
@@ -29,20 +29,20 @@ class Level:
     """How many of these the judge calls so."""
     confusion: Mapping[str, Mapping[str, int]]
     """What people say → what the judge says → how often, unweighted."""
-    decided: Estimate | None
+    decided: IntervalEstimate | None
     """The share that the judge did not leave open."""
-    balanced_accuracy: Estimate | None
+    balanced_accuracy: IntervalEstimate | None
     """Of what was decided."""
-    two_way: Estimate | None
+    two_way: IntervalEstimate | None
     """Balanced accuracy over everything, what was left open read as unsupported."""
-    kappa: Estimate | None
-    precision: Estimate | None
+    kappa: IntervalEstimate | None
+    precision: IntervalEstimate | None
     """Of the verdict *unsupported*."""
-    recall: Estimate | None
+    recall: IntervalEstimate | None
     """Of the verdict *unsupported*, over all that people call so: what the judge leaves open is missed."""
-    recall_of_decided: Estimate | None
+    recall_of_decided: IntervalEstimate | None
     """The same over what the judge decided: it says nothing about what is found."""
-    auc: Estimate | None = None
+    auc: IntervalEstimate | None = None
 
     @property
     def said(self) -> list[str]:
@@ -58,13 +58,13 @@ class Cut:
     """The best, if held-out data bears it out; else the default."""
     default: float
     """0.5 of a probability; 1 of the share of supported claims: an answer with a wrong claim fails."""
-    best: Estimate
+    best: IntervalEstimate
     """The highest balanced accuracy on the very data it was looked for in."""
     at_best: float
     """That balanced accuracy: too high, since it was picked."""
-    at_default: Estimate
+    at_default: IntervalEstimate
     """Balanced accuracy at the default."""
-    held_out: Estimate | None
+    held_out: IntervalEstimate | None
     """Balanced accuracy of thresholds on answers that they were not looked for in."""
 
     @property
@@ -92,7 +92,7 @@ class CandidateResult:
     """Of the probability that a claim is supported, where the judge gives one."""
     answer_cut: Cut | None
     """Of the share of supported claims."""
-    flips: Estimate | None
+    flips: IntervalEstimate | None
     """Share of claims whose verdict was not the same in all runs."""
     runs: int
     failures: Mapping[str, int]
@@ -105,7 +105,7 @@ class CandidateResult:
     """What the judge took of the time of the run: waits side by side count once."""
     answer_runs: int
     """Answers judged, over all runs."""
-    reliability: tuple[Bin, ...] = ()
+    reliability: tuple[ScoreBin, ...] = ()
     roc: tuple[tuple[float, float], ...] = ()
 
     @property
@@ -114,7 +114,7 @@ class CandidateResult:
         return self.seconds / self.answer_runs if self.answer_runs else 0.0
 
     @property
-    def two_way(self) -> Estimate | None:
+    def two_way(self) -> IntervalEstimate | None:
         """Balanced accuracy on all claims, at the recommended threshold where there is one of its own."""
         if self.claim_cut is not None and self.claim_cut.is_moved:
             return self.claim_cut.held_out
@@ -133,7 +133,7 @@ class Lead:
 
     first: str
     second: str
-    difference: Estimate
+    difference: IntervalEstimate
 
     @property
     def is_clear(self) -> bool:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from ragtrace.calibration.agreement import (
     NO_WRONG_CLAIM,
-    Counts,
+    ConfusionCounts,
     Ranking,
     Scored,
     Weights,
@@ -28,9 +28,9 @@ from ragtrace.calibration.agreement import (
     recall_of_unsupported,
     share_decided,
 )
-from ragtrace.calibration.intervals import Estimate, Resampling, fold_of
+from ragtrace.calibration.intervals import IntervalEstimate, Resampling, fold_of
 from ragtrace.calibration.labeled_data import HumanLabel, LabelledAnswer
-from ragtrace.calibration.measurement import Candidate, Measured, Run, judged_supported
+from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, Measured, judged_supported
 from ragtrace.calibration.results import CandidateResult, Cut, GroupResult, Lead, Level, Results
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity, Usage, Verdict, VerdictLabel
@@ -44,7 +44,7 @@ Stratum: TypeAlias = tuple[str, bool]
 """The file, and whether the answer has an unsupported claim."""
 Price: TypeAlias = Callable[[JudgeIdentity, Usage], float | None]
 """What a judge's work costs in US dollars; ``None`` where nobody knows."""
-_ByCluster: TypeAlias = Sequence[Counts | None]
+_ByCluster: TypeAlias = Sequence[ConfusionCounts | None]
 """What was counted in each answer; ``None`` where a run failed."""
 
 
@@ -70,7 +70,7 @@ def stratum_of(answer: LabelledAnswer) -> Stratum:
 
 
 def summarize(
-    measured: Sequence[Measured], candidates: Sequence[Candidate], plan: Plan, price: Price
+    measured: Sequence[Measured], candidates: Sequence[JudgeCandidate], plan: Plan, price: Price
 ) -> Results:
     """Work the figures out, for each file and for all together. A run that was stopped is a sample."""
     plan = replace(plan, sampled=plan.sampled or len(measured) < sum(plan.population.values()))
@@ -101,7 +101,7 @@ def _document(each: Measured) -> Hashable:
 
 
 def _group(
-    name: str, members: Sequence[Measured], candidates: Sequence[Candidate], plan: Plan, price: Price
+    name: str, members: Sequence[Measured], candidates: Sequence[JudgeCandidate], plan: Plan, price: Price
 ) -> GroupResult:
     population = {
         stratum: size for stratum, size in plan.population.items() if name in (stratum[0], TOGETHER)
@@ -222,13 +222,13 @@ class _Side:
             return None
         return self._spread(_thresholds_of_folds(self.ranking, self.drawing))
 
-    def claim_counts(self, thresholds: Sequence[float] | None = None) -> list[Counts | None]:
+    def claim_counts(self, thresholds: Sequence[float] | None = None) -> list[ConfusionCounts | None]:
         """Count the claims, cut at the judge's own threshold or at others."""
         return [
             None
             if pairs is None
-            else Counts.total(
-                Counts.of(pair.human, pair.said(thresholds[cluster] if thresholds else None))
+            else ConfusionCounts.total(
+                ConfusionCounts.of(pair.human, pair.said(thresholds[cluster] if thresholds else None))
                 for pair in pairs
             )
             for cluster, pairs in enumerate(self.pairs)
@@ -243,12 +243,12 @@ class _Side:
 
     def answer_counts(
         self, scores: Sequence[float | None], thresholds: Sequence[float]
-    ) -> list[Counts | None]:
+    ) -> list[ConfusionCounts | None]:
         """Count the answers that people labelled and the judge did not fail on."""
         return [
             None
             if answer.supported is None or pairs is None
-            else Counts.of(answer.supported, None if score is None else score >= threshold)
+            else ConfusionCounts.of(answer.supported, None if score is None else score >= threshold)
             for answer, pairs, score, threshold in zip(
                 self.answers, self.pairs, scores, thresholds, strict=True
             )
@@ -263,7 +263,7 @@ def _faithfulness(said: Sequence[bool | None]) -> float | None:
     return sum(judged) / len(judged) if judged else None
 
 
-def _result(side: _Side, candidate: Candidate, plan: Plan, price: Price) -> CandidateResult:
+def _result(side: _Side, candidate: JudgeCandidate, plan: Plan, price: Price) -> CandidateResult:
     runs = [run for runs in side.runs for run in runs]
     usage = sum((run.usage for run in runs), Usage())
     usage = sum((whole.usage for whole in side.whole if whole), usage)
@@ -309,7 +309,7 @@ def _end_to_end(side: _Side) -> Level | None:
     counts = [
         None
         if whole is None or whole.failure or answer.supported is None
-        else Counts.of(answer.supported, None if whole.score is None else whole.score == 1)
+        else ConfusionCounts.of(answer.supported, None if whole.score is None else whole.score == 1)
         for answer, whole in zip(side.answers, side.whole, strict=True)
     ]
     if all(whole is None for whole in side.whole):
@@ -330,8 +330,9 @@ def _end_to_end_claims(side: _Side) -> Level | None:
     counts = [
         None
         if of_answer is None
-        else Counts.total(
-            Counts.of(label is HumanLabel.SUPPORTED, found.is_supported) for label, found in of_answer
+        else ConfusionCounts.total(
+            ConfusionCounts.of(label is HumanLabel.SUPPORTED, found.is_supported)
+            for label, found in of_answer
         )
         for of_answer in pairs
     ]
@@ -339,7 +340,7 @@ def _end_to_end_claims(side: _Side) -> Level | None:
 
 
 def _answer_confusion(by_cluster: _ByCluster) -> Mapping[tuple[str, str], int]:
-    total = Counts.total(counts for counts in by_cluster if counts)
+    total = ConfusionCounts.total(counts for counts in by_cluster if counts)
     places = [(human, judge) for human in ("supported", "unsupported") for judge in _ANSWER_WORDS]
     in_order = (total.passed, total.false_alarms, total.open_supported, total.missed, total.caught, total[5])
     return {place: int(number) for place, number in zip(places, in_order, strict=True) if number}
@@ -352,12 +353,12 @@ def _level(
     by_cluster: _ByCluster,
     confusion: Mapping[tuple[str, str], int],
     resampling: Resampling,
-    auc: Estimate | None,
+    auc: IntervalEstimate | None,
 ) -> Level:
-    total = Counts.total(counts for counts in by_cluster if counts)
+    total = ConfusionCounts.total(counts for counts in by_cluster if counts)
     weigh = _weighing(by_cluster)
 
-    def estimate(measure: Callable[[Counts], float | None]) -> Estimate | None:
+    def estimate(measure: Callable[[ConfusionCounts], float | None]) -> IntervalEstimate | None:
         return resampling.estimate(lambda weights: measure(weigh(weights)))
 
     table: dict[str, dict[str, int]] = {}
@@ -379,15 +380,15 @@ def _level(
     )
 
 
-def _two_way(counts: Counts) -> float | None:
+def _two_way(counts: ConfusionCounts) -> float | None:
     return balanced_accuracy(counts.with_open_as_unsupported)
 
 
-def _weighing(by_cluster: _ByCluster) -> Callable[[Weights], Counts]:
-    columns = list(zip(*(counts or Counts() for counts in by_cluster), strict=True))
+def _weighing(by_cluster: _ByCluster) -> Callable[[Weights], ConfusionCounts]:
+    columns = list(zip(*(counts or ConfusionCounts() for counts in by_cluster), strict=True))
 
-    def weigh(weights: Weights) -> Counts:
-        return Counts(*(sum(map(mul, weights, column)) for column in columns))
+    def weigh(weights: Weights) -> ConfusionCounts:
+        return ConfusionCounts(*(sum(map(mul, weights, column)) for column in columns))
 
     return weigh
 
@@ -440,7 +441,7 @@ def _answer_cut(side: _Side) -> Cut | None:
     )
 
 
-def _difference(first: _Side, second: _Side, resampling: Resampling) -> Estimate | None:
+def _difference(first: _Side, second: _Side, resampling: Resampling) -> IntervalEstimate | None:
     """Return how much more of the claims the first gets right, on the answers that both judged."""
     of_first, of_second = (side.claim_counts(side.held_out_thresholds) for side in (first, second))
     both = [a is not None and b is not None for a, b in zip(of_first, of_second, strict=True)]
@@ -456,7 +457,7 @@ def _difference(first: _Side, second: _Side, resampling: Resampling) -> Estimate
     return resampling.estimate(lead)
 
 
-def _flips(side: _Side, candidate: Candidate) -> Estimate | None:
+def _flips(side: _Side, candidate: JudgeCandidate) -> IntervalEstimate | None:
     """Return the share of claims whose verdict hangs on the order of chunks and claims."""
     if candidate.runs < 2:
         return None
@@ -475,7 +476,7 @@ def _flips(side: _Side, candidate: Candidate) -> Estimate | None:
     return side.drawing.resampling.estimate(share)
 
 
-def _flipped(runs: Sequence[Run]) -> tuple[int, int]:
+def _flipped(runs: Sequence[CandidateRun]) -> tuple[int, int]:
     by_claim = list(zip(*(run.verdicts for run in runs), strict=True))
     flipped = sum(len({judged_supported(verdict) for verdict in verdicts}) > 1 for verdicts in by_claim)
     return flipped, len(by_claim)

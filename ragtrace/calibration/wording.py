@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ragtrace.calibration.intervals import Estimate
+from ragtrace.calibration.intervals import IntervalEstimate
 from ragtrace.calibration.results import CandidateResult, Cut, Lead, Results
 
 __all__ = ["basis", "counted", "interval", "money", "percent", "recommendations"]
 
 
-def interval(estimate: Estimate | None) -> str:
+def interval(estimate: IntervalEstimate | None) -> str:
     """Write an estimate: ``0.76 [0.74, 0.78]``."""
     if estimate is None:
         return "-"
@@ -19,7 +19,7 @@ def interval(estimate: Estimate | None) -> str:
     return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
-def percent(estimate: Estimate | None) -> str:
+def percent(estimate: IntervalEstimate | None) -> str:
     """Write a share: ``54 %``."""
     return "-" if estimate is None else f"{100 * estimate.value:.0f} %"
 

@@ -14,7 +14,7 @@ from ragtrace.capture.values.text import answer_in, stated_answer
 from ragtrace.model import Part
 
 if TYPE_CHECKING:
-    from ragtrace.capture.privacy.policy import Passage
+    from ragtrace.capture.privacy.policy import ContentFilter
 
 __all__ = ["AnswerOf", "AnsweredRecording"]
 
@@ -96,7 +96,7 @@ class AnsweredRecording(Recording):
     def _on_first_piece(self) -> None:
         """Note when a stream began."""
 
-    def _answer_within(self, passage: Passage) -> str | None:
+    def _answer_within(self, passage: ContentFilter) -> str | None:
         """Return the answer as it may be recorded."""
         if self._reader is not None and (rest := self._reader.rest()):
             self._keep(rest)

@@ -26,7 +26,7 @@ from opentelemetry.trace import (
 
 from ragtrace import semconv
 from ragtrace.capture.guard import first_time, guarded, log
-from ragtrace.capture.privacy.policy import Passage
+from ragtrace.capture.privacy.policy import ContentFilter
 from ragtrace.capture.recorder import Recorder, active
 from ragtrace.capture.recording import Recording
 from ragtrace.capture.values.names import identity, name
@@ -126,7 +126,7 @@ def _record(recorder: Recorder, target: object, span_id: object, said: _Said) ->
         found = _target(target, span_id)
         if found is None:
             return False
-        passage = Passage(recorder.policy, found.trace_id)
+        passage = ContentFilter(recorder.policy, found.trace_id)
         attributes = _attributes(found, said, passage)
         span = _start(recorder.tracer, found, attributes)
     except InputError as exc:
@@ -170,7 +170,7 @@ def _id(text: object, argument: str, *, digits: int) -> int:
     raise InputError(f"`{argument}` is no id: give {digits} hex digits, not all of them 0")
 
 
-def _attributes(target: _Target, said: _Said, passage: Passage) -> dict[str, AttributeValue]:
+def _attributes(target: _Target, said: _Said, passage: ContentFilter) -> dict[str, AttributeValue]:
     limit = min(passage.policy.max_question_bytes, semconv.SAFE_STRING_BYTES)
     label, score = _label(said.thumbs), _score(said.score)
     comment = passage.text(said.comment, Part.QUESTION, limit, COMMENT)

@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanKind
 from ragtrace import semconv
 from ragtrace.capture.answer import AnsweredRecording, AnswerOf
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.privacy.policy import ContentPolicy, Passage
+from ragtrace.capture.privacy.policy import ContentFilter, ContentPolicy
 from ragtrace.capture.recorder import active
 from ragtrace.capture.recording import Recording
 from ragtrace.capture.values.messages import prompt_messages, text_message
@@ -197,7 +197,7 @@ class GenerationCall(AnsweredRecording):
                 attributes[key] = policy.identifier(text)
         return attributes
 
-    def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
+    def _at_end(self, passage: ContentFilter) -> dict[str, AttributeValue]:
         attributes = self._facts or {}
         messages = prompt_messages(self._messages, passage)
         if messages is not None:

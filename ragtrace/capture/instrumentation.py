@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
     from ragtrace.capture.libraries.instrumentors import Instrumented
-    from ragtrace.capture.pipeline import Outlet, Pipeline
+    from ragtrace.capture.pipeline import ExportSwitch, Pipeline
     from ragtrace.capture.watch import Watch
 
 __all__ = ["CaptureStatistics", "flush", "instrument", "statistics", "uninstrument"]
@@ -165,13 +165,13 @@ class _Installed:
     provider: TracerProvider
     pipeline: Pipeline | None
     watch: Watch
-    outlets: tuple[Outlet, ...]
+    outlets: tuple[ExportSwitch, ...]
     libraries: Instrumented
 
 
 _lock = threading.RLock()  # two threads that start an application race to instrument it
 _installed: _Installed | None = None
-_outlets: WeakKeyDictionary[TracerProvider, Outlet] = WeakKeyDictionary()
+_outlets: WeakKeyDictionary[TracerProvider, ExportSwitch] = WeakKeyDictionary()
 _own: WeakKeyDictionary[TracerProvider, bool] = WeakKeyDictionary()
 
 
@@ -322,11 +322,11 @@ def _takes(provider: TracerProvider) -> bool:
     return hasattr(provider, "add_span_processor")  # those of the SDK do
 
 
-def _outlet(provider: TracerProvider) -> Outlet:
-    from ragtrace.capture.pipeline import Outlet
+def _outlet(provider: TracerProvider) -> ExportSwitch:
+    from ragtrace.capture.pipeline import ExportSwitch
 
     if provider not in _outlets:
-        _outlets[provider] = Outlet()
+        _outlets[provider] = ExportSwitch()
         provider.add_span_processor(_outlets[provider])
     return _outlets[provider]
 

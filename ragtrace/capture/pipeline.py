@@ -30,7 +30,7 @@ from ragtrace.capture.span_queue import SpanQueue, WaitingSpan
 from ragtrace.capture.watch import Watch
 from ragtrace.http.exporters import open_span_exporter
 
-__all__ = ["Counts", "Outlet", "Pipeline", "span_limits"]
+__all__ = ["ExportCounts", "ExportSwitch", "Pipeline", "span_limits"]
 
 QUEUE_SPANS = 16_384
 """The SDK's 2,048 are less than a second of 1,000 RAG calls a second."""
@@ -44,7 +44,7 @@ _UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class ExportCounts:
     """What became of the spans that ended while a pipeline was connected."""
 
     ended: int = 0
@@ -93,11 +93,11 @@ class Pipeline:
         if dropped != self._queue.dropped:
             hint("queue full", _full(self._queue))
 
-    def counts(self) -> Counts:
+    def counts(self) -> ExportCounts:
         """Return what became of the spans so far."""
         with self._queue.lock:
             ended, dropped = self._queue.ended, self._queue.dropped
-        return Counts(
+        return ExportCounts(
             ended=ended, dropped=dropped, exported=self._exporter.exported, failed=self._exporter.failed
         )
 
@@ -137,7 +137,7 @@ class Pipeline:
             )
 
 
-class Outlet(SpanProcessor):
+class ExportSwitch(SpanProcessor):
     """Stays in a provider for good, as processors must, and passes spans on while it is connected."""
 
     def __init__(self) -> None:

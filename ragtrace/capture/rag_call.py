@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanKind
 from ragtrace import semconv
 from ragtrace.capture.answer import AnsweredRecording, AnswerOf
 from ragtrace.capture.guard import guarded, note_unread
-from ragtrace.capture.privacy.policy import METADATA, ContentPolicy, Passage, cut
+from ragtrace.capture.privacy.policy import METADATA, ContentFilter, ContentPolicy, cut
 from ragtrace.capture.recording import Recording
 from ragtrace.capture.values.messages import text_message
 from ragtrace.capture.values.names import identity, name
@@ -169,7 +169,7 @@ class RagCall(AnsweredRecording):
                 attributes[key] = policy.identifier(value)
         return attributes
 
-    def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
+    def _at_end(self, passage: ContentFilter) -> dict[str, AttributeValue]:
         policy = passage.policy
         attributes = (None if self._metadata is None else _metadata(self._metadata, passage)) or {}
         question = passage.text(_asked(self._question), Part.QUESTION, policy.max_question_bytes)
@@ -217,7 +217,7 @@ def _is_long(text: str) -> bool:
 
 
 @guarded
-def _metadata(metadata: Mapping[str, object], passage: Passage) -> dict[str, AttributeValue]:
+def _metadata(metadata: Mapping[str, object], passage: ContentFilter) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {}
     budget = passage.policy.max_metadata_bytes
     for number, (key, value) in enumerate(passage.metadata(metadata).items()):
@@ -234,7 +234,7 @@ def _metadata(metadata: Mapping[str, object], passage: Passage) -> dict[str, Att
 
 
 @guarded
-def _scalar(value: object, passage: Passage) -> bool | int | float | str | None:
+def _scalar(value: object, passage: ContentFilter) -> bool | int | float | str | None:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, float):
@@ -244,7 +244,7 @@ def _scalar(value: object, passage: Passage) -> bool | int | float | str | None:
     return passage.metadata_value(value, Part.QUESTION, METADATA)
 
 
-def _short(text: str, passage: Passage) -> str:
+def _short(text: str, passage: ContentFilter) -> str:
     kept, _, is_cut = cut(text, semconv.SAFE_STRING_BYTES)
     if is_cut:
         passage.truncated(METADATA)

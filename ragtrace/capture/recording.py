@@ -23,7 +23,7 @@ from opentelemetry.trace import (
 from ragtrace import semconv
 from ragtrace.capture.guard import guarded, note_unread
 from ragtrace.capture.libraries.langchain_runs import run_context
-from ragtrace.capture.privacy.policy import ContentPolicy, Passage
+from ragtrace.capture.privacy.policy import ContentFilter, ContentPolicy
 from ragtrace.capture.recorder import active
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Recording:
     # Defaults of the class: an instance costs little where nothing records.
     _parent: Recording | None = None
     _span: Span | None = None
-    _passage: Passage | None = None
+    _passage: ContentFilter | None = None
     _inside: Context | None = None
     _token: Token[Context] | None = None
     _marker: Token[object] | None = None
@@ -107,7 +107,7 @@ class Recording:
         self._open = True
         self._inside = set_span_in_context(self._span, context)
         if self._span.is_recording():
-            self._passage = Passage(recorder.policy, self._span.get_span_context().trace_id)
+            self._passage = ContentFilter(recorder.policy, self._span.get_span_context().trace_id)
 
     @guarded
     def step_in(self) -> None:
@@ -164,7 +164,7 @@ class Recording:
     def conclude(self, result: object) -> None:
         """Note what a decorated function returned."""
 
-    def _write(self, span: Span, passage: Passage, exc: BaseException | None) -> None:
+    def _write(self, span: Span, passage: ContentFilter, exc: BaseException | None) -> None:
         attributes = _content(self, passage) or {}
         attributes.update(passage.marks())
         abandoned = isinstance(exc, GeneratorExit) or (self._streaming and isinstance(exc, _ABANDONED))
@@ -187,7 +187,7 @@ class Recording:
     def _at_start(self, policy: ContentPolicy) -> Mapping[str, AttributeValue]:
         raise NotImplementedError
 
-    def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
+    def _at_end(self, passage: ContentFilter) -> dict[str, AttributeValue]:
         raise NotImplementedError
 
 
@@ -207,11 +207,11 @@ def _recording(value: object) -> Recording | None:
 
 
 @guarded
-def _content(recording: Recording, passage: Passage) -> dict[str, AttributeValue]:
+def _content(recording: Recording, passage: ContentFilter) -> dict[str, AttributeValue]:
     return recording._at_end(passage)  # noqa: SLF001 - a subclass's
 
 
-def _write_error(span: Span, exc: BaseException, passage: Passage) -> None:
+def _write_error(span: Span, exc: BaseException, passage: ContentFilter) -> None:
     kind = type(exc)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     span.set_attribute(semconv.ERROR_TYPE, name)

@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanKind
 
 from ragtrace import semconv
 from ragtrace.capture.guard import guarded, note_unread
-from ragtrace.capture.privacy.policy import ContentPolicy, Passage
+from ragtrace.capture.privacy.policy import ContentFilter, ContentPolicy
 from ragtrace.capture.recording import Recording
 from ragtrace.capture.values.chunks import MAX_CHUNKS, ChunkDocuments, chunk_documents
 from ragtrace.capture.values.documents import documents_in
@@ -175,7 +175,7 @@ class RetrievalCall(Recording):
             attributes[semconv.RETRIEVAL_TOP_K] = top_k
         return attributes
 
-    def _at_end(self, passage: Passage) -> dict[str, AttributeValue]:
+    def _at_end(self, passage: ContentFilter) -> dict[str, AttributeValue]:
         attributes: dict[str, AttributeValue] = {}
         # a vector, as retrievers are given too, is no text
         query = passage.text(question_in(self._query), Part.QUESTION, passage.policy.max_question_bytes)

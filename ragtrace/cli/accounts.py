@@ -22,7 +22,7 @@ from ragtrace.http import Unreadable, open_web_client, read_whole, redirected_to
 if TYPE_CHECKING:
     from ragtrace_collector.config import CollectorConfig
     from ragtrace_collector.ledger.account import Ledger
-    from ragtrace_collector.operations.why import Standing
+    from ragtrace_collector.operations.why import TraceStatus
 
 __all__ = ["Accounts", "accounts_options", "store_options"]
 
@@ -41,7 +41,7 @@ class Accounts:
     url: str | None
     token_env: str
 
-    def standing(self, wanted: str) -> Standing:
+    def standing(self, wanted: str) -> TraceStatus:
         """Say all that is known of a trace.
 
         Raises:

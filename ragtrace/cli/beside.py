@@ -14,13 +14,13 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace.judge import Prices
 from ragtrace.judge.calls import Call
-from ragtrace.judge.spend import Bill, Spender, Tariff
+from ragtrace.judge.spend import CostEstimator, RequestCost, Spender
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock
 
 if TYPE_CHECKING:
-    from ragtrace_collector.budget import Purse
-    from ragtrace_collector.judge.budget_guard import Wall
+    from ragtrace_collector.budget import Budget
+    from ragtrace_collector.judge.budget_guard import BudgetGuard
 
 __all__ = ["Beside", "Neighbour", "read_neighbour"]
 
@@ -38,7 +38,7 @@ class Neighbour:
     """A collector beside which a back-fill runs."""
 
     store: Path
-    purse: Purse
+    purse: Budget
 
     def check(self, who: JudgeIdentity, prices: Prices) -> None:
         """Make sure that the purse can be kept for a judge.
@@ -60,7 +60,7 @@ class Neighbour:
             ConfigError: the store cannot be used.
             ReadError: there is none.
         """
-        from ragtrace_collector.judge.budget_guard import Wall
+        from ragtrace_collector.judge.budget_guard import BudgetGuard
         from ragtrace_collector.store.sqlite import open_budget
 
         clock = clock or SystemClock()
@@ -69,7 +69,7 @@ class Neighbour:
         async with AsyncExitStack() as opened:
             if self.purse.limits:
                 book = await opened.enter_async_context(open_budget(self.store))
-                wall = Wall(purse=self.purse, book=book, clock=clock)
+                wall = BudgetGuard(purse=self.purse, book=book, clock=clock)
                 beside.spender = _NextMinute(wall=wall, stop=stop, clock=clock)
             yield beside
 
@@ -81,10 +81,10 @@ def read_neighbour(config: Path) -> Neighbour:
         ConfigError: it cannot be read.
     """
     from ragtrace_collector.config import load_config
-    from ragtrace_collector.judge.guard import purse_of
+    from ragtrace_collector.judge.guard import budget_of
 
     read = load_config(config)
-    return Neighbour(store=read.store.file, purse=purse_of("backfill", read.budget.backfill))
+    return Neighbour(store=read.store.file, purse=budget_of("backfill", read.budget.backfill))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,12 +133,12 @@ class Beside:
 class _NextMinute:
     """A purse whose next minute is waited for."""
 
-    wall: Wall
+    wall: BudgetGuard
     stop: asyncio.Event
     clock: Clock
 
     @asynccontextmanager
-    async def spending(self, tariff: Tariff, largest: Usage) -> AsyncIterator[Bill]:
+    async def spending(self, tariff: CostEstimator, largest: Usage) -> AsyncIterator[RequestCost]:
         async with AsyncExitStack() as counted:
             bill = await self.entered(counted, lambda: self.wall.spending(tariff, largest))
             waiting = _WaitingBill(bill=bill, minute=self)
@@ -168,10 +168,10 @@ class _NextMinute:
 
 
 @dataclass(slots=True, kw_only=True)
-class _WaitingBill(Bill):
+class _WaitingBill(RequestCost):
     """A bill whose further requests wait for the next minute, too."""
 
-    bill: Bill
+    bill: RequestCost
     minute: _NextMinute
 
     @asynccontextmanager

@@ -15,7 +15,7 @@ from ragtrace.cli.terminal import open_console, print_json
 from ragtrace.clock import SystemClock
 
 if TYPE_CHECKING:
-    from ragtrace_collector.budget import Left, Standing
+    from ragtrace_collector.budget import BudgetStatus, LimitUsage
 
 __all__ = ["budget"]
 
@@ -55,9 +55,9 @@ def budget(file: Path, as_json: bool) -> None:
             console.print(f"  {_line(left)}", soft_wrap=True)
 
 
-def _standings(file: Path) -> Iterator[Standing]:
+def _standings(file: Path) -> Iterator[BudgetStatus]:
     from ragtrace_collector.config import load_config
-    from ragtrace_collector.judge.guard import purse_of
+    from ragtrace_collector.judge.guard import budget_of
     from ragtrace_collector.store.budget import standing
     from ragtrace_collector.store.ledger import reading
 
@@ -65,10 +65,10 @@ def _standings(file: Path) -> Iterator[Standing]:
     now_ns = SystemClock().now_ns()
     with reading(config.store.file) as db:
         for name, purse in (("live", config.budget.live), ("backfill", config.budget.backfill)):
-            yield standing(db, purse_of(name, purse), now_ns=now_ns)
+            yield standing(db, budget_of(name, purse), now_ns=now_ns)
 
 
-def _as_json(purse: str, left: Left) -> dict[str, object]:
+def _as_json(purse: str, left: LimitUsage) -> dict[str, object]:
     unit = _NANO if left.limit.endswith("_usd") else 1
     return {
         "purse": purse,
@@ -80,7 +80,7 @@ def _as_json(purse: str, left: Left) -> dict[str, object]:
     }
 
 
-def _line(left: Left) -> str:
+def _line(left: LimitUsage) -> str:
     is_money = left.limit.endswith("_usd")
     spent, most = (
         f"{number / _NANO:,.4f} USD" if is_money else f"{number:,}" for number in (left.spent, left.most)
@@ -89,5 +89,5 @@ def _line(left: Left) -> str:
     return f"{left.limit:<14} {spent} of {most} ({left.spent / left.most:.0%}), {until}"
 
 
-def _moment(left: Left) -> datetime:
+def _moment(left: LimitUsage) -> datetime:
     return datetime.fromtimestamp(left.resets_ns // _NANO, UTC)

@@ -16,7 +16,7 @@ from typing import Final
 import click
 
 from ragtrace.calibration.labeled_data import HumanLabel, LabelledAnswer, read_labelled
-from ragtrace.calibration.measurement import Candidate, Measured, measure_all
+from ragtrace.calibration.measurement import JudgeCandidate, Measured, measure_all
 from ragtrace.calibration.results import Results
 from ragtrace.calibration.sampling import draw
 from ragtrace.calibration.settings_file import Calibration
@@ -274,17 +274,19 @@ def _statements(answer: LabelledAnswer) -> tuple[LabelledAnswer, int]:
 
 def _candidates(
     judge: Judge, forms: Sequence[VerifyForm], *, runs: int, end_to_end: bool, floor: bool
-) -> list[Candidate]:
+) -> list[JudgeCandidate]:
     is_floor = judge.identity.provider == "lexical"
-    found = [Candidate(judge=judge, form=form, runs=runs, end_to_end=end_to_end) for form in forms]
+    found = [JudgeCandidate(judge=judge, form=form, runs=runs, end_to_end=end_to_end) for form in forms]
     if floor and not is_floor:
         lexical = open_judge("lexical")
-        found.append(Candidate(judge=lexical, form=VerifyForm.JSON, end_to_end=end_to_end, is_floor=True))
+        found.append(
+            JudgeCandidate(judge=lexical, form=VerifyForm.JSON, end_to_end=end_to_end, is_floor=True)
+        )
     return found
 
 
 def _measure(
-    sample: _Sample, candidates: Sequence[Candidate], judge: Judge, *, concurrency: int, seed: int
+    sample: _Sample, candidates: Sequence[JudgeCandidate], judge: Judge, *, concurrency: int, seed: int
 ) -> tuple[list[Measured], bool]:
     """Return what was measured, and whether somebody stopped it."""
     measured: list[Measured] = []
@@ -341,7 +343,7 @@ def _as_json(results: Results) -> Mapping[str, object]:
 
 
 def _write_page(
-    path: Path, results: Results, measured: Sequence[Measured], candidates: Sequence[Candidate]
+    path: Path, results: Results, measured: Sequence[Measured], candidates: Sequence[JudgeCandidate]
 ) -> None:
     from ragtrace.calibration.page import disagreements, render_page
     from ragtrace.calibration.plot import draw_plot

@@ -9,7 +9,7 @@ from typing import Final
 from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json
 from ragtrace.judge import Prices
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.transcripts import Comparison, Disagreement, MetricComparison
+from ragtrace.transcripts import Disagreement, EvaluatorComparison, MetricComparison
 
 __all__ = ["Side", "print_comparison", "print_comparison_as_json"]
 
@@ -26,7 +26,9 @@ class Side:
     """Its verdicts are those of the other, scored again."""
 
 
-def print_comparison(comparison: Comparison, first: Side, second: Side, prices: Prices, *, show: int) -> None:
+def print_comparison(
+    comparison: EvaluatorComparison, first: Side, second: Side, prices: Prices, *, show: int
+) -> None:
     """Print what two evaluators make of the same answers, and where they are farthest apart."""
     console = open_console()
     for letter, side, usage in zip("AB", (first, second), comparison.usage, strict=True):
@@ -48,7 +50,7 @@ def print_comparison(comparison: Comparison, first: Side, second: Side, prices: 
 
 
 def print_comparison_as_json(
-    comparison: Comparison, first: Side, second: Side, prices: Prices, *, show: int, **more: object
+    comparison: EvaluatorComparison, first: Side, second: Side, prices: Prices, *, show: int, **more: object
 ) -> None:
     """Print the same as one JSON object."""
     told = asdict(comparison)
@@ -59,7 +61,7 @@ def print_comparison_as_json(
     print_json({**told, **more})
 
 
-def _answers(comparison: Comparison) -> str:
+def _answers(comparison: EvaluatorComparison) -> str:
     parts = [f"{many(comparison.both, 'answer')} of both"]
     if comparison.only_first:
         parts.append(f"{comparison.only_first} of A only")
@@ -103,7 +105,7 @@ def _both(each: Disagreement) -> str:
     return f"{first} {each.labels[0]} | {second} {each.labels[1]}"
 
 
-def _how_many(shown: tuple[Disagreement, ...], comparison: Comparison) -> str:
+def _how_many(shown: tuple[Disagreement, ...], comparison: EvaluatorComparison) -> str:
     if len(shown) == len(comparison.disagreements):
         return ""
     return f"; the {len(shown)} farthest apart:" if shown else ""

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from ragtrace.backfill import Estimate, Interval, Rehearsal
+from ragtrace.backfill import DryRun, EstimateRange, RunEstimate
 from ragtrace.cli.options import JudgeChoice
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.spending import OVER_BUDGET
@@ -130,7 +130,7 @@ def _is_here(url: str) -> bool:
         return host == "localhost"
 
 
-def agree(rehearsal: Rehearsal, prices: Prices, *, asks: bool) -> None:
+def agree(rehearsal: DryRun, prices: Prices, *, asks: bool) -> None:
     """Tell what the run will take, and ask whether it shall.
 
     Raises:
@@ -154,7 +154,7 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def exit_code_of(rehearsal: Rehearsal) -> int:
+def exit_code_of(rehearsal: DryRun) -> int:
     """Return the exit code of a dry run, and say what it left out."""
     report, pilot = rehearsal.report, rehearsal.pilot
     if report.broken_off:
@@ -168,13 +168,13 @@ def exit_code_of(rehearsal: Rehearsal) -> int:
     return int(not (report.is_clean and pilot.is_clean))
 
 
-def estimate_json(rehearsal: Rehearsal) -> dict[str, object]:
+def estimate_json(rehearsal: DryRun) -> dict[str, object]:
     """Return the estimate, and what became of the pilot, for machines."""
     pilot = asdict(rehearsal.pilot) if rehearsal.has_pilot else None
     return {"estimate": asdict(rehearsal.estimate), "pilot": pilot}
 
 
-def estimate_lines(rehearsal: Rehearsal, prices: Prices) -> Iterator[str]:
+def estimate_lines(rehearsal: DryRun, prices: Prices) -> Iterator[str]:
     """Tell for people what the run will take."""
     estimate, pilot = rehearsal.estimate, rehearsal.pilot
     answers = f"estimate for {many(estimate.records, 'answer')}"
@@ -197,7 +197,7 @@ def estimate_lines(rehearsal: Rehearsal, prices: Prices) -> Iterator[str]:
         yield f"the pilot took {pilot.usage.calls:,} of the calls; its verdicts are kept, and sent by the run"
 
 
-def _cost(estimate: Estimate, prices: Prices) -> str:
+def _cost(estimate: RunEstimate, prices: Prices) -> str:
     if estimate.usd is None:
         return "unknown: a pilot tells" if estimate.calls is None else "unknown: no price, or no tokens told"
     return _range(estimate.usd, _dollars, basis=estimate.basis) + (
@@ -205,7 +205,7 @@ def _cost(estimate: Estimate, prices: Prices) -> str:
     )
 
 
-def _range(interval: Interval | None, write: Callable[[float], str], *, basis: str) -> str:
+def _range(interval: EstimateRange | None, write: Callable[[float], str], *, basis: str) -> str:
     if interval is None:
         return "unknown: a pilot tells" if basis == "sizes" else "unknown"
     low, likely, high = (write(number) for number in (interval.low, interval.likely, interval.high))

@@ -40,7 +40,7 @@ from ragtrace.ordered import map_in_order
 from ragtrace.ports import Embedder, Judge, Metric, passes_when
 from ragtrace.records import read_records, to_json_line
 from ragtrace.reports import JudgedAnswer
-from ragtrace.reports.tally import Tally
+from ragtrace.reports.tally import MetricTally
 
 __all__ = ["evaluate"]
 
@@ -123,7 +123,7 @@ def evaluate(
     calls = read = 0
     left_out = LeftOutRows()
     tallies = {
-        (metric.name, metric.profile): Tally(metric=_named(metric), pass_when=passes_when(metric))
+        (metric.name, metric.profile): MetricTally(metric=_named(metric), pass_when=passes_when(metric))
         for metric in metrics
     }
     show = _json_lines(judge.prices) if as_json else _table(metrics)
@@ -221,7 +221,7 @@ def _table(metrics: Sequence[Metric]) -> Show:
     return OutcomeTable(open_console(), metrics=metrics).print_evaluation
 
 
-def _print_summary(tallies: Collection[Tally], calls: int) -> None:
+def _print_summary(tallies: Collection[MetricTally], calls: int) -> None:
     console = open_console()
     for tally in tallies:
         console.print()
@@ -231,7 +231,7 @@ def _print_summary(tallies: Collection[Tally], calls: int) -> None:
         console.print(f"\n{many(calls, 'call')} to the judge in all: metrics share steps")
 
 
-def _exit_code(tallies: Iterable[Tally], fail_under: float | None) -> int:
+def _exit_code(tallies: Iterable[MetricTally], fail_under: float | None) -> int:
     for tally in tallies:
         if tally.errors:
             talk(f"failed: {tally.metric} has errors")
@@ -249,7 +249,7 @@ def _exit_code(tallies: Iterable[Tally], fail_under: float | None) -> int:
     return 0
 
 
-def _goal(tally: Tally, fail_under: float) -> str:
+def _goal(tally: MetricTally, fail_under: float) -> str:
     if tally.direction is Direction.HIGHER_IS_BETTER:
         return f"reach {fail_under:g}"
     return f"stay at {1 - fail_under:g} or below"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ragtrace.calibration.intervals import Estimate
+from ragtrace.calibration.intervals import IntervalEstimate
 from ragtrace.calibration.results import CandidateResult, GroupResult, Level, Results
 from ragtrace.calibration.wording import basis, counted, interval, money, percent, recommendations
 from ragtrace.cli.terminal import by_kind, one_line, open_console, print_indented
@@ -81,5 +81,5 @@ def _columns(*cells: str) -> str:
     return ("    " + "".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True))).rstrip()
 
 
-def _point(estimate: Estimate | None) -> str:
+def _point(estimate: IntervalEstimate | None) -> str:
     return "-" if estimate is None else f"{estimate.value:.2f}"

@@ -9,7 +9,7 @@ import click
 
 from ragtrace.cli.options import json_option
 from ragtrace.cli.terminal import open_console, print_indented, print_json, printable
-from ragtrace.compat.tools import peer_metrics
+from ragtrace.compat.tools import tool_metrics
 from ragtrace.metrics import MetricInfo, available_metrics
 from ragtrace.metrics.registry import ALIASES
 from ragtrace.model import Direction
@@ -74,7 +74,7 @@ def _other_profiles(info: MetricInfo) -> list[str]:
     """Return the other tools by whose rules this can be scored, or with whose prompts it can be asked."""
     if info.profile != _OWN:
         return []
-    asked = {peer.profile for peer in peer_metrics() if peer.metric == info.name}
+    asked = {peer.profile for peer in tool_metrics() if peer.metric == info.name}
     return [
         each for each in PROFILES if each != _OWN and (each in asked or info.name in scored_metrics(each))
     ]

@@ -20,7 +20,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.ports import Metric
-from ragtrace.reports.tally import Tally
+from ragtrace.reports.tally import MetricTally
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -100,7 +100,7 @@ _SUPPORT = (
 _RELEVANCE = (VerdictLabel.RELEVANT, VerdictLabel.PARTLY_RELEVANT, VerdictLabel.IRRELEVANT)
 
 
-def tally_lines(tally: Tally) -> Iterator[str]:
+def tally_lines(tally: MetricTally) -> Iterator[str]:
     """Say it in words, every number with what it is a part of."""
     yield f"{tally.metric}: {many(tally.records, 'record')}"
     better = ", lower is better" if tally.direction is Direction.LOWER_IS_BETTER else ""

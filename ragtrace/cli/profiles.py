@@ -19,9 +19,9 @@ from ragtrace.cli.options import (
     split_names,
     threshold_option,
 )
-from ragtrace.compat.tool import PeerOptions
-from ragtrace.compat.tool_metric import PeerPrompted
-from ragtrace.compat.tools import PROFILES, peer_named
+from ragtrace.compat.tool import ToolOptions
+from ragtrace.compat.tool_metric import ToolPrompted
+from ragtrace.compat.tools import PROFILES, tool_named
 from ragtrace.judge import judge_named_by, open_embedder
 from ragtrace.judge.base_url import beside
 from ragtrace.ports import Embedder, Metric
@@ -33,7 +33,7 @@ Callback: TypeAlias = Callable[..., Any]
 _OWN = "ragtrace"
 _EMBEDDING_MODEL = "text-embedding-3-small"
 _OF_SCORING = ("strict_mode", "penalize_ambiguous_claims")
-_DEFAULTS = asdict(PeerOptions())
+_DEFAULTS = asdict(ToolOptions())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ def profile_options(callback: Callback) -> Callback:
         pass_when: str | None,
         profile: str,
         peer_prompts: bool,
-        options: PeerOptions,
+        options: ToolOptions,
         **others: Any,
     ) -> Any:
         if peer_prompts and profile == _OWN:
@@ -132,7 +132,7 @@ def profile_options(callback: Callback) -> Callback:
 
 
 def _peer_options(callback: Callback) -> Callback:
-    defaults = PeerOptions()
+    defaults = ToolOptions()
 
     @click.option("--include-reason", is_flag=True, help="deepeval: ask for a reason too, one more call.")
     @click.option("--strict-mode", is_flag=True, help="deepeval: what is not perfect scores 0.")
@@ -180,7 +180,7 @@ def _peer_options(callback: Callback) -> Callback:
         text_fallback: bool,
         **others: Any,
     ) -> Any:
-        options = PeerOptions(
+        options = ToolOptions(
             include_reason=include_reason,
             strict_mode=strict_mode,
             penalize_ambiguous_claims=penalize_ambiguous_claims,
@@ -194,7 +194,7 @@ def _peer_options(callback: Callback) -> Callback:
     return with_options
 
 
-def _rules(options: PeerOptions, profile: str) -> dict[str, bool]:
+def _rules(options: ToolOptions, profile: str) -> dict[str, bool]:
     """Return the options that are a matter of scoring.
 
     Raises:
@@ -209,5 +209,5 @@ def _rules(options: PeerOptions, profile: str) -> dict[str, bool]:
     return given
 
 
-def _prompted(name: str, profile: str, options: PeerOptions, threshold: float | None) -> Metric:
-    return PeerPrompted(peer_named(name, profile), options=options, threshold=threshold)
+def _prompted(name: str, profile: str, options: ToolOptions, threshold: float | None) -> Metric:
+    return ToolPrompted(tool_named(name, profile), options=options, threshold=threshold)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 import click
 
-from ragtrace.backends.http_api import Access
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.sinks import open_carrier_sink
 from ragtrace.cli.comparison import Side, print_comparison, print_comparison_as_json
 from ragtrace.cli.estimate import is_free
@@ -41,8 +41,8 @@ from ragtrace.traces.attach import AttachOptions, CarrierTime, deserves_carrier
 from ragtrace.traces.otlp import encode
 from ragtrace.transcripts import (
     Comparing,
-    Comparison,
-    Evaluator,
+    EvaluatorComparison,
+    EvaluatorInfo,
     Kept,
     Rescored,
     Transcripts,
@@ -75,7 +75,7 @@ class _Output:
     show: int
     as_json: bool
 
-    def tell(self, comparison: Comparison, first: Side, second: Side, **more: int) -> None:
+    def tell(self, comparison: EvaluatorComparison, first: Side, second: Side, **more: int) -> None:
         """Print a comparison, and the numbers that go with it."""
         if self.as_json:
             print_comparison_as_json(comparison, first, second, self.judge.prices, show=self.show, **more)
@@ -133,7 +133,7 @@ def rejudge(
     pass_when: str | None,
     profile: str | None,
     destination: str | None,
-    destination_access: Access,
+    destination_access: ConnectionSettings,
     carrier_time: CarrierTime,
     judge: JudgeChoice,
     concurrency: int,
@@ -199,7 +199,7 @@ def rejudge(
 
 
 def _metrics(
-    evaluator: Evaluator, names: str | None, *, profile: str | None, passes: Mapping[str, Any]
+    evaluator: EvaluatorInfo, names: str | None, *, profile: str | None, passes: Mapping[str, Any]
 ) -> tuple[Metric, ...] | None:
     """Make the metrics that options name; ``None`` for those that ran, as they ran."""
     if names is None and profile is None and not passes:
@@ -214,7 +214,7 @@ class _Again:
     """The answers of an evaluator, judged or scored again."""
 
     transcripts: Transcripts
-    evaluator: Evaluator
+    evaluator: EvaluatorInfo
     kept: Callable[[], Iterator[Kept]]
     metrics: tuple[Metric, ...] | None
     output: _Output
@@ -276,7 +276,7 @@ class _Sending:
     """Where new verdicts go, if anywhere."""
 
     destination: str | None
-    access: Access
+    access: ConnectionSettings
     options: AttachOptions
 
     @asynccontextmanager
@@ -312,6 +312,6 @@ def _diff(first: _Named, second: _Named, output: _Output) -> None:
         output.tell(compare(one.of(a), other.of(b)), _side(one, a), _side(other, b))
 
 
-def _side(transcripts: Transcripts, evaluator: Evaluator) -> Side:
+def _side(transcripts: Transcripts, evaluator: EvaluatorInfo) -> Side:
     judge = next(transcripts.of(evaluator)).evaluation.judge
     return Side(name=f"{transcripts.path.name}#{evaluator.name}", judge=judge)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import click
 from click.core import ParameterSource
 
-from ragtrace.backfill import BackfillReport, Rehearsal
+from ragtrace.backfill import BackfillReport, DryRun
 from ragtrace.cli.terminal import by_kind, many, talk
 from ragtrace.errors import RagtraceError
 from ragtrace.judge import Prices
@@ -193,7 +193,7 @@ def ending_of(report: BackfillReport, *, told: int) -> Ending:
     return Ending(cut_short=_cut_short(report), left_out=tuple(left_out))
 
 
-def ending_of_pilot(rehearsal: Rehearsal) -> Ending:
+def ending_of_pilot(rehearsal: DryRun) -> Ending:
     """Say how a pilot ended, and what is left to the run."""
     left = rehearsal.report.judged - rehearsal.pilot.judged
     left_out = _left_out(replace(rehearsal.report, left=max(0, left)))

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from ragtrace.backends.http_api import Access
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.cli.moments import DURATION, MOMENT, Moment
 from ragtrace.http.tls import ClientTls
 from ragtrace.ports import TraceQuery
@@ -164,11 +164,11 @@ def _access(
     ca: Path | None,
     cert: Path | None,
     key: Path | None,
-) -> Access:
+) -> ConnectionSettings:
     user, colon, password = (login_env or "").partition(":")
     if login_env and not colon:
         raise click.UsageError(f"the variable of --{prefix}-login-env must hold USER:PASSWORD")
-    return Access(
+    return ConnectionSettings(
         headers=headers,
         basic=(user, password) if login_env else None,
         token=token_env,

@@ -11,13 +11,13 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from ragtrace.backfill import Run
-from ragtrace.backfill.run_budget import RunPurse
+from ragtrace.backfill import ResumableRun
+from ragtrace.backfill.run_budget import RunBudget
 from ragtrace.cli.beside import Beside, Neighbour, read_neighbour
 from ragtrace.cli.extras import needs_extra
 from ragtrace.errors import ConfigError
 from ragtrace.judge import Prices, spent_by
-from ragtrace.judge.spend import Limit, Spender, Turnstile, budgeted
+from ragtrace.judge.spend import Limit, ReservingSpender, Spender, budgeted
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
 
@@ -52,7 +52,7 @@ class Spending:
         return around
 
     @asynccontextmanager
-    async def opened(self, run: Run) -> AsyncIterator[Run]:
+    async def opened(self, run: ResumableRun) -> AsyncIterator[ResumableRun]:
         """Open the purses of a run, and let others go before it.
 
         Raises:
@@ -60,8 +60,8 @@ class Spending:
             ReadError: there is no such store.
         """
         if self.limit != Limit():
-            book = RunPurse(progress=run.progress, run=run.name, limit=self.limit)
-            self._spenders.append(Turnstile(book=book))
+            book = RunBudget(progress=run.progress, run=run.name, limit=self.limit)
+            self._spenders.append(ReservingSpender(book=book))
         if self.neighbour is None:
             yield run
             return

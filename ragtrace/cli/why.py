@@ -14,8 +14,8 @@ from ragtrace.cli.options import json_option
 from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json
 
 if TYPE_CHECKING:
-    from ragtrace_collector.ledger.account import Answer
-    from ragtrace_collector.operations.why import OpenSpans, Standing, TraceState
+    from ragtrace_collector.ledger.account import AnswerStatus
+    from ragtrace_collector.operations.why import OpenSpans, TraceState, TraceStatus
 
 __all__ = ["why"]
 
@@ -64,13 +64,13 @@ def why(trace: str, accounts: Accounts, as_json: bool) -> None:
     click.get_current_context().exit(0 if is_known else 1)
 
 
-def _title(standing: Standing) -> str:
+def _title(standing: TraceStatus) -> str:
     if not standing.answers and standing.trace is None:
         return f"trace {standing.trace_id}: nothing is known of it"
     return f"trace {standing.trace_id}: {many(len(standing.answers), 'answer')} found"
 
 
-def _lines(standing: Standing) -> Iterator[str]:
+def _lines(standing: TraceStatus) -> Iterator[str]:
     """Yield what to tell, indented below what it is about."""
     for answer in standing.answers:
         yield from _about_answer(answer, standing.now_ns)
@@ -82,7 +82,7 @@ def _lines(standing: Standing) -> Iterator[str]:
         yield from _possibilities(standing)
 
 
-def _about_answer(answer: Answer, now_ns: int) -> Iterator[str]:
+def _about_answer(answer: AnswerStatus, now_ns: int) -> Iterator[str]:
     from ragtrace_collector.ledger.outcomes import State, meaning_of
 
     reason = f", {one_line(answer.reason)}" if answer.reason else ""
@@ -107,13 +107,13 @@ def _about_answer(answer: Answer, now_ns: int) -> Iterator[str]:
         yield f"  to {one_line(delivery.sink)}: {delivery.state}{refusal}"
 
 
-def _odds(answer: Answer) -> str:
+def _odds(answer: AnswerStatus) -> str:
     if answer.probability is None:
         return f"rate {answer.rate:g}, no known probability"
     return f"rate {answer.rate:g}, probability {answer.probability:g}"
 
 
-def _history(answer: Answer, now_ns: int) -> str:
+def _history(answer: AnswerStatus, now_ns: int) -> str:
     parts = [f"seen {_when(answer.seen_ns, now_ns)}"]
     if answer.attempts:
         last = f", the last by {one_line(answer.last_error)}" if answer.last_error else ""
@@ -127,7 +127,7 @@ def _history(answer: Answer, now_ns: int) -> str:
     return "; ".join(parts)
 
 
-def _about_trace(trace: TraceState, standing: Standing) -> Iterator[str]:
+def _about_trace(trace: TraceState, standing: TraceStatus) -> Iterator[str]:
     now_ns = standing.now_ns
     if trace.is_open:
         yield f"it is open: the last span came {_when(trace.last_arrival_ns, now_ns)}"
@@ -165,7 +165,7 @@ def _waits_for(spans: OpenSpans) -> str:
     return f"{came}; waited for: {' and '.join(missing)}"
 
 
-def _possibilities(standing: Standing) -> Iterator[str]:
+def _possibilities(standing: TraceStatus) -> Iterator[str]:
     """Yield what may be the case, the decided first."""
     door = standing.door
     if door is None:

@@ -30,9 +30,9 @@ from ragtrace.compat import deepeval_prompts as prompts
 from ragtrace.compat.deepeval_replies import (
     BINARY,
     TERNARY,
+    DeepEvalUnreadable,
     Item,
     JsonObject,
-    Unreadable,
     VerdictForm,
     Word,
     field_of,
@@ -41,7 +41,7 @@ from ragtrace.compat.deepeval_replies import (
     read_verdicts_4,
 )
 from ragtrace.compat.material import contexts_of, missing_parts
-from ragtrace.compat.tool import PeerCalls, PeerMetric, PeerOptions, PeerRun
+from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
 from ragtrace.model import (
     ChunkVerdict,
     Claim,
@@ -77,20 +77,20 @@ class DeepEvalMetric:
         """``deepeval-3`` or ``deepeval-4``."""
         return self.version.profile
 
-    async def run(self, record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+    async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
         """Measure the record as deepeval does, one call after another."""
         missing = missing_parts(record, self.needs)
         if Part.ANSWER in self.needs and record.answer == "":
             missing = Part.ANSWER.value
         if missing:
-            return PeerRun.lacking(f"deepeval refuses a test case without {missing}")
+            return ToolRun.lacking(f"deepeval refuses a test case without {missing}")
         asking = _Asking(calls=calls, options=options, version=self.version)
         try:
             reading = await self.measure(record, asking)
             reason = await asking.reason(self.metric, reading) if options.include_reason else None
-        except Unreadable as exc:
-            return PeerRun.failed(f"{exc}; deepeval neither repairs it nor asks again")
-        return PeerRun(
+        except DeepEvalUnreadable as exc:
+            return ToolRun.failed(f"{exc}; deepeval neither repairs it nor asks again")
+        return ToolRun(
             status=CompatStatus.OK,
             score=reading.score,
             explanation=reading.explanation,
@@ -129,8 +129,8 @@ class _Reading:
 class _Asking:
     """A run of a metric: where it asks, under which options, and how it reads."""
 
-    calls: PeerCalls
-    options: PeerOptions
+    calls: ToolCalls
+    options: ToolOptions
     version: _Version
 
     async def text(self, step: str, prompt: str) -> str:
@@ -150,14 +150,14 @@ class _Asking:
     def read(self, step: str, reply: str, reader: Callable[[JsonObject], ReadT]) -> ReadT:
         try:
             return reader(read_object(reply, commas_first=self.version.commas_first))
-        except Unreadable as exc:
-            raise Unreadable(f"the reply to `{step}`: {exc}") from exc
+        except DeepEvalUnreadable as exc:
+            raise DeepEvalUnreadable(f"the reply to `{step}`: {exc}") from exc
 
     def size(self, step: str, listed: JsonValue) -> int:
         """Count what is listed: deepeval looks at no more, so that a text or an object passes for a list."""
         if isinstance(listed, (list, dict, str)):
             return len(listed)
-        raise Unreadable(f"the reply to `{step}`: its field `{step}` is no list")
+        raise DeepEvalUnreadable(f"the reply to `{step}`: its field `{step}` is no list")
 
     def score(self, metric: str, words: Sequence[Judged]) -> float:
         """Score the words under the version's rule, which always gives a number."""
@@ -347,14 +347,14 @@ def _reasons(items: Sequence[Item], words: Collection[Word]) -> tuple[str, ...]:
 def _list_of_statements(found: JsonObject) -> list[JsonValue]:
     stated = field_of(found, "statements")
     if not isinstance(stated, list):
-        raise Unreadable("its field `statements` is no list")
+        raise DeepEvalUnreadable("its field `statements` is no list")
     return stated
 
 
 def _joined(truths: JsonValue) -> str:
     texts = list(truths) if isinstance(truths, (list, dict, str)) else [truths]
     if not all(isinstance(text, str) for text in texts):
-        raise Unreadable("the reply to `truths`: its field `truths` is no list of texts")
+        raise DeepEvalUnreadable("the reply to `truths`: its field `truths` is no list of texts")
     return "\n\n".join(map(str, texts))
 
 
@@ -365,7 +365,7 @@ _ON_ANSWER = (Part.QUESTION, Part.ANSWER, Part.CONTEXT)
 _ON_REFERENCE = (Part.QUESTION, Part.CONTEXT, Part.REFERENCE)
 
 
-def _of_both(version: _Version) -> tuple[PeerMetric, ...]:
+def _of_both(version: _Version) -> tuple[ToolMetric, ...]:
     metric = partial(DeepEvalMetric, version=version)
     return (
         metric(metric="faithfulness", measure=_faithfulness, needs=_ON_ANSWER),
@@ -376,7 +376,7 @@ def _of_both(version: _Version) -> tuple[PeerMetric, ...]:
     )
 
 
-METRICS: tuple[PeerMetric, ...] = (
+METRICS: tuple[ToolMetric, ...] = (
     *_of_both(_3),
     DeepEvalMetric(
         metric="hallucination",

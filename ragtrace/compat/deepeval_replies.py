@@ -1,7 +1,7 @@
 """Reading replies as deepeval reads those of a model without structured output.
 
 Source: deepeval 3.9.9 and 4.3.1, run side by side with this module. Neither repairs a reply nor asks again.
-Where they raise, `Unreadable` is raised here.
+Where they raise, `DeepEvalUnreadable` is raised here.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pydantic import JsonValue
 __all__ = [
     "BINARY",
     "TERNARY",
+    "DeepEvalUnreadable",
     "Item",
     "JsonObject",
-    "Unreadable",
     "VerdictForm",
     "Word",
     "field_of",
@@ -35,7 +35,7 @@ _TRAILING_COMMA = re.compile(r",\s*([\]}])")
 _LEADING_WORD = re.compile(r"[a-z]+")
 
 
-class Unreadable(Exception):
+class DeepEvalUnreadable(Exception):
     """deepeval raises on this reply. The message says what is wrong with it, without its text."""
 
 
@@ -92,7 +92,7 @@ def read_object(text: str, *, commas_first: bool) -> JsonObject:
         except (ValueError, RecursionError):
             continue
         return value
-    raise Unreadable("it holds no JSON object")
+    raise DeepEvalUnreadable("it holds no JSON object")
 
 
 def field_of(found: JsonObject, name: str) -> JsonValue:
@@ -102,7 +102,7 @@ def field_of(found: JsonObject, name: str) -> JsonValue:
         Unreadable: it is not.
     """
     if name not in found:
-        raise Unreadable(f"it has no field `{name}`")
+        raise DeepEvalUnreadable(f"it has no field `{name}`")
     return found[name]
 
 
@@ -127,7 +127,7 @@ def read_verdicts_3(form: VerdictForm, found: JsonObject) -> tuple[Item, ...]:
     """
     listed = field_of(found, "verdicts")
     if form.list_required and not isinstance(listed, list):
-        raise Unreadable("its field `verdicts` is no list")
+        raise DeepEvalUnreadable("its field `verdicts` is no list")
     return tuple(_item_3(entry, form) for entry in _entries(listed))
 
 
@@ -136,7 +136,7 @@ def _entries(listed: JsonValue) -> Sequence[JsonValue]:
         return listed
     if isinstance(listed, (dict, str)) and not listed:
         return []
-    raise Unreadable("its field `verdicts` is no list")
+    raise DeepEvalUnreadable("its field `verdicts` is no list")
 
 
 def _item_4(entry: JsonValue, form: VerdictForm) -> Item:
@@ -154,7 +154,7 @@ def _item_3(entry: JsonValue, form: VerdictForm) -> Item:
         return _checked(fields, form, Word.YES if form.free_word(said) == Word.YES else Word.NO)
     word = _WORDS_3.get(said)
     if word not in form.words:
-        raise Unreadable("a verdict is not in the vocabulary")
+        raise DeepEvalUnreadable("a verdict is not in the vocabulary")
     return _checked(fields, form, word)
 
 
@@ -177,7 +177,7 @@ def _leading_word(raw: JsonValue) -> Word | None:
 
 def _object(entry: JsonValue) -> JsonObject:
     if not isinstance(entry, dict):
-        raise Unreadable("an entry of `verdicts` is no object")
+        raise DeepEvalUnreadable("an entry of `verdicts` is no object")
     return entry
 
 
@@ -185,4 +185,4 @@ def _text(fields: JsonObject, name: str, *, required: bool) -> str | None:
     value = fields.get(name)
     if isinstance(value, str) or (value is None and not required):
         return value
-    raise Unreadable(f"an entry of `verdicts` has no text as `{name}`")
+    raise DeepEvalUnreadable(f"an entry of `verdicts` has no text as `{name}`")

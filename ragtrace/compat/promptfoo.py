@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ragtrace.compat import promptfoo_prompts as prompts
 from ragtrace.compat.material import contexts_of, missing_parts
-from ragtrace.compat.tool import PeerCalls, PeerMetric, PeerOptions, PeerRun
+from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
 from ragtrace.model import (
     ChunkVerdict,
     Claim,
@@ -36,72 +36,72 @@ class PromptfooMetric:
     """One context metric."""
 
     metric: str
-    measure: Callable[[RagRecord, PeerCalls, PeerOptions], Awaitable[PeerRun]]
+    measure: Callable[[RagRecord, ToolCalls, ToolOptions], Awaitable[ToolRun]]
     needs: tuple[Part, ...]
     profile: str = "promptfoo"
     direction: Direction = Direction.HIGHER_IS_BETTER
     threshold: float = 0.5
 
-    async def run(self, record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+    async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
         """Measure the record as promptfoo does, one call after another."""
         missing = missing_parts(record, self.needs)
         if missing:
-            return PeerRun.lacking(f"promptfoo refuses a test without {missing}")
+            return ToolRun.lacking(f"promptfoo refuses a test without {missing}")
         try:
             return await self.measure(record, calls, options)
         except _GraderError as exc:
-            return PeerRun(status=CompatStatus.GRADER_ERROR, score=0.0, explanation=str(exc))
+            return ToolRun(status=CompatStatus.GRADER_ERROR, score=0.0, explanation=str(exc))
 
 
 class _GraderError(Exception):
     """promptfoo reports that its grader failed, and a score of 0."""
 
 
-async def _faithfulness(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+async def _faithfulness(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
     longform = await _said(calls, "longform", prompts.longform(record.question or "", record.answer or ""))
     statements = _lines(longform)
     if not statements:
         raise _GraderError("the grader's list of statements is empty")
     reply = await _said(calls, "nli", prompts.nli(_joined(record), statements))
     tally = _tally(reply.lower().strip(_SPACE), text_fallback=options.text_fallback)
-    return PeerRun.of(
+    return ToolRun.of(
         score("faithfulness", "promptfoo", tally, n_claims=len(statements)),
         f"{sum(tally)} of {len(tally)} verdicts are a yes, on {len(statements)} statements",
         verdicts=_claims(statements, tally),
     )
 
 
-async def _answer_relevance(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+async def _answer_relevance(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
     prompt = prompts.question(record.answer or "")
     made = [await _said(calls, "question", prompt) for _ in range(options.strictness)]
     # one request a text, the question first
     (asked,) = await calls.embed([record.question or ""])
     vectors = [(await calls.embed([question]))[0] for question in made]
     if any(len(vector) != len(asked) for vector in vectors):
-        return PeerRun.failed("the vectors of the questions are of different length: promptfoo raises here")
+        return ToolRun.failed("the vectors of the questions are of different length: promptfoo raises here")
     cosines = [_cosine(asked, vector) for vector in vectors]
     found = score("answer_relevance", "promptfoo", cosines)
-    return PeerRun.of(
+    return ToolRun.of(
         found,
         f"mean cosine of the question and {len(vectors)} questions made from the answer",
         intermediate=Intermediate(questions=tuple(made), similarities=tuple(cosines)),
     )
 
 
-async def _context_recall(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+async def _context_recall(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
     reply = await _said(calls, "recall", prompts.recall(_joined(record), record.reference or ""))
     lines = [line for line in _lines(reply) if _ATTRIBUTED in line.lower() or _NOT_ATTRIBUTED in line.lower()]
     if not lines:
         raise _GraderError("the grader's reply marks no line [Attributed] or [Not Attributed]")
     found = [_NOT_ATTRIBUTED not in line.lower() for line in lines]
-    return PeerRun.of(
+    return ToolRun.of(
         score("context_recall", "promptfoo", found),
         f"{sum(found)} of {len(found)} lines of the grader attributed to the context",
         verdicts=_claims([_without_mark(line) for line in lines], found),
     )
 
 
-async def _context_relevance(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+async def _context_relevance(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
     reply = await _said(calls, "relevance", prompts.relevance(record.question or "", _joined(record)))
     chunks = [chunk for chunk in record.chunks if (chunk.text or "").strip(_SPACE)]
     echoed = [] if _INSUFFICIENT in reply else list(dict.fromkeys(_lines(reply)))
@@ -111,7 +111,7 @@ async def _context_relevance(record: RagRecord, calls: PeerCalls, options: PeerO
         raise _GraderError("the grader's reply does not quote the context")
     # a chunk is a unit, and so is a line of the reply, whichever chunk it quotes
     units = [[number < len(echoed)] for number in range(len(chunks))]
-    return PeerRun.of(
+    return ToolRun.of(
         score("context_relevance", "promptfoo", units),
         f"{len(echoed)} relevant units quoted of {len(chunks)} chunks",
         chunk_verdicts=tuple(
@@ -121,7 +121,7 @@ async def _context_relevance(record: RagRecord, calls: PeerCalls, options: PeerO
     )
 
 
-async def _said(calls: PeerCalls, step: str, prompt: str) -> str:
+async def _said(calls: ToolCalls, step: str, prompt: str) -> str:
     text = (await calls.text(step, prompt, sampling=SamplingParameters(temperature=0.0))).text
     if not text:
         raise _GraderError(f"the grader said nothing to `{step}`")
@@ -194,7 +194,7 @@ def _joined(record: RagRecord) -> str:
     return "\n\n".join(contexts_of(record))
 
 
-METRICS: tuple[PeerMetric, ...] = (
+METRICS: tuple[ToolMetric, ...] = (
     PromptfooMetric(
         metric="faithfulness", measure=_faithfulness, needs=(Part.QUESTION, Part.ANSWER, Part.CONTEXT)
     ),

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragtrace.compat import rag_evals_prompts as prompts
 from ragtrace.compat.material import contexts_of, missing_parts
-from ragtrace.compat.tool import PeerCalls, PeerMetric, PeerOptions, PeerRun
+from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
 from ragtrace.model import (
     Chunk,
     ChunkVerdict,
@@ -90,63 +90,63 @@ class RagEvalsMetric:
     """One metric."""
 
     metric: str
-    measure: Callable[[RagRecord, PeerCalls, PeerOptions], Awaitable[PeerRun]]
+    measure: Callable[[RagRecord, ToolCalls, ToolOptions], Awaitable[ToolRun]]
     needs: tuple[Part, ...]
     profile: str = "rag_evals"
     direction: Direction = Direction.HIGHER_IS_BETTER
     threshold: float = 0.5
 
-    async def run(self, record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+    async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
         """Measure the record as rag_evals does, with one call unless the reply is refused."""
         missing = missing_parts(record, self.needs)
         if missing:
-            return PeerRun.lacking(f"rag_evals cannot ask without {missing}")
+            return ToolRun.lacking(f"rag_evals cannot ask without {missing}")
         try:
             return await self.measure(record, calls, options)
         except _Refused as exc:
-            return PeerRun.failed(str(exc))
+            return ToolRun.failed(str(exc))
 
 
 class _Refused(Exception):
     """A reply is not of the form, or names a chunk that does not exist."""
 
 
-async def _faithfulness(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+async def _faithfulness(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
     reply = await _asked(record, calls, options, "statements", prompts.FAITHFULNESS, FaithfulnessResult)
     supported = [statement.is_supported for statement in reply.statements]
     found = score("faithfulness", "rag_evals", supported)
-    return PeerRun.of(
+    return ToolRun.of(
         found,
         f"{sum(supported)} of {len(supported)} statements supported",
         verdicts=tuple(_verdict(index, found, record) for index, found in enumerate(reply.statements)),
     )
 
 
-async def _context_precision(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+async def _context_precision(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
     reply = await _asked(record, calls, options, "graded_chunks", prompts.PRECISION, ChunkGradedBinary)
     if not reply.graded_chunks:
-        return PeerRun.failed("the judge graded no chunk: rag_evals divides by zero here")
+        return ToolRun.failed("the judge graded no chunk: rag_evals divides by zero here")
     grades = [graded.score for graded in reply.graded_chunks]
     ungraded = set(range(len(record.chunks))) - {graded.id_chunk for graded in reply.graded_chunks}
     found = score("context_precision", "rag_evals", [*grades, *[False] * len(ungraded)])
-    return PeerRun.of(
+    return ToolRun.of(
         found,
         f"{sum(grades)} of {len(grades)} grades are relevant; {len(ungraded)} chunks ungraded",
         chunk_verdicts=_chunk_verdicts(record.chunks, reply.graded_chunks),
     )
 
 
-async def _answer_relevance(record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+async def _answer_relevance(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
     reply = await _asked(record, calls, options, "relevance", prompts.RELEVANCE, RelevanceScore)
     parts = f"{reply.topical_match:.2f}, {reply.completeness:.2f} and {reply.conciseness:.2f}"
     found = score("answer_relevance", "rag_evals", reply.overall_score)
-    return PeerRun.of(found, f"the judge's own number; topical match, completeness and conciseness: {parts}")
+    return ToolRun.of(found, f"the judge's own number; topical match, completeness and conciseness: {parts}")
 
 
 async def _asked(
     record: RagRecord,
-    calls: PeerCalls,
-    options: PeerOptions,
+    calls: ToolCalls,
+    options: ToolOptions,
     step: str,
     instructions: str,
     reply_type: type[ReplyT],
@@ -220,7 +220,7 @@ def _chunk_verdicts(chunks: tuple[Chunk, ...], graded: list[ChunkBinaryScore]) -
     )
 
 
-METRICS: tuple[PeerMetric, ...] = (
+METRICS: tuple[ToolMetric, ...] = (
     RagEvalsMetric(
         metric="faithfulness", measure=_faithfulness, needs=(Part.QUESTION, Part.ANSWER, Part.CONTEXT)
     ),

@@ -19,8 +19,8 @@ from pydantic import BaseModel
 from ragtrace.compat import ragas_prompts as prompts
 from ragtrace.compat.ragas_measures import RagasRules, context_of, ragas_metrics, told_at_once
 from ragtrace.compat.ragas_readings import questions_run, ratings_run
-from ragtrace.compat.ragas_replies import MadeQuestionReply, Rating, Unreadable, read_to_the_letter
-from ragtrace.compat.tool import PeerCalls, PeerOptions, PeerRun
+from ragtrace.compat.ragas_replies import MadeQuestionReply, RagasUnreadable, Rating, read_to_the_letter
+from ragtrace.compat.tool import ToolCalls, ToolOptions, ToolRun
 from ragtrace.model import Part, RagRecord
 from ragtrace.ports import SamplingParameters
 
@@ -39,8 +39,8 @@ _RATINGS = (0, 1, 2)
 class _Asking:
     """A run of a metric: where it asks, and under which options."""
 
-    calls: PeerCalls
-    options: PeerOptions
+    calls: ToolCalls
+    options: ToolOptions
     profile: str = _PROFILE
 
     async def ask(self, step: str, prompt: str, form: type[FormT]) -> FormT:
@@ -53,28 +53,28 @@ class _Asking:
         for _ in range(self.options.max_retries + 1):
             reply = await self.calls.text(step, wish, sampling=_SAMPLING, max_output_tokens=_MAX_TOKENS)
             if reply.cut_off:
-                raise Unreadable(f"the reply to `{step}` ended at {_MAX_TOKENS} tokens")
+                raise RagasUnreadable(f"the reply to `{step}` ended at {_MAX_TOKENS} tokens")
             try:
                 return read_to_the_letter(reply.text, form)
-            except Unreadable as exc:
+            except RagasUnreadable as exc:
                 fault = exc
                 wish = prompts.correction(prompt, reply.text, str(exc))
         tries = self.options.max_retries + 1
-        raise Unreadable(f"the reply to `{step}` could not be read in {tries} tries: {fault}")
+        raise RagasUnreadable(f"the reply to `{step}` could not be read in {tries} tries: {fault}")
 
     async def rating(self, step: str, prompt: str) -> int | None:
         """Ask one of two judges; ``None`` if it gave no rating in all its tries."""
         for _ in range(_TRIES_A_JUDGE):
             try:
                 reply = await self.ask(step, prompts.as_json(prompt), Rating)
-            except Unreadable:
+            except RagasUnreadable:
                 continue
             if reply.rating in _RATINGS:
                 return reply.rating
         return None
 
 
-async def _answer_relevance(record: RagRecord, asking: _Asking) -> PeerRun:
+async def _answer_relevance(record: RagRecord, asking: _Asking) -> ToolRun:
     prompt = prompts.made_question(record.answer or "")
     replies = [
         await asking.ask("question", prompt, MadeQuestionReply) for _ in range(asking.options.strictness)
@@ -85,12 +85,12 @@ async def _answer_relevance(record: RagRecord, asking: _Asking) -> PeerRun:
         return questions_run(_PROFILE, asked, (), {})
     texts = [reply.question for reply in made]
     if not all(text.strip() for text in (asked, *texts)):
-        return PeerRun.failed("ragas embeds no text that is only blanks")
+        return ToolRun.failed("ragas embeds no text that is only blanks")
     vectors = [*await asking.calls.embed([asked]), *await asking.calls.embed(texts)]
     return questions_run(_PROFILE, asked, made, dict(zip((asked, *texts), vectors, strict=True)))
 
 
-async def _groundedness(record: RagRecord, asking: _Asking) -> PeerRun:
+async def _groundedness(record: RagRecord, asking: _Asking) -> ToolRun:
     answer, context = record.answer or "", context_of(record)
     if not answer.strip() or not context.strip():
         return told_at_once(0.0, "the answer or the context is blank")

@@ -24,11 +24,11 @@ from ragtrace.compat.ragas_readings import questions_run, ratings_run
 from ragtrace.compat.ragas_replies import (
     FixedText,
     MadeQuestionReply,
-    Unreadable,
+    RagasUnreadable,
     read_leniently,
     read_repaired,
 )
-from ragtrace.compat.tool import PeerCalls, PeerOptions, PeerRun
+from ragtrace.compat.tool import ToolCalls, ToolOptions, ToolRun
 from ragtrace.model import RagRecord
 from ragtrace.ports import FreeText, SamplingParameters
 
@@ -47,8 +47,8 @@ _TRIES_A_JUDGE = 5
 class _Asking:
     """A run of a metric: where it asks, and under which options."""
 
-    calls: PeerCalls
-    options: PeerOptions
+    calls: ToolCalls
+    options: ToolOptions
     profile: str = _PROFILE
 
     async def ask(
@@ -74,12 +74,14 @@ class _Asking:
     async def read(self, step: str, prompt: str, form: type[FormT], reply: str) -> FormT:
         try:
             return read_leniently(reply, form)
-        except Unreadable:
+        except RagasUnreadable:
             fixed = await self._finished("fix", prompts.repair(prompt, reply), _ONE)
         try:
             return read_repaired(_fixed(fixed), form)
-        except Unreadable as exc:
-            raise Unreadable(f"the reply to `{step}` could not be read, nor be repaired: {exc}") from None
+        except RagasUnreadable as exc:
+            raise RagasUnreadable(
+                f"the reply to `{step}` could not be read, nor be repaired: {exc}"
+            ) from None
 
     async def rating(self, step: str, prompt: str) -> int | None:
         """Ask one of two judges; ``None`` if no reply holds a rating."""
@@ -93,7 +95,7 @@ class _Asking:
     async def _finished(self, step: str, prompt: str, sampling: SamplingParameters) -> str:
         reply = await self._text(step, prompt, sampling)
         if reply.cut_off:
-            raise Unreadable(f"the reply to `{step}` ended at the token limit")
+            raise RagasUnreadable(f"the reply to `{step}` ended at the token limit")
         return reply.text
 
     async def _text(self, step: str, prompt: str, sampling: SamplingParameters) -> FreeText:
@@ -104,11 +106,11 @@ def _fixed(reply: str) -> str:
     """Return the repaired reply; models also send it bare, without the object it should come in."""
     try:
         return read_leniently(reply, FixedText).text
-    except Unreadable:
+    except RagasUnreadable:
         return reply
 
 
-async def _answer_relevance(record: RagRecord, asking: _Asking) -> PeerRun:
+async def _answer_relevance(record: RagRecord, asking: _Asking) -> ToolRun:
     prompt = prompts.made_question(record.answer or "")
     made = await asking.all_of("question", prompt, MadeQuestionReply, asking.options.strictness)
     asked, texts = record.question or "", [reply.question for reply in made]
@@ -118,7 +120,7 @@ async def _answer_relevance(record: RagRecord, asking: _Asking) -> PeerRun:
     return questions_run(_PROFILE, asked, made, dict(zip((asked, *texts), vectors, strict=True)))
 
 
-async def _groundedness(record: RagRecord, asking: _Asking) -> PeerRun:
+async def _groundedness(record: RagRecord, asking: _Asking) -> ToolRun:
     answer, context = record.answer or "", context_of(record)
     if not answer.strip() or not context.strip():
         return told_at_once(0.0, "the answer or the context is blank")

@@ -1,6 +1,6 @@
 """RAGAS' metrics as far as its collections and its metrics of old do the same: what is asked in which order.
 
-How a reply is asked for and read differs; an ``Asking`` says how.
+How a reply is asked for and read differs; an ``MeasureRun`` says how.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ragtrace.compat.ragas_readings import claims_run, nodes_run, ratings_run, r
 from ragtrace.compat.ragas_replies import (
     Classifications,
     JudgedStatements,
+    RagasUnreadable,
     Statements,
-    Unreadable,
     Usefulness,
 )
-from ragtrace.compat.tool import PeerCalls, PeerMetric, PeerOptions, PeerRun
+from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
 from ragtrace.model import CompatStatus, Direction, Part, RagRecord
 
 __all__ = ["RagasRules", "context_of", "ragas_metrics", "told_at_once"]
@@ -30,7 +30,7 @@ __all__ = ["RagasRules", "context_of", "ragas_metrics", "told_at_once"]
 FormT = TypeVar("FormT", bound=BaseModel)
 
 
-class Asking(Protocol):
+class MeasureRun(Protocol):
     """A run of a metric: where it asks, and how it reads."""
 
     @property
@@ -48,8 +48,8 @@ class Asking(Protocol):
         """Ask one of two judges; ``None`` if it gave no rating in all its tries."""
 
 
-AskingT = TypeVar("AskingT", bound=Asking)
-Measure: TypeAlias = Callable[[RagRecord, AskingT], Awaitable[PeerRun]]
+AskingT = TypeVar("AskingT", bound=MeasureRun)
+Measure: TypeAlias = Callable[[RagRecord, AskingT], Awaitable[ToolRun]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class RagasRules(Generic[AskingT]):
     """What differs between the two."""
 
     profile: str
-    asking: Callable[[PeerCalls, PeerOptions], AskingT]
+    asking: Callable[[ToolCalls, ToolOptions], AskingT]
     missing: Callable[[RagRecord, tuple[Part, ...]], str]
     """Names the parts without which a sample is refused; empty if there is none."""
     answer_relevance: Measure[AskingT]
@@ -73,10 +73,10 @@ class _RagasMetric(Generic[AskingT]):
     profile: str
     direction: Direction = Direction.HIGHER_IS_BETTER
     threshold: float = 0.5
-    without_reference: PeerMetric | None = None
+    without_reference: ToolMetric | None = None
     """What measures a record that has no reference."""
 
-    async def run(self, record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+    async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
         """Measure the record as RAGAS does, one call after another."""
         missing = self.rules.missing(record, self.needs)
         if missing == Part.REFERENCE and self.without_reference is not None:
@@ -84,14 +84,14 @@ class _RagasMetric(Generic[AskingT]):
             why = f"{self.without_reference.metric}: judged by the answer, since there is no reference"
             return replace(run, explanation=f"{run.explanation}; {why}")
         if missing:
-            return PeerRun.lacking(f"ragas refuses a sample without {missing}")
+            return ToolRun.lacking(f"ragas refuses a sample without {missing}")
         try:
             return await self.measure(record, self.rules.asking(calls, options))
-        except Unreadable as exc:
-            return PeerRun.failed(str(exc))
+        except RagasUnreadable as exc:
+            return ToolRun.failed(str(exc))
 
 
-def ragas_metrics(rules: RagasRules[AskingT]) -> tuple[PeerMetric, ...]:
+def ragas_metrics(rules: RagasRules[AskingT]) -> tuple[ToolMetric, ...]:
     """Return the metrics under these rules."""
     question, answer, context, reference = Part.QUESTION, Part.ANSWER, Part.CONTEXT, Part.REFERENCE
     measures: tuple[tuple[str, Measure[AskingT], tuple[Part, ...]], ...] = (
@@ -120,14 +120,14 @@ def context_of(record: RagRecord) -> str:
     return "\n".join(contexts_of(record))
 
 
-def told_at_once(score: float, explanation: str) -> PeerRun:
+def told_at_once(score: float, explanation: str) -> ToolRun:
     """Return a score that needed no call."""
-    return PeerRun(
+    return ToolRun(
         status=CompatStatus.OK, score=score, explanation=f"{explanation}: ragas scores that {score:g}"
     )
 
 
-async def _faithfulness(record: RagRecord, asking: Asking) -> PeerRun:
+async def _faithfulness(record: RagRecord, asking: MeasureRun) -> ToolRun:
     prompt = prompts.statements(record.question or "", record.answer or "")
     stated = (await asking.ask("statements", prompt, Statements)).statements
     if not stated:
@@ -138,8 +138,8 @@ async def _faithfulness(record: RagRecord, asking: Asking) -> PeerRun:
 
 
 async def _context_precision(
-    record: RagRecord, asking: Asking, beside: Literal["reference", "answer"]
-) -> PeerRun:
+    record: RagRecord, asking: MeasureRun, beside: Literal["reference", "answer"]
+) -> ToolRun:
     answer = (record.reference if beside == "reference" else record.answer) or ""
     verdicts = [
         await asking.ask(
@@ -150,12 +150,12 @@ async def _context_precision(
     return nodes_run(asking.profile, record, verdicts)
 
 
-async def _context_recall(record: RagRecord, asking: Asking) -> PeerRun:
+async def _context_recall(record: RagRecord, asking: MeasureRun) -> ToolRun:
     prompt = prompts.recall(record.question or "", context_of(record), record.reference or "")
     return recall_run(asking.profile, (await asking.ask("recall", prompt, Classifications)).classifications)
 
 
-async def _context_relevance(record: RagRecord, asking: Asking) -> PeerRun:
+async def _context_relevance(record: RagRecord, asking: MeasureRun) -> ToolRun:
     question, context = record.question or "", context_of(record)
     if not question.strip() or context.strip() in question.strip():
         return told_at_once(0.0, "the question holds the whole context, or one of them is blank")

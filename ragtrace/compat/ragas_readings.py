@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 from ragtrace.compat.ragas_replies import Classification, JudgedStatement, MadeQuestionReply, Usefulness
-from ragtrace.compat.tool import PeerRun
+from ragtrace.compat.tool import ToolRun
 from ragtrace.errors import JudgeNonsense
 from ragtrace.metrics.questions import cosine
 from ragtrace.model import ChunkVerdict, Claim, Intermediate, RagRecord, Verdict, VerdictLabel
@@ -15,13 +15,13 @@ from ragtrace.scoring import score
 __all__ = ["claims_run", "nodes_run", "questions_run", "ratings_run", "recall_run"]
 
 
-def claims_run(profile: str, stated: Sequence[str], judged: Sequence[JudgedStatement]) -> PeerRun:
+def claims_run(profile: str, stated: Sequence[str], judged: Sequence[JudgedStatement]) -> ToolRun:
     """Score faithfulness."""
     numbers = [item.verdict for item in judged]
     found = score("faithfulness", profile, numbers)
     summary = f"{sum(map(bool, numbers))} of {len(numbers)} verdicts support a statement"
     explanation = summary if stated else "the answer states nothing"
-    return PeerRun.of(found, explanation, verdicts=_claims(stated, judged))
+    return ToolRun.of(found, explanation, verdicts=_claims(stated, judged))
 
 
 def questions_run(
@@ -29,7 +29,7 @@ def questions_run(
     asked: str,
     made: Sequence[MadeQuestionReply],
     vectors: Mapping[str, Sequence[float]],
-) -> PeerRun:
+) -> ToolRun:
     """Score answer relevance by the questions made from the answer."""
     found = score(
         "answer_relevance",
@@ -39,9 +39,9 @@ def questions_run(
         embeddings=vectors,
     )
     if not made:
-        return PeerRun.of(found, "no question was made from the answer")
+        return ToolRun.of(found, "no question was made from the answer")
     evading = sum(bool(reply.noncommittal) for reply in made)
-    return PeerRun.of(
+    return ToolRun.of(
         found,
         f"{len(made)} questions made from the answer, {evading} of them noncommittal",
         intermediate=Intermediate(
@@ -51,7 +51,7 @@ def questions_run(
     )
 
 
-def nodes_run(profile: str, record: RagRecord, judged: Sequence[Usefulness]) -> PeerRun:
+def nodes_run(profile: str, record: RagRecord, judged: Sequence[Usefulness]) -> ToolRun:
     """Score context precision."""
     found = score("context_precision", profile, [reply.verdict for reply in judged])
     useful = sum(bool(reply.verdict) for reply in judged)
@@ -64,10 +64,10 @@ def nodes_run(profile: str, record: RagRecord, judged: Sequence[Usefulness]) -> 
         )
         for chunk, reply in zip(record.chunks, judged, strict=True)
     )
-    return PeerRun.of(found, f"{useful} of {len(judged)} chunks were of use", chunk_verdicts=verdicts)
+    return ToolRun.of(found, f"{useful} of {len(judged)} chunks were of use", chunk_verdicts=verdicts)
 
 
-def recall_run(profile: str, judged: Sequence[Classification]) -> PeerRun:
+def recall_run(profile: str, judged: Sequence[Classification]) -> ToolRun:
     """Score context recall."""
     found = score("context_recall", profile, [item.attributed for item in judged])
     attributed = sum(bool(item.attributed) for item in judged)
@@ -76,13 +76,13 @@ def recall_run(profile: str, judged: Sequence[Classification]) -> PeerRun:
         for index, item in enumerate(judged)
     )
     summary = f"{attributed} of {len(judged)} statements of the reference are in the context"
-    return PeerRun.of(found, summary, verdicts=verdicts)
+    return ToolRun.of(found, summary, verdicts=verdicts)
 
 
-def ratings_run(profile: str, metric: str, ratings: Sequence[int | None]) -> PeerRun:
+def ratings_run(profile: str, metric: str, ratings: Sequence[int | None]) -> ToolRun:
     """Score by the ratings of two judges."""
     said = " and ".join("none" if rating is None else str(rating) for rating in ratings)
-    return PeerRun.of(score(metric, profile, ratings), f"the two judges' ratings, of 2 at most: {said}")
+    return ToolRun.of(score(metric, profile, ratings), f"the two judges' ratings, of 2 at most: {said}")
 
 
 def _similarity(one: Sequence[float], other: Sequence[float]) -> float | None:

@@ -19,9 +19,9 @@ __all__ = [
     "JudgedStatement",
     "JudgedStatements",
     "MadeQuestionReply",
+    "RagasUnreadable",
     "Rating",
     "Statements",
-    "Unreadable",
     "Usefulness",
     "read_leniently",
     "read_repaired",
@@ -33,7 +33,7 @@ FormT = TypeVar("FormT", bound=BaseModel)
 _ORNAMENT = " \n\r\t`"
 
 
-class Unreadable(ValueError):
+class RagasUnreadable(ValueError):
     """A reply is not of the form. The message tells the model what to mend."""
 
 
@@ -106,7 +106,7 @@ def read_to_the_letter(reply: str, form: type[FormT]) -> FormT:
     try:
         return form.model_validate_json(reply, strict=True)
     except ValidationError as exc:
-        raise Unreadable(_fault(exc)) from None
+        raise RagasUnreadable(_fault(exc)) from None
 
 
 def read_leniently(reply: str, form: type[FormT]) -> FormT:
@@ -127,7 +127,7 @@ def read_repaired(reply: str, form: type[FormT]) -> FormT:
     try:
         return form.model_validate(_loose_json(reply))
     except ValidationError as exc:
-        raise Unreadable(_fault(exc)) from None
+        raise RagasUnreadable(_fault(exc)) from None
 
 
 def _fault(exc: ValidationError) -> str:
@@ -147,7 +147,7 @@ def _loose_json(reply: str) -> Any:
             continue
         except RecursionError:
             break
-    raise Unreadable("it holds no JSON")
+    raise RagasUnreadable("it holds no JSON")
 
 
 def _outermost(text: str) -> str:

@@ -10,11 +10,11 @@ from ragtrace.model import ChunkVerdict, CompatStatus, Direction, Intermediate, 
 from ragtrace.ports import FreeText, SamplingParameters
 from ragtrace.scoring import ProfileScore
 
-__all__ = ["PeerCalls", "PeerMetric", "PeerOptions", "PeerRun"]
+__all__ = ["ToolCalls", "ToolMetric", "ToolOptions", "ToolRun"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeerOptions:
+class ToolOptions:
     """What users of the peers set. A peer ignores what it does not know."""
 
     include_reason: bool = False
@@ -33,7 +33,7 @@ class PeerOptions:
     """promptfoo: count `verdict: yes/no` where the final line is missing."""
 
 
-class PeerCalls(Protocol):
+class ToolCalls(Protocol):
     """The peer's way to its models."""
 
     async def text(
@@ -62,7 +62,7 @@ class PeerCalls(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeerRun:
+class ToolRun:
     """How the peer's metric ended."""
 
     status: CompatStatus
@@ -87,7 +87,7 @@ class PeerRun:
         verdicts: tuple[Verdict, ...] = (),
         chunk_verdicts: tuple[ChunkVerdict, ...] = (),
         intermediate: Intermediate | None = None,
-    ) -> PeerRun:
+    ) -> ToolRun:
         """End with what the peer's rule makes of these verdicts."""
         return cls(
             status=found.status,
@@ -99,19 +99,19 @@ class PeerRun:
         )
 
     @classmethod
-    def failed(cls, explanation: str) -> PeerRun:
+    def failed(cls, explanation: str) -> ToolRun:
         """End as where the peer raises."""
         return cls(status=CompatStatus.ERROR, score=None, explanation=explanation)
 
     @classmethod
-    def lacking(cls, explanation: str) -> PeerRun:
+    def lacking(cls, explanation: str) -> ToolRun:
         """End as where the peer refuses a record for what it lacks, before any call."""
         return cls(
             status=CompatStatus.ERROR, score=None, explanation=explanation, error_type="missing_params"
         )
 
 
-class PeerMetric(Protocol):
+class ToolMetric(Protocol):
     """One metric of a peer. Stateless."""
 
     @property
@@ -139,6 +139,6 @@ class PeerMetric(Protocol):
         """Where it passes by default; 0.5 where the peer has none."""
         ...
 
-    async def run(self, record: RagRecord, calls: PeerCalls, options: PeerOptions) -> PeerRun:
+    async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
         """Measure the record as the peer does: the same calls in the same order, one after another."""
         ...

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict
 
-from ragtrace.compat.tool import PeerMetric, PeerOptions, PeerRun
+from ragtrace.compat.tool import ToolMetric, ToolOptions, ToolRun
 from ragtrace.errors import JudgeError
 from ragtrace.metrics import Steps
 from ragtrace.metrics.prompt import StepName
@@ -26,22 +26,22 @@ from ragtrace.model import (
 )
 from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
 
-__all__ = ["PeerPrompted"]
+__all__ = ["ToolPrompted"]
 
 _ERROR_TYPES = {CompatStatus.ERROR: "peer_error", CompatStatus.GRADER_ERROR: "grader_error"}
 
 
-class PeerPrompted:
+class ToolPrompted:
     """Measures with a peer's own calls: its order, its JSON fields, its text formats."""
 
     uses: tuple[StepName, ...] = ()
     """None of our own judge steps."""
 
     def __init__(
-        self, peer: PeerMetric, *, options: PeerOptions | None = None, threshold: float | None = None
+        self, peer: ToolMetric, *, options: ToolOptions | None = None, threshold: float | None = None
     ) -> None:
         self._peer = peer
-        self._options = options or PeerOptions()
+        self._options = options or ToolOptions()
         self.threshold = _threshold(peer, self._options) if threshold is None else threshold
 
     @property
@@ -73,7 +73,7 @@ class PeerPrompted:
         """Score the record as the peer does. What the peer raises or reports comes back as a failure."""
         key = f"{self.name}.{self.profile}.{self.version}"
 
-        async def run(judge: Judge) -> PeerRun:
+        async def run(judge: Judge) -> ToolRun:
             return await self._peer.run(record, _OurCalls(judge, steps), self._options)
 
         try:
@@ -83,7 +83,7 @@ class PeerPrompted:
         # `calls` are the judge's: the peers do not count embeddings among theirs
         return replace(outcome, usage=replace(steps.spent_here, calls=steps.spent_on(key).calls))
 
-    def _outcome(self, run: PeerRun, steps: Steps) -> MetricOutcome:
+    def _outcome(self, run: ToolRun, steps: Steps) -> MetricOutcome:
         compat = Compat(status=run.status, score=run.score)
         if run.status in _ERROR_TYPES:
             error_type = run.error_type or _ERROR_TYPES[run.status]
@@ -120,7 +120,7 @@ class PeerPrompted:
         )
 
 
-def _report_of_failure(peer: PeerMetric) -> Compat:
+def _report_of_failure(peer: ToolMetric) -> Compat:
     """Return what the peer reports where its model cannot be reached; most raise."""
     if peer.profile == "promptfoo":
         return Compat(status=CompatStatus.GRADER_ERROR, score=0.0)
@@ -135,7 +135,7 @@ def _why_no_score(compat: Compat) -> SkipReason | None:
     return None if 0 <= compat.score <= 1 else SkipReason.OUT_OF_RANGE
 
 
-def _threshold(peer: PeerMetric, options: PeerOptions) -> float:
+def _threshold(peer: ToolMetric, options: ToolOptions) -> float:
     if not (options.strict_mode and peer.profile.startswith("deepeval")):
         return peer.threshold
     return 1.0 if peer.direction is Direction.HIGHER_IS_BETTER else 0.0

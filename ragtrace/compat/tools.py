@@ -7,11 +7,11 @@ from functools import cache
 from importlib import import_module
 from typing import cast
 
-from ragtrace.compat.tool import PeerMetric
+from ragtrace.compat.tool import ToolMetric
 from ragtrace.errors import ConfigError
 from ragtrace.scoring import canonical
 
-__all__ = ["PROFILES", "peer_metrics", "peer_named"]
+__all__ = ["PROFILES", "tool_metrics", "tool_named"]
 
 PROFILES = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
 """Whose rules there are besides our own."""
@@ -19,7 +19,7 @@ PROFILES = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "r
 _MODULES = ("ragas", "ragas_legacy", "deepeval", "promptfoo", "rag_evals")
 
 
-def peer_named(metric: str, profile: str) -> PeerMetric:
+def tool_named(metric: str, profile: str) -> ToolMetric:
     """Return a peer's metric, under our name of it or the peer's.
 
     Raises:
@@ -27,7 +27,7 @@ def peer_named(metric: str, profile: str) -> PeerMetric:
     """
     if profile not in PROFILES:
         raise ConfigError(f"there is no profile {profile!r}: choose from {', '.join(PROFILES)}")
-    there = {peer.metric: peer for peer in peer_metrics() if peer.profile == profile}
+    there = {peer.metric: peer for peer in tool_metrics() if peer.profile == profile}
     name = metric if metric in there else canonical(metric)
     if name not in there:
         raise ConfigError(f"{profile} has no metric {metric!r}: choose from {', '.join(sorted(there))}")
@@ -35,12 +35,12 @@ def peer_named(metric: str, profile: str) -> PeerMetric:
 
 
 @cache
-def peer_metrics() -> tuple[PeerMetric, ...]:
+def tool_metrics() -> tuple[ToolMetric, ...]:
     """Return every metric of every peer."""
     return tuple(_metrics())
 
 
-def _metrics() -> Iterator[PeerMetric]:
+def _metrics() -> Iterator[ToolMetric]:
     for name in _MODULES:
         module = import_module(f"ragtrace.compat.{name}")
-        yield from cast(tuple[PeerMetric, ...], module.METRICS)
+        yield from cast(tuple[ToolMetric, ...], module.METRICS)

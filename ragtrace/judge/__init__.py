@@ -1,6 +1,6 @@
 """Judges: who decides what a context says about a claim."""
 
-from ragtrace.judge.adaptive_limit import Pace, pace_of, paced
+from ragtrace.judge.adaptive_limit import AdaptiveLimiter, adaptively_limited, limiter_of
 from ragtrace.judge.cache import cached, uncached
 from ragtrace.judge.cache_file import CacheFile, CacheSettings, default_cache_path
 from ragtrace.judge.embedding import EmbedderFactory, open_embedder
@@ -12,27 +12,27 @@ from ragtrace.judge.scripted import Script, ScriptedJudge
 from ragtrace.judge.usage import metered, spent_by
 
 __all__ = [
+    "AdaptiveLimiter",
     "Backoff",
     "CacheFile",
     "CacheSettings",
     "EmbedderFactory",
     "JudgeFactory",
     "JudgeSettings",
-    "Pace",
     "Price",
     "Prices",
     "Script",
     "ScriptedJudge",
+    "adaptively_limited",
     "cached",
     "default_cache_path",
     "judge_named_by",
     "limited",
+    "limiter_of",
     "load_prices",
     "metered",
     "open_embedder",
     "open_judge",
-    "pace_of",
-    "paced",
     "retrying",
     "spent_by",
     "timed",

@@ -13,17 +13,17 @@ from ragtrace.errors import JudgeTimeout, JudgeUnavailable
 from ragtrace.judge.layers import Layer
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = ["Pace", "pace_of", "paced"]
+__all__ = ["AdaptiveLimiter", "adaptively_limited", "limiter_of"]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 
-def paced(judge: Judge, most: int) -> Judge:
+def adaptively_limited(judge: Judge, most: int) -> Judge:
     """Let as many requests reach the judge at once as it bears, and never more than ``most``."""
-    return _Paced(judge, Pace(most))
+    return _Paced(judge, AdaptiveLimiter(most))
 
 
-def pace_of(judge: Judge) -> Pace | None:
+def limiter_of(judge: Judge) -> AdaptiveLimiter | None:
     """Return the pace at which a judge is asked, if a layer of it keeps one."""
     while isinstance(judge, Layer):
         if isinstance(judge, _Paced):
@@ -32,7 +32,7 @@ def pace_of(judge: Judge) -> Pace | None:
     return None
 
 
-class Pace:
+class AdaptiveLimiter:
     """How many requests may be under way: half as many after an overload, one more after a clean round.
 
     An overload is a time-out, or an endpoint that takes no requests (429, 5xx, no connection).
@@ -92,7 +92,7 @@ class Pace:
 
 
 class _Paced(Layer):
-    def __init__(self, judge: Judge, pace: Pace) -> None:
+    def __init__(self, judge: Judge, pace: AdaptiveLimiter) -> None:
         super().__init__(judge)
         self.pace = pace
 

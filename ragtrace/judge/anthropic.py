@@ -32,7 +32,7 @@ from ragtrace.errors import (
 from ragtrace.extras import install_command
 from ragtrace.http import Oversized, Unreadable, reading_whole
 from ragtrace.http.tls import ClientTls
-from ragtrace.judge.base_url import Place
+from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.calls import Asked, Call, Doubts, made, was_turned_down
 from ragtrace.judge.endpoint import MOST_REPLY_BYTES
 from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
@@ -82,7 +82,7 @@ class AnthropicJudge:
         parameters: str = "",
     ) -> None:
         self._client = _client(
-            api_key=api_key, place=Place.of(base_url), timeout_s=timeout_s, tls=tls, headers=headers or {}
+            api_key=api_key, place=BaseUrl.of(base_url), timeout_s=timeout_s, tls=tls, headers=headers or {}
         )
         self._extra_body = extra_body or {}
         self._parameters = parameters
@@ -154,7 +154,7 @@ def open_anthropic(settings: JudgeSettings) -> Judge:
 
 
 def _client(
-    *, api_key: str, place: Place, timeout_s: float, tls: ClientTls | None, headers: Mapping[str, str]
+    *, api_key: str, place: BaseUrl, timeout_s: float, tls: ClientTls | None, headers: Mapping[str, str]
 ) -> anthropic.AsyncAnthropic:
     try:
         import anthropic  # costs a second: only who uses it pays
@@ -176,7 +176,9 @@ def _client(
     )
 
 
-def _credentials(api_key: str, place: Place, headers: Mapping[str, str], *, absent: Any) -> Mapping[str, Any]:
+def _credentials(
+    api_key: str, place: BaseUrl, headers: Mapping[str, str], *, absent: Any
+) -> Mapping[str, Any]:
     """Return the headers: a login in the URL, or a header of one's own, takes the place of the key."""
     told: dict[str, Any] = {_SDK_WRITES.get(name.lower(), name): value for name, value in headers.items()}
     if place.login is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-__all__ = ["Place", "beside", "secrets_in"]
+__all__ = ["BaseUrl", "beside", "secrets_in"]
 
 _ROUTE: Final = re.compile(r"/(?:chat/completions|embeddings)$")
 """Of a URL that was copied whole from a portal: what is asked there is added by ourselves."""
@@ -17,7 +17,7 @@ _DEPLOYMENT: Final = re.compile(r"(/openai/deployments/)([^/?#]+)(?:/(?:chat/com
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class BaseUrl:
     """A base URL, taken apart: what may be shown, and what may not."""
 
     url: str
@@ -28,7 +28,7 @@ class Place:
     """What the header ``authorization`` says for the user and the password of the URL."""
 
     @classmethod
-    def of(cls, base_url: str) -> Place:
+    def of(cls, base_url: str) -> BaseUrl:
         """Take a base URL apart."""
         url = urlsplit(base_url)
         path = _ROUTE.sub("", url.path.rstrip("/"))

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge.batch_api import ROUTE, Batch, BatchApi, QueueFull
 from ragtrace.judge.batch_log import BatchLog, PlannedBatch
-from ragtrace.judge.batch_outcome import Answers, Failure, Outcome
+from ragtrace.judge.batch_outcome import BatchReplies, Failure, Outcome
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.calls import Call, document_of
 from ragtrace.judge.endpoint import JsonObject, Rejected
@@ -54,7 +54,7 @@ class BatchLane:
         self._api = api
         self._settings = settings
         self._sleep = sleep
-        self._crowd = _Crowd(settings, sleep)
+        self._crowd = _SubmissionLimiter(settings, sleep)
         self._draws = lru_cache(_DRAWS_KNOWN)(lambda _digest: count())
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._held: deque[_Waiting] = deque()
@@ -251,7 +251,7 @@ class BatchLane:
         finally:
             self._crowd.leave()
         outcome.set_result(ended)
-        if not isinstance(ended, Answers):
+        if not isinstance(ended, BatchReplies):
             del self._outcomes[planned.key]
         done = [key for key, each in self._outcomes.items() if each.done()]
         for key in done[:-_ENDED_KEPT]:
@@ -299,7 +299,7 @@ class BatchLane:
             lines |= {each.custom_id: each for each in told if isinstance(each.custom_id, str)}
         self.log.ended(planned)
         self._crowd.ease()
-        return Answers(batch=batch.id, was_cancelled=batch.status == "cancelled", lines=lines)
+        return BatchReplies(batch=batch.id, was_cancelled=batch.status == "cancelled", lines=lines)
 
     async def _lines(self, file_id: str) -> Sequence[JsonObject]:
         return await self._patiently(lambda: self._api.lines(file_id))
@@ -314,7 +314,7 @@ class BatchLane:
         return await call()
 
 
-class _Crowd:
+class _SubmissionLimiter:
     """How much is sent at once: half as much, and one batch after the other, once the provider's queue of
     batches was full."""
 

@@ -10,7 +10,7 @@ from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavail
 from ragtrace.judge.calls import Call, was_turned_down
 from ragtrace.judge.endpoint import JsonObject, Rejected
 
-__all__ = ["Answers", "Failure", "Outcome"]
+__all__ = ["BatchReplies", "Failure", "Outcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class BatchReplies:
     """What came back from a batch."""
 
     batch: str
@@ -62,5 +62,5 @@ class Answers:
         return JudgeUnavailable(f"{who}: {what}", usage=call.usage)
 
 
-Outcome: TypeAlias = Answers | Failure | None
+Outcome: TypeAlias = BatchReplies | Failure | None
 """Of a batch; ``None`` if its requests are to be asked anew."""

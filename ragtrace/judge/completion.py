@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from ragtrace.judge.calls import Call
 from ragtrace.model import Usage
 
-__all__ = ["Answer", "Likely", "note_usage", "yes_probability"]
+__all__ = ["Completion", "Likely", "note_usage", "yes_probability"]
 
 Likely: TypeAlias = Mapping[str, float]
 """Log-probabilities of the likeliest tokens at one place of a reply."""
@@ -23,7 +23,7 @@ _LEAST_MASS = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Completion:
     """The first choice of a chat completion."""
 
     text: str
@@ -40,7 +40,7 @@ class Answer:
         return self.usage.reasoning_tokens > 0 or opening.lstrip().startswith("<think")
 
     @classmethod
-    def of(cls, completion: Any, usage: Usage) -> Answer:
+    def of(cls, completion: Any, usage: Usage) -> Completion:
         """Read a completion, which may be any JSON: the client checks nothing.
 
         Raises:

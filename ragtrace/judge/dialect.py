@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from ragtrace.judge.replies import reply_schema
 from ragtrace.ports import FreeText, SamplingParameters, YesProbability
 
-__all__ = ["Dialect", "Likelihoods", "Rung"]
+__all__ = ["Dialect", "Likelihoods", "OutputMode"]
 
 _BOUND_WORDS = re.compile(r"max_?length|max_?items|minimum|maximum", re.IGNORECASE)
 _SEED = 20_240_501
@@ -28,7 +28,7 @@ _LONG_OPENING = 8
 StepT = TypeVar("StepT", bound=StrEnum)
 
 
-class Rung(StrEnum):
+class OutputMode(StrEnum):
     """Ways to get JSON of a given form, best first."""
 
     JSON_SCHEMA = "json_schema"
@@ -36,7 +36,7 @@ class Rung(StrEnum):
     JSON_OBJECT = "json_object"
     TEXT = "text"
 
-    def next_lower(self) -> Rung | None:
+    def next_lower(self) -> OutputMode | None:
         """Return the next rung down."""
         return _next(self)
 
@@ -65,7 +65,7 @@ class Likelihoods(StrEnum):
 class Dialect:
     """What a server understands."""
 
-    rung: Rung = Rung.JSON_SCHEMA
+    rung: OutputMode = OutputMode.JSON_SCHEMA
     token_limits: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
     """Names of the output limit that were not refused yet; the first is used."""
     temperature: bool = True
@@ -101,7 +101,11 @@ class Dialect:
             return self.with_other_likelihoods()
         if issubclass(reply_type, FreeText):
             return replace(self, json_mode=False) if self._asks_for_json(sampling) else None
-        if self.bounded and self.rung in (Rung.JSON_SCHEMA, Rung.TOOLS) and _BOUND_WORDS.search(complaint):
+        if (
+            self.bounded
+            and self.rung in (OutputMode.JSON_SCHEMA, OutputMode.TOOLS)
+            and _BOUND_WORDS.search(complaint)
+        ):
             return replace(self, bounded=False)
         return self.lowered()
 
@@ -176,16 +180,16 @@ class Dialect:
     def _schema_form(self, name: str, reply_type: type[BaseModel]) -> Mapping[str, Any]:
         schema = reply_schema(reply_type, bounded=self.bounded)
         match self.rung:
-            case Rung.JSON_SCHEMA:
+            case OutputMode.JSON_SCHEMA:
                 form = {"name": name, "schema": schema, "strict": True}
                 return {"response_format": {"type": "json_schema", "json_schema": form}}
-            case Rung.TOOLS:
+            case OutputMode.TOOLS:
                 function = {"name": name, "parameters": schema}
                 choice = {"type": "function", "function": {"name": name}}
                 return {"tools": [{"type": "function", "function": function}], "tool_choice": choice}
-            case Rung.JSON_OBJECT:
+            case OutputMode.JSON_OBJECT:
                 return {"response_format": {"type": "json_object"}}
-            case Rung.TEXT:
+            case OutputMode.TEXT:
                 return {}
 
 

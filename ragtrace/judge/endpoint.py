@@ -25,7 +25,7 @@ from ragtrace.errors import (
 )
 from ragtrace.http import Body, Oversized, Unreadable, open_session
 from ragtrace.http.tls import ClientTls
-from ragtrace.judge.base_url import Place
+from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.calls import Call, was_turned_down
 from ragtrace.judge.http import certificate_fault, described, status_failure
 from ragtrace.model import Usage
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import aiohttp
     from aiohttp.payload import Payload
 
-__all__ = ["MOST_REPLY_BYTES", "Endpoint", "JsonObject", "Posting", "Rejected"]
+__all__ = ["MOST_REPLY_BYTES", "Endpoint", "JsonObject", "Rejected", "Transport"]
 
 MOST_REPLY_BYTES: Final = 4 << 20
 """Of one reply: a model writes some kilobytes, and a hundred with all it thinks."""
@@ -75,7 +75,7 @@ class Rejected(Exception):
         return status_failure(self.status, self.code, self._headers, who=who, usage=usage)
 
 
-class Posting(Protocol):
+class Transport(Protocol):
     """Where requests go: an endpoint, or what stands in its place."""
 
     async def post(self, path: str, call: Call) -> Any:
@@ -101,7 +101,7 @@ class Endpoint:
         tls: ClientTls | None = None,
         most_bytes: int = MOST_REPLY_BYTES,
     ) -> None:
-        self._place = Place.of(base_url)
+        self._place = BaseUrl.of(base_url)
         self._headers = {
             **self._place.authorization(api_key),
             "content-type": "application/json",

@@ -17,25 +17,25 @@ from pydantic import BaseModel
 
 from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeRefused, JudgeUnable
 from ragtrace.judge.calls import Asked, Call, Doubts, made
-from ragtrace.judge.completion import Answer, note_usage, yes_probability
-from ragtrace.judge.dialect import Dialect, Rung
-from ragtrace.judge.endpoint import Posting, Rejected
+from ragtrace.judge.completion import Completion, note_usage, yes_probability
+from ragtrace.judge.dialect import Dialect, OutputMode
+from ragtrace.judge.endpoint import Rejected, Transport
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest, YesProbability
 
-__all__ = ["Exchange", "Kind"]
+__all__ = ["Exchange", "ReplyKind"]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 Message: TypeAlias = tuple[str, str]
 """A role and a content."""
-Reading: TypeAlias = Callable[[Answer], ReplyT | None]
+Reading: TypeAlias = Callable[[Completion], ReplyT | None]
 """Returns what an answer says, or ``None`` if the endpoint is to be asked again."""
 
 _TOO_LONG = re.compile(r"context[ _](?:length|size|window)", re.IGNORECASE)
 
 
-class Kind(StrEnum):
+class ReplyKind(StrEnum):
     """What a reply is read from."""
 
     JSON = "json"
@@ -44,7 +44,7 @@ class Kind(StrEnum):
     """Log-probabilities."""
 
     @classmethod
-    def of(cls, reply_type: type[BaseModel]) -> Kind:
+    def of(cls, reply_type: type[BaseModel]) -> ReplyKind:
         """Return what a reply of this type is read from."""
         if issubclass(reply_type, FreeText):
             return cls.TEXT
@@ -55,12 +55,12 @@ class Kind(StrEnum):
 class Exchange(Generic[ReplyT]):
     """One request, and what was learned about the endpoint while it was answered."""
 
-    endpoint: Posting
+    endpoint: Transport
     model: str
     where: str
     too_long_advice: str
     request: JudgeRequest[ReplyT]
-    kind: Kind
+    kind: ReplyKind
     """Of its reply."""
     dialect: Dialect
     confirmed: bool
@@ -84,7 +84,7 @@ class Exchange(Generic[ReplyT]):
             raise
 
     async def _run(self) -> ReplyT:
-        if self.kind is Kind.YES and self.dialect.likelihoods is None:
+        if self.kind is ReplyKind.YES and self.dialect.likelihoods is None:
             raise self._unable()
         read = self._reading()
         while True:
@@ -99,20 +99,20 @@ class Exchange(Generic[ReplyT]):
 
     def _reading(self) -> Reading[ReplyT]:
         match self.kind:
-            case Kind.JSON:
+            case ReplyKind.JSON:
                 return self._read_json
-            case Kind.TEXT:
+            case ReplyKind.TEXT:
                 return self._read_text
-            case Kind.YES:
+            case ReplyKind.YES:
                 return self._read_probability
 
-    def _read_text(self, answer: Answer) -> ReplyT | None:
+    def _read_text(self, answer: Completion) -> ReplyT | None:
         cut_off = answer.finish_reason == "length"
         if cut_off and not answer.text and self._finds_room(answer.usage):
             return None
         return self.request.reply_type.model_validate({"text": answer.text, "cut_off": cut_off})
 
-    def _read_probability(self, answer: Answer) -> ReplyT | None:
+    def _read_probability(self, answer: Completion) -> ReplyT | None:
         if answer.likely is None:
             self.dialect = self._other_likelihoods()
             return None
@@ -127,7 +127,7 @@ class Exchange(Generic[ReplyT]):
         self.dialect = longer
         return None
 
-    def _read_json(self, answer: Answer) -> ReplyT | None:
+    def _read_json(self, answer: Completion) -> ReplyT | None:
         if answer.finish_reason == "length":
             if not self._finds_room(answer.usage):
                 raise self._error(JudgeCutOff, "the reply ended at the token limit")
@@ -154,7 +154,7 @@ class Exchange(Generic[ReplyT]):
         wish = f"Your reply is not valid: {fault}. Reply again with one complete, corrected JSON object."
         self.correction = (("assistant", text), ("user", wish))
 
-    async def _answer(self) -> Answer:
+    async def _answer(self) -> Completion:
         while True:
             asked = Asked.by(self._body(), output_tokens=self._room)
             async with made(asked, self.doubts) as call:
@@ -166,10 +166,10 @@ class Exchange(Generic[ReplyT]):
                     self.spent += call.usage
             self.dialect = self._adapted(rejected)
 
-    def _read(self, completion: Any, call: Call) -> Answer:
+    def _read(self, completion: Any, call: Call) -> Completion:
         note_usage(completion, call)
         try:
-            return Answer.of(completion, call.usage)
+            return Completion.of(completion, call.usage)
         except (AttributeError, TypeError, IndexError, ValueError):  # the client lets any JSON pass
             raise self._error(JudgeNonsense, "the reply is no chat completion") from None
 
@@ -186,7 +186,7 @@ class Exchange(Generic[ReplyT]):
 
     def _messages(self) -> list[dict[str, str]]:
         system = self.request.system
-        if self.kind is Kind.JSON and self.dialect.rung in (Rung.JSON_OBJECT, Rung.TEXT):
+        if self.kind is ReplyKind.JSON and self.dialect.rung in (OutputMode.JSON_OBJECT, OutputMode.TEXT):
             schema = json.dumps(reply_schema(self.request.reply_type))
             system = f"{system}\n\nThe JSON schema of the reply: {schema}"
         instructions = [("system", system)] if system else []
@@ -203,7 +203,7 @@ class Exchange(Generic[ReplyT]):
         adapted = self.dialect.after_rejection(exc.complaint, self.request.reply_type, self.request.sampling)
         if adapted is not None:
             return adapted
-        if self.kind is Kind.YES and not self.confirmed:
+        if self.kind is ReplyKind.YES and not self.confirmed:
             raise self._unable() from None
         # what worked before is rejected now: then it is this request, not the endpoint
         kind = JudgeNonsense if self.confirmed else JudgeRefused

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from ragtrace.errors import ConfigError
 from ragtrace.http.tls import ClientTls
-from ragtrace.judge.adaptive_limit import paced
+from ragtrace.judge.adaptive_limit import adaptively_limited
 from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
 from ragtrace.judge.cache import cached
 from ragtrace.judge.cache_file import CacheFile, CacheSettings
@@ -92,7 +92,7 @@ class JudgeSettings:
 
 
 @runtime_checkable
-class Paced(Protocol):
+class SelfLimited(Protocol):
     """A judge that knows its own pace: it gets no less time, and no more requests at once."""
 
     least_timeout_s: float
@@ -195,12 +195,12 @@ class JudgeLayers:
 def layered(judge: Judge, layers: JudgeLayers) -> Judge:
     """Put the layers around a judge: cache ← usage ← limit ← retry ← one's own ← pace ← time-out ← judge."""
     timeout_s, max_concurrency = layers.timeout_s, layers.max_concurrency
-    if isinstance(judge, Paced):
+    if isinstance(judge, SelfLimited):
         timeout_s = max(timeout_s, judge.least_timeout_s)
         max_concurrency = min(max_concurrency, judge.most_at_once)
     judge = timed(judge, _WHOLE_ASK * timeout_s)
     if layers.keeps_pace:
-        judge = paced(judge, max_concurrency)
+        judge = adaptively_limited(judge, max_concurrency)
     if layers.around:
         judge = layers.around(judge)
     judge = retrying(judge, layers.backoff)

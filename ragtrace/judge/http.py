@@ -20,7 +20,7 @@ from ragtrace.errors import (
     JudgeRefused,
     JudgeUnavailable,
 )
-from ragtrace.judge.base_url import Place
+from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
 from ragtrace.model import Usage
 from ragtrace.retry_after import asked_number, asked_wait_s
@@ -76,7 +76,7 @@ def openai_key(settings: JudgeSettings, base_url: str) -> str:
 def says_who_asks(settings: JudgeSettings, base_url: str) -> bool:
     """Whether the base URL or a header of the settings' own stands in place of a key."""
     named = {name.lower() for name in settings.headers}
-    return Place.of(base_url).login is not None or not _CREDENTIALS.isdisjoint(named)
+    return BaseUrl.of(base_url).login is not None or not _CREDENTIALS.isdisjoint(named)
 
 
 def checked_url(settings: JudgeSettings, variable: str, default: str) -> str:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnavailable
 from ragtrace.extras import install_command
-from ragtrace.judge.dialect import Likelihoods, Rung
+from ragtrace.judge.dialect import Likelihoods, OutputMode
 from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.llama_process import LlamaProcess, Serving
 from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
@@ -64,7 +64,7 @@ class LlamaJudge:
         return JudgeIdentity(provider="llama", model=self._serving.path.name, parameters=self._parameters)
 
     @property
-    def rung(self) -> Rung | None:
+    def rung(self) -> OutputMode | None:
         """How the server takes a schema; ``None`` until a request for JSON succeeded."""
         return self._running.judge.rung if self._running else None
 

@@ -16,12 +16,12 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnable
 from ragtrace.http.tls import ClientTls
-from ragtrace.judge.base_url import Place
+from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.calls import Doubts
-from ragtrace.judge.dialect import Dialect, Likelihoods, Rung
-from ragtrace.judge.endpoint import Endpoint, Posting
-from ragtrace.judge.exchange import Exchange, Kind
+from ragtrace.judge.dialect import Dialect, Likelihoods, OutputMode
+from ragtrace.judge.endpoint import Endpoint, Transport
+from ragtrace.judge.exchange import Exchange, ReplyKind
 from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
 from ragtrace.model import JudgeIdentity
@@ -51,7 +51,7 @@ class OpenAICompatibleJudge:
         tls: ClientTls | None = None,
         extra_body: Mapping[str, Any] | None = None,
         parameters: str = "",
-        instead: Posting | None = None,
+        instead: Transport | None = None,
     ) -> None:
         """Take an endpoint, or ``instead`` of one what requests go through on their way to it."""
         self._identity = JudgeIdentity(provider=provider, model=model, parameters=parameters)
@@ -70,7 +70,7 @@ class OpenAICompatibleJudge:
         limits = ("max_tokens", "max_completion_tokens")
         ours = base_url.startswith(OPENAI_URL)
         self._dialect = Dialect(token_limits=limits[::-1] if ours else limits)
-        self._confirmed: frozenset[Kind] = frozenset()
+        self._confirmed: frozenset[ReplyKind] = frozenset()
 
     @property
     def identity(self) -> JudgeIdentity:
@@ -78,14 +78,14 @@ class OpenAICompatibleJudge:
         return self._identity
 
     @property
-    def rung(self) -> Rung | None:
+    def rung(self) -> OutputMode | None:
         """How the endpoint takes a schema; ``None`` until a request for JSON succeeded."""
-        return self._dialect.rung if Kind.JSON in self._confirmed else None
+        return self._dialect.rung if ReplyKind.JSON in self._confirmed else None
 
     @property
     def likelihoods(self) -> Likelihoods | None:
         """How the endpoint gives log-probabilities; ``None`` until a request for them succeeded."""
-        return self._dialect.likelihoods if Kind.YES in self._confirmed else None
+        return self._dialect.likelihoods if ReplyKind.YES in self._confirmed else None
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer the request; ``usage.calls`` counts the requests that left the process.
@@ -93,7 +93,7 @@ class OpenAICompatibleJudge:
         Raises:
             JudgeError: no usable answer; the subclass says whether asking later may help.
         """
-        kind = Kind.of(request.reply_type)
+        kind = ReplyKind.of(request.reply_type)
         before = self._dialect
         exchange = Exchange(
             endpoint=self._endpoint,
@@ -175,5 +175,5 @@ def _in_batches(settings: JudgeSettings, batches: BatchSettings, base_url: str) 
 
 def _lane_of(settings: JudgeSettings, base_url: str) -> str:
     """Name what may take one another's replies: the same model, asked the same way at the same place."""
-    parts = (Place.of(base_url).url, settings.argument, settings.parameters)
+    parts = (BaseUrl.of(base_url).url, settings.argument, settings.parameters)
     return "|".join(part for part in parts if part)

@@ -25,7 +25,17 @@ from ragtrace.judge.replies import reply_schema
 from ragtrace.model import Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = ["Bill", "Book", "Limit", "Spend", "Spender", "Tariff", "Turnstile", "budgeted", "largest_usage"]
+__all__ = [
+    "CostEstimator",
+    "Limit",
+    "RequestCost",
+    "ReservingSpender",
+    "Spend",
+    "SpendLedger",
+    "Spender",
+    "budgeted",
+    "largest_usage",
+]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 ReservationT = TypeVar("ReservationT")
@@ -42,7 +52,7 @@ def budgeted(judge: Judge, spenders: Sequence[Spender], price: Price | None) -> 
     ``spenders`` is looked at for each request: it may be filled later. A judge that computes costs nothing
     and comes back as it is.
     """
-    return judge if judge.identity.computes else _Budgeted(judge, spenders, Tariff(price=price))
+    return judge if judge.identity.computes else _Budgeted(judge, spenders, CostEstimator(price=price))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +132,7 @@ def _schema_bytes(reply_type: type[BaseModel]) -> int:
 
 
 @dataclass(slots=True, kw_only=True)
-class Tariff:
+class CostEstimator:
     """What usage of one judge is worth."""
 
     price: Price | None
@@ -195,7 +205,7 @@ def _within(usage: Usage, estimate: Spend) -> Usage:
 
 
 @dataclass(slots=True)
-class Bill:
+class RequestCost:
     """What one attempt cost, as it becomes known: request by request, from judges that tell of each."""
 
     usage: Usage | None = None
@@ -219,7 +229,7 @@ class Bill:
 class Spender(Protocol):
     """Counts requests, and lets them pass as long as there is room."""
 
-    def spending(self, tariff: Tariff, largest: Usage) -> AbstractAsyncContextManager[Bill]:
+    def spending(self, tariff: CostEstimator, largest: Usage) -> AbstractAsyncContextManager[RequestCost]:
         """Count a request before it is made; its bill says afterwards what it did cost.
 
         Raises:
@@ -228,7 +238,7 @@ class Spender(Protocol):
         ...
 
 
-class Book(Protocol[ReservationT]):
+class SpendLedger(Protocol[ReservationT]):
     """Where it is kept what was spent."""
 
     async def reserve(self, estimate: Spend, *, share: float) -> ReservationT:
@@ -246,10 +256,10 @@ class Book(Protocol[ReservationT]):
 
 
 @dataclass(slots=True, kw_only=True)
-class Turnstile(Generic[ReservationT]):
-    """Lets requests pass as their estimates fit: a `Spender` over a `Book`."""
+class ReservingSpender(Generic[ReservationT]):
+    """Lets requests pass as their estimates fit: a `Spender` over a `SpendLedger`."""
 
-    book: Book[ReservationT]
+    book: SpendLedger[ReservationT]
     _announced: int = 0
     """Attempts of which no request was made yet."""
     _away: int = 0
@@ -258,7 +268,9 @@ class Turnstile(Generic[ReservationT]):
     """Replaced at each settlement."""
 
     @asynccontextmanager
-    async def spending(self, tariff: Tariff, largest: Usage, *, share: float = 1.0) -> AsyncIterator[Bill]:
+    async def spending(
+        self, tariff: CostEstimator, largest: Usage, *, share: float = 1.0
+    ) -> AsyncIterator[RequestCost]:
         """Count an attempt before it is made; its bill says afterwards what it did cost.
 
         What nobody knows (it timed out, or was interrupted) stays counted as it was estimated.
@@ -335,11 +347,11 @@ class Turnstile(Generic[ReservationT]):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Itemized(Bill, Generic[ReservationT]):
+class _Itemized(RequestCost, Generic[ReservationT]):
     """The bill of an attempt at a turnstile."""
 
-    turnstile: Turnstile[ReservationT]
-    tariff: Tariff
+    turnstile: ReservingSpender[ReservationT]
+    tariff: CostEstimator
     share: float
     first: ReservationT
     """For its first request, or for the whole of it."""
@@ -370,7 +382,7 @@ class _Itemized(Bill, Generic[ReservationT]):
 
 
 class _Budgeted(Layer):
-    def __init__(self, judge: Judge, spenders: Sequence[Spender], tariff: Tariff) -> None:
+    def __init__(self, judge: Judge, spenders: Sequence[Spender], tariff: CostEstimator) -> None:
         super().__init__(judge)
         self._spenders = spenders
         self._tariff = tariff

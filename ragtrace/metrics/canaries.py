@@ -22,7 +22,7 @@ from ragtrace.metrics.invented_claims import invented_claim
 from ragtrace.metrics.sentences import split_sentences
 from ragtrace.model import Usage
 
-__all__ = ["Sentinel", "Sentinels", "check_sentinels"]
+__all__ = ["CanaryClaim", "CanaryClaims", "check_canaries"]
 
 _SEARCHED_CHARS = 3000
 """Of a chunk: a sentence to copy is looked for in its beginning."""
@@ -37,7 +37,7 @@ _ABOUT_JUDGING = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sentinel:
+class CanaryClaim:
     """A planted claim."""
 
     number: int
@@ -47,7 +47,7 @@ class Sentinel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sentinels:
+class CanaryClaims:
     """Plants claims in the requests about one record; the same record gets the same ones."""
 
     seed: str
@@ -57,7 +57,7 @@ class Sentinels:
     rate: float = 1.0
     """Share of the records that get any."""
 
-    def among(self, chunks: Sequence[NumberedText]) -> tuple[Sentinel, ...]:
+    def among(self, chunks: Sequence[NumberedText]) -> tuple[CanaryClaim, ...]:
         """Choose the claims to plant in requests that show these chunks, in the order of their numbers."""
         if not chunks or not self._chosen:
             return ()
@@ -67,12 +67,12 @@ class Sentinels:
         chance.shuffle(texts)
         found = [(text, supported) for text, supported in texts if text]
         return tuple(
-            Sentinel(number=number, text=text, supported=supported)
+            CanaryClaim(number=number, text=text, supported=supported)
             for number, (text, supported) in enumerate(found, start=self.first_number)
         )
 
     def weave(
-        self, claims: Sequence[NumberedText], sentinels: Iterable[Sentinel]
+        self, claims: Sequence[NumberedText], sentinels: Iterable[CanaryClaim]
     ) -> tuple[NumberedText, ...]:
         """Put the planted claims at chance places among the others, whose order stays."""
         woven = list(claims)
@@ -92,7 +92,7 @@ class Sentinels:
         return Random(int.from_bytes(digest[:8]))
 
 
-def check_sentinels(sentinels: Iterable[Sentinel], said: Iterable[tuple[int, bool]]) -> int:
+def check_canaries(sentinels: Iterable[CanaryClaim], said: Iterable[tuple[int, bool]]) -> int:
     """Count the planted claims that the judge got right; it may have said nothing about some.
 
     ``said`` holds numbers, and whether the judge called the claim supported.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ragtrace.metrics.evidence import pack_chunks
 from ragtrace.metrics.forms import ChunkRelevance, ChunksInput, ChunksReply, GivenGrade, NumberedText
-from ragtrace.metrics.item_replies import Answers, ask_each
+from ragtrace.metrics.item_replies import ItemReplies, ask_each
 from ragtrace.metrics.judge_calls import batches, output_tokens, together
 from ragtrace.metrics.prompt import Prompt, render_chunks
 from ragtrace.model import Chunk, ChunkVerdict, VerdictLabel
@@ -89,10 +89,10 @@ class _Asking:
     prompt: Prompt
     fence_code: str
 
-    async def ask(self, chunks: Sequence[NumberedText]) -> Answers[GivenGrade]:
+    async def ask(self, chunks: Sequence[NumberedText]) -> ItemReplies[GivenGrade]:
         reply = await self.judge.ask(self._request(chunks))
         given = ((grade.id, grade) for grade in reply.value.chunks)
-        return Answers.check(given, asked=chunks, abstained=reply.abstained, notes=reply.notes)
+        return ItemReplies.check(given, asked=chunks, abstained=reply.abstained, notes=reply.notes)
 
     def _request(self, chunks: Sequence[NumberedText]) -> JudgeRequest[ChunksReply]:
         def about(numbers: Collection[int]) -> JudgeRequest[ChunksReply]:
@@ -127,7 +127,7 @@ def _one_a_number(pack: Iterable[NumberedText]) -> list[NumberedText]:
     return [NumberedText(number=number, text="\n".join(parts)) for number, parts in texts.items()]
 
 
-def _grade(number: int, pieces: int, answers: Sequence[Answers[GivenGrade]]) -> GivenGrade | str:
+def _grade(number: int, pieces: int, answers: Sequence[ItemReplies[GivenGrade]]) -> GivenGrade | str:
     """Return the best grade among the pieces of a chunk, or why there is none."""
     grades = [answer.found[number] for answer in answers if number in answer.found]
     best = max(grades, key=lambda grade: grade.relevance, default=None)

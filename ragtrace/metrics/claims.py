@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ragtrace.metrics.base import Finding, OwnMetric, tally
-from ragtrace.metrics.steps import Extraction, Steps, Verification
+from ragtrace.metrics.steps import ClaimExtraction, Steps, Verification
 from ragtrace.model import SkipReason, VerdictCounts
 from ragtrace.scoring.pass_rule import CLAIM_READINGS, Readings, claim_readings
 
@@ -27,7 +27,7 @@ class ClaimMetric(OwnMetric):
 class JudgedClaims:
     """Steps A and B, with at least one claim that the judge decided."""
 
-    extraction: Extraction
+    extraction: ClaimExtraction
     verification: Verification
     counts: VerdictCounts
 
@@ -58,7 +58,7 @@ async def judged_claims(steps: Steps) -> JudgedClaims | Finding:
     return JudgedClaims(extraction=extraction, verification=verification, counts=counts)
 
 
-def nothing_stated(extraction: Extraction) -> Finding:
+def nothing_stated(extraction: ClaimExtraction) -> Finding:
     """Say why an answer has nothing to judge."""
     if extraction.refusal:
         return Finding(skip_reason=SkipReason.REFUSAL, explanation="the answer declines to answer")

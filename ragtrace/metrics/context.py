@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ragtrace.metrics.canaries import Sentinels
+from ragtrace.metrics.canaries import CanaryClaims
 from ragtrace.metrics.evidence import FoldedText, pack_chunks
 from ragtrace.metrics.forms import NumberedText
 from ragtrace.model import Chunk
 from ragtrace.ports import Judge
 
-__all__ = ["Context", "Material"]
+__all__ = ["Material", "NumberedContext"]
 
 
-class Context:
+class NumberedContext:
     """The chunks of a record: numbered, packed, and ready for looking up quotes."""
 
     def __init__(self, chunks: Sequence[Chunk], *, pack_chars: int, max_packs: int) -> None:
@@ -42,7 +42,7 @@ class Material:
     """What every request about the claims of one record shares."""
 
     step: str
-    context: Context
+    context: NumberedContext
     judge: Judge
     fence_code: str
-    sentinels: Sentinels
+    sentinels: CanaryClaims

@@ -18,7 +18,7 @@ from ragtrace.metrics.sentences import Sentence
 from ragtrace.model import Claim
 from ragtrace.ports import Judge, JudgeRequest
 
-__all__ = ["Extraction", "Statement", "extract_claims"]
+__all__ = ["ClaimExtraction", "Statement", "extract_claims"]
 
 _MIN_REPEATED_CHARS = 10
 
@@ -34,7 +34,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extraction:
+class ClaimExtraction:
     """What step A found."""
 
     claims: tuple[Claim, ...]
@@ -62,7 +62,7 @@ async def extract_claims(
     prompt: Prompt,
     fence_code: str,
     sentences_per_call: int,
-) -> Extraction:
+) -> ClaimExtraction:
     """Ask for the claims of an answer.
 
     Raises:
@@ -178,12 +178,12 @@ def _bare(text: str) -> str:
     return " ".join(text.split()).rstrip(" .!").casefold()
 
 
-def _join(parts: Sequence[_Part], sentences: Sequence[Sentence]) -> Extraction:
+def _join(parts: Sequence[_Part], sentences: Sequence[Sentence]) -> ClaimExtraction:
     stated = [statement for part in parts for statement in part.stated]
     statements = tuple(_statements(stated, {sentence.number: sentence for sentence in sentences}))
     factual = (each.claim for each in statements if each.claim.kind == "factual")
     covered = {number for part in parts for number in part.cited}
-    return Extraction(
+    return ClaimExtraction(
         claims=tuple(_indexed(claim, index) for index, claim in enumerate(factual)),
         statements=statements,
         refusal=bool(parts) and all(part.refusal for part in parts),

@@ -11,13 +11,13 @@ from ragtrace.errors import JudgeCutOff, JudgeNonsense
 from ragtrace.metrics.forms import NumberedText
 from ragtrace.metrics.judge_calls import halves
 
-__all__ = ["Answers", "AskAbout", "ask_each"]
+__all__ = ["AskAbout", "ItemReplies", "ask_each"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers(Generic[T]):
+class ItemReplies(Generic[T]):
     """What the judge said, by the number of the item."""
 
     found: Mapping[int, T]
@@ -36,7 +36,7 @@ class Answers(Generic[T]):
         asked: Sequence[NumberedText],
         abstained: Iterable[int] = (),
         notes: Mapping[int, str] | None = None,
-    ) -> Answers[T]:
+    ) -> ItemReplies[T]:
         """Keep the answers whose numbers were asked for and came once.
 
         ``abstained`` are items that the judge knows it cannot decide, ``notes`` say why.
@@ -50,11 +50,11 @@ class Answers(Generic[T]):
             rejected=sum(count for number, count in times.items() if number not in numbers),
         )
 
-    def joined(self, other: Answers[T]) -> Answers[T]:
+    def joined(self, other: ItemReplies[T]) -> ItemReplies[T]:
         """Add the answers to a further request."""
         found = {**self.found, **other.found}
         given_up = {**self.given_up, **other.given_up}
-        return Answers(
+        return ItemReplies(
             found=found,
             given_up={n: why for n, why in given_up.items() if n not in found},
             omitted=(self.omitted | other.omitted).difference(found),
@@ -65,10 +65,10 @@ class Answers(Generic[T]):
         """Return the items that the judge said nothing about."""
         return [item for item in items if item.number not in self.found and item.number not in self.given_up]
 
-    def settled(self, items: Iterable[NumberedText], reason: str) -> Answers[T]:
+    def settled(self, items: Iterable[NumberedText], reason: str) -> ItemReplies[T]:
         """Give the items up that are missing still."""
         lost = {item.number: reason for item in self.missing(items)}
-        return Answers(
+        return ItemReplies(
             found=self.found,
             given_up={**self.given_up, **lost},
             omitted=self.omitted.union(lost),
@@ -76,11 +76,11 @@ class Answers(Generic[T]):
         )
 
 
-AskAbout: TypeAlias = Callable[[Sequence[NumberedText]], Awaitable[Answers[T]]]
+AskAbout: TypeAlias = Callable[[Sequence[NumberedText]], Awaitable[ItemReplies[T]]]
 """Makes one request about some of the items."""
 
 
-async def ask_each(items: Sequence[NumberedText], ask: AskAbout[T]) -> Answers[T]:
+async def ask_each(items: Sequence[NumberedText], ask: AskAbout[T]) -> ItemReplies[T]:
     """Get an answer on every item, or a reason why there is none.
 
     Items that come missing or twice are asked about once more, and replies that are cut off in halves.
@@ -101,13 +101,13 @@ async def ask_each(items: Sequence[NumberedText], ask: AskAbout[T]) -> Answers[T
     )
 
 
-async def _in_halves_if_cut(items: Sequence[NumberedText], ask: AskAbout[T]) -> Answers[T]:
+async def _in_halves_if_cut(items: Sequence[NumberedText], ask: AskAbout[T]) -> ItemReplies[T]:
     try:
         return await ask(items)
     except JudgeCutOff:
         if len(items) == 1:
             raise
-    nothing: Answers[T] = Answers(found={})
+    nothing: ItemReplies[T] = ItemReplies(found={})
     whole = nothing
     cut_off: list[JudgeCutOff] = []
     for half in halves(items):

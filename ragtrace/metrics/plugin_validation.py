@@ -11,7 +11,7 @@ from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.model import Direction, MetricFailure, MetricResult
 from ragtrace.ports import Metric
 
-__all__ = ["fault_in", "make_metric"]
+__all__ = ["make_metric", "problem_in"]
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 """What can stand in an attribute key."""
@@ -37,7 +37,7 @@ def make_metric(make: Any, *, named: str, **options: Any) -> Metric:
     return cast(Metric, metric)
 
 
-def fault_in(result: object, metric: Metric) -> str | None:
+def problem_in(result: object, metric: Metric) -> str | None:
     """Say what is wrong with the outcome of a metric, or nothing.
 
     A number that is no score, or none without a reason, must not reach a trace.

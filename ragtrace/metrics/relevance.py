@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ragtrace.metrics.extract import Statement
 from ragtrace.metrics.forms import GivenRelevance, NumberedText, Relevance, RelevanceInput, RelevanceReply
-from ragtrace.metrics.item_replies import Answers, ask_each
+from ragtrace.metrics.item_replies import ItemReplies, ask_each
 from ragtrace.metrics.judge_calls import batches, output_tokens, together
 from ragtrace.metrics.prompt import Prompt, render_relevance
 from ragtrace.model import Verdict, VerdictLabel
@@ -55,10 +55,10 @@ class _Asking:
     prompt: Prompt
     fence_code: str
 
-    async def ask(self, statements: Sequence[NumberedText]) -> Answers[GivenRelevance]:
+    async def ask(self, statements: Sequence[NumberedText]) -> ItemReplies[GivenRelevance]:
         reply = await self.judge.ask(self._request(statements))
         given = ((grade.id, grade) for grade in reply.value.statements)
-        return Answers.check(given, asked=statements, abstained=reply.abstained, notes=reply.notes)
+        return ItemReplies.check(given, asked=statements, abstained=reply.abstained, notes=reply.notes)
 
     def _request(self, statements: Sequence[NumberedText]) -> JudgeRequest[RelevanceReply]:
         def about(numbers: Collection[int]) -> JudgeRequest[RelevanceReply]:
@@ -77,7 +77,7 @@ class _Asking:
         )
 
 
-def _graded(statement: Statement, answers: Sequence[Answers[GivenRelevance]]) -> Verdict:
+def _graded(statement: Statement, answers: Sequence[ItemReplies[GivenRelevance]]) -> Verdict:
     number = statement.claim.index + 1
     for answer in answers:
         if number in answer.found:

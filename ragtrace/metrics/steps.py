@@ -31,20 +31,20 @@ from typing import Any, Generic, Literal, TypeVar
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
 from ragtrace.metrics.chunks import Grading, grade_chunks
 from ragtrace.metrics.combined_request import Bundle
-from ragtrace.metrics.extract import Extraction, Statement, extract_claims
+from ragtrace.metrics.extract import ClaimExtraction, Statement, extract_claims
 from ragtrace.metrics.fence import fence_code
 from ragtrace.metrics.judge_calls import Metered, both
 from ragtrace.metrics.prompt import STEPS, Prompt, PromptName, Prompts, StepName, content_sha256
 from ragtrace.metrics.questions import Regeneration, regenerate_questions
 from ragtrace.metrics.relevance import grade_statements
 from ragtrace.metrics.sentences import split_sentences
-from ragtrace.metrics.verify import Context, Verification, verify_claims
+from ragtrace.metrics.verify import NumberedContext, Verification, verify_claims
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, Usage, Verdict
 from ragtrace.ports import Embedder, Judge, Metric
 
 __all__ = [
-    "Extraction",
+    "ClaimExtraction",
     "Grading",
     "Prompts",
     "Regeneration",
@@ -108,7 +108,7 @@ class Steps:
         self._record = record
         self._sentences = split_sentences(record.answer or "")
         self._reference = split_sentences(record.reference or "")
-        self._context = Context(
+        self._context = NumberedContext(
             record.chunks, pack_chars=self.limits.context_chars, max_packs=self.limits.max_packs
         )
         self._judges = (judge, second_judge) if second_judge else (judge,)
@@ -161,7 +161,7 @@ class Steps:
         longest = max(len(self._sentences), len(self._reference))
         return self._context.cut or longest > self.limits.max_sentences
 
-    async def extract(self) -> Extraction:
+    async def extract(self) -> ClaimExtraction:
         """Return the statements of the answer, and the claims among them.
 
         Raises:
@@ -172,7 +172,7 @@ class Steps:
     async def take_claims(self, claims: Sequence[Claim]) -> None:
         """Let these be the claims of the answer: the judge is not asked for any. Call it before `extract`."""
         statements = (Statement(claim=c, sentences=()) for c in claims)
-        given = Extraction(
+        given = ClaimExtraction(
             claims=tuple(claims),
             statements=tuple(statements),
             refusal=False,
@@ -180,7 +180,7 @@ class Steps:
             rejected=0,
         )
 
-        async def hand_over(judge: Judge) -> Extraction:
+        async def hand_over(judge: Judge) -> ClaimExtraction:
             return given
 
         await self.shared(self._key("extract"), hand_over)
@@ -293,7 +293,7 @@ class Steps:
         given: tuple[StepName, ...] = ("extract",) if {"verify", "relevance"} & set(steps) else ()
         return f"{'+'.join(steps)} {self.prompts.sha256_of((*given, *steps))}"
 
-    async def _extract(self, judge: Judge) -> Extraction:
+    async def _extract(self, judge: Judge) -> ClaimExtraction:
         return await extract_claims(
             self._sentences[: self.limits.max_sentences],
             question=self._record.question,

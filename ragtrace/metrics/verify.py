@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragtrace.errors import JudgeUnable
-from ragtrace.metrics.canaries import Sentinels
-from ragtrace.metrics.context import Context, Material
+from ragtrace.metrics.canaries import CanaryClaims
+from ragtrace.metrics.context import Material, NumberedContext
 from ragtrace.metrics.forms import NumberedText
 from ragtrace.metrics.prompt import Prompt
 from ragtrace.metrics.verdicts import Ruling, Rulings, undecided
@@ -22,7 +22,7 @@ from ragtrace.metrics.verify_yes_no import YesNoAsking
 from ragtrace.model import Claim, Usage, Verdict, VerdictLabel
 from ragtrace.ports import Judge
 
-__all__ = ["Context", "Verification", "verify_claims"]
+__all__ = ["NumberedContext", "Verification", "verify_claims"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Verification:
 
 async def verify_claims(
     claims: Sequence[Claim],
-    context: Context,
+    context: NumberedContext,
     *,
     judge: Judge,
     prompt: Prompt,
@@ -86,7 +86,7 @@ async def verify_claims(
         context=context,
         judge=judge,
         fence_code=fence_code,
-        sentinels=Sentinels(
+        sentinels=CanaryClaims(
             seed=fence_code,
             first_number=max((claim.number for claim in numbered), default=0) + 1,
             rate=0.0 if judge.identity.computes else settings.sentinel_rate,
@@ -124,7 +124,7 @@ async def _by_probability(
     return VerifyForm.JSON, await batched.rule(claims)
 
 
-def _verdict(claim: Claim, ruling: Ruling, context: Context) -> Verdict:
+def _verdict(claim: Claim, ruling: Ruling, context: NumberedContext) -> Verdict:
     if ruling.label is VerdictLabel.UNSUPPORTED and context.cut:
         ruling = undecided(
             "unsupported by the chunks that were shown, and the context is too long to show all"

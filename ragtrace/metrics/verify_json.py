@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
-from ragtrace.metrics.canaries import Sentinel, check_sentinels
+from ragtrace.metrics.canaries import CanaryClaim, check_canaries
 from ragtrace.metrics.context import Material
 from ragtrace.metrics.forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.metrics.judge_calls import batches, halves, output_tokens, together
@@ -78,7 +78,7 @@ class JsonAsking:
             if len(claims) == 1:
                 raise
             return await self._ask_in_halves(pack, claims)
-        passed = check_sentinels(planted, _supported(reply.value))
+        passed = check_canaries(planted, _supported(reply.value))
         checked = check_reply(
             reply.value,
             asked=[claim.number for claim in claims],
@@ -103,7 +103,7 @@ class JsonAsking:
         return replace(answered, rulings={**lost, **answered.rulings})
 
     def _request(
-        self, pack: Pack, claims: Sequence[NumberedText], planted: tuple[Sentinel, ...]
+        self, pack: Pack, claims: Sequence[NumberedText], planted: tuple[CanaryClaim, ...]
     ) -> JudgeRequest[VerifyReply]:
         woven = self.material.sentinels.weave(claims, planted)
         given = VerifyInput(chunks=tuple(pack), claims=woven)
@@ -113,7 +113,7 @@ class JsonAsking:
             return self._request(pack, kept, planted if kept else ())
 
         def check(reply: VerifyReply) -> None:
-            check_sentinels(planted, _supported(reply))
+            check_canaries(planted, _supported(reply))
 
         return JudgeRequest(
             step=self.material.step,

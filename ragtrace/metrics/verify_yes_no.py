@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from ragtrace.errors import JudgeNonsense
-from ragtrace.metrics.canaries import Sentinel, check_sentinels
+from ragtrace.metrics.canaries import CanaryClaim, check_canaries
 from ragtrace.metrics.context import Material
 from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.forms import NumberedText
@@ -84,7 +84,7 @@ class YesNoAsking:
         woven = self.material.sentinels.weave(claims, planted)
         said = await self._ask_each(pack, woven, "support", planted)
         # not as they come in: what was asked beside a wrong one would be paid for and not counted
-        passed = check_sentinels(planted, [(number, self._is_yes(p)) for number, p in said.items()])
+        passed = check_canaries(planted, [(number, self._is_yes(p)) for number, p in said.items()])
         return _Heard(
             pack=pack, support=said, sentinels_passed=passed, sentinels_silent=len(planted) - passed
         )
@@ -106,7 +106,7 @@ class YesNoAsking:
         pack: Pack,
         items: Sequence[NumberedText],
         question: Question,
-        planted: Sequence[Sentinel] = (),
+        planted: Sequence[CanaryClaim] = (),
     ) -> Mapping[int, float]:
         """Return P(yes) by number; an item that the judge said neither yes nor no to is left out."""
         if not items:
@@ -118,10 +118,10 @@ class YesNoAsking:
         return {item.number: p for item, p in answers if p is not None}
 
     async def _ask(
-        self, pack: Pack, item: NumberedText, question: Question, planted: Sequence[Sentinel]
+        self, pack: Pack, item: NumberedText, question: Question, planted: Sequence[CanaryClaim]
     ) -> float | None:
         def check(reply: YesProbability) -> None:
-            check_sentinels(planted, [(item.number, self._is_yes(reply.p_yes))])
+            check_canaries(planted, [(item.number, self._is_yes(reply.p_yes))])
 
         try:
             reply = await self.material.judge.ask(self._request(pack, item, question, check))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragtrace.reports.answers import JudgedAnswer, Standing, Status, standing_of
+from ragtrace.reports.answers import AnswerOutcome, JudgedAnswer, Status, standing_of
 from ragtrace.reports.formats import SUFFIXES, open_report
 from ragtrace.reports.report import About, Ending, LeftOut, Report
 from ragtrace.reports.rows import SCHEMA_VERSION, AnswerRow, answer_row
@@ -11,12 +11,12 @@ __all__ = [
     "SCHEMA_VERSION",
     "SUFFIXES",
     "About",
+    "AnswerOutcome",
     "AnswerRow",
     "Ending",
     "JudgedAnswer",
     "LeftOut",
     "Report",
-    "Standing",
     "Status",
     "answer_row",
     "open_report",

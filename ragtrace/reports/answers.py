@@ -10,7 +10,7 @@ from ragtrace.model import Evaluation, RagRecord
 from ragtrace.semconv import SERVICE_NAME
 from ragtrace.traces.attach import Sample
 
-__all__ = ["JudgedAnswer", "Standing", "Status", "standing_of"]
+__all__ = ["AnswerOutcome", "JudgedAnswer", "Status", "standing_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +55,17 @@ class Status(StrEnum):
     """There was nothing to judge."""
 
 
-class Standing(NamedTuple):
+class AnswerOutcome(NamedTuple):
     """What became of an answer, and why it was not judged."""
 
     status: Status
     reason: str | None
 
 
-def standing_of(evaluation: Evaluation) -> Standing:
+def standing_of(evaluation: Evaluation) -> AnswerOutcome:
     """Say what became of an answer: judged where one metric scored, else failed, else ineligible."""
     if any(result.score is not None for result in evaluation.results):
-        return Standing(Status.JUDGED, None)
+        return AnswerOutcome(Status.JUDGED, None)
     if evaluation.failures:
-        return Standing(Status.FAILED, evaluation.failures[0].error_type)
-    return Standing(Status.INELIGIBLE, str(evaluation.results[0].skip_reason))
+        return AnswerOutcome(Status.FAILED, evaluation.failures[0].error_type)
+    return AnswerOutcome(Status.INELIGIBLE, str(evaluation.results[0].skip_reason))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ragtrace.reports.totals import Bin
+from ragtrace.reports.totals import HistogramBin
 from ragtrace.stats import WeightedMean
 
-__all__ = ["Bar", "Histogram", "draw"]
+__all__ = ["Histogram", "HistogramBar", "draw"]
 
 WIDTH: Final = 420
 HEIGHT: Final = 190
@@ -18,21 +18,21 @@ _GAP: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class HistogramBar:
     """A bar, and what it stands for."""
 
     x: float
     y: float
     width: float
     height: float
-    of: Bin
+    of: HistogramBin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
     """All of the picture, in its own units."""
 
-    bars: tuple[Bar, ...]
+    bars: tuple[HistogramBar, ...]
     highest: float
     """The share that the line at the top stands for."""
     threshold: float | None
@@ -47,7 +47,7 @@ class Histogram:
     height: int = HEIGHT
 
 
-def draw(bins: Sequence[Bin], mean: WeightedMean | None, *, threshold: float | None) -> Histogram:
+def draw(bins: Sequence[HistogramBin], mean: WeightedMean | None, *, threshold: float | None) -> Histogram:
     """Lay out the bars, the threshold if there is one, and the mean with its interval."""
     highest = max((each.share for each in bins), default=0.0) or 1.0
     return Histogram(
@@ -59,10 +59,10 @@ def draw(bins: Sequence[Bin], mean: WeightedMean | None, *, threshold: float | N
     )
 
 
-def _bar(each: Bin, highest: float) -> Bar:
+def _bar(each: HistogramBin, highest: float) -> HistogramBar:
     room = HEIGHT - _BOTTOM - _TOP
     height = max(1.0, room * each.share / highest)
-    return Bar(
+    return HistogramBar(
         x=round(_x(each.low) + _GAP / 2, 2),
         y=round(HEIGHT - _BOTTOM - height, 2),
         width=round(_x(each.high) - _x(each.low) - _GAP, 2),

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from ragtrace.model import VerdictLabel
 
-__all__ = ["WORST_FIRST", "Mark", "Piece", "pieces"]
+__all__ = ["WORST_FIRST", "Mark", "MarkedText", "pieces"]
 
 WORST_FIRST: Final = (
     VerdictLabel.CONTRADICTED,
@@ -33,7 +33,7 @@ class Mark(NamedTuple):
     label: VerdictLabel
 
 
-class Piece(NamedTuple):
+class MarkedText(NamedTuple):
     """A part of a text."""
 
     text: str
@@ -45,16 +45,16 @@ class Piece(NamedTuple):
     """Characters that are not shown before the text."""
 
 
-def pieces(text: str, marks: Sequence[Mark]) -> tuple[Piece, ...]:
+def pieces(text: str, marks: Sequence[Mark]) -> tuple[MarkedText, ...]:
     """Part a text where marks begin and end; marks may overlap."""
     within = [each for each in marks if 0 <= each.start < each.end <= len(text)]
     cuts = sorted({0, len(text), *(each.start for each in within), *(each.end for each in within)})
-    parted: list[Piece] = []
+    parted: list[MarkedText] = []
     for start, end in pairwise(cuts):
         covering = [each for each in within if each.start <= start and end <= each.end]
         if covering:
             ends = tuple(sorted({each.number for each in covering if each.end == end}))
-            parted.append(Piece(text[start:end], _worst(each.label for each in covering), ends))
+            parted.append(MarkedText(text[start:end], _worst(each.label for each in covering), ends))
         else:
             parted.extend(_shortened(text[start:end]))
     return tuple(parted)
@@ -64,10 +64,10 @@ def _worst(labels: Iterable[VerdictLabel]) -> VerdictLabel:
     return min(labels, key=WORST_FIRST.index)
 
 
-def _shortened(text: str) -> Iterator[Piece]:
+def _shortened(text: str) -> Iterator[MarkedText]:
     half = _MOST_UNMARKED // 2
     if len(text) <= _MOST_UNMARKED:
-        yield Piece(text)
+        yield MarkedText(text)
         return
-    yield Piece(text[:half])
-    yield Piece(text[-half:], left_out=len(text) - 2 * half)
+    yield MarkedText(text[:half])
+    yield MarkedText(text[-half:], left_out=len(text) - 2 * half)

@@ -15,9 +15,9 @@ from ragtrace.reports.answers import JudgedAnswer, Status
 from ragtrace.reports.files import replaced_file
 from ragtrace.reports.histogram import Histogram, draw
 from ragtrace.reports.report import About, Ending
-from ragtrace.reports.tally import Tally
+from ragtrace.reports.tally import MetricTally
 from ragtrace.reports.templates import open_template
-from ragtrace.reports.totals import Bin, MetricTotals, Totals
+from ragtrace.reports.totals import HistogramBin, MetricTotals, Totals
 from ragtrace.reports.worst import Worst, shown_answer
 from ragtrace.stats import WeightedMean
 
@@ -70,12 +70,12 @@ class PageReport:
 class _ShownMetric:
     """A metric's figures and picture."""
 
-    tally: Tally
+    tally: MetricTally
     threshold: float | None
     pass_when: str | None
     mean: WeightedMean | None
     passing: WeightedMean | None
-    bins: tuple[Bin, ...]
+    bins: tuple[HistogramBin, ...]
     picture: Histogram
     lower_is_better: bool
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from ragtrace.model import Direction, Label, MetricFailure, MetricOutcome, VerdictLabel
 
-__all__ = ["Tally"]
+__all__ = ["MetricTally"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class MetricTally:
     """What became of the records under one metric. Its numbers add up to the records seen."""
 
     metric: str

@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 
 from ragtrace.model import Label, MetricOutcome, MetricResult, Usage
 from ragtrace.reports.answers import JudgedAnswer, Status, standing_of
-from ragtrace.reports.tally import Tally
+from ragtrace.reports.tally import MetricTally
 from ragtrace.stats import RunningMean, Weighed
 
-__all__ = ["BINS", "Bin", "MetricTotals", "Totals"]
+__all__ = ["BINS", "HistogramBin", "MetricTotals", "Totals"]
 
 BINS: Final = 20
 
 
-class Bin(NamedTuple):
+class HistogramBin(NamedTuple):
     """Scores that lie together."""
 
     low: float
@@ -38,7 +38,7 @@ class MetricTotals:
 
     def __init__(self, outcome: MetricOutcome) -> None:
         own = outcome.profile == "ragtrace"
-        self.tally = Tally(metric=outcome.metric if own else f"{outcome.metric}.{outcome.profile}")
+        self.tally = MetricTally(metric=outcome.metric if own else f"{outcome.metric}.{outcome.profile}")
         self.threshold: float | None = None
         self.pass_when: str | None = None
         self.mean = RunningMean()
@@ -64,11 +64,11 @@ class MetricTotals:
             self._weights[place] += 1 / probability
 
     @property
-    def bins(self) -> tuple[Bin, ...]:
+    def bins(self) -> tuple[HistogramBin, ...]:
         """How the scores are spread; without answers whose probability nobody knows."""
         whole = sum(self._weights) or 1.0
         return tuple(
-            Bin(
+            HistogramBin(
                 low=place / BINS,
                 high=(place + 1) / BINS,
                 answers=number,

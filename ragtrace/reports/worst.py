@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from ragtrace.model import Chunk, ChunkVerdict, Direction, MetricResult, Verdict, VerdictLabel
 from ragtrace.reports.answers import JudgedAnswer
-from ragtrace.reports.marks import WORST_FIRST, Mark, Piece, pieces
+from ragtrace.reports.marks import WORST_FIRST, Mark, MarkedText, pieces
 
 __all__ = ["ShownAnswer", "ShownChunk", "ShownClaim", "Worst", "shown_answer"]
 
@@ -85,7 +85,7 @@ class ShownChunk:
     place: int
     """From 1, in the list of chunks."""
     chunk: Chunk
-    pieces: tuple[Piece, ...]
+    pieces: tuple[MarkedText, ...]
     is_cited: bool
     verdict: ChunkVerdict | None
     """What it is worth to the question."""
@@ -99,7 +99,7 @@ class ShownAnswer:
     """From 1, the worst first."""
     judged: JudgedAnswer
     trace_url: str | None
-    pieces: tuple[Piece, ...]
+    pieces: tuple[MarkedText, ...]
     claims: tuple[ShownClaim, ...]
     """About the answer, in its order."""
     of_reference: tuple[ShownClaim, ...]

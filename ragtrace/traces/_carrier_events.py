@@ -28,7 +28,7 @@ from ragtrace.traces._carrier_verdicts import Shown, choose
 from ragtrace.traces.text import cut_utf8
 from ragtrace.traces.trace import SpanEvent
 
-__all__ = ["Interval", "bounded", "events_of"]
+__all__ = ["TimeRange", "bounded", "events_of"]
 
 MAX_EVENTS: Final = 128
 """What readers and collectors keep of a span's events by default."""
@@ -54,7 +54,7 @@ _ORDINARY_KIND: Final = "factual"
 Attributes: TypeAlias = dict[str, AttributeValue]
 
 
-class Interval(NamedTuple):
+class TimeRange(NamedTuple):
     """From when to when, in Unix nanoseconds."""
 
     start_ns: int
@@ -69,7 +69,7 @@ class _Emitted(NamedTuple):
 
 
 def events_of(
-    evaluation: Evaluation, record: RagRecord, *, max_claims: int, content: bool, within: Interval
+    evaluation: Evaluation, record: RagRecord, *, max_claims: int, content: bool, within: TimeRange
 ) -> tuple[SpanEvent, ...]:
     """Build the events of a carrier, with time stamps inside its interval."""
     outcomes = list(islice(keyed(evaluation), MAX_EVENTS))

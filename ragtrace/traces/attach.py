@@ -18,7 +18,7 @@ from typing import Final, Literal
 from ragtrace import __version__, semconv
 from ragtrace.errors import InputError
 from ragtrace.model import AttributeValue, Evaluation, Label, RagRecord, SkipReason, Target
-from ragtrace.traces._carrier_events import Interval, bounded, events_of
+from ragtrace.traces._carrier_events import TimeRange, bounded, events_of
 from ragtrace.traces._carrier_outcomes import (
     evaluation_objects,
     outcome_attributes,
@@ -231,16 +231,16 @@ def _status_code(evaluation: Evaluation, options: AttachOptions) -> StatusCode:
     return StatusCode.ERROR if is_error or is_marked else StatusCode.UNSET
 
 
-def _interval(target: Target, options: AttachOptions, now_ns: int) -> Interval:
+def _interval(target: Target, options: AttachOptions, now_ns: int) -> TimeRange:
     """Choose when the carrier says it happened: Jaeger and Tempo want different times for old traces."""
     age_s = (now_ns - target.end_ns) / 1e9
     is_old = options.carrier_time == "auto" and age_s >= options.tempo_slack_s
     if options.carrier_time == "now" or is_old:
-        return Interval(now_ns - _LENGTH_NS, now_ns)
+        return TimeRange(now_ns - _LENGTH_NS, now_ns)
     return _inside(target)
 
 
-def _inside(target: Target) -> Interval:
+def _inside(target: Target) -> TimeRange:
     """Return the last millisecond of the target, without its last two microseconds.
 
     Jaeger rounds start and duration down to microseconds, each for itself, and warns of a child that seems to
@@ -249,8 +249,8 @@ def _inside(target: Target) -> Interval:
     end_ns = target.end_ns - _SPARE_NS
     if end_ns <= target.start_ns:
         start_ns = min(target.start_ns, _LAST_NS - 1)
-        return Interval(start_ns, start_ns + 1)
-    return Interval(max(target.start_ns, target.end_ns - _LENGTH_NS), end_ns)
+        return TimeRange(start_ns, start_ns + 1)
+    return TimeRange(max(target.start_ns, target.end_ns - _LENGTH_NS), end_ns)
 
 
 def _attributes(

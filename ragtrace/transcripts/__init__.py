@@ -3,17 +3,23 @@ a call and two evaluators compared on the same answers."""
 
 from __future__ import annotations
 
-from ragtrace.transcripts.comparison import Comparing, Comparison, Disagreement, MetricComparison, compare
-from ragtrace.transcripts.file import Evaluator, Kept, Transcripts
+from ragtrace.transcripts.comparison import (
+    Comparing,
+    Disagreement,
+    EvaluatorComparison,
+    MetricComparison,
+    compare,
+)
+from ragtrace.transcripts.file import EvaluatorInfo, Kept, Transcripts
 from ragtrace.transcripts.judges import recorded, replayed
 from ragtrace.transcripts.reevaluation import ask_again
 from ragtrace.transcripts.rescore import Rescored, metrics_of, rescore, unpaid
 
 __all__ = [
     "Comparing",
-    "Comparison",
     "Disagreement",
-    "Evaluator",
+    "EvaluatorComparison",
+    "EvaluatorInfo",
     "Kept",
     "MetricComparison",
     "Rescored",

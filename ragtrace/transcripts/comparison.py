@@ -18,7 +18,7 @@ from ragtrace.transcripts.differences import (
 from ragtrace.transcripts.file import Kept
 from ragtrace.transcripts.pairs import pairs_of
 
-__all__ = ["ClaimPair", "Comparing", "Comparison", "Disagreement", "MetricComparison", "compare"]
+__all__ = ["ClaimPair", "Comparing", "Disagreement", "EvaluatorComparison", "MetricComparison", "compare"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Disagreement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class EvaluatorComparison:
     """Two evaluators, side by side. The first has ``both``, ``only_first`` and ``other_material``."""
 
     both: int
@@ -76,7 +76,7 @@ class Comparison:
     """What each spent on all that it judged."""
 
 
-def compare(first: Iterable[Kept], second: Iterable[Kept]) -> Comparison:
+def compare(first: Iterable[Kept], second: Iterable[Kept]) -> EvaluatorComparison:
     """Compare what two evaluators made of the same answers, which are found again by their ids.
 
     Averages are over what the answers were drawn from: each counts by the inverse of its probability.
@@ -117,9 +117,9 @@ class Comparing:
             for pair in pairs_of(first.outcomes, second.outcomes):
                 self._count(first, *pair)
 
-    def comparison(self) -> Comparison:
+    def comparison(self) -> EvaluatorComparison:
         """Return what the answers so far say."""
-        return Comparison(
+        return EvaluatorComparison(
             both=self._both,
             only_first=self._only_first,
             only_second=self._only_second,

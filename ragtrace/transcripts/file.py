@@ -26,7 +26,7 @@ from ragtrace.ports import Clock
 from ragtrace.traces.attach import Sample, record_sha256
 from ragtrace.transcripts.values import from_json, to_json
 
-__all__ = ["Evaluator", "Kept", "Said", "Transcripts"]
+__all__ = ["EvaluatorInfo", "Kept", "Said", "Transcripts"]
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluator:
+class EvaluatorInfo:
     """Who judged the records of a file."""
 
     evaluator_set: str
@@ -217,20 +217,20 @@ class Transcripts:
         ).fetchone()
         return _kept(*row) if row else None
 
-    def evaluators(self) -> tuple[Evaluator, ...]:
+    def evaluators(self) -> tuple[EvaluatorInfo, ...]:
         """Return who judged, in the order in which they came."""
         rows = self._db.execute(
             "SELECT evaluator_set, evaluator_version, provider, model, count(*) FROM evaluation"
             " GROUP BY 1, 2, 3, 4 ORDER BY min(number)"
         )
         return tuple(
-            Evaluator(
+            EvaluatorInfo(
                 evaluator_set=name, evaluator_version=version, provider=provider, model=model, records=number
             )
             for name, version, provider, model, number in rows
         )
 
-    def evaluator(self, name: str | None = None) -> Evaluator:
+    def evaluator(self, name: str | None = None) -> EvaluatorInfo:
         """Return the evaluator of this name: a judge, a version, or both as in ``model@version``.
 
         Without a name: the only one there is.
@@ -248,7 +248,7 @@ class Transcripts:
         wrong = "several evaluators" if found else f"no evaluator {name!r}"
         raise InputError(f"{str(self.path)!r} holds {wrong}; name one as {self.path.name}#NAME:{listed}")
 
-    def of(self, evaluator: Evaluator) -> Iterator[Kept]:
+    def of(self, evaluator: EvaluatorInfo) -> Iterator[Kept]:
         """Yield what an evaluator made of each record, in the order in which they came.
 
         Raises:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragtrace.backends import OtlpHttpSink
-from ragtrace.backends.http_api import Access
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.langfuse_scores import LangfuseScoreSink
 from ragtrace.backends.phoenix_annotations import PhoenixAnnotationSink
 from ragtrace.backends.readers import open_reader
@@ -48,7 +48,7 @@ async def _no_sleep(_: float) -> None:
 
 def _reader(kind: str) -> Client:
     async def ask(url: str, timeout_s: float) -> object:
-        access = Access(token=SECRET, timeout_s=timeout_s, answer_s=timeout_s)
+        access = ConnectionSettings(token=SECRET, timeout_s=timeout_s, answer_s=timeout_s)
         reader = open_reader(f"{kind}:{url}", access=access, sleep=_no_sleep)
         try:
             return await reader.get(trace_id_of(0))

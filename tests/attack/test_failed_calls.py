@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.backfill import Progress
-from ragtrace.backfill.run_budget import RunPurse
+from ragtrace.backfill.run_budget import RunBudget
 from ragtrace.cli.app import cli
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge.calls import Asked, Call
-from ragtrace.judge.spend import Limit, Spend, Tariff, Turnstile
+from ragtrace.judge.spend import CostEstimator, Limit, ReservingSpender, Spend
 from ragtrace.model import Usage
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector
@@ -232,11 +232,16 @@ attempts = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 900), st.boolean
 """So many requests, of so many bytes each, and whether the attempt is lost in the end."""
 
 
-async def attempt(turnstile: Turnstile[Spend], turns: asyncio.Semaphore, how: tuple[int, int, bool]) -> int:
+async def attempt(
+    turnstile: ReservingSpender[Spend], turns: asyncio.Semaphore, how: tuple[int, int, bool]
+) -> int:
     """Make the requests of an attempt, in its turn; return how many left."""
     left = 0
     with suppress(JudgeOverBudget, Lost):
-        async with turnstile.spending(Tariff(price=None), Usage(calls=1, input_tokens=how[1])) as bill, turns:
+        async with (
+            turnstile.spending(CostEstimator(price=None), Usage(calls=1, input_tokens=how[1])) as bill,
+            turns,
+        ):
             asked = Asked(body={}, document=bytes(how[1]), output_tokens=0)
             for _ in range(how[0]):
                 call = Call(asked=asked)
@@ -254,14 +259,14 @@ async def attempt(turnstile: Turnstile[Spend], turns: asyncio.Semaphore, how: tu
 def test_attempts_of_several_requests_pass_no_limit_and_none_waits_for_ever(
     wanted: list[tuple[int, int, bool]], at_once: int, most: int
 ) -> None:
-    async def all_at_once(purse: RunPurse) -> int:
-        turnstile, turns = Turnstile(book=purse), asyncio.Semaphore(at_once)
+    async def all_at_once(purse: RunBudget) -> int:
+        turnstile, turns = ReservingSpender(book=purse), asyncio.Semaphore(at_once)
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             made = [group.create_task(attempt(turnstile, turns, how)) for how in wanted]
         return sum(task.result() for task in made)
 
     with TemporaryDirectory() as folder, Progress(Path(folder) / "progress.db") as progress:
-        purse = RunPurse(progress=progress, run="run", limit=Limit(calls=most, tokens=2_000))
+        purse = RunBudget(progress=progress, run="run", limit=Limit(calls=most, tokens=2_000))
         left = asyncio.run(all_at_once(purse))
         spent = progress.spent("run")
     assert left <= spent.calls <= most

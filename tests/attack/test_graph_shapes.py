@@ -14,7 +14,7 @@ from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.extract import ExtractRules
 from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.otlp import encode, parse_request, split_by_trace
-from ragtrace_collector.assemble.answers import Answers, _answers
+from ragtrace_collector.assemble.answers import TraceAnswers, _answers
 from ragtrace_collector.assemble.open_traces import AssemblePolicy, Assembly
 from ragtrace_collector.store.port import StoredSpans
 from tests.attack.graph_shapes import SHAPES
@@ -53,7 +53,7 @@ def wait_for_spans(slices: Sequence[bytes], clock: Clock) -> None:
     assert not len(assembly)
 
 
-def use_answers(answers: Answers) -> None:
+def use_answers(answers: TraceAnswers) -> None:
     """Ask of the answers all that is asked from when they are settled until they are judged."""
     found = [each.target.span_id for each in answers.records if each.target]
     answers.of_calls(frozenset(found[::2]))

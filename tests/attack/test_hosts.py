@@ -16,7 +16,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace_collector.config import parse_config
 from ragtrace_collector.receive.hosts import KnownHosts
-from ragtrace_collector.receive.refusal import Refusal
+from ragtrace_collector.receive.refusal import RequestRefused
 from ragtrace_collector.receive.tokens import digest_of
 from tests.integration.collector.certificates import Authority
 from tests.integration.collector.running import config_of, running_collector
@@ -118,7 +118,7 @@ async def test_the_names_that_the_configuration_allows_are_known(tmp_path: Path)
 def test_a_name_that_is_listened_on_is_known() -> None:
     hosts = KnownHosts(listening=["ragtrace.example:4329"])
     hosts.check("RAGTRACE.example:1")
-    with pytest.raises(Refusal):
+    with pytest.raises(RequestRefused):
         hosts.check("ragtrace.example.evil.example:4329")
 
 

@@ -24,7 +24,7 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store import schema
-from ragtrace_collector.store.cipher import NO_KEYS, Sealing, open_sealing
+from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher, open_cipher
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.store.trace_key import trace_key
 from tests.integration.cli.program import run
@@ -303,7 +303,7 @@ def stamped(number: int, tenant: str | None, *, root_alone: bool = False) -> byt
     return encode([replace(each, resource=replace(each.resource, attributes=owned)) for each in spans])
 
 
-def store_of_version_2(path: Path, sealing: Sealing) -> None:
+def store_of_version_2(path: Path, sealing: PayloadCipher) -> None:
     """Write a store as the version before did, by trace ids alone.
 
     0 is acme's and open, 1 acme's and judged, its spans forgotten, 2 was acme's and taken by bandit, 3 has no
@@ -351,7 +351,7 @@ def store_of_version_2(path: Path, sealing: Sealing) -> None:
 @pytest.mark.parametrize("sealing", ["plain", "sealed"])
 async def test_an_older_store_is_kept_by_tenant_without_loss(tmp_path: Path, sealing: str) -> None:
     path = tmp_path / "store.db"
-    seals = NO_KEYS if sealing == "plain" else open_sealing([base64.b64encode(bytes(32)).decode()])
+    seals = NO_CIPHER if sealing == "plain" else open_cipher([base64.b64encode(bytes(32)).decode()])
     store_of_version_2(path, seals)
     acme = [trace_key(trace_id_of(number), "acme") for number in range(5)]
     for _ in range(2):  # the second time, there is nothing left to do
@@ -388,7 +388,7 @@ async def test_an_older_store_is_kept_by_tenant_without_loss(tmp_path: Path, sea
 
 async def test_without_tokens_an_older_store_stays_keyed_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    store_of_version_2(path, NO_KEYS)
+    store_of_version_2(path, NO_CIPHER)
     store = await SqliteStore.open(path, max_bytes=50 << 20)
     try:
         assert set(await store.unsettled()) == {trace_id_of(0), trace_id_of(3)}

@@ -13,7 +13,7 @@ import pytest
 from ragtrace.backends import OtlpHttpSink
 from ragtrace.errors import SendRefused, SendUnconfirmed
 from ragtrace.traces.otlp import encode
-from ragtrace_collector.deliver.outbox import MOST_UNREADABLE, Deliverer
+from ragtrace_collector.deliver.outbox import MOST_UNREADABLE, DeliverStage
 from tests.attack.back_end import Answer, Rule, running_back_end
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
@@ -74,9 +74,9 @@ async def test_a_redirect_is_not_followed_and_says_where_it_points() -> None:
     assert "secret" not in str(caught.value)
 
 
-def deliverer_of(collector: object) -> Deliverer:
+def deliverer_of(collector: object) -> DeliverStage:
     (deliverer,) = collector.deliverers  # type: ignore[attr-defined]
-    assert isinstance(deliverer, Deliverer)
+    assert isinstance(deliverer, DeliverStage)
     return deliverer
 
 
@@ -152,6 +152,6 @@ async def test_a_sink_that_fails_as_no_sink_should_is_not_asked_each_second(tmp_
     assert sink.asked <= 20
 
 
-def replace_sink(deliverer: Deliverer, sink: object) -> Deliverer:
+def replace_sink(deliverer: DeliverStage, sink: object) -> DeliverStage:
     deliverer.sink = sink  # type: ignore[assignment]
     return deliverer

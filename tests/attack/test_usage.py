@@ -16,11 +16,11 @@ from opentelemetry.util.types import AttributeValue
 
 from ragtrace import semconv
 from ragtrace.backfill import Progress
-from ragtrace.backfill.run_budget import RunPurse
+from ragtrace.backfill.run_budget import RunBudget
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.calls import END_TOKENS, TEMPLATE_TOKENS, Asked, Call
-from ragtrace.judge.spend import Limit, Tariff, Turnstile, budgeted
+from ragtrace.judge.spend import CostEstimator, Limit, ReservingSpender, budgeted
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace_collector.config import CollectorConfig
@@ -170,7 +170,9 @@ def test_whatever_is_said_tokens_are_of_a_number_that_can_be(
     assert 0 <= usage.output_tokens <= 100 + END_TOKENS
     assert 0 <= usage.cached_tokens <= usage.input_tokens
     assert 0 <= usage.reasoning_tokens <= 1 << 17
-    spend = Tariff(price=None).actual_of(call, Tariff(price=None).expected_of(call), is_first=True)
+    spend = CostEstimator(price=None).actual_of(
+        call, CostEstimator(price=None).expected_of(call), is_first=True
+    )
     assert 0 < spend.tokens <= size + TEMPLATE_TOKENS + 100 + END_TOKENS
 
 
@@ -178,7 +180,7 @@ def test_whatever_is_said_tokens_are_of_a_number_that_can_be(
 def test_what_a_plug_in_says_is_bounded_by_the_estimate(
     calls: int, sent: int, came: int, cached: int
 ) -> None:
-    tariff = Tariff(price=None)
+    tariff = CostEstimator(price=None)
     estimate = tariff.estimate(Usage(calls=1, input_tokens=100, output_tokens=100))
     said = Usage(calls=calls, input_tokens=sent, output_tokens=came, cached_tokens=cached)
     spend = tariff.actual(said, estimate)
@@ -220,8 +222,8 @@ async def test_batches_are_believed_no_more(tmp_path: Path, usage: str) -> None:
         step="ask", system="", user="Is it so?", reply_type=FreeText, inputs=None, max_output_tokens=50
     )
     with running_batch_server(model) as server, Progress(tmp_path / "progress.db") as progress:
-        purse = RunPurse(progress=progress, run="run", limit=Limit(calls=9, tokens=1_000_000))
-        turnstile = Turnstile(book=purse)
+        purse = RunBudget(progress=progress, run="run", limit=Limit(calls=9, tokens=1_000_000))
+        turnstile = ReservingSpender(book=purse)
         judge = open_judge(
             "openai:gpt-4o-mini",
             base_url=server.url,

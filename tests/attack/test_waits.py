@@ -20,7 +20,7 @@ from ragtrace.errors import JudgeUnavailable, SendRetryable
 from ragtrace.retry_after import LONGEST_ASKED_S, asked_wait_s
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.operations.instruments import Reading
+from ragtrace_collector.operations.instruments import Measurement
 from tests.acceptance.replies import ANSWER
 from tests.attack.back_end import Answer, running_back_end
 from tests.attack.hostile_judge import Said, hostile_judge, well
@@ -172,7 +172,7 @@ async def test_that_nothing_is_judged_is_said_until_the_judge_is_back(tmp_path: 
     assert [(each.is_judging, each.notes) for each in (before, after)] == [(True, ())] * 2
 
 
-async def stops(spans: Stepped) -> Sequence[Reading]:
+async def stops(spans: Stepped) -> Sequence[Measurement]:
     return (await spans.collector.vitals.readings())["ragtrace.judge.stopped"]
 
 

@@ -13,8 +13,8 @@ from ragtrace.backends import MemorySink
 from ragtrace.testing import check_sink
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
-from ragtrace_collector.store.cipher import NO_KEYS, open_sealing
-from ragtrace_collector.store.port import Job, Parcel
+from ragtrace_collector.store.cipher import NO_CIPHER, open_cipher
+from ragtrace_collector.store.port import Job, OutboxItem
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.testing import check_store
 
@@ -23,7 +23,7 @@ KEY = base64.b64encode(bytes(32)).decode()
 
 @pytest.mark.parametrize("keys", [(), (KEY,)], ids=["plain", "sealed"])
 async def test_the_store_keeps_what_it_accepted(tmp_path: Path, keys: Sequence[str]) -> None:
-    sealing = open_sealing(keys) if keys else NO_KEYS
+    sealing = open_cipher(keys) if keys else NO_CIPHER
     await check_store(lambda: SqliteStore.open(tmp_path / "store.db", max_bytes=10 << 20, sealing=sealing))
 
 
@@ -39,7 +39,7 @@ class SendsTwice(SqliteStore):
 
 
 class ForgetsParcels(SqliteStore):
-    async def parcels(self, sink: str, limit: int, **options: Any) -> tuple[Parcel, ...]:
+    async def parcels(self, sink: str, limit: int, **options: Any) -> tuple[OutboxItem, ...]:
         return (await super().parcels(sink, limit, **options))[1:]
 
 

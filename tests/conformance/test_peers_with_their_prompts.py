@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ragtrace.compat.tool import PeerOptions
-from ragtrace.compat.tool_metric import PeerPrompted
-from ragtrace.compat.tools import peer_named
+from ragtrace.compat.tool import ToolOptions
+from ragtrace.compat.tool_metric import ToolPrompted
+from ragtrace.compat.tools import tool_named
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.model import MetricFailure, MetricOutcome, RagRecord, SkipReason
@@ -36,13 +36,13 @@ class Peers:
     endpoint: PeerEndpoint
     judge: Judge
     embedder: Embedder
-    options: PeerOptions = field(default_factory=PeerOptions)
+    options: ToolOptions = field(default_factory=ToolOptions)
 
     async def measure(
         self, metric: str, profile: str, *replies: Any, record: RagRecord = RECORD, **embeddings: Any
     ) -> MetricOutcome:
         self.endpoint.reply_with(replies, embeddings)
-        prompted = PeerPrompted(peer_named(metric, profile), options=self.options)
+        prompted = ToolPrompted(tool_named(metric, profile), options=self.options)
         evaluation = await evaluate(record, metrics=[prompted], judge=self.judge, embedder=self.embedder)
         return evaluation.outcomes[0]
 
@@ -59,7 +59,7 @@ async def opened() -> AsyncIterator[Peers]:
 
 @pytest.fixture
 def peers(opened: Peers) -> Peers:
-    opened.options = PeerOptions()
+    opened.options = ToolOptions()
     return opened
 
 
@@ -160,7 +160,7 @@ async def test_an_empty_question_is_dropped_by_ragas_and_embedded_by_ragas_of_ol
 
 
 async def test_strictness_is_how_many_questions_are_made(peers: Peers) -> None:
-    peers.options = PeerOptions(strictness=1)
+    peers.options = ToolOptions(strictness=1)
     outcome = await peers.measure("answer_relevance", "ragas", *QUESTIONS, **VECTORS)
     assert outcome.usage.calls == 1
 

@@ -10,7 +10,7 @@ import pytest
 
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.store.port import Job, Judged, Outcome, Settled, WorkStore
+from ragtrace_collector.store.port import Job, JudgedInput, Outcome, TraceDecided, WorkStore
 from ragtrace_collector.store.sqlite import SqliteStore
 
 JOB = Job(
@@ -35,7 +35,7 @@ async def append(store: WorkStore, *, cut: tuple[str, ...] = ()) -> None:
     await store.append([part], forward={}, now_ns=1, cut=cut)
 
 
-async def settle(store: WorkStore, *jobs: Job, slices: int, **options: object) -> Settled:
+async def settle(store: WorkStore, *jobs: Job, slices: int, **options: object) -> TraceDecided:
     return await store.settle(
         "t1",
         jobs=jobs,
@@ -49,7 +49,7 @@ async def settle(store: WorkStore, *jobs: Job, slices: int, **options: object) -
 
 async def judge(store: WorkStore, *, carrier: str = "c1", slices: int = 1) -> Job:
     (job,) = await store.take_jobs(1, now_ns=3)
-    judged = Judged(record_sha256="one", slices=slices)
+    judged = JudgedInput(record_sha256="one", slices=slices)
     await store.finish(job, "judged", parcels={}, now_ns=3, carrier=carrier, judged=judged)
     return job
 
@@ -89,7 +89,7 @@ async def test_a_record_that_changed_while_it_was_judged_is_queued_at_its_end(st
     await settle(store, JOB, slices=1)
     (job,) = await store.take_jobs(1, now_ns=3)
     await settle(store, OTHER, slices=2)
-    await store.finish(job, "judged", parcels={}, now_ns=4, judged=Judged("one", 1))
+    await store.finish(job, "judged", parcels={}, now_ns=4, judged=JudgedInput("one", 1))
     assert await counted(store) == {"queued": 1}
 
 
@@ -97,7 +97,7 @@ async def test_what_was_judged_with_newer_spans_than_were_settled_is_not_queued(
     await append(store)
     await settle(store, JOB, slices=1)
     (job,) = await store.take_jobs(1, now_ns=3)
-    await store.finish(job, "judged", parcels={}, now_ns=4, judged=Judged("other", 2))
+    await store.finish(job, "judged", parcels={}, now_ns=4, judged=JudgedInput("other", 2))
     assert await counted(store) == {"judged": 1}
 
 
@@ -119,7 +119,7 @@ async def test_an_answer_that_moves_while_it_is_judged_yields_nothing(store: Wor
     await settle(store, JOB, slices=1)
     (job,) = await store.take_jobs(1, now_ns=3)
     await settle(store, replace(OTHER, span_id="s2"), slices=2, moved={"s1": "s2"})
-    await store.finish(job, "judged", parcels={"sink": b"carrier"}, now_ns=4, judged=Judged("one", 1))
+    await store.finish(job, "judged", parcels={"sink": b"carrier"}, now_ns=4, judged=JudgedInput("one", 1))
     assert await store.parcels("sink", 9) == ()
     assert await counted(store) == {"queued": 1}
 

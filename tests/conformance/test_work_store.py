@@ -13,7 +13,7 @@ import pytest
 from ragtrace.errors import ConfigError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.store.port import Job, Outcome, Settled, StoreUnavailable, WorkStore
+from ragtrace_collector.store.port import Job, Outcome, StoreUnavailable, TraceDecided, WorkStore
 from ragtrace_collector.store.sqlite import SqliteStore
 
 SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
@@ -64,7 +64,7 @@ async def test_what_was_acknowledged_is_there_after_a_restart(store: WorkStore, 
 async def test_a_job_is_queued_once_however_often_its_trace_is_settled(store: WorkStore) -> None:
     await queue_one(store)
     again = await store.settle("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=2)
-    assert again == Settled(queued=0, ended=0)
+    assert again == TraceDecided(queued=0, ended=0)
     assert len(await store.take_jobs(10, now_ns=3)) == 1
 
 
@@ -198,7 +198,7 @@ async def test_a_finished_job_is_not_queued_again(store: WorkStore) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
     await store.finish(job, "judged", parcels={}, now_ns=3)
-    assert await store.settle("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=4) == Settled(
+    assert await store.settle("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=4) == TraceDecided(
         queued=0, ended=0
     )
 
@@ -209,7 +209,7 @@ async def test_an_answer_that_was_sampled_out_can_be_brought_back_once(store: Wo
     await store.settle("t1", jobs=[], outcomes=[left_out], keep_spans=True, now_ns=2)
     for brought_back in (1, 0):
         settled = await store.settle("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=3)
-        assert settled == Settled(queued=brought_back, ended=0, brought_back=brought_back)
+        assert settled == TraceDecided(queued=brought_back, ended=0, brought_back=brought_back)
     (job,) = await store.take_jobs(10, now_ns=3)
     assert (job.span_id, job.sample) == (JOB.span_id, SAMPLE)
     assert "sampled_out" not in (await store.ledger()).by_name()
@@ -239,9 +239,9 @@ async def test_an_outcome_is_recorded_once(store: WorkStore) -> None:
     await store.append([part("t1")], forward={}, now_ns=1)
     for new in (1, 0):
         left_out = [Outcome(span_id="s1", outcome="sampled_out")]
-        assert await store.settle("t1", jobs=[], outcomes=left_out, keep_spans=False, now_ns=2) == Settled(
-            queued=0, ended=new
-        )
+        assert await store.settle(
+            "t1", jobs=[], outcomes=left_out, keep_spans=False, now_ns=2
+        ) == TraceDecided(queued=0, ended=new)
     assert (await store.ledger()).by_name()["sampled_out"] == 1
     assert (await store.spans("t1")).payloads == ()
 

@@ -15,7 +15,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragtrace_collector.config import CollectorConfig, load_config, parse_config
-from ragtrace_collector.operations.instruments import METRICS, Reading, Readings
+from ragtrace_collector.operations.instruments import METRICS, Measurement, Readings
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.service.check import check_config
 from tests.backends.binary import required_binary
@@ -43,7 +43,7 @@ async def scraped_names() -> set[str]:
     """Return the name of every series that a scrape can hold."""
 
     async def everything() -> Readings:
-        return {metric.name: (Reading(1),) for metric in METRICS}
+        return {metric.name: (Measurement(1),) for metric in METRICS}
 
     metrics = SelfMetrics(everything, push_to=None)
     page, _ = await metrics.page("")

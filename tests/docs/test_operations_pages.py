@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from ragtrace_collector.operations.instruments import METRICS, Kind, Reading, Readings
+from ragtrace_collector.operations.instruments import METRICS, InstrumentKind, Measurement, Readings
 from ragtrace_collector.operations.metrics import SelfMetrics
 from tests.integration.cli.program import run
 
@@ -27,7 +27,7 @@ async def metrics_table() -> str:
     """Return a row a metric, under the name that a scrape has."""
 
     async def everything() -> Readings:
-        return {metric.name: (Reading(1),) for metric in METRICS}
+        return {metric.name: (Measurement(1),) for metric in METRICS}
 
     metrics = SelfMetrics(everything, push_to=None)
     page, _ = await metrics.page("")
@@ -39,7 +39,7 @@ async def metrics_table() -> str:
 
 async def test_the_page_has_every_metric() -> None:
     table = await metrics_table()
-    assert table.count("_total`") == sum(metric.kind is Kind.COUNTER for metric in METRICS)
+    assert table.count("_total`") == sum(metric.kind is InstrumentKind.COUNTER for metric in METRICS)
     written = TABLE.sub(lambda _: table, OPERATIONS.read_text("utf-8"))
     if os.environ.get(REGENERATE) and not os.environ.get("CI"):
         OPERATIONS.write_text(written, "utf-8")

@@ -16,12 +16,12 @@ from ragtrace.traces.extract import ExtractRules, extract_records, is_evaluator
 from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.otlp import SpanRef, decode, parse_request, split_by_trace
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.store.port import Job, Judged, StoredSpans, WorkStore
+from ragtrace_collector.store.port import Job, JudgedInput, StoredSpans, WorkStore
 from ragtrace_collector.store.trace_key import trace_id_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
 
-__all__ = ["AnswerReader", "Answers"]
+__all__ = ["AnswerReader", "TraceAnswers"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -32,7 +32,7 @@ _RECENT_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class TraceAnswers:
     """What the store holds of a trace, and the RAG answers in it."""
 
     trace: Trace
@@ -61,10 +61,10 @@ class Answers:
             if each.target and (each.target.span_id in calls or each.target.span_id in below)
         )
 
-    def judged(self, span_id: str) -> Judged:
+    def judged(self, span_id: str) -> JudgedInput:
         """Say which record of this span is judged, so that a later one can be told from it."""
         record = self.by_span.get(span_id)
-        return Judged(record_sha256=record_sha256(record) if record else "", slices=self.stored.slices)
+        return JudgedInput(record_sha256=record_sha256(record) if record else "", slices=self.stored.slices)
 
     def moved(self) -> Mapping[str, str | None]:
         """Map spans that held answers before, and do not now, to the spans that do, as far as that is known.
@@ -119,7 +119,7 @@ class AnswerReader:
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Two evaluators with answers of one trace would take it apart at the same time, instead of once."""
 
-    async def read(self, trace_id: str) -> Answers:
+    async def read(self, trace_id: str) -> TraceAnswers:
         """Assemble a trace and find its answers. One whose spans cannot be read has none."""
         stored = await self.store.spans(trace_id)
         try:
@@ -135,16 +135,16 @@ class AnswerReader:
             )
             trace = Trace(trace_id=trace_id_of(trace_id), spans=())
             # nor is anything known of answers that were found before: they stay as they are
-            return Answers(trace=trace, records=(), stored=stored._replace(answers=()))
+            return TraceAnswers(trace=trace, records=(), stored=stored._replace(answers=()))
 
-    async def read_for(self, job: Job) -> Answers:
+    async def read_for(self, job: Job) -> TraceAnswers:
         """Do the same for an answer that was leased: what was read when it was queued mostly holds still."""
         kept = self._recent.get(job.trace_id)
         if kept and kept.rules == self.rules and kept.is_as_of(job):
             return kept.answers
         return await self.read(job.trace_id)
 
-    async def _assembled(self, trace_id: str, stored: StoredSpans) -> Answers:
+    async def _assembled(self, trace_id: str, stored: StoredSpans) -> TraceAnswers:
         kept = self._recent.get(trace_id)
         if kept and kept.rules == self.rules and kept.is_of(stored):
             return replace(kept.answers, stored=stored)
@@ -167,7 +167,7 @@ class AnswerReader:
 class _Kept(NamedTuple):
     """A trace as it was read."""
 
-    answers: Answers
+    answers: TraceAnswers
     """Without the payloads."""
     rules: ExtractRules
     payloads: int
@@ -196,7 +196,7 @@ class _Recent:
         """Return what was read of a trace."""
         return self._kept.get(trace_id)
 
-    def keep(self, trace_id: str, answers: Answers, rules: ExtractRules) -> None:
+    def keep(self, trace_id: str, answers: TraceAnswers, rules: ExtractRules) -> None:
         """Keep a trace, in place of those that were read before it."""
         self._drop(trace_id)
         stored, payloads = answers.stored._replace(payloads=()), answers.stored.payloads
@@ -212,14 +212,14 @@ class _Recent:
         self._bytes -= dropped.size if dropped else 0
 
 
-def _answers(trace_id: str, stored: StoredSpans, rules: ExtractRules) -> Answers:
+def _answers(trace_id: str, stored: StoredSpans, rules: ExtractRules) -> TraceAnswers:
     begun_ns = time.thread_time_ns()  # and not by the wall: others may use the machine
     trace = Trace.of(trace_id_of(trace_id), (span for payload in stored.payloads for span in decode(payload)))
     records = extract_records(trace, rules).records
     lineage = Lineage({span.span_id: span.parent_span_id for span in trace.spans})
     evaluators = {span.span_id for span in trace.spans if is_evaluator(span)}
     below = lineage.nearest_above((span.span_id for span in trace.spans), evaluators)
-    return Answers(
+    return TraceAnswers(
         trace=trace,
         records=records,
         stored=stored,

@@ -13,12 +13,12 @@ from ragtrace_collector.store.port import Poison, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["Look", "Lookout"]
+__all__ = ["Quarantine", "Screening"]
 
 log = logging.getLogger("ragtrace.collector")
 
 
-class Look(NamedTuple):
+class Screening(NamedTuple):
     """At which of some traces to look, and how."""
 
     together: Collection[str]
@@ -29,7 +29,7 @@ class Look(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lookout:
+class Quarantine:
     """Notes in the store which traces are looked at, before they are; and sets aside those that did harm."""
 
     store: WorkStore
@@ -40,7 +40,7 @@ class Lookout:
     most_cpu_ns: int
     """How much CPU time it may take to put one trace together and read it."""
 
-    async def begin(self, trace_ids: Collection[str]) -> Look:
+    async def begin(self, trace_ids: Collection[str]) -> Screening:
         """Look at traces from now on, until they are settled or the look ends.
 
         Raises:
@@ -54,7 +54,7 @@ class Lookout:
         }
         for trace_id, why in poison.items():
             await self.set_aside(trace_id, why, again=bool(known[trace_id].poison))
-        return Look(
+        return Screening(
             together=[each for each in trace_ids if each not in known],
             alone=[each for each in known if each not in poison],
             set_aside=list(poison),

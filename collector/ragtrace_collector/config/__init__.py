@@ -7,7 +7,7 @@ from ragtrace_collector.config.load import (
     load_sampling,
     parse_config,
 )
-from ragtrace_collector.config.sampling import NeighboursConfig, SampleConfig
+from ragtrace_collector.config.sampling import FollowUpConfig, SampleConfig
 from ragtrace_collector.config.schema import schema_text
 from ragtrace_collector.config.sections import (
     AssembleConfig,
@@ -41,10 +41,10 @@ __all__ = [
     "EvaluateConfig",
     "ExportConfig",
     "ExtractConfig",
+    "FollowUpConfig",
     "JudgeConfig",
     "MappingConfig",
     "MetricConfig",
-    "NeighboursConfig",
     "ReceiveConfig",
     "ReceiveTlsConfig",
     "SampleConfig",

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from ragtrace_collector.config.values import Section
 
-__all__ = ["BudgetConfig", "LimitConfig", "PurseConfig"]
+__all__ = ["BudgetConfig", "BudgetLimitConfig", "BudgetPeriodsConfig"]
 
 
-class LimitConfig(Section):
+class BudgetLimitConfig(Section):
     """What may be spent in one window."""
 
     calls: int | None = Field(default=None, gt=0)
@@ -19,18 +19,18 @@ class LimitConfig(Section):
     usd: float | None = Field(default=None, gt=0, lt=1e9, allow_inf_nan=False)
 
 
-class PurseConfig(Section):
+class BudgetPeriodsConfig(Section):
     """Limits by the length of their windows. All hold."""
 
-    minute: LimitConfig = LimitConfig()
-    day: LimitConfig = LimitConfig()
-    month: LimitConfig = LimitConfig()
+    minute: BudgetLimitConfig = BudgetLimitConfig()
+    day: BudgetLimitConfig = BudgetLimitConfig()
+    month: BudgetLimitConfig = BudgetLimitConfig()
 
 
 class BudgetConfig(Section):
     """What judging may cost, live and in back-fill, and what happens when it is spent."""
 
-    live: PurseConfig = PurseConfig()
-    backfill: PurseConfig = PurseConfig()
+    live: BudgetPeriodsConfig = BudgetPeriodsConfig()
+    backfill: BudgetPeriodsConfig = BudgetPeriodsConfig()
     at_limit: Literal["stop", "cheaper", "lower_rate"] = "stop"
     cheaper_from: float = Field(default=0.8, gt=0, lt=1)

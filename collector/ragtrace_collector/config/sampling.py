@@ -9,15 +9,15 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from ragtrace import semconv
-from ragtrace.sampling import RULE_RATIO, Comparison, Rule, SamplingPlan, Scalar
+from ragtrace.sampling import RULE_RATIO, Condition, Rule, SamplingPlan, Scalar
 from ragtrace_collector.config.values import Also, Duration, Pattern, Section, Timeout
 
 __all__ = [
     "ComparisonConfig",
-    "LimitConfig",
-    "NeighboursConfig",
+    "FollowUpConfig",
     "RuleConfig",
     "SampleConfig",
+    "SampleLimitConfig",
     "TenantFloorConfig",
 ]
 
@@ -51,10 +51,10 @@ class ComparisonConfig(Section):
             raise ValueError("what does not exist has no value: leave the rest out with `exists: false`")
         return self
 
-    def opened(self) -> Comparison:
+    def opened(self) -> Condition:
         """Return what a rule takes."""
         matches = re.compile(self.matches) if self.matches is not None else None
-        return Comparison(one_of=self.one_of, matches=matches, above=self.above, below=self.below)
+        return Condition(one_of=self.one_of, matches=matches, above=self.above, below=self.below)
 
 
 def _compared(value: object) -> object:
@@ -131,7 +131,7 @@ class RuleConfig(Section):
         return value
 
 
-def _opened(comparison: ComparisonConfig | None) -> Comparison | None:
+def _opened(comparison: ComparisonConfig | None) -> Condition | None:
     return comparison.opened() if comparison else None
 
 
@@ -142,20 +142,20 @@ class TenantFloorConfig(Section):
     window: Timeout = timedelta(hours=1)
 
 
-class LimitConfig(Section):
+class SampleLimitConfig(Section):
     """How many answers a minute are judged at most."""
 
     answers: int | None = Field(default=None, gt=0)
     per_tenant: int | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
-    def _limits_something(self) -> LimitConfig:
+    def _limits_something(self) -> SampleLimitConfig:
         if self.answers is None and self.per_tenant is None:
             raise ValueError("write `answers`, `per_tenant` or both: how many a minute")
         return self
 
 
-class NeighboursConfig(Section):
+class FollowUpConfig(Section):
     """Which answers are judged because another was found low."""
 
     below: float = Field(gt=0, le=1)
@@ -175,8 +175,8 @@ class SampleConfig(Section):
     rules: tuple[RuleConfig, ...] = ()
     tenant: str = Field(default=semconv.TENANT, min_length=1)
     tenant_floor: TenantFloorConfig | None = None
-    limit: LimitConfig | None = None
-    neighbours: NeighboursConfig | None = None
+    limit: SampleLimitConfig | None = None
+    neighbours: FollowUpConfig | None = None
 
     @field_validator("rules")
     @classmethod

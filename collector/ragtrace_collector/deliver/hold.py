@@ -17,7 +17,7 @@ from ragtrace_collector.store.port import Holding, WorkStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["HoldLimits", "Holder"]
+__all__ = ["HoldLimits", "HoldStage"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -33,7 +33,7 @@ class HoldLimits:
 
 
 @dataclass(slots=True, kw_only=True)
-class Holder:
+class HoldStage:
     """Decides whether traces are held, and ends what has lasted long enough."""
 
     store: WorkStore

@@ -10,11 +10,11 @@ from typing import Final
 
 from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.ports import Clock, SpanSink
-from ragtrace_collector.store.port import Parcel, WorkStore
+from ragtrace_collector.store.port import OutboxItem, WorkStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["MOST_UNREADABLE", "Deliverer"]
+__all__ = ["MOST_UNREADABLE", "DeliverStage"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -26,7 +26,7 @@ _ALONE_AFTER_DOUBT: Final = 1_000
 
 
 @dataclass(slots=True, kw_only=True)
-class Deliverer:
+class DeliverStage:
     """Takes parcels from the outbox to one sink, in order, until the sink has them."""
 
     store: WorkStore
@@ -69,7 +69,7 @@ class Deliverer:
             return bool(waiting) and await self._deliver_each(waiting)
         return bool(waiting) and await self._deliver(waiting)
 
-    async def _deliver(self, batch: Sequence[Parcel]) -> bool:
+    async def _deliver(self, batch: Sequence[OutboxItem]) -> bool:
         # Serialized protobuf messages of one type, put one after the other, are their merge.
         payload = b"".join(parcel.payload for parcel in batch)
         try:
@@ -94,7 +94,7 @@ class Deliverer:
         await self._delivered(batch, Counts.PARCELS_DELIVERED)
         return True
 
-    async def _deliver_each(self, batch: Sequence[Parcel]) -> bool:
+    async def _deliver_each(self, batch: Sequence[OutboxItem]) -> bool:
         """Deliver each alone: one bad span must not take its neighbours along, nor hide among them."""
         for parcel in batch:
             if not await self._deliver([parcel]):
@@ -119,7 +119,7 @@ class Deliverer:
             )
         self._alone = _ALONE_AFTER_DOUBT
 
-    async def _reject(self, batch: Sequence[Parcel], exc: SendRejected) -> bool:
+    async def _reject(self, batch: Sequence[OutboxItem], exc: SendRejected) -> bool:
         await self.store.reject(batch, reason=str(exc), now_ns=self.clock.now_ns())
         self.counters.add(Counts.PARCELS_REJECTED)
         self._refused += 1
@@ -133,7 +133,7 @@ class Deliverer:
             )
         return True
 
-    async def _doubt(self, batch: Sequence[Parcel], exc: SendUnconfirmed) -> bool:
+    async def _doubt(self, batch: Sequence[OutboxItem], exc: SendUnconfirmed) -> bool:
         """Send again what a sink said yes to unreadably, but not for ever: each time may double it."""
         self.counters.add(Counts.DELIVERIES_UNREADABLE)
         self._unreadable += 1
@@ -151,7 +151,9 @@ class Deliverer:
         await self._delivered(batch, Counts.PARCELS_UNCONFIRMED, unconfirmed=str(exc))
         return True
 
-    async def _delivered(self, batch: Sequence[Parcel], counted: Counts, *, unconfirmed: str = "") -> None:
+    async def _delivered(
+        self, batch: Sequence[OutboxItem], counted: Counts, *, unconfirmed: str = ""
+    ) -> None:
         await self.store.delivered(batch, unconfirmed=unconfirmed)
         self._failures = 0
         self._is_doubted = bool(unconfirmed)

@@ -29,12 +29,12 @@ from ragtrace_collector.budget import OverBudget, Uncounted
 from ragtrace_collector.ledger.outcomes import POISON, State
 from ragtrace_collector.store.port import Job
 
-__all__ = ["TIMED_OUT", "Fault", "Ladder", "Mend", "Rung"]
+__all__ = ["TIMED_OUT", "AttemptFailure", "Retry", "RetryClass", "RetryPolicy"]
 
 TIMED_OUT: Final = "evaluation_timeout"
 
 
-class Mend(StrEnum):
+class RetryClass(StrEnum):
     """What may mend a failure."""
 
     AGAIN = "again"
@@ -45,28 +45,28 @@ class Mend(StrEnum):
 
 
 _MENDS: Final = {
-    JudgeUnavailable.error_type: Mend.AGAIN,
-    JudgeTimeout.error_type: Mend.AGAIN,
-    JudgeError.error_type: Mend.AGAIN,
-    TIMED_OUT: Mend.AGAIN,
-    JudgeRefused.error_type: Mend.WAIT,
-    OverBudget.error_type: Mend.WAIT,
-    Uncounted.error_type: Mend.WAIT,
+    JudgeUnavailable.error_type: RetryClass.AGAIN,
+    JudgeTimeout.error_type: RetryClass.AGAIN,
+    JudgeError.error_type: RetryClass.AGAIN,
+    TIMED_OUT: RetryClass.AGAIN,
+    JudgeRefused.error_type: RetryClass.WAIT,
+    OverBudget.error_type: RetryClass.WAIT,
+    Uncounted.error_type: RetryClass.WAIT,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class AttemptFailure:
     """Why an attempt did not give all that was wanted."""
 
     error_type: str
     message: str
-    mend: Mend
+    mend: RetryClass
 
     @classmethod
-    def of(cls, failure: MetricFailure) -> Fault:
+    def of(cls, failure: MetricFailure) -> AttemptFailure:
         """Class the failure of a metric; plug-ins have classes of their own, and say whether to retry."""
-        own = Mend.AGAIN if failure.retryable else Mend.NEVER
+        own = RetryClass.AGAIN if failure.retryable else RetryClass.NEVER
         return cls(
             error_type=failure.error_type,
             message=failure.message,
@@ -75,17 +75,17 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class Retry:
     """When an answer is tried again, and what for."""
 
     due_ns: int
-    fault: Fault
+    fault: AttemptFailure
     failed: bool
     """Whether the attempt counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ladder:
+class RetryPolicy:
     """How long an answer is worth trying."""
 
     retry_delays_ns: tuple[int, ...]
@@ -95,14 +95,16 @@ class Ladder:
     """Since it was queued."""
     max_crashes: int
 
-    def next_rung(self, job: Job, faults: Sequence[Fault], *, opens_ns: int, now_ns: int) -> Rung | None:
+    def next_rung(
+        self, job: Job, faults: Sequence[AttemptFailure], *, opens_ns: int, now_ns: int
+    ) -> Retry | None:
         """Return when the answer is tried again, or ``None`` if it ends: by what was found, or its deadline.
 
         ``opens_ns`` says when those who judge may be asked again.
         """
         is_closed = opens_ns > now_ns
         waiting = next((fault for fault in faults if _waits(fault, job, is_closed=is_closed)), None)
-        failing = next((fault for fault in faults if fault.mend is not Mend.NEVER), None)
+        failing = next((fault for fault in faults if fault.mend is not RetryClass.NEVER), None)
         if waiting or (failing and is_closed):
             due_ns = max(opens_ns, now_ns + self.wait_ns)
             return self._in_time(job, due_ns, waiting or failing, failed=False)
@@ -110,10 +112,10 @@ class Ladder:
             return self._in_time(job, now_ns + self.retry_delays_ns[job.attempts], failing, failed=True)
         return None
 
-    def _in_time(self, job: Job, due_ns: int, fault: Fault | None, *, failed: bool) -> Rung | None:
+    def _in_time(self, job: Job, due_ns: int, fault: AttemptFailure | None, *, failed: bool) -> Retry | None:
         if fault is None or due_ns >= job.seen_ns + self.deadline_ns:
             return None
-        return Rung(due_ns=due_ns, fault=fault, failed=failed)
+        return Retry(due_ns=due_ns, fault=fault, failed=failed)
 
     def hopeless_before_ns(self, opens_ns: int) -> int:
         """Return when an answer must have been queued at least that can still be judged from ``opens_ns``."""
@@ -130,7 +132,7 @@ class Ladder:
         return State.OVER_BUDGET if job.reason == OverBudget.error_type else State.FAILED.because(job.reason)
 
 
-def _waits(fault: Fault, job: Job, *, is_closed: bool) -> bool:
+def _waits(fault: AttemptFailure, job: Job, *, is_closed: bool) -> bool:
     """Say whether an answer waits; not where it alone is refused, again, and the others are not."""
     is_its_own = fault.error_type == JudgeRefused.error_type == job.reason and not is_closed
-    return fault.mend is Mend.WAIT and not is_its_own
+    return fault.mend is RetryClass.WAIT and not is_its_own

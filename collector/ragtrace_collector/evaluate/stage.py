@@ -21,16 +21,16 @@ from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.budget import OverBudget
-from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, Fault, Ladder, Mend, Rung
-from ragtrace_collector.judge.evaluator import Judging
+from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, Retry, RetryClass, RetryPolicy
+from ragtrace_collector.judge.evaluator import Evaluator
 from ragtrace_collector.ledger.outcomes import Ended, State
 from ragtrace_collector.sample.followup import LowScoreWatch
-from ragtrace_collector.store.port import Job, Judged, StoreUnavailable, WorkStore
+from ragtrace_collector.store.port import Job, JudgedInput, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.telemetry.tracing import NO_TRACER, working
 
-__all__ = ["Evaluator", "PartialEvaluations"]
+__all__ = ["EvaluateStage", "PartialEvaluations"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -62,16 +62,16 @@ class PartialEvaluations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluator:
+class EvaluateStage:
     """Judges queued answers. Several are judged at once."""
 
     store: WorkStore
     reader: AnswerReader
-    judging: Judging
+    judging: Evaluator
     watch: LowScoreWatch
     attach: AttachOptions
     sinks: tuple[str, ...]
-    ladder: Ladder
+    ladder: RetryPolicy
     attempt_s: float
     """How long one attempt may take, in seconds."""
     counters: Counters
@@ -134,13 +134,13 @@ class Evaluator:
         except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
             await self._give_up(job, exc)
 
-    def _outcome_unasked(self, job: Job, judging: Judging) -> str | None:
+    def _outcome_unasked(self, job: Job, judging: Evaluator) -> str | None:
         closed = judging.closed()
         if closed and job.seen_ns < self.ladder.hopeless_before_ns(closed.until_ns):
             return closed.outcome
         return self.ladder.ended(job, now_ns=self.clock.now_ns())
 
-    async def _judge(self, job: Job, judging: Judging) -> None:
+    async def _judge(self, job: Job, judging: Evaluator) -> None:
         answers = await self.reader.read_for(job)
         if answers.is_evaluation(job.span_id):
             self.counters.add(Counts.EVALUATIONS_NOT_JUDGED)
@@ -161,24 +161,26 @@ class Evaluator:
         except TimeoutError:
             await self._time_out(job, judging)
             return
-        if rung := self._next_rung(job, judging, [Fault.of(failure) for failure in evaluation.failures]):
+        if rung := self._next_rung(
+            job, judging, [AttemptFailure.of(failure) for failure in evaluation.failures]
+        ):
             self.partial.keep(job, evaluation)
             await self._postpone(job, rung)
             return
         await self._finish(job, record, evaluation, judging, answers.judged(job.span_id))
 
-    async def _time_out(self, job: Job, judging: Judging) -> None:
+    async def _time_out(self, job: Job, judging: Evaluator) -> None:
         message = f"not judged within {self.attempt_s:g} s"
-        fault = Fault(error_type=TIMED_OUT, message=message, mend=Mend.AGAIN)
+        fault = AttemptFailure(error_type=TIMED_OUT, message=message, mend=RetryClass.AGAIN)
         if rung := self._next_rung(job, judging, [fault]):
             await self._postpone(job, rung)
         else:
             await self._end(job, State.FAILED.because(TIMED_OUT))
 
-    def _next_rung(self, job: Job, judging: Judging, faults: Sequence[Fault]) -> Rung | None:
+    def _next_rung(self, job: Job, judging: Evaluator, faults: Sequence[AttemptFailure]) -> Retry | None:
         return self.ladder.next_rung(job, faults, opens_ns=judging.now.opens_ns(), now_ns=self.clock.now_ns())
 
-    async def _postpone(self, job: Job, rung: Rung) -> None:
+    async def _postpone(self, job: Job, rung: Retry) -> None:
         postpone = partial(
             self.store.postpone,
             job,
@@ -200,7 +202,7 @@ class Evaluator:
             )
 
     async def _finish(
-        self, job: Job, record: RagRecord, evaluation: Evaluation, judging: Judging, judged: Judged
+        self, job: Job, record: RagRecord, evaluation: Evaluation, judging: Evaluator, judged: JudgedInput
     ) -> None:
         note = partial(self.watch.note, job, record, evaluation, now_ns=self.clock.now_ns())
         await self._write(note)
@@ -229,7 +231,7 @@ class Evaluator:
         *,
         carrier: Span | None = None,
         evaluator: str = "",
-        judged: Judged | None = None,
+        judged: JudgedInput | None = None,
     ) -> None:
         parcels = dict.fromkeys(self.sinks, encode([carrier])) if carrier else {}
         addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
@@ -281,7 +283,7 @@ _COUNTED_AS: Final = {
 }
 
 
-def _outcome(evaluation: Evaluation, judging: Judging) -> str:
+def _outcome(evaluation: Evaluation, judging: Evaluator) -> str:
     if any(result.score is not None for result in evaluation.results):
         return State.JUDGED
     if not evaluation.failures:

@@ -9,10 +9,10 @@ from ragtrace_collector.stage import tell_of_error
 from ragtrace_collector.store.port import Job
 from ragtrace_collector.telemetry.counters import Counters
 
-__all__ = ["Crew"]
+__all__ = ["WorkerPool"]
 
 
-class Crew:
+class WorkerPool:
     """Gives answers that are due to free hands. However many there are, the store is asked once for all."""
 
     def __init__(

@@ -7,15 +7,15 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
-from ragtrace.judge.spend import Bill, Spend, Tariff, Turnstile
+from ragtrace.judge.spend import CostEstimator, RequestCost, ReservingSpender, Spend
 from ragtrace.model import Usage
 from ragtrace.ports import Clock
-from ragtrace_collector.budget import OverBudget, Purse, Refusal, Standing, Uncounted
-from ragtrace_collector.store.budget import BudgetBook, Reservation
+from ragtrace_collector.budget import Budget, BudgetStatus, ExceededLimit, OverBudget, Uncounted
+from ragtrace_collector.store.budget import BudgetStore, Reservation
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["Wall"]
+__all__ = ["BudgetGuard"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -24,24 +24,24 @@ _STANDING_NS: Final = 1_000_000_000
 
 
 @dataclass(slots=True, kw_only=True)
-class Wall:
+class BudgetGuard:
     """One purse, and everyone who spends from it."""
 
-    purse: Purse
-    book: BudgetBook
+    purse: Budget
+    book: BudgetStore
     clock: Clock
     share_to_sample: float = 1.0
     """The share of traffic with which the spending lasts, as it was found last."""
-    _turnstile: Turnstile[Reservation] = field(init=False)
-    _standing: Standing | None = None
+    _turnstile: ReservingSpender[Reservation] = field(init=False)
+    _standing: BudgetStatus | None = None
     _standing_ns: int = 0
 
     def __post_init__(self) -> None:
-        self._turnstile = Turnstile(book=_Page(purse=self.purse, book=self.book, clock=self.clock))
+        self._turnstile = ReservingSpender(book=_Page(purse=self.purse, book=self.book, clock=self.clock))
 
     def spending(
-        self, tariff: Tariff, largest: Usage, *, share: float = 1.0
-    ) -> AbstractAsyncContextManager[Bill]:
+        self, tariff: CostEstimator, largest: Usage, *, share: float = 1.0
+    ) -> AbstractAsyncContextManager[RequestCost]:
         """Count a request before it is made; its bill says afterwards what it did cost.
 
         What nobody knows (it timed out, or was interrupted) stays counted as it was estimated.
@@ -52,7 +52,7 @@ class Wall:
         """
         return self._turnstile.spending(tariff, largest, share=share)
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> BudgetStatus:
         """Return what was spent in the windows of this moment, at most a second ago.
 
         Raises:
@@ -78,8 +78,8 @@ class Wall:
 class _Page:
     """The book of what was spent, opened at one purse."""
 
-    purse: Purse
-    book: BudgetBook
+    purse: Budget
+    book: BudgetStore
     clock: Clock
 
     async def reserve(self, estimate: Spend, *, share: float) -> Reservation:
@@ -87,7 +87,7 @@ class _Page:
             answer = await self.book.reserve(self.purse, estimate, now_ns=self.clock.now_ns(), share=share)
         except StoreUnavailable as exc:
             raise Uncounted(f"the judge is not asked: {exc}", usage=Usage()) from exc
-        if isinstance(answer, Refusal):
+        if isinstance(answer, ExceededLimit):
             raise OverBudget(self.purse.name, answer)
         return answer
 

@@ -12,9 +12,9 @@ from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from ragtrace.calibration.settings_file import read_calibration
 from ragtrace.clock import SystemClock
-from ragtrace.compat.tool import PeerOptions
-from ragtrace.compat.tool_metric import PeerPrompted
-from ragtrace.compat.tools import peer_named
+from ragtrace.compat.tool import ToolOptions
+from ragtrace.compat.tool_metric import ToolPrompted
+from ragtrace.compat.tools import tool_named
 from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.judge import CacheSettings, Prices, open_embedder, open_judge
@@ -27,21 +27,21 @@ from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace.validation import in_words
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig
-from ragtrace_collector.judge.guard import Closed, Guard, Guards, guards_of
+from ragtrace_collector.judge.guard import JudgeGuard, JudgeGuards, Unavailable, guards_of
 
 __all__ = [
-    "Judging",
+    "Evaluator",
     "embedder_of",
     "judge_of",
     "metrics_of",
     "old_prices",
-    "open_judging",
+    "open_evaluator",
     "verify_settings_of",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judging:
+class Evaluator:
     """Measures records with what a configuration names."""
 
     metrics: Sequence[Metric]
@@ -50,20 +50,20 @@ class Judging:
     embedder: Embedder | None = None
     limits: StepLimits = field(default_factory=StepLimits)
     prices: Prices | None = None
-    guards: Guards | None = None
+    guards: JudgeGuards | None = None
     """What stands before everyone who may be asked."""
     name: str = "judge"
     """Which of the guards is the judge's own."""
-    cheaper: Judging | None = None
+    cheaper: Evaluator | None = None
     """Who judges where the budget has nothing left for this judge."""
 
     @property
-    def now(self) -> Judging:
+    def now(self) -> Evaluator:
         """Who judges at this moment: the cheaper judge, if there is one and the budget asks for it."""
         is_spent = any(guard.refusal for guard in self._guards(self.name))
         return self.cheaper if self.cheaper and is_spent else self
 
-    def closed(self) -> Closed | None:
+    def closed(self) -> Unavailable | None:
         """Say until when the judge is not to be asked, if so."""
         return next((guard.closed() for guard in self._guards(self.name)), None)
 
@@ -76,7 +76,7 @@ class Judging:
         closed = (guard.closed() for guard in self._guards(self.name, "second", "embedder"))
         return max((each.until_ns for each in closed if each), default=0)
 
-    def _guards(self, *names: str) -> Iterator[Guard]:
+    def _guards(self, *names: str) -> Iterator[JudgeGuard]:
         by_name = self.guards.by_name if self.guards else {}
         return (by_name[name] for name in names if name in by_name)
 
@@ -127,7 +127,7 @@ class Judging:
         )
 
 
-def old_prices(judging: Judging, *, now_ns: int) -> tuple[str, ...]:
+def old_prices(judging: Evaluator, *, now_ns: int) -> tuple[str, ...]:
     """Say of whom the price was looked up long ago, a line each."""
     prices = judging.prices
     asked = (judging, judging.cheaper) if judging.cheaper else (judging,)
@@ -137,7 +137,9 @@ def old_prices(judging: Judging, *, now_ns: int) -> tuple[str, ...]:
 
 
 @asynccontextmanager
-async def open_judging(config: CollectorConfig, guards: Guards | None = None) -> AsyncIterator[Judging]:
+async def open_evaluator(
+    config: CollectorConfig, guards: JudgeGuards | None = None
+) -> AsyncIterator[Evaluator]:
     """Open what judges, behind guards; close it in the end.
 
     Raises:
@@ -160,10 +162,10 @@ async def _open_one(
     name: str,
     settings: JudgeConfig,
     config: CollectorConfig,
-    guards: Guards,
+    guards: JudgeGuards,
     embedder: Embedder | None,
     opened: AsyncExitStack,
-) -> Judging:
+) -> Evaluator:
     share = config.budget.cheaper_from if settings.cheaper else 1.0
     around = guards.judge(name, share=share, key_place=_key_place(settings))
     judge = judge_of(settings, around=around)
@@ -176,7 +178,7 @@ async def _open_one(
         await opened.enter_async_context(aclosing(second))
     metrics = metrics_of(config.evaluate.metrics, pass_at=_pass_at(settings))
     _check_embedder(metrics, embedder)
-    return Judging(
+    return Evaluator(
         metrics=metrics,
         judge=judge,
         second_judge=second,
@@ -266,19 +268,19 @@ def _metric(config: MetricConfig, pass_at: Mapping[str, float]) -> Metric:
 
 
 def _peer_metric(config: MetricConfig) -> Metric:
-    peer = peer_named(config.name, config.profile)
-    return PeerPrompted(peer, options=_peer_options(config), threshold=config.threshold)
+    peer = tool_named(config.name, config.profile)
+    return ToolPrompted(peer, options=_peer_options(config), threshold=config.threshold)
 
 
-def _peer_options(config: MetricConfig) -> PeerOptions:
-    known = [field.name for field in fields(PeerOptions)]
+def _peer_options(config: MetricConfig) -> ToolOptions:
+    known = [field.name for field in fields(ToolOptions)]
     strange = next((name for name in config.options if name not in known), None)
     if strange is not None:
         raise ConfigError(
             f"`evaluate.metrics`: {config.name} has no option {strange!r}: choose from {', '.join(known)}"
         )
     try:
-        return TypeAdapter(PeerOptions).validate_python(config.options)
+        return TypeAdapter(ToolOptions).validate_python(config.options)
     except ValidationError as exc:
         fault = exc.errors(include_url=False)[0]
         key = ".".join(map(str, fault["loc"]))

@@ -11,22 +11,22 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError
-from ragtrace.judge import Pace, Prices, load_prices, pace_of
+from ragtrace.judge import AdaptiveLimiter, Prices, limiter_of, load_prices
 from ragtrace.judge.calls import watched_by
 from ragtrace.judge.layers import Layer
-from ragtrace.judge.spend import Bill, Limit, Tariff, largest_usage
+from ragtrace.judge.spend import CostEstimator, Limit, RequestCost, largest_usage
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock, Embedder, Embeddings, Judge, JudgeReply, JudgeRequest
-from ragtrace_collector.budget import Left, OverBudget, Period, Purse, Refusal
+from ragtrace_collector.budget import Budget, ExceededLimit, LimitUsage, OverBudget, Period
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.config.budget import LimitConfig, PurseConfig
+from ragtrace_collector.config.budget import BudgetLimitConfig, BudgetPeriodsConfig
 from ragtrace_collector.judge.breaker import Breaker, BreakerState
-from ragtrace_collector.judge.budget_guard import Wall
+from ragtrace_collector.judge.budget_guard import BudgetGuard
 from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.store.budget import BudgetBook
+from ragtrace_collector.store.budget import BudgetStore
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["Closed", "Guard", "Guards", "guards_of", "purse_of"]
+__all__ = ["JudgeGuard", "JudgeGuards", "Unavailable", "budget_of", "guards_of"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -34,7 +34,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
+class Unavailable:
     """Nothing passes for a while."""
 
     outcome: str
@@ -43,39 +43,39 @@ class Closed:
 
 
 @dataclass(slots=True, kw_only=True)
-class Guard:
+class JudgeGuard:
     """Guards one judge or embedder."""
 
     name: str
     """``judge``, ``second``, ``cheaper`` or ``embedder``."""
     breaker: Breaker
-    wall: Wall | None
-    tariff: Tariff
+    wall: BudgetGuard | None
+    tariff: CostEstimator
     share: float = 1.0
     """Of each limit: what this judge may use up."""
-    pace: Pace | None = None
+    pace: AdaptiveLimiter | None = None
     """How many requests are let through at once."""
     doubts: int = 0
     """Requests of which it said what cannot be."""
-    _refusal: Refusal | None = None
+    _refusal: ExceededLimit | None = None
 
     @property
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> ExceededLimit | None:
         """What the budget refused last, while its window lasts."""
         if self._refusal is not None and self.breaker.clock.now_ns() >= self._refusal.until_ns:
             self._refusal = None
             log.warning("%s: the budget has room again", self.name, extra=event("budget_open", who=self.name))
         return self._refusal
 
-    def closed(self) -> Closed | None:
+    def closed(self) -> Unavailable | None:
         """Say until when nothing passes, if so."""
         outcome = self.stopped()
         if outcome is None:
             return None
         if self.refusal is not None:
-            return Closed(outcome=outcome, until_ns=self.refusal.until_ns)
+            return Unavailable(outcome=outcome, until_ns=self.refusal.until_ns)
         is_open = self.breaker.state is BreakerState.OPEN
-        return Closed(outcome=outcome, until_ns=self.breaker.probe_ns) if is_open else None
+        return Unavailable(outcome=outcome, until_ns=self.breaker.probe_ns) if is_open else None
 
     def stopped(self) -> str | None:
         """Return why nothing is judged, as an outcome: until an answer shows that the judge is back."""
@@ -95,7 +95,7 @@ class Guard:
         return f"{self.refusal.limit} is spent" if self.refusal else self.breaker.reason
 
     @asynccontextmanager
-    async def request(self, largest: Usage) -> AsyncIterator[Bill]:
+    async def request(self, largest: Usage) -> AsyncIterator[RequestCost]:
         """Let a request pass that takes so much at most, and learn from it.
 
         Raises:
@@ -108,9 +108,9 @@ class Guard:
                 self.doubts += bill.doubts
 
     @asynccontextmanager
-    async def _spending(self, largest: Usage) -> AsyncIterator[Bill]:
+    async def _spending(self, largest: Usage) -> AsyncIterator[RequestCost]:
         if self.wall is None:
-            yield Bill()
+            yield RequestCost()
             return
         try:
             async with self.wall.spending(self.tariff, largest, share=self.share) as bill:
@@ -123,16 +123,16 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guards:
+class JudgeGuards:
     """All guards, before one purse."""
 
     clock: Clock
     probe_delays_ns: tuple[int, ...]
     prices: Prices
-    purse: Purse
-    wall: Wall | None = None
+    purse: Budget
+    wall: BudgetGuard | None = None
     """``None`` where nothing is limited, or nothing is going to be asked."""
-    by_name: dict[str, Guard] = field(default_factory=dict)
+    by_name: dict[str, JudgeGuard] = field(default_factory=dict)
     """``judge``, ``second``, ``cheaper`` and ``embedder``, as far as there are any."""
 
     def judge(self, name: str, *, share: float = 1.0, key_place: str = "") -> Callable[[Judge], Judge]:
@@ -143,7 +143,7 @@ class Guards:
 
         def around(judge: Judge) -> Judge:
             guard = self._before(name, judge.identity, key_place)
-            guard.share, guard.pace = share, pace_of(judge)
+            guard.share, guard.pace = share, limiter_of(judge)
             return _GuardedJudge(judge, guard)
 
         return around
@@ -152,7 +152,7 @@ class Guards:
         """Return what puts an embedder behind a guard of this name."""
         return lambda embedder: _GuardedEmbedder(embedder, self._before(name, embedder.identity, key_place))
 
-    async def left(self) -> tuple[Left, ...]:
+    async def left(self) -> tuple[LimitUsage, ...]:
         """Return what is spent and left of the purse.
 
         Raises:
@@ -160,26 +160,26 @@ class Guards:
         """
         return (await self.wall.standing()).left() if self.wall else ()
 
-    def _before(self, name: str, who: JudgeIdentity, key_place: str) -> Guard:
+    def _before(self, name: str, who: JudgeIdentity, key_place: str) -> JudgeGuard:
         price = self.prices.price_of(who)
         if price is None and self.purse.limits_money and not who.computes:
             raise ConfigError(
                 f"`budget` limits US dollars, and there is no price for {who.provider}:{who.model}:"
                 " name it in a file for `judge.prices`, or limit `tokens` instead"
             )
-        self.by_name[name] = Guard(
+        self.by_name[name] = JudgeGuard(
             name=name,
             breaker=Breaker(
                 who=name, clock=self.clock, probe_delays_ns=self.probe_delays_ns, key_place=key_place
             ),
             wall=None if who.computes else self.wall,
-            tariff=Tariff(price=price),
+            tariff=CostEstimator(price=price),
         )
         return self.by_name[name]
 
 
 class _GuardedJudge(Layer):
-    def __init__(self, judge: Judge, guard: Guard) -> None:
+    def __init__(self, judge: Judge, guard: JudgeGuard) -> None:
         super().__init__(judge)
         self._guard = guard
 
@@ -192,7 +192,7 @@ class _GuardedJudge(Layer):
 
 
 class _GuardedEmbedder:
-    def __init__(self, embedder: Embedder, guard: Guard) -> None:
+    def __init__(self, embedder: Embedder, guard: JudgeGuard) -> None:
         self.inner = embedder
         self._guard = guard
 
@@ -212,29 +212,29 @@ class _GuardedEmbedder:
         await self.inner.aclose()
 
 
-def guards_of(config: CollectorConfig, *, clock: Clock, book: BudgetBook | None) -> Guards:
+def guards_of(config: CollectorConfig, *, clock: Clock, book: BudgetStore | None) -> JudgeGuards:
     """Return the guards before live judging; without a book of what was spent, none of them stops anything.
 
     Raises:
         ConfigError: the table of prices cannot be read.
     """
-    purse = purse_of("live", config.budget.live)
-    return Guards(
+    purse = budget_of("live", config.budget.live)
+    return JudgeGuards(
         clock=clock,
         probe_delays_ns=tuple(int(delay.total_seconds() * 1e9) for delay in config.evaluate.probe_delays),
         prices=load_prices(config.judge.prices),
         purse=purse,
-        wall=Wall(purse=purse, book=book, clock=clock) if book and purse.limits else None,
+        wall=BudgetGuard(purse=purse, book=book, clock=clock) if book and purse.limits else None,
     )
 
 
-def purse_of(name: str, config: PurseConfig) -> Purse:
+def budget_of(name: str, config: BudgetPeriodsConfig) -> Budget:
     """Return the purse that a configuration describes: periods without a limit are left out."""
     by_period = {Period.MINUTE: config.minute, Period.DAY: config.day, Period.MONTH: config.month}
     limits = {period: _limit(given) for period, given in by_period.items()}
-    return Purse(name=name, limits={period: limit for period, limit in limits.items() if limit != Limit()})
+    return Budget(name=name, limits={period: limit for period, limit in limits.items() if limit != Limit()})
 
 
-def _limit(config: LimitConfig) -> Limit:
+def _limit(config: BudgetLimitConfig) -> Limit:
     usd_nano = None if config.usd is None else round(config.usd * 1e9)
     return Limit(calls=config.calls, tokens=config.tokens, usd_nano=usd_nano)

@@ -7,23 +7,23 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.judge.evaluator import Judging
+from ragtrace_collector.judge.evaluator import Evaluator
 from ragtrace_collector.sampling import Sampler
 
-__all__ = ["InForce", "Tenure"]
+__all__ = ["LiveConfig", "SharedEvaluator"]
 
 
-class Tenure:
+class SharedEvaluator:
     """A judging in office. Once retired, it is closed when the last evaluation by it has ended."""
 
-    def __init__(self, judging: Judging, opened: AsyncExitStack) -> None:
+    def __init__(self, judging: Evaluator, opened: AsyncExitStack) -> None:
         self.judging = judging
         self._opened = opened
         self._evaluations = 0
         self._is_retired = False
 
     @classmethod
-    async def begin(cls, opening: AbstractAsyncContextManager[Judging]) -> Tenure:
+    async def begin(cls, opening: AbstractAsyncContextManager[Evaluator]) -> SharedEvaluator:
         """Open a judging.
 
         Raises:
@@ -54,11 +54,11 @@ class Tenure:
 
 
 @dataclass(slots=True, kw_only=True)
-class InForce:
+class LiveConfig:
     """What is decided by now."""
 
     config: CollectorConfig
-    tenure: Tenure
+    tenure: SharedEvaluator
     sampler: Sampler
 
     @property

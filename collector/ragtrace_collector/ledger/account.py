@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ragtrace_collector.ledger.outcomes import PENDING, State
 
-__all__ = ["Account", "Answer", "Delivery", "Ledger"]
+__all__ = ["Account", "AnswerStatus", "Delivery", "Ledger"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class AnswerStatus:
     """What is known of one answer while its row lives. Never content."""
 
     trace_id: str

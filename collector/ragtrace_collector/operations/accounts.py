@@ -14,12 +14,12 @@ from starlette.routing import Route
 
 from ragtrace.errors import InputError
 from ragtrace.ports import Clock
-from ragtrace_collector.judge.live import InForce
+from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.account import Ledger
-from ragtrace_collector.operations.why import Standing, look_up, trace_id_in
+from ragtrace_collector.operations.why import TraceStatus, look_up, trace_id_in
 from ragtrace_collector.receive.http import guarded, reader_of
 from ragtrace_collector.receive.json_page import JsonPage
-from ragtrace_collector.receive.tokens import Access
+from ragtrace_collector.receive.tokens import TokenAuth
 from ragtrace_collector.store.ledger import take_stock
 
 __all__ = ["LEDGER_PATH", "WHY_PATH", "account_routes", "ledger_form", "standing_form"]
@@ -27,11 +27,11 @@ __all__ = ["LEDGER_PATH", "WHY_PATH", "account_routes", "ledger_form", "standing
 WHY_PATH: Final = "/why/"
 LEDGER_PATH: Final = "/ledger"
 
-standing_form: Final[TypeAdapter[Standing]] = TypeAdapter(Standing)
+standing_form: Final[TypeAdapter[TraceStatus]] = TypeAdapter(TraceStatus)
 ledger_form: Final[TypeAdapter[Ledger]] = TypeAdapter(Ledger)
 
 
-def account_routes(in_force: InForce, *, clock: Clock, access: Access) -> tuple[Route, ...]:
+def account_routes(in_force: LiveConfig, *, clock: Clock, access: TokenAuth) -> tuple[Route, ...]:
     """Build ``GET /why/<trace id>`` and ``GET /ledger?since_ns=…``: what the commands show with ``--url``."""
 
     async def show_why(request: Request) -> Response:

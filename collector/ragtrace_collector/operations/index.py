@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-__all__ = ["PAGES", "Page", "show_index"]
+__all__ = ["PAGES", "IndexEntry", "show_index"]
 
 
-class Page(NamedTuple):
+class IndexEntry(NamedTuple):
     """A page, and what it says."""
 
     path: str
@@ -21,12 +21,12 @@ class Page(NamedTuple):
 
 
 PAGES: Final = (
-    Page("/livez", "the event loop turns (for a liveness probe)"),
-    Page("/readyz", "spans are taken, or why not (for a readiness probe)"),
-    Page("/metrics", "counts, as Prometheus or OpenMetrics text"),
-    Page("/status", "how the collector is, as JSON"),
-    Page("/ledger", "all answers by where they stand, as JSON"),
-    Page("/why/TRACE_ID", "why an answer has a score or has none, as JSON", is_a_link=False),
+    IndexEntry("/livez", "the event loop turns (for a liveness probe)"),
+    IndexEntry("/readyz", "spans are taken, or why not (for a readiness probe)"),
+    IndexEntry("/metrics", "counts, as Prometheus or OpenMetrics text"),
+    IndexEntry("/status", "how the collector is, as JSON"),
+    IndexEntry("/ledger", "all answers by where they stand, as JSON"),
+    IndexEntry("/why/TRACE_ID", "why an answer has a score or has none, as JSON", is_a_link=False),
 )
 
 
@@ -45,6 +45,6 @@ def _html() -> str:
     )
 
 
-def _named(page: Page) -> str:
+def _named(page: IndexEntry) -> str:
     path = escape(page.path)
     return f'<a href=".{path}">{path}</a>' if page.is_a_link else path

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from ragtrace import semconv
-from ragtrace_collector.operations.instruments import METRICS, Kind, Metric, Readings
+from ragtrace_collector.operations.instruments import METRICS, Instrument, InstrumentKind, Readings
 from ragtrace_collector.telemetry.resource import own_resource
 
 __all__ = ["SelfMetrics"]
@@ -68,7 +68,7 @@ def _pushing_reader(exporter: MetricExporter | None) -> Sequence[MetricReader]:
     return [PeriodicExportingMetricReader(exporter, export_interval_millis=math.inf)] if exporter else []
 
 
-def _reader_of(metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+def _reader_of(metric: Instrument) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def observe(_: CallbackOptions) -> Iterable[Observation]:
         return [Observation(each.value, each.attributes) for each in _NOW.get({}).get(metric.name, ())]
 
@@ -76,6 +76,6 @@ def _reader_of(metric: Metric) -> Callable[[CallbackOptions], Iterable[Observati
 
 
 _CREATE: Final = {
-    Kind.COUNTER: lambda meter: meter.create_observable_counter,
-    Kind.GAUGE: lambda meter: meter.create_observable_gauge,
+    InstrumentKind.COUNTER: lambda meter: meter.create_observable_counter,
+    InstrumentKind.GAUGE: lambda meter: meter.create_observable_gauge,
 }

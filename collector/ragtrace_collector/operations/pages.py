@@ -15,7 +15,7 @@ from ragtrace_collector.operations.index import show_index
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.receive.http import Status, guarded, reader_of
 from ragtrace_collector.receive.json_page import JsonPage
-from ragtrace_collector.receive.tokens import Access
+from ragtrace_collector.receive.tokens import TokenAuth
 
 __all__ = ["pages_app"]
 
@@ -25,7 +25,7 @@ def pages_app(
     readiness: Callable[[], Awaitable[Readiness]],
     status: Status,
     metrics: SelfMetrics,
-    access: Access,
+    access: TokenAuth,
     accounts: Sequence[Route] = (),
 ) -> Starlette:
     """Build the application of the pages.

@@ -18,7 +18,7 @@ from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.operations.pages import pages_app
 from ragtrace_collector.operations.systemd import notify_watchdog, watchdog_pause_s
 from ragtrace_collector.operations.vitals import Vitals
-from ragtrace_collector.receive.auth import Gate
+from ragtrace_collector.receive.auth import ReceiverAuth
 from ragtrace_collector.receive.http_server import HttpServer, open_socket
 from ragtrace_collector.telemetry.exporters import open_metric_exporter
 from ragtrace_collector.telemetry.logs import event
@@ -34,7 +34,7 @@ class Operations:
 
     config: TelemetryConfig
     vitals: Vitals
-    gate: Gate
+    gate: ReceiverAuth
     accounts: tuple[Route, ...] = ()
     """Pages about single answers, and all of them."""
     port: int | None = None

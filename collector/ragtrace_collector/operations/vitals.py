@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ragtrace.ports import Clock
-from ragtrace_collector.budget import Left
-from ragtrace_collector.judge.guard import Guard
-from ragtrace_collector.judge.live import InForce
+from ragtrace_collector.budget import LimitUsage
+from ragtrace_collector.judge.guard import JudgeGuard
+from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.operations.health import LoopLag, Phase, Readiness
-from ragtrace_collector.operations.instruments import Reading, Readings, read_all
+from ragtrace_collector.operations.instruments import Measurement, Readings, read_all
 from ragtrace_collector.operations.reload import digest_of
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters
@@ -32,7 +32,7 @@ class Vitals:
     counters: Counters
     clock: Clock
     store_limit_bytes: int
-    in_force: InForce
+    in_force: LiveConfig
     sink_names: Mapping[str, str]
     """How each endpoint is called where others read it: without what may be a key."""
     phase: Phase = Phase.STARTING
@@ -91,45 +91,45 @@ class Vitals:
         return {
             **readings,
             "ragtrace.outbox": tuple(self._named(reading) for reading in readings["ragtrace.outbox"]),
-            "ragtrace.store.limit": (Reading(self.store_limit_bytes),),
+            "ragtrace.store.limit": (Measurement(self.store_limit_bytes),),
             "ragtrace.judge.concurrency": tuple(
-                Reading(guard.pace.limit, {"judge": guard.name}) for guard in self._guards() if guard.pace
+                Measurement(guard.pace.limit, {"judge": guard.name}) for guard in self._guards() if guard.pace
             ),
             "ragtrace.judge.usages_doubted": tuple(
-                Reading(guard.doubts, {"judge": guard.name}) for guard in self._guards()
+                Measurement(guard.doubts, {"judge": guard.name}) for guard in self._guards()
             ),
-            "ragtrace.budget.spent": tuple(Reading(each.spent, {"limit": each.limit}) for each in left),
-            "ragtrace.budget.limit": tuple(Reading(each.most, {"limit": each.limit}) for each in left),
+            "ragtrace.budget.spent": tuple(Measurement(each.spent, {"limit": each.limit}) for each in left),
+            "ragtrace.budget.limit": tuple(Measurement(each.most, {"limit": each.limit}) for each in left),
             "ragtrace.budget.share_to_sample": tuple(self._shares()),
             "ragtrace.judge.stopped": tuple(self._stops()),
-            "ragtrace.collector.ready": (Reading(int(ready.is_ready)),),
-            "ragtrace.collector.tasks": (Reading(len(asyncio.all_tasks())),),
-            "ragtrace.collector.loop_lag": (Reading(self.lag.seconds),),
-            "ragtrace.collector.config": (Reading(1, {"digest": digest_of(self.in_force.config)}),),
+            "ragtrace.collector.ready": (Measurement(int(ready.is_ready)),),
+            "ragtrace.collector.tasks": (Measurement(len(asyncio.all_tasks())),),
+            "ragtrace.collector.loop_lag": (Measurement(self.lag.seconds),),
+            "ragtrace.collector.config": (Measurement(1, {"digest": digest_of(self.in_force.config)}),),
             "ragtrace.collector.reloads": tuple(
-                Reading(self.reloads[result], {"result": result}) for result in ("applied", "refused")
+                Measurement(self.reloads[result], {"result": result}) for result in ("applied", "refused")
             ),
         }
 
-    def _stops(self) -> Iterator[Reading]:
+    def _stops(self) -> Iterator[Measurement]:
         state = (self.judge_stopped() or "").partition(":")[0]
         for why in (State.FAILED, State.OVER_BUDGET):
-            yield Reading(int(state == why), {"why": why})
+            yield Measurement(int(state == why), {"why": why})
 
-    def _guards(self) -> tuple[Guard, ...]:
+    def _guards(self) -> tuple[JudgeGuard, ...]:
         guards = self.in_force.tenure.judging.guards
         return tuple(guards.by_name.values()) if guards else ()
 
-    def _shares(self) -> Iterator[Reading]:
+    def _shares(self) -> Iterator[Measurement]:
         guards = self.in_force.tenure.judging.guards
         if guards is not None and guards.wall is not None:
-            yield Reading(guards.wall.share_to_sample)
+            yield Measurement(guards.wall.share_to_sample)
 
-    async def _left(self) -> tuple[Left, ...]:
+    async def _left(self) -> tuple[LimitUsage, ...]:
         guards = self.in_force.tenure.judging.guards
         return await guards.left() if guards else ()
 
-    def _named(self, reading: Reading) -> Reading:
+    def _named(self, reading: Measurement) -> Measurement:
         endpoint = reading.attributes["sink"]
         name = self.sink_names.get(endpoint, "none of the configuration")
         return reading._replace(attributes={**reading.attributes, "sink": name})
@@ -145,7 +145,7 @@ class Vitals:
         return None
 
 
-def _told(guard: Guard) -> Mapping[str, object]:
+def _told(guard: JudgeGuard) -> Mapping[str, object]:
     at_once = guard.pace.limit if guard.pace else None
     return {
         "state": guard.state,

@@ -13,14 +13,14 @@ from ragtrace.sampling import position_of
 from ragtrace.traces.otlp import SpanRef, parse_request, split_by_trace
 from ragtrace_collector.assemble.open_traces import OpenTrace
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.ledger.account import Answer
+from ragtrace_collector.ledger.account import AnswerStatus
 from ragtrace_collector.sampling import Sampler
-from ragtrace_collector.store.cipher import NO_KEYS, Sealing, open_sealing
+from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher, open_cipher
 from ragtrace_collector.store.ledger import read_answers, reading
 from ragtrace_collector.store.revisions import UNSETTLED
 from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of, trace_key
 
-__all__ = ["Door", "OpenSpans", "Standing", "TraceState", "look_up", "trace_id_in"]
+__all__ = ["HeadSampling", "OpenSpans", "TraceState", "TraceStatus", "look_up", "trace_id_in"]
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 _PREFIX: Final = re.compile(r"[0-9a-f]{4,32}")
@@ -63,7 +63,7 @@ class TraceState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class HeadSampling:
     """What the trace id alone decides, before any span is looked at."""
 
     position: float
@@ -72,14 +72,14 @@ class Door:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class TraceStatus:
     """All that is known of one trace."""
 
     trace_id: str
     now_ns: int
     trace: TraceState | None
-    answers: tuple[Answer, ...]
-    door: Door | None
+    answers: tuple[AnswerStatus, ...]
+    door: HeadSampling | None
     """None where the configuration is not known."""
     linger_s: float | None = None
     retention_s: float | None = None
@@ -114,7 +114,7 @@ def look_up(
     sampler: Sampler | None = None,
     now_ns: int,
     tenant: str | None = None,
-) -> Standing:
+) -> TraceStatus:
     """Look a trace up by its id, or by how it begins. The collector may run meanwhile.
 
     With ``tenant``, only what is that tenant's is told, as if there were no other.
@@ -126,18 +126,20 @@ def look_up(
         InputError: several traces begin so, or none.
     """
     keys = [key.get_secret_value() for key in config.store.encryption_keys] if config else []
-    sealing = open_sealing(keys) if keys else NO_KEYS
+    sealing = open_cipher(keys) if keys else NO_CIPHER
     with reading(store) as db:
         key = _whole_key(db, wanted, tenant)
         trace = _trace(db, key, sealing)
         answers = read_answers(db, key)
     trace_id = trace_id_of(key)
-    standing = Standing(
+    standing = TraceStatus(
         trace_id=trace_id,
         now_ns=now_ns,
         trace=trace,
         answers=answers,
-        door=Door(position=position_of(trace_id), is_kept=sampler.may_keep(trace_id)) if sampler else None,
+        door=HeadSampling(position=position_of(trace_id), is_kept=sampler.may_keep(trace_id))
+        if sampler
+        else None,
     )
     return _with_config(standing, config) if config else standing
 
@@ -173,7 +175,7 @@ _BEGINS_SO: Final = (
 """Behind an id comes nothing, or what is less than a ``g``."""
 
 
-def _trace(db: sqlite3.Connection, trace_id: str, sealing: Sealing) -> TraceState | None:
+def _trace(db: sqlite3.Connection, trace_id: str, sealing: PayloadCipher) -> TraceState | None:
     row = db.execute(
         f"SELECT last_arrival_ns, {UNSETTLED}, settled_ns, is_cut,"
         " (SELECT since_ns FROM held WHERE held.trace_id = trace.trace_id),"
@@ -195,7 +197,7 @@ def _trace(db: sqlite3.Connection, trace_id: str, sealing: Sealing) -> TraceStat
     )
 
 
-def _open_spans(db: sqlite3.Connection, trace_id: str, sealing: Sealing) -> OpenSpans | None:
+def _open_spans(db: sqlite3.Connection, trace_id: str, sealing: PayloadCipher) -> OpenSpans | None:
     payloads = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,))
     trace = OpenTrace(last_arrival_ns=0)
     try:
@@ -213,7 +215,7 @@ def _refs(payload: bytes) -> tuple[SpanRef, ...]:
     return tuple(ref for part in split_by_trace(request, body=payload).slices for ref in part.spans)
 
 
-def _with_config(standing: Standing, config: CollectorConfig) -> Standing:
+def _with_config(standing: TraceStatus, config: CollectorConfig) -> TraceStatus:
     trace = standing.trace
     return replace(
         standing,

@@ -16,10 +16,10 @@ from ragtrace_collector.config import CollectorConfig, ReceiveConfig, TokenConfi
 from ragtrace_collector.receive.hosts import KnownHosts
 from ragtrace_collector.receive.http_server import is_loopback
 from ragtrace_collector.receive.tls import Certificate
-from ragtrace_collector.receive.tokens import Access, Grant
+from ragtrace_collector.receive.tokens import Grant, TokenAuth
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["Gate", "open_gate"]
+__all__ = ["ReceiverAuth", "open_auth"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -27,10 +27,10 @@ _TOKENS: Final = TypeAdapter(tuple[TokenConfig, ...])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class ReceiverAuth:
     """Who may connect, send and read."""
 
-    access: Access
+    access: TokenAuth
     certificate: Certificate | None
 
     def reload(self, receive: ReceiveConfig) -> None:
@@ -45,15 +45,15 @@ class Gate:
         self.access.replace(grants)
 
 
-def open_gate(config: CollectorConfig, clock: Clock) -> Gate:
+def open_auth(config: CollectorConfig, clock: Clock) -> ReceiverAuth:
     """Read tokens and certificates.
 
     Raises:
         ConfigError: a file cannot be used, or an address is open to everyone, which nobody asked for.
     """
     _check_exposure(config)
-    access = Access(_grants(config.receive), clock, hosts=_hosts(config))
-    return Gate(access=access, certificate=_certificate(config.receive))
+    access = TokenAuth(_grants(config.receive), clock, hosts=_hosts(config))
+    return ReceiverAuth(access=access, certificate=_certificate(config.receive))
 
 
 def _check_exposure(config: CollectorConfig) -> None:

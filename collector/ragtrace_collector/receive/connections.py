@@ -6,9 +6,9 @@ import ipaddress
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final, Protocol
 
-from ragtrace_collector.receive.tokens import Sender
+from ragtrace_collector.receive.tokens import TokenSender
 
-__all__ = ["Connection", "Crowd", "admitted", "on_admission", "who_sends"]
+__all__ = ["Connection", "Connections", "admitted", "on_admission", "who_sends"]
 
 _MAX_CONNECTIONS: Final = 1_000
 _RESERVED: Final = 250
@@ -34,7 +34,7 @@ class Connection(Protocol):
         ...
 
 
-class Crowd:
+class Connections:
     """Who is connected. A stranger is a connection over which no token came that is known.
 
     Whoever connects is let in, for what it wants is not known yet. If there are too many then, the stranger
@@ -104,7 +104,7 @@ def on_admission(scope: MutableMapping[str, Any], admit: Callable[[], None]) -> 
     scope[_ADMITTED] = admit
 
 
-def who_sends(sender: Sender | None, address: Address) -> str:
+def who_sends(sender: TokenSender | None, address: Address) -> str:
     """Name who sends: the token, else the address, or for IPv6 the network that one has for oneself."""
     return f"token {sender.grant.name}" if sender is not None else _peer(address)
 

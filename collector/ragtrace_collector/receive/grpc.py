@@ -20,9 +20,9 @@ from ragtrace.errors import CodecError, ConfigError
 from ragtrace_collector.receive.connections import who_sends
 from ragtrace_collector.receive.intake import Intake, Receipt
 from ragtrace_collector.receive.memory import TooSlow
-from ragtrace_collector.receive.refusal import RETRY_AFTER_S, Refusal, refusal_of, status_of, too_slow
+from ragtrace_collector.receive.refusal import RETRY_AFTER_S, RequestRefused, refusal_of, status_of, too_slow
 from ragtrace_collector.receive.tls import Certificate
-from ragtrace_collector.receive.tokens import Access, Sender
+from ragtrace_collector.receive.tokens import TokenAuth, TokenSender
 from ragtrace_collector.store.port import StoreUnavailable
 
 __all__ = ["export_response", "serve_grpc"]
@@ -44,7 +44,7 @@ async def serve_grpc(
     intake: Intake,
     endpoint: str,
     *,
-    access: Access,
+    access: TokenAuth,
     certificate: Certificate | None,
     max_message_bytes: int,
 ) -> tuple[grpc.aio.Server, int]:
@@ -81,7 +81,7 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
     Calls are streams to gRPC, so that it is we who say when a message is received: it keeps what it receives.
     """
 
-    def __init__(self, intake: Intake, access: Access) -> None:
+    def __init__(self, intake: Intake, access: TokenAuth) -> None:
         self._intake = intake
         self._access = access
         self._calls: Counter[str] = Counter()
@@ -95,14 +95,14 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
             return None
         try:
             sender = self._access.admit(_authorization(handler_call_details), "send")
-        except Refusal as exc:
+        except RequestRefused as exc:
             return grpc.stream_unary_rpc_method_handler(partial(_refuse_unread, exc))
         return grpc.stream_unary_rpc_method_handler(
             partial(self._export, sender), response_serializer=ExportTraceServiceResponse.SerializeToString
         )
 
     async def _export(
-        self, sender: Sender | None, messages: AsyncIterator[bytes], context: Any
+        self, sender: TokenSender | None, messages: AsyncIterator[bytes], context: Any
     ) -> ExportTraceServiceResponse:
         who = who_sends(sender, _address(context.peer()))
         try:
@@ -110,14 +110,14 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
                 body = await self._receive(messages, who)
                 receipt = await self._intake.to_its_end(self._take(body, sender, who))
             return export_response(receipt)
-        except (CodecError, StoreUnavailable, Refusal) as exc:
+        except (CodecError, StoreUnavailable, RequestRefused) as exc:
             await _refuse(context, refusal_of(exc))
         raise AssertionError("abort always raises")
 
     @contextmanager
     def _one_call(self, who: str) -> Iterator[None]:
         if self._calls[who] >= _CALLS_A_PEER:
-            raise Refusal(
+            raise RequestRefused(
                 code_pb2.RESOURCE_EXHAUSTED,
                 f"more than {_CALLS_A_PEER} calls at once: wait for answers, or send larger batches",
                 retry_after_s=RETRY_AFTER_S,
@@ -139,21 +139,21 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         except TooSlow:
             raise too_slow() from None
         except TimeoutError:
-            raise Refusal(
+            raise RequestRefused(
                 code_pb2.DEADLINE_EXCEEDED,
                 f"the message did not come within {_READ_TIMEOUT_S} s",
                 http_status=408,
             ) from None
         except StopAsyncIteration:
-            raise Refusal(code_pb2.INVALID_ARGUMENT, "the call holds no message") from None
+            raise RequestRefused(code_pb2.INVALID_ARGUMENT, "the call holds no message") from None
 
-    async def _take(self, body: bytes, sender: Sender | None, who: str) -> Receipt:
+    async def _take(self, body: bytes, sender: TokenSender | None, who: str) -> Receipt:
         with self._intake.room.for_request(who) as place:
             await place.reserve(len(body))
             return await self._intake.accept(body, encoding="protobuf", sender=sender)
 
 
-async def _refuse_unread(refusal: Refusal, _: object, context: Any) -> None:
+async def _refuse_unread(refusal: RequestRefused, _: object, context: Any) -> None:
     await _refuse(context, refusal)
 
 
@@ -195,7 +195,7 @@ def _authorization(call: grpc.HandlerCallDetails) -> str | None:
     return next((value for value in values if isinstance(value, str)), None)
 
 
-async def _refuse(context: Any, refusal: Refusal) -> None:
+async def _refuse(context: Any, refusal: RequestRefused) -> None:
     details = status_of(refusal).SerializeToString()
     await context.abort(
         _STATUS_CODES[refusal.code],

@@ -8,7 +8,7 @@ from typing import Final
 
 from google.rpc import code_pb2
 
-from ragtrace_collector.receive.refusal import Refusal, too_large
+from ragtrace_collector.receive.refusal import RequestRefused, too_large
 
 __all__ = ["inflated"]
 
@@ -48,15 +48,15 @@ def _new() -> zlib._Decompress:
 
 def _next(whole: int) -> int:
     if whole + 1 == _MAX_MEMBERS:
-        raise Refusal(
+        raise RequestRefused(
             code_pb2.INVALID_ARGUMENT, f"the body has more than {_MAX_MEMBERS:,} gzip members: send fewer"
         )
     return whole + 1
 
 
-def _broken(whole: int, said: str) -> Refusal:
+def _broken(whole: int, said: str) -> RequestRefused:
     if whole:
         said = (
             f"behind {whole} gzip member{'s' * (whole > 1)} of the body there are bytes that are no whole one"
         )
-    return Refusal(code_pb2.INVALID_ARGUMENT, said)
+    return RequestRefused(code_pb2.INVALID_ARGUMENT, said)

@@ -13,7 +13,7 @@ from typing import Final
 
 from google.rpc import code_pb2
 
-from ragtrace_collector.receive.refusal import Refusal
+from ragtrace_collector.receive.refusal import RequestRefused
 
 __all__ = ["KnownHosts"]
 
@@ -41,7 +41,7 @@ class KnownHosts:
         """
         if header is None or self._knows(_host(header)):
             return
-        raise Refusal(
+        raise RequestRefused(
             code_pb2.PERMISSION_DENIED,
             f"the request calls the collector {header[:_SHOWN]!r}, which is none of its names: "
             "use its address, or add the name to `receive.allowed_hosts`",

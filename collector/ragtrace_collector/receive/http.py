@@ -21,17 +21,17 @@ from ragtrace_collector.receive.grpc import export_response
 from ragtrace_collector.receive.gzip import inflated
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.receive.json_page import JsonPage
-from ragtrace_collector.receive.memory import Place, TooSlow
-from ragtrace_collector.receive.refusal import Refusal, refusal_of, status_of, too_large, too_slow
-from ragtrace_collector.receive.tokens import Access
+from ragtrace_collector.receive.memory import MemoryReservation, TooSlow
+from ragtrace_collector.receive.refusal import RequestRefused, refusal_of, status_of, too_large, too_slow
+from ragtrace_collector.receive.tokens import TokenAuth
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 
-__all__ = ["Page", "Status", "guarded", "http_app", "reader_of"]
+__all__ = ["PageHandler", "Status", "guarded", "http_app", "reader_of"]
 
 Status = Callable[[str | None], Awaitable[Mapping[str, object]]]
 """Tells how the collector is: to a tenant, no more than concerns it."""
-Page = Callable[[Request], Awaitable[Response]]
+PageHandler = Callable[[Request], Awaitable[Response]]
 
 _ENCODINGS: Final[Mapping[str, Encoding]] = {
     "application/x-protobuf": "protobuf",
@@ -44,7 +44,7 @@ def http_app(
     intake: Intake,
     *,
     status: Status,
-    access: Access,
+    access: TokenAuth,
     counters: Counters,
     max_message_bytes: int,
     is_open: bool = False,
@@ -68,7 +68,7 @@ def http_app(
                 receipt = await intake.to_its_end(intake.accept(body, encoding=encoding, sender=sender))
         except ClientDisconnect:
             return Response(status_code=499)
-        except (CodecError, StoreUnavailable, Refusal) as exc:
+        except (CodecError, StoreUnavailable, RequestRefused) as exc:
             return _refused(encoding, refusal_of(exc), counters)
         return _answer(encoding, 200, export_response(receipt))
 
@@ -87,7 +87,7 @@ def http_app(
     )
 
 
-def guarded(page: Page, access: Access, *, of_all: bool = False) -> Page:
+def guarded(page: PageHandler, access: TokenAuth, *, of_all: bool = False) -> PageHandler:
     """Show a page to those alone whose token may read, where tokens are asked for.
 
     ``of_all`` says that the page tells of all tenants at once: to a token of one of them it is not shown.
@@ -99,12 +99,12 @@ def guarded(page: Page, access: Access, *, of_all: bool = False) -> Page:
             sender = access.admit(request.headers.get("authorization"), "read")
             request.state.tenant = sender.tenant if sender else None
             if of_all and request.state.tenant is not None:
-                raise Refusal(
+                raise RequestRefused(
                     code_pb2.PERMISSION_DENIED,
                     "this token reads what is of its tenant alone, and this page tells of all: "
                     "read it by a token without a `tenant`",
                 )
-        except Refusal as exc:
+        except RequestRefused as exc:
             return _error("json", exc)
         return await page(request)
 
@@ -124,26 +124,26 @@ def _content_type(request: Request) -> str:
 def _check_encoding(request: Request) -> None:
     content_type = _content_type(request)
     if content_type not in _ENCODINGS:
-        raise Refusal(
+        raise RequestRefused(
             code_pb2.INVALID_ARGUMENT,
             f"content type {content_type[:100]!r} is not OTLP: send {' or '.join(_ENCODINGS)}",
             http_status=415,
         )
 
 
-async def _read_body(request: Request, limit: int, place: Place) -> bytes:
+async def _read_body(request: Request, limit: int, place: MemoryReservation) -> bytes:
     try:
         async with place.receiving(_READ_TIMEOUT_S):
             return await _read_pieces(_pieces(request, limit), limit, place)
     except TooSlow:
         raise too_slow() from None
     except TimeoutError:
-        raise Refusal(
+        raise RequestRefused(
             code_pb2.DEADLINE_EXCEEDED, f"the body did not come within {_READ_TIMEOUT_S} s", http_status=408
         ) from None
 
 
-async def _read_pieces(pieces: AsyncIterator[bytes], limit: int, place: Place) -> bytes:
+async def _read_pieces(pieces: AsyncIterator[bytes], limit: int, place: MemoryReservation) -> bytes:
     body = bytearray()
     async for piece in pieces:
         if len(body) + len(piece) > limit:
@@ -156,7 +156,7 @@ async def _read_pieces(pieces: AsyncIterator[bytes], limit: int, place: Place) -
 def _pieces(request: Request, limit: int) -> AsyncIterator[bytes]:
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding not in {"identity", "gzip", ""}:
-        raise Refusal(
+        raise RequestRefused(
             code_pb2.INVALID_ARGUMENT,
             f"content encoding {coding[:100]!r}: send gzip or none",
             http_status=415,
@@ -164,7 +164,7 @@ def _pieces(request: Request, limit: int) -> AsyncIterator[bytes]:
     return inflated(request.stream(), limit) if coding == "gzip" else request.stream()
 
 
-def _refused(encoding: Encoding, refusal: Refusal, counters: Counters) -> Response:
+def _refused(encoding: Encoding, refusal: RequestRefused, counters: Counters) -> Response:
     if refusal.http_status in _COUNTED_HERE:
         counters.add(_COUNTED_HERE[refusal.http_status])
     return _error(encoding, refusal)
@@ -184,7 +184,7 @@ def _answer(encoding: Encoding, http_status: int, message: Message) -> Response:
     return Response(message.SerializeToString(), status_code=http_status, media_type="application/x-protobuf")
 
 
-def _error(encoding: Encoding, refusal: Refusal) -> Response:
+def _error(encoding: Encoding, refusal: RequestRefused) -> Response:
     """Answer with a ``google.rpc.Status`` in the sender's own encoding (OTLP/HTTP specification)."""
     response = _answer(encoding, refusal.http_status, status_of(refusal))
     if refusal.retry_after_s is not None:

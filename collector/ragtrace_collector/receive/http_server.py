@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ragtrace.errors import ConfigError
-from ragtrace_collector.receive.connections import Crowd, on_admission
+from ragtrace_collector.receive.connections import Connections, on_admission
 from ragtrace_collector.receive.tls import Certificate
 
 __all__ = ["HttpServer", "is_loopback", "open_socket"]
@@ -68,7 +68,7 @@ class HttpServer(uvicorn.Server):
             timeout_graceful_shutdown=5,
         )
         config.load()
-        config.http_protocol_class = partial(_BoundedProtocol, Crowd())  # type: ignore[assignment]
+        config.http_protocol_class = partial(_BoundedProtocol, Connections())  # type: ignore[assignment]
         config.ssl = certificate.context if certificate else None
         super().__init__(config)
 
@@ -95,7 +95,7 @@ class _BoundedProtocol(HttpToolsProtocol):
     queues requests that come before the one ahead is answered, and httptools keeps headers of any length.
     """
 
-    def __init__(self, crowd: Crowd, **of_server: Any) -> None:
+    def __init__(self, crowd: Connections, **of_server: Any) -> None:
         super().__init__(**of_server)
         self._crowd = crowd
 

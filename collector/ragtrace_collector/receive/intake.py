@@ -25,7 +25,7 @@ from ragtrace.traces.otlp import (
 )
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.receive.loop_guard import drop_own_spans, drop_traces
-from ragtrace_collector.receive.memory import Room
+from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.span_limits import SpanLimits
 from ragtrace_collector.receive.tenants import stamp_tenant
 from ragtrace_collector.sampling import Sampler
@@ -79,7 +79,7 @@ class Intake:
         counters: Counters,
         clock: Clock,
         received: asyncio.Event,
-        room: Room,
+        room: RequestMemory,
         holding: Callable[[], Holding],
         span_limits: SpanLimits,
     ) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 
-__all__ = ["Place", "Room", "TooSlow"]
+__all__ = ["MemoryReservation", "RequestMemory", "TooSlow"]
 
 _SLOW_S: Final = 1.0
 """Who needs longer to send a request may be put out for those who wait."""
@@ -24,10 +24,10 @@ class TooSlow(TimeoutError):
     """A request was put out, because others waited and it did not come on."""
 
 
-class Place:
+class MemoryReservation:
     """What one request takes of the room."""
 
-    def __init__(self, room: Room, who: str) -> None:
+    def __init__(self, room: RequestMemory, who: str) -> None:
         self.who = who
         """A sender by token, else an address."""
         self.held_bytes = 0
@@ -74,21 +74,21 @@ class Place:
             self._limit.reschedule(asyncio.get_running_loop().time())
 
 
-class Room:
+class RequestMemory:
     """Bytes of requests under way, and places for messages whose size nobody knows before they are whole."""
 
     def __init__(self, most_bytes: int, counters: Counters, *, most_unread: int) -> None:
         self._free_bytes = most_bytes
         self._counters = counters
-        self._places: dict[Place, None] = {}
-        self._unread: dict[Place, None] = {}
+        self._places: dict[MemoryReservation, None] = {}
+        self._unread: dict[MemoryReservation, None] = {}
         self._free_unread = asyncio.Semaphore(most_unread)
         self._freed = asyncio.Event()
 
     @contextmanager
-    def for_request(self, who: str = "") -> Iterator[Place]:
+    def for_request(self, who: str = "") -> Iterator[MemoryReservation]:
         """Hold what one request reserves, until it is answered."""
-        place = Place(self, who)
+        place = MemoryReservation(self, who)
         self._places[place] = None
         try:
             yield place
@@ -98,7 +98,7 @@ class Room:
             self._freed.set()
 
     @asynccontextmanager
-    async def for_unread(self, place: Place, within_s: float) -> AsyncIterator[None]:
+    async def for_unread(self, place: MemoryReservation, within_s: float) -> AsyncIterator[None]:
         """Hold a place for a message of any size while it is received, when there is one.
 
         Raises:
@@ -115,7 +115,7 @@ class Room:
             del self._unread[place]
             self._free_unread.release()
 
-    async def take(self, place: Place, number_of_bytes: int) -> None:
+    async def take(self, place: MemoryReservation, number_of_bytes: int) -> None:
         """Take bytes for a request that is under way.
 
         Raises:
@@ -151,11 +151,11 @@ class Room:
                 self._free_unread.release()
             raise
 
-    def _is_making_room(self, place: Place) -> bool:
+    def _is_making_room(self, place: MemoryReservation) -> bool:
         others = [each for each in self._places if each is not place]
         return self._put_out_slowest(others) or any(each.is_put_out and each.held_bytes for each in others)
 
-    def _put_out_slowest(self, places: Iterable[Place]) -> bool:
+    def _put_out_slowest(self, places: Iterable[MemoryReservation]) -> bool:
         """End one request that is slow: of the sender that has most of them, the oldest."""
         now_s = asyncio.get_running_loop().time()
         slow = [place for place in places if place.is_slow(now_s)]

@@ -10,7 +10,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from ragtrace.errors import CodecError, RagtraceError
 from ragtrace_collector.store.port import StoreUnavailable
 
-__all__ = ["RETRY_AFTER_S", "Refusal", "refusal_of", "status_of", "too_large", "too_slow"]
+__all__ = ["RETRY_AFTER_S", "RequestRefused", "refusal_of", "status_of", "too_large", "too_slow"]
 
 RETRY_AFTER_S: Final = 5
 _HTTP_STATUS: Final = {
@@ -22,7 +22,7 @@ _HTTP_STATUS: Final = {
 }
 
 
-class Refusal(RagtraceError):
+class RequestRefused(RagtraceError):
     """What a sender is answered, over gRPC by its code and over HTTP by its status.
 
     Whoever may try again is told when: a conforming sender drops what it was refused otherwise.
@@ -37,34 +37,34 @@ class Refusal(RagtraceError):
         self.retry_after_s = retry_after_s
 
 
-def refusal_of(error: CodecError | StoreUnavailable | Refusal) -> Refusal:
+def refusal_of(error: CodecError | StoreUnavailable | RequestRefused) -> RequestRefused:
     """Return what is answered where a request could not be taken."""
-    if isinstance(error, Refusal):
+    if isinstance(error, RequestRefused):
         return error
     if isinstance(error, CodecError):
-        return Refusal(code_pb2.INVALID_ARGUMENT, str(error))
-    return Refusal(code_pb2.UNAVAILABLE, str(error), retry_after_s=RETRY_AFTER_S)
+        return RequestRefused(code_pb2.INVALID_ARGUMENT, str(error))
+    return RequestRefused(code_pb2.UNAVAILABLE, str(error), retry_after_s=RETRY_AFTER_S)
 
 
-def too_slow() -> Refusal:
+def too_slow() -> RequestRefused:
     """Return what is answered where a request did not come on while others waited for its place."""
-    return Refusal(
+    return RequestRefused(
         code_pb2.RESOURCE_EXHAUSTED,
         "others waited for the room that this request took, and it came too slowly: send smaller batches",
         retry_after_s=RETRY_AFTER_S,
     )
 
 
-def too_large(limit: int) -> Refusal:
+def too_large(limit: int) -> RequestRefused:
     """Return what is answered where a request has more bytes than the configuration allows."""
-    return Refusal(
+    return RequestRefused(
         code_pb2.RESOURCE_EXHAUSTED,
         f"the request is larger than `receive.max_message_bytes` ({limit}): send smaller batches",
         http_status=413,
     )
 
 
-def status_of(refusal: Refusal) -> status_pb2.Status:
+def status_of(refusal: RequestRefused) -> status_pb2.Status:
     """Return the ``google.rpc.Status`` that OTLP prescribes, with ``RetryInfo`` where a retry may help."""
     status = status_pb2.Status(code=refusal.code, message=str(refusal))
     if refusal.retry_after_s is not None:

@@ -14,9 +14,9 @@ from google.rpc import code_pb2
 
 from ragtrace.ports import Clock
 from ragtrace_collector.receive.hosts import KnownHosts
-from ragtrace_collector.receive.refusal import Refusal
+from ragtrace_collector.receive.refusal import RequestRefused
 
-__all__ = ["Access", "Grant", "Permission", "Sender", "digest_of", "new_token"]
+__all__ = ["Grant", "Permission", "TokenAuth", "TokenSender", "digest_of", "new_token"]
 
 Permission = Literal["send", "read"]
 """``send`` spans; ``read`` the collector's pages."""
@@ -38,7 +38,7 @@ class Grant:
     """How much of ``requests``, ``spans`` and ``bytes``; what is not named is not limited."""
 
 
-class Sender:
+class TokenSender:
     """Who sends, as their token says, and what they have left of this minute."""
 
     def __init__(self, grant: Grant, clock: Clock) -> None:
@@ -71,7 +71,7 @@ class Sender:
             (1 - left) * 60 / self.grant.a_minute[what] for what, left in self._left.items() if left < 1
         ]
         if waits_s:
-            raise Refusal(
+            raise RequestRefused(
                 code_pb2.RESOURCE_EXHAUSTED,
                 "the allowance of this token for a minute is used up: send more slowly",
                 retry_after_s=math.ceil(max(waits_s)),
@@ -85,21 +85,21 @@ class Sender:
             self._left[what] = min(float(most), self._left[what] + most * minutes)
 
 
-class Access:
+class TokenAuth:
     """The gate before receivers and pages. Without tokens everyone may do everything."""
 
     def __init__(self, grants: Sequence[Grant], clock: Clock, *, hosts: KnownHosts | None = None) -> None:
         """``hosts`` are looked at as long as no tokens are asked for."""
         self._clock = clock
         self._hosts = hosts
-        self._senders: tuple[Sender, ...] = ()
+        self._senders: tuple[TokenSender, ...] = ()
         self.replace(grants)
 
     def replace(self, grants: Sequence[Grant]) -> None:
         """Take other tokens from now on. A token that stays keeps what it has left."""
         kept = [sender for sender in self._senders if sender.grant in grants]
         new = [grant for grant in grants if all(sender.grant != grant for sender in kept)]
-        self._senders = (*kept, *(Sender(grant, self._clock) for grant in new))
+        self._senders = (*kept, *(TokenSender(grant, self._clock) for grant in new))
 
     @property
     def tenants(self) -> frozenset[str]:
@@ -115,7 +115,7 @@ class Access:
         if self._hosts is not None and not self._senders:
             self._hosts.check(header)
 
-    def admit(self, authorization: str | None, permission: Permission) -> Sender | None:
+    def admit(self, authorization: str | None, permission: Permission) -> TokenSender | None:
         """Return who it is, or ``None`` where no tokens are asked for.
 
         Raises:
@@ -125,7 +125,7 @@ class Access:
             return None
         sender = self._bearer(authorization)
         if permission not in sender.grant.may:
-            raise Refusal(
+            raise RequestRefused(
                 code_pb2.PERMISSION_DENIED,
                 f"this token may not {_DOING[permission]}: add {permission!r} to its `may`",
             )
@@ -134,17 +134,17 @@ class Access:
             sender.charge(requests=1)
         return sender
 
-    def _bearer(self, authorization: str | None) -> Sender:
+    def _bearer(self, authorization: str | None) -> TokenSender:
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise Refusal(code_pb2.UNAUTHENTICATED, "send a token: `authorization: Bearer TOKEN`")
+            raise RequestRefused(code_pb2.UNAUTHENTICATED, "send a token: `authorization: Bearer TOKEN`")
         digest = digest_of(token.strip())
         found = None
         for sender in self._senders:  # all of them: the time it takes tells nothing
             if hmac.compare_digest(sender.grant.digest, digest):
                 found = sender
         if found is None:
-            raise Refusal(code_pb2.UNAUTHENTICATED, "this token is not known here")
+            raise RequestRefused(code_pb2.UNAUTHENTICATED, "this token is not known here")
         return found
 
 

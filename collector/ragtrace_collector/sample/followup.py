@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ragtrace.model import Evaluation, RagRecord
-from ragtrace_collector.sampling import RULE_NEIGHBOUR, LowAnswer, Neighbours, Sampler
+from ragtrace_collector.sampling import RULE_FOLLOW_UP, FollowUps, LowAnswer, Sampler
 from ragtrace_collector.store.port import Job, StoreUnavailable
-from ragtrace_collector.store.sampling import Candidate, SamplingBook
+from ragtrace_collector.store.sampling import RelatedAnswer, SamplingStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
 
 __all__ = ["LowScoreWatch"]
@@ -18,7 +18,7 @@ class LowScoreWatch:
     """Looks at each evaluation before its answer is ended, so that a crash forgets no low score."""
 
     sampler: Sampler
-    book: SamplingBook
+    book: SamplingStore
     counters: Counters
 
     async def note(self, job: Job, record: RagRecord, evaluation: Evaluation, *, now_ns: int) -> None:
@@ -46,10 +46,10 @@ class LowScoreWatch:
         await self.book.save(self.sampler.take_changes())
         return await self.book.bring_back_near(low, jobs, now_ns=now_ns)
 
-    def _has_place(self, candidate: Candidate, low: LowAnswer, now_ns: int) -> bool:
+    def _has_place(self, candidate: RelatedAnswer, low: LowAnswer, now_ns: int) -> bool:
         return low.remaining > 0 and self.sampler.takes_place(candidate.tenant, now_ns)
 
-    def _job(self, candidate: Candidate, low: LowAnswer) -> Job:
+    def _job(self, candidate: RelatedAnswer, low: LowAnswer) -> Job:
         low.remaining -= 1
         return Job(
             trace_id=candidate.trace_id,
@@ -59,6 +59,6 @@ class LowScoreWatch:
         )
 
 
-def _sets_off(neighbours: Neighbours, job: Job, evaluation: Evaluation) -> bool:
-    is_new = job.sample.rule != RULE_NEIGHBOUR and (job.trace_id, job.span_id) not in neighbours
+def _sets_off(neighbours: FollowUps, job: Job, evaluation: Evaluation) -> bool:
+    is_new = job.sample.rule != RULE_FOLLOW_UP and (job.trace_id, job.span_id) not in neighbours
     return is_new and neighbours.policy.is_low(evaluation)

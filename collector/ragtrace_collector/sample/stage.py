@@ -16,29 +16,29 @@ from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.assemble.open_traces import Assembly, Ready
-from ragtrace_collector.assemble.quarantine import Look, Lookout
+from ragtrace_collector.assemble.quarantine import Quarantine, Screening
 from ragtrace_collector.ledger.outcomes import Ended, State
-from ragtrace_collector.sampling import Decision, Sampler, Standing
+from ragtrace_collector.sampling import Decision, EarlierDecision, Sampler
 from ragtrace_collector.sampling.sampler import Changes
-from ragtrace_collector.store.port import Job, Outcome, Poison, Settled, StoreUnavailable, WorkStore
-from ragtrace_collector.store.sampling import SamplingBook
+from ragtrace_collector.store.port import Job, Outcome, Poison, StoreUnavailable, TraceDecided, WorkStore
+from ragtrace_collector.store.sampling import SamplingStore
 from ragtrace_collector.store.trace_key import trace_id_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.tracing import NO_TRACER, working
 
-__all__ = ["Settler"]
+__all__ = ["SampleStage"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settler:
+class SampleStage:
     """Decides what becomes of each ready trace: its answers are queued, sampled out, or there are none."""
 
     store: WorkStore
     reader: AnswerReader
     assembly: Assembly
-    lookout: Lookout
+    lookout: Quarantine
     sampler: Sampler
-    book: SamplingBook
+    book: SamplingStore
     counters: Counters
     clock: Clock
     queued: asyncio.Event
@@ -107,7 +107,7 @@ class Settler:
             await self.lookout.end([each.trace_id for each in failed])
         return failed
 
-    async def _begin(self, trace_ids: Sequence[str]) -> Look:
+    async def _begin(self, trace_ids: Sequence[str]) -> Screening:
         look = await self.lookout.begin(trace_ids)
         for trace_id in look.set_aside:
             self.assembly.drop(trace_id)
@@ -184,7 +184,7 @@ class Settler:
             revisions_left=self.max_revisions,
         )
 
-    def _count(self, settled: Settled, of_new: Sequence[str | None]) -> None:
+    def _count(self, settled: TraceDecided, of_new: Sequence[str | None]) -> None:
         self.counters.add(Counts.ANSWERS_REVISED, settled.revised)
         self.counters.add(Counts.ANSWERS_MOVED, settled.moved)
         self.counters.add(Counts.ANSWERS_QUEUED, settled.queued)
@@ -193,7 +193,7 @@ class Settler:
             self.counters.add(_COUNTED_AS[Ended.of(outcome).state])
 
     async def _decide(
-        self, trace_id: str, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, Standing]
+        self, trace_id: str, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, EarlierDecision]
     ) -> tuple[Decision, ...]:
         decisions = self.sampler.decide(trace, records, known=known, now_ns=self.clock.now_ns())
         if changes := self.sampler.take_changes():

@@ -9,25 +9,25 @@ from typing import Final, Literal
 
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
 
-__all__ = ["RULE_NEIGHBOUR", "Bond", "LowAnswer", "NeighbourPolicy", "Neighbours"]
+__all__ = ["RULE_FOLLOW_UP", "FollowUpPolicy", "FollowUps", "LowAnswer", "Relation"]
 
-Bond = Literal["session", "chunks", "prompt_version"]
+Relation = Literal["session", "chunks", "prompt_version"]
 
-RULE_NEIGHBOUR: Final = "neighbour"
+RULE_FOLLOW_UP: Final = "neighbour"
 _MOST_CHUNKS: Final = 20
 _MOST_LOW_ANSWERS: Final = 1_000
 """Whose neighbours are looked for at once; beyond, the oldest is forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NeighbourPolicy:
+class FollowUpPolicy:
     """Which answers are low, who their neighbours are, and how many of them are kept."""
 
     below: float
     """A score below it is low; of a metric where lower is better, one that is as far from its good end."""
     metric: str | None = None
     """``None``: any metric."""
-    bonds: tuple[Bond, ...] = ("session", "chunks", "prompt_version")
+    bonds: tuple[Relation, ...] = ("session", "chunks", "prompt_version")
     rate: float = 1.0
     most: int = 20
     """For each low answer."""
@@ -39,7 +39,7 @@ class NeighbourPolicy:
 
     def keys_of(self, record: RagRecord) -> tuple[str, ...]:
         """Return what its neighbours have in common with an answer: digests, no content."""
-        values: dict[Bond, Sequence[str | None]] = {
+        values: dict[Relation, Sequence[str | None]] = {
             "session": (record.session_id or record.conversation_id,),
             "chunks": tuple(dict.fromkeys(chunk.id for chunk in record.chunks))[:_MOST_CHUNKS],
             "prompt_version": (record.prompt_version,),
@@ -63,7 +63,7 @@ class NeighbourPolicy:
         return (result.score if is_good_high else 1 - result.score) < self.below
 
 
-def _key(bond: Bond, value: str) -> str:
+def _key(bond: Relation, value: str) -> str:
     return hashlib.sha256(f"{bond}|{value}".encode("utf-8", "replace")).hexdigest()[:32]
 
 
@@ -78,10 +78,10 @@ class LowAnswer:
     until_ns: int
 
 
-class Neighbours:
+class FollowUps:
     """The low answers of late. In memory for speed; every change is stored."""
 
-    def __init__(self, policy: NeighbourPolicy) -> None:
+    def __init__(self, policy: FollowUpPolicy) -> None:
         self.policy = policy
         self._low: dict[tuple[str, str], LowAnswer] = {}
         self._by_key: dict[str, list[LowAnswer]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from ragtrace_collector.sampling.windows import Tally, Windows
+from ragtrace_collector.sampling.windows import WindowCounts, Windows
 
 __all__ = ["Limits"]
 
@@ -37,7 +37,7 @@ class Limits:
             tally.demand * self._factor_of(tally, self._per_tenant) for tally in self.windows.last.values()
         )
         owed = sum(tally.floor for tally in self.windows.last.values())
-        self._factor = self._factor_of(Tally(demand=demand, floor=owed), self._answers)
+        self._factor = self._factor_of(WindowCounts(demand=demand, floor=owed), self._answers)
 
     def factor_of(self, tenant: str) -> float:
         """Return what the rates of a tenant are multiplied with in this window."""
@@ -62,7 +62,7 @@ class Limits:
         return True
 
     @staticmethod
-    def _factor_of(last: Tally, limit: int | None) -> float:
+    def _factor_of(last: WindowCounts, limit: int | None) -> float:
         room = math.inf if limit is None else max(_target(limit) - last.floor, 0.0)
         return 1.0 if last.demand <= room else room / last.demand
 

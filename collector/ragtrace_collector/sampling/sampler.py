@@ -13,19 +13,19 @@ from ragtrace.sampling import Choice, SamplingPlan, TracePlan, position_of
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.ledger.outcomes import Ended, State
-from ragtrace_collector.sampling.follow_up import RULE_NEIGHBOUR, LowAnswer, Neighbours
+from ragtrace_collector.sampling.follow_up import RULE_FOLLOW_UP, FollowUps, LowAnswer
 from ragtrace_collector.sampling.rate_limit import Limits
 from ragtrace_collector.sampling.tenant_floor import Fairness
 from ragtrace_collector.sampling.windows import Horizon, WindowRow, Windows
 
-__all__ = ["Changes", "Decision", "LingeringAnswer", "Odds", "Sampler", "Standing"]
+__all__ = ["Changes", "Decision", "EarlierDecision", "LeftOutAnswer", "Odds", "Sampler"]
 
 RULE_TENANT: Final = "tenant"
 _LEFT_OUT: Final = (State.SAMPLED_OUT, State.FILTERED, State.SHED)
 RATE_LIMIT: Final = State.SHED.because("rate_limit")
 
 
-class Standing(NamedTuple):
+class EarlierDecision(NamedTuple):
     """What is known of an answer that was decided about before."""
 
     outcome: str
@@ -94,7 +94,7 @@ class Decision:
     """The outcome of an answer that is not judged."""
 
 
-class LingeringAnswer(NamedTuple):
+class LeftOutAnswer(NamedTuple):
     """An answer that was left out, and what its neighbours would have in common with it."""
 
     trace_id: str
@@ -112,13 +112,13 @@ class Changes:
     """Beyond them, counts are of no use any more."""
     low: tuple[LowAnswer, ...] = ()
     """Of which a neighbour was kept."""
-    lingering: tuple[LingeringAnswer, ...] = ()
+    lingering: tuple[LeftOutAnswer, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.windows or self.low or self.lingering)
 
 
-_NOTHING_KNOWN: Final[Mapping[str, Standing]] = MappingProxyType({})
+_NOTHING_KNOWN: Final[Mapping[str, EarlierDecision]] = MappingProxyType({})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,13 +132,13 @@ class Sampler:
     plan: SamplingPlan
     fairness: Fairness | None = None
     limits: Limits | None = None
-    neighbours: Neighbours | None = None
+    neighbours: FollowUps | None = None
     _ceiling: float = field(init=False)
     """The rate that no answer exceeds. Limits and throttle do not count: they may be lifted before a trace is
     complete."""
     _throttle: float = 1.0
     _low: list[LowAnswer] = field(default_factory=list)
-    _lingering: list[LingeringAnswer] = field(default_factory=list)
+    _lingering: list[LeftOutAnswer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         of_neighbours = self.neighbours.policy.rate if self.neighbours else 0.0
@@ -168,7 +168,7 @@ class Sampler:
         trace: Trace,
         records: Sequence[RagRecord],
         *,
-        known: Mapping[str, Standing] = _NOTHING_KNOWN,
+        known: Mapping[str, EarlierDecision] = _NOTHING_KNOWN,
         now_ns: int,
     ) -> tuple[Decision, ...]:
         """Decide about the answers of a ready trace.
@@ -236,7 +236,7 @@ class Sampler:
             self.limits.roll(now_ns)
 
     def _decisions(
-        self, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, Standing], now_ns: int
+        self, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, EarlierDecision], now_ns: int
     ) -> Iterator[Decision]:
         plan, position = self.plan.of_trace(trace), position_of(trace.trace_id)
         for record in records:
@@ -258,7 +258,9 @@ class Sampler:
             )
         return self._as_neighbour(odds, record, now_ns) or _decision(odds, record, left_out=State.SAMPLED_OUT)
 
-    def _decide_again(self, odds: Odds, standing: Standing, record: RagRecord, now_ns: int) -> Decision:
+    def _decide_again(
+        self, odds: Odds, standing: EarlierDecision, record: RagRecord, now_ns: int
+    ) -> Decision:
         before = _decision(odds, record, sample=standing.sample, left_out=standing.left_out)
         rose = odds.choice.rate > standing.sample.rate
         is_back = standing.is_sampled_out and rose and odds.rule_keeps
@@ -273,7 +275,7 @@ class Sampler:
         keys = self.neighbours.policy.keys_of(record)
         low = self.neighbours.find(keys, now_ns)
         if low is None or not self.takes_place(odds.tenant, now_ns):
-            self._lingering.append(LingeringAnswer(*_ids(record), keys, now_ns))
+            self._lingering.append(LeftOutAnswer(*_ids(record), keys, now_ns))
             return None
         low.remaining -= 1
         self._low.append(low)
@@ -283,7 +285,7 @@ class Sampler:
     def neighbour_sample(self) -> Sample:
         """What is recorded of a neighbour: no probability, because a verdict chose it and no rate."""
         rate = self.neighbours.policy.rate if self.neighbours else 0.0
-        return Sample(rule=RULE_NEIGHBOUR, rate=rate, probability=None)
+        return Sample(rule=RULE_FOLLOW_UP, rate=rate, probability=None)
 
     def _count(self, odds: Odds) -> None:
         if self.fairness:

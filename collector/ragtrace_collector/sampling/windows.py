@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["MOST_TENANTS", "Horizon", "Tally", "WindowRow", "Windows"]
+__all__ = ["MOST_TENANTS", "Horizon", "WindowCounts", "WindowRow", "Windows"]
 
 MOST_TENANTS: Final = 1_000
 """Tenants beyond these share one tally: strangers may write what names them."""
 
 
 @dataclass(slots=True)
-class Tally:
+class WindowCounts:
     """What one window saw of one tenant."""
 
     seen: int = 0
@@ -54,8 +54,8 @@ class Windows:
     def __init__(self, period: str, length_ns: int) -> None:
         self.period = period
         self.start_ns = 0
-        self.current: dict[str, Tally] = {}
-        self.last: dict[str, Tally] = {}
+        self.current: dict[str, WindowCounts] = {}
+        self.last: dict[str, WindowCounts] = {}
         self._length_ns = length_ns
         self._changed: set[str] = set()
         self._rolled = False
@@ -71,12 +71,12 @@ class Windows:
         self._rolled = True
         return True
 
-    def of(self, tenant: str) -> Tally:
+    def of(self, tenant: str) -> WindowCounts:
         """Return the tally of a tenant in the current window, to be changed."""
         known = tenant in self.current or len(self.current) < MOST_TENANTS
         name = tenant if known else ""
         self._changed.add(name)
-        return self.current.setdefault(name, Tally())
+        return self.current.setdefault(name, WindowCounts())
 
     def changes(self) -> tuple[WindowRow, ...]:
         """Return what changed since the last call, to be stored."""
@@ -95,7 +95,7 @@ class Windows:
         for start_ns in sorted({row.start_ns for row in mine}):
             self.roll(start_ns)
             self.current = {
-                row.tenant: Tally(seen=row.seen, demand=row.demand, floor=row.floor, kept=row.kept)
+                row.tenant: WindowCounts(seen=row.seen, demand=row.demand, floor=row.floor, kept=row.kept)
                 for row in mine
                 if row.start_ns == start_ns
             }

@@ -13,11 +13,11 @@ from typing import Final
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.judge.evaluator import old_prices, open_judging
-from ragtrace_collector.receive.auth import open_gate
+from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
+from ragtrace_collector.receive.auth import open_auth
 from ragtrace_collector.receive.http_server import open_socket
 from ragtrace_collector.service.from_config import open_export
-from ragtrace_collector.store.cipher import open_sealing
+from ragtrace_collector.store.cipher import open_cipher
 from ragtrace_collector.store.open_errors import UnfitFile, unusable
 from ragtrace_collector.store.schema import refuse_strangers
 
@@ -40,7 +40,7 @@ def check_config(config: CollectorConfig) -> tuple[str, ...]:
 
 
 async def _old_prices(config: CollectorConfig) -> tuple[str, ...]:
-    async with open_judging(config) as judging:
+    async with open_evaluator(config) as judging:
         return old_prices(judging, now_ns=SystemClock().now_ns())
 
 
@@ -52,12 +52,12 @@ def _faults(check: Callable[[CollectorConfig], None], config: CollectorConfig) -
 
 
 def _check_gate(config: CollectorConfig) -> None:
-    open_gate(config, SystemClock())
+    open_auth(config, SystemClock())
 
 
 def _check_judging(config: CollectorConfig) -> None:
     async def open_and_close() -> None:
-        async with open_judging(config):
+        async with open_evaluator(config):
             pass
 
     asyncio.run(open_and_close())
@@ -71,7 +71,7 @@ def _check_exports(config: CollectorConfig) -> None:
 
 
 def _check_store(config: CollectorConfig) -> None:
-    open_sealing([key.get_secret_value() for key in config.store.encryption_keys])
+    open_cipher([key.get_secret_value() for key in config.store.encryption_keys])
     path = config.store.file
     _check_file(path, key="store.path", makes_folder=config.store.path is None, may_be_link=True)
     if _check_database(path, key="store.path"):

@@ -20,24 +20,24 @@ from ragtrace_collector.assemble.sweep import Sweeper
 from ragtrace_collector.config import (
     CollectorConfig,
 )
-from ragtrace_collector.deliver.hold import Holder
-from ragtrace_collector.deliver.outbox import Deliverer
-from ragtrace_collector.evaluate.stage import Evaluator
-from ragtrace_collector.evaluate.workers import Crew
-from ragtrace_collector.judge.evaluator import open_judging
+from ragtrace_collector.deliver.hold import HoldStage
+from ragtrace_collector.deliver.outbox import DeliverStage
+from ragtrace_collector.evaluate.stage import EvaluateStage
+from ragtrace_collector.evaluate.workers import WorkerPool
+from ragtrace_collector.judge.evaluator import open_evaluator
 from ragtrace_collector.judge.guard import guards_of
-from ragtrace_collector.judge.live import InForce, Tenure
+from ragtrace_collector.judge.live import LiveConfig, SharedEvaluator
 from ragtrace_collector.operations.health import Phase
 from ragtrace_collector.operations.reload import Reloads, digest_of, refuse_what_needs_a_restart
 from ragtrace_collector.operations.runtime import Operations
 from ragtrace_collector.operations.systemd import notify_ready, notify_reloading, notify_stopping
 from ragtrace_collector.operations.vitals import Vitals
-from ragtrace_collector.receive.auth import Gate
+from ragtrace_collector.receive.auth import ReceiverAuth
 from ragtrace_collector.receive.grpc import serve_grpc
 from ragtrace_collector.receive.http import http_app
 from ragtrace_collector.receive.http_server import HttpServer, is_loopback, open_socket
 from ragtrace_collector.receive.intake import Intake
-from ragtrace_collector.sample.stage import Settler
+from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import (
     assemble_policy_of,
     following,
@@ -46,7 +46,7 @@ from ragtrace_collector.service.from_config import (
     sampler_of,
 )
 from ragtrace_collector.stage import Step, run_stage
-from ragtrace_collector.store.budget import BudgetBook
+from ragtrace_collector.store.budget import BudgetStore
 from ragtrace_collector.store.port import Job, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event, place_of
@@ -66,19 +66,19 @@ _GRPC_GRACE_S: Final = 2.0
 class Collector:
     """One collector process: its stages, and what they share."""
 
-    in_force: InForce
+    in_force: LiveConfig
     store: WorkStore
-    budget: BudgetBook
+    budget: BudgetStore
     assembly: Assembly
-    settler: Settler
+    settler: SampleStage
     sweeper: Sweeper
-    evaluator: Evaluator
-    holder: Holder
-    deliverers: tuple[Deliverer, ...]
+    evaluator: EvaluateStage
+    holder: HoldStage
+    deliverers: tuple[DeliverStage, ...]
     intake: Intake
     counters: Counters
     clock: Clock
-    gate: Gate
+    gate: ReceiverAuth
     operations: Operations
     grpc_port: int | None = None
     """The port in use, once serving: of interest where the configuration says port 0."""
@@ -110,7 +110,10 @@ class Collector:
         """
         refuse_what_needs_a_restart(self.config, config)
         guards = guards_of(config, clock=self.clock, book=self.budget)
-        tenure, sampler = await Tenure.begin(open_judging(config, guards)), sampler_of(config.sample)
+        tenure, sampler = (
+            await SharedEvaluator.begin(open_evaluator(config, guards)),
+            sampler_of(config.sample),
+        )
         settler = following(self.settler, config, sampler)
         async with AsyncExitStack() as undone:
             undone.push_async_callback(tenure.retire)
@@ -270,7 +273,7 @@ class Collector:
 
     async def _evaluate(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as hands:
-            crew = Crew(
+            crew = WorkerPool(
                 most=self.config.evaluate.concurrency,
                 take=lambda most: self.evaluator.take(most),
                 judge=self._judge,

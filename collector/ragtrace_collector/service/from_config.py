@@ -9,12 +9,12 @@ from ragtrace.backends import open_sink
 from ragtrace.ports import SpanSink
 from ragtrace.traces.attach import AttachOptions
 from ragtrace_collector.assemble.open_traces import AssemblePolicy
-from ragtrace_collector.config import CollectorConfig, ExportConfig, NeighboursConfig, SampleConfig
-from ragtrace_collector.evaluate.retry_policy import Ladder
-from ragtrace_collector.evaluate.stage import Evaluator, PartialEvaluations
-from ragtrace_collector.judge.live import InForce
-from ragtrace_collector.sample.stage import Settler
-from ragtrace_collector.sampling import Fairness, Limits, NeighbourPolicy, Neighbours, Sampler
+from ragtrace_collector.config import CollectorConfig, ExportConfig, FollowUpConfig, SampleConfig
+from ragtrace_collector.evaluate.retry_policy import RetryPolicy
+from ragtrace_collector.evaluate.stage import EvaluateStage, PartialEvaluations
+from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.sample.stage import SampleStage
+from ragtrace_collector.sampling import Fairness, FollowUpPolicy, FollowUps, Limits, Sampler
 
 __all__ = [
     "assemble_policy_of",
@@ -40,7 +40,7 @@ def release_to(config: CollectorConfig) -> tuple[str, ...]:
     return forward_to(config) or tuple(export.endpoint for export in config.export)
 
 
-def following(settler: Settler, config: CollectorConfig, sampler: Sampler) -> Settler:
+def following(settler: SampleStage, config: CollectorConfig, sampler: Sampler) -> SampleStage:
     """Return the settler under another configuration."""
     return replace(
         settler,
@@ -55,7 +55,7 @@ def following(settler: Settler, config: CollectorConfig, sampler: Sampler) -> Se
     )
 
 
-def judging_by(evaluator: Evaluator, in_force: InForce) -> Evaluator:
+def judging_by(evaluator: EvaluateStage, in_force: LiveConfig) -> EvaluateStage:
     """Return the evaluator under what is in force now."""
     config = in_force.config
     return replace(
@@ -87,12 +87,12 @@ def sampler_of(config: SampleConfig) -> Sampler:
         plan=config.plan(),
         fairness=Fairness(answers=floor.answers, window_ns=nanoseconds(floor.window)) if floor else None,
         limits=Limits(answers=limit.answers, per_tenant=limit.per_tenant) if limit else None,
-        neighbours=Neighbours(_neighbour_policy(near)) if near else None,
+        neighbours=FollowUps(_neighbour_policy(near)) if near else None,
     )
 
 
-def _neighbour_policy(config: NeighboursConfig) -> NeighbourPolicy:
-    return NeighbourPolicy(
+def _neighbour_policy(config: FollowUpConfig) -> FollowUpPolicy:
+    return FollowUpPolicy(
         below=config.below,
         metric=config.metric,
         bonds=config.same,
@@ -102,9 +102,9 @@ def _neighbour_policy(config: NeighboursConfig) -> NeighbourPolicy:
     )
 
 
-def ladder_of(config: CollectorConfig) -> Ladder:
+def ladder_of(config: CollectorConfig) -> RetryPolicy:
     """Return when a failed answer is tried again."""
-    return Ladder(
+    return RetryPolicy(
         retry_delays_ns=tuple(nanoseconds(delay) for delay in config.evaluate.retry_delays),
         wait_ns=nanoseconds(config.evaluate.probe_delays[0]),
         deadline_ns=nanoseconds(config.evaluate.deadline),

@@ -18,25 +18,25 @@ from ragtrace.files.state import left_store, make_state_folder, state_folder
 from ragtrace.ports import Clock, SpanSink
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.assemble.open_traces import Assembly
-from ragtrace_collector.assemble.quarantine import Lookout
+from ragtrace_collector.assemble.quarantine import Quarantine
 from ragtrace_collector.assemble.sweep import Sweeper
 from ragtrace_collector.config import CollectorConfig, StoreConfig
-from ragtrace_collector.deliver.hold import Holder, HoldLimits
+from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
 from ragtrace_collector.deliver.observed_sink import WatchedSink
-from ragtrace_collector.deliver.outbox import Deliverer
-from ragtrace_collector.evaluate.stage import Evaluator
-from ragtrace_collector.judge.evaluator import old_prices, open_judging
+from ragtrace_collector.deliver.outbox import DeliverStage
+from ragtrace_collector.evaluate.stage import EvaluateStage
+from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.judge.guard import guards_of
-from ragtrace_collector.judge.live import InForce, Tenure
+from ragtrace_collector.judge.live import LiveConfig, SharedEvaluator
 from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.runtime import Operations
 from ragtrace_collector.operations.vitals import Vitals
-from ragtrace_collector.receive.auth import Gate, open_gate
+from ragtrace_collector.receive.auth import ReceiverAuth, open_auth
 from ragtrace_collector.receive.intake import Intake
-from ragtrace_collector.receive.memory import Room
+from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.span_limits import SpanLimits
 from ragtrace_collector.sample.followup import LowScoreWatch
-from ragtrace_collector.sample.stage import Settler
+from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.from_config import (
     assemble_policy_of,
@@ -48,7 +48,7 @@ from ragtrace_collector.service.from_config import (
     release_to,
     sampler_of,
 )
-from ragtrace_collector.store.cipher import open_sealing
+from ragtrace_collector.store.cipher import open_cipher
 from ragtrace_collector.store.port import Holding
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry.clock import SteadyClock
@@ -83,7 +83,7 @@ async def open_collector(
     """
     steady_ns = steady_ns or (clock.now_ns if clock else time.monotonic_ns)
     clock = clock or SystemClock()
-    gate = open_gate(config, clock)
+    gate = open_auth(config, clock)
     async with AsyncExitStack() as stack:
         tracer = await stack.enter_async_context(
             open_tracer(config.telemetry.otlp_endpoint, ratio=config.telemetry.trace_ratio)
@@ -93,9 +93,9 @@ async def open_collector(
         stack.push_async_callback(store.aclose)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
         guards = guards_of(config, clock=clock, book=store.budget)
-        in_force = InForce(
+        in_force = LiveConfig(
             config=config,
-            tenure=await Tenure.begin(open_judging(config, guards)),
+            tenure=await SharedEvaluator.begin(open_evaluator(config, guards)),
             sampler=sampler_of(config.sample),
         )
         stack.push_async_callback(lambda: in_force.tenure.retire())
@@ -123,12 +123,12 @@ def _open_sinks(config: CollectorConfig, tracer: Tracer, stack: AsyncExitStack) 
     return sinks
 
 
-async def _open_store(config: CollectorConfig, gate: Gate) -> SqliteStore:
+async def _open_store(config: CollectorConfig, gate: ReceiverAuth) -> SqliteStore:
     return await SqliteStore.open(
         _store_file(config.store),
         max_bytes=config.store.max_bytes,
         forward_to=release_to(config),
-        sealing=open_sealing([key.get_secret_value() for key in config.store.encryption_keys]),
+        sealing=open_cipher([key.get_secret_value() for key in config.store.encryption_keys]),
         tenants=gate.access.tenants,
     )
 
@@ -153,10 +153,10 @@ def _store_file(store: StoreConfig) -> Path:
 class _Parts:
     """What the stages share, and how each is made of it."""
 
-    in_force: InForce
+    in_force: LiveConfig
     store: SqliteStore
     sinks: Mapping[str, SpanSink]
-    gate: Gate
+    gate: ReceiverAuth
     clock: Clock
     tracer: Tracer
     assembly: Assembly
@@ -195,9 +195,9 @@ class _Parts:
             deliverers=tuple(self._deliverers()),
         )
 
-    def _holder(self) -> Holder:
+    def _holder(self) -> HoldStage:
         attach = self.config.attach
-        return Holder(
+        return HoldStage(
             store=self.store,
             limits=HoldLimits(timeout_ns=nanoseconds(attach.hold_timeout), most_bytes=attach.hold_max_bytes),
             is_judge_away=lambda: self.in_force.is_judge_away,
@@ -218,7 +218,7 @@ class _Parts:
         accounts = account_routes(self.in_force, clock=self.clock, access=self.gate.access)
         return Operations(config=self.config.telemetry, vitals=vitals, gate=self.gate, accounts=accounts)
 
-    def _intake(self, holder: Holder) -> Intake:
+    def _intake(self, holder: HoldStage) -> Intake:
         receive = self.config.receive
         return Intake(
             store=self.store,
@@ -228,19 +228,19 @@ class _Parts:
             counters=self.counters,
             clock=self.clock,
             received=self.done,
-            room=Room(
+            room=RequestMemory(
                 _REQUESTS_AT_ONCE * receive.max_message_bytes, self.counters, most_unread=_UNREAD_AT_ONCE
             ),
             span_limits=SpanLimits(**receive.limits.model_dump()),
             holding=holder.holding if self.holds else lambda: Holding.OFF,
         )
 
-    def _settler(self, reader: AnswerReader) -> Settler:
-        return Settler(
+    def _settler(self, reader: AnswerReader) -> SampleStage:
+        return SampleStage(
             store=self.store,
             reader=reader,
             assembly=self.assembly,
-            lookout=Lookout(
+            lookout=Quarantine(
                 store=self.store,
                 counters=self.counters,
                 clock=self.clock,
@@ -256,9 +256,9 @@ class _Parts:
             tracer=self.tracer,
         )
 
-    def _evaluator(self, reader: AnswerReader) -> Evaluator:
+    def _evaluator(self, reader: AnswerReader) -> EvaluateStage:
         watch = LowScoreWatch(sampler=self.in_force.sampler, book=self.store.sampling, counters=self.counters)
-        return Evaluator(
+        return EvaluateStage(
             store=self.store,
             reader=reader,
             judging=self.in_force.tenure.judging,
@@ -274,8 +274,8 @@ class _Parts:
             holds=self.holds,
         )
 
-    def _deliverers(self) -> Iterator[Deliverer]:
+    def _deliverers(self) -> Iterator[DeliverStage]:
         for endpoint, sink in self.sinks.items():
-            yield Deliverer(
+            yield DeliverStage(
                 store=self.store, sink=sink, endpoint=endpoint, counters=self.counters, clock=self.clock
             )

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from ragtrace.judge.spend import Spend
-from ragtrace_collector.budget import Period, Purse, Refusal, Standing, Window
+from ragtrace_collector.budget import Budget, BudgetStatus, BudgetWindow, ExceededLimit, Period
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
 
-__all__ = ["BUDGET", "BudgetBook", "Reservation", "reserve", "settle", "standing"]
+__all__ = ["BUDGET", "BudgetStore", "Reservation", "reserve", "settle", "standing"]
 
 T = TypeVar("T")
 
@@ -30,12 +30,12 @@ _KEPT: Final = {Period.MINUTE: 2 * 1440, Period.DAY: 400, Period.MONTH: 60}
 class Reservation:
     """An estimate that is counted already, in the windows of the moment when it was made."""
 
-    purse: Purse
-    windows: tuple[Window, ...]
+    purse: Budget
+    windows: tuple[BudgetWindow, ...]
     estimate: Spend
 
 
-class BudgetBook:
+class BudgetStore:
     """Keeps what was spent. Each method is one transaction: the wall holds across workers and restarts.
 
     A crash between the two leaves the estimate counted until its window ends, for what such a request spent
@@ -46,8 +46,8 @@ class BudgetBook:
         self._commits = commits
 
     async def reserve(
-        self, purse: Purse, estimate: Spend, *, now_ns: int, share: float = 1.0
-    ) -> Reservation | Refusal:
+        self, purse: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
+    ) -> Reservation | ExceededLimit:
         """Count a request that is about to be made, or say which limit forbids it.
 
         Raises:
@@ -63,7 +63,7 @@ class BudgetBook:
         """
         await self._submit(lambda db: settle(db, reservation, actual))
 
-    async def standing(self, purse: Purse, *, now_ns: int) -> Standing:
+    async def standing(self, purse: Budget, *, now_ns: int) -> BudgetStatus:
         """Return what was spent in the windows of this moment.
 
         Raises:
@@ -79,8 +79,8 @@ class BudgetBook:
 
 
 def reserve(
-    db: sqlite3.Connection, purse: Purse, estimate: Spend, *, now_ns: int, share: float = 1.0
-) -> Reservation | Refusal:
+    db: sqlite3.Connection, purse: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
+) -> Reservation | ExceededLimit:
     """Count an estimate in the windows of this moment, or in none of them."""
     spent = _spent(db, purse, now_ns)
     refusal = purse.refusal(spent, estimate, share=share)
@@ -97,16 +97,16 @@ def settle(db: sqlite3.Connection, reservation: Reservation, actual: Spend) -> N
         _add(db, reservation.purse, window, actual - reservation.estimate)
 
 
-def standing(db: sqlite3.Connection, purse: Purse, *, now_ns: int) -> Standing:
+def standing(db: sqlite3.Connection, purse: Budget, *, now_ns: int) -> BudgetStatus:
     """Return what was spent in the windows of this moment."""
-    return Standing(purse=purse, spent=_spent(db, purse, now_ns))
+    return BudgetStatus(purse=purse, spent=_spent(db, purse, now_ns))
 
 
-def _spent(db: sqlite3.Connection, purse: Purse, now_ns: int) -> Mapping[Window, Spend]:
+def _spent(db: sqlite3.Connection, purse: Budget, now_ns: int) -> Mapping[BudgetWindow, Spend]:
     return {window: _spent_in(db, purse, window) for window in purse.windows(now_ns)}
 
 
-def _spent_in(db: sqlite3.Connection, purse: Purse, window: Window) -> Spend:
+def _spent_in(db: sqlite3.Connection, purse: Budget, window: BudgetWindow) -> Spend:
     row = db.execute(
         "SELECT calls, tokens, usd_nano FROM spent WHERE purse = ? AND period = ? AND start_ns = ?",
         (purse.name, window.period, window.start_ns),
@@ -114,7 +114,7 @@ def _spent_in(db: sqlite3.Connection, purse: Purse, window: Window) -> Spend:
     return Spend(calls=row[0], tokens=row[1], usd_nano=row[2]) if row else Spend()
 
 
-def _add(db: sqlite3.Connection, purse: Purse, window: Window, amount: Spend) -> None:
+def _add(db: sqlite3.Connection, purse: Budget, window: BudgetWindow, amount: Spend) -> None:
     key = (purse.name, window.period, window.start_ns)
     changed = db.execute(
         "UPDATE spent SET calls = calls + ?, tokens = tokens + ?, usd_nano = usd_nano + ?"
@@ -129,7 +129,7 @@ def _add(db: sqlite3.Connection, purse: Purse, window: Window, amount: Spend) ->
         _forget(db, purse, window.period)
 
 
-def _forget(db: sqlite3.Connection, purse: Purse, period: Period) -> None:
+def _forget(db: sqlite3.Connection, purse: Budget, period: Period) -> None:
     """Forget the oldest windows, by their number: by their age, a clock set forward would forget them all."""
     db.execute(
         "DELETE FROM spent WHERE purse = ?1 AND period = ?2 AND start_ns <= (SELECT start_ns FROM spent"

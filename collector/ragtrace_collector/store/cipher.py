@@ -25,7 +25,7 @@ from ragtrace_collector.telemetry.logs import event
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 
-__all__ = ["KEYS", "NO_KEYS", "Sealing", "open_sealing"]
+__all__ = ["KEYS", "NO_CIPHER", "PayloadCipher", "open_cipher"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -42,7 +42,7 @@ _SEALED_PLACES: Final = (("slice", "payload"), ("parcel", "payload"), ("addition
 
 
 @dataclass(frozen=True, slots=True)
-class Sealing:
+class PayloadCipher:
     """Seals with its first key, and opens with any. Without keys it lets everything through as it is."""
 
     keys: Mapping[bytes, AESGCMSIV]
@@ -97,17 +97,17 @@ class Sealing:
             db.execute("INSERT OR IGNORE INTO sealing_key VALUES (?)", (next(iter(self.keys)),))
 
 
-NO_KEYS: Final = Sealing({})
+NO_CIPHER: Final = PayloadCipher({})
 
 
-def open_sealing(keys: Sequence[str]) -> Sealing:
+def open_cipher(keys: Sequence[str]) -> PayloadCipher:
     """Read keys, each 32 random bytes in base64; the first seals, the others open what they once sealed.
 
     Raises:
         ConfigError: a key is none, or the library that encrypts is not installed.
     """
     if not keys:
-        return NO_KEYS
+        return NO_CIPHER
     raw = [_key_bytes(number, key) for number, key in enumerate(keys)]
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
@@ -117,7 +117,7 @@ def open_sealing(keys: Sequence[str]) -> Sealing:
             f"`store.encryption_keys` needs the extra `encryption`: {install_command('encryption')}"
         ) from exc
     try:
-        return Sealing({_key_id(key): AESGCMSIV(key) for key in raw})
+        return PayloadCipher({_key_id(key): AESGCMSIV(key) for key in raw})
     except UnsupportedAlgorithm as exc:
         raise ConfigError(
             "`store.encryption_keys`: this build of `cryptography` has no AES-GCM-SIV: "

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ragtrace.errors import ReadError
-from ragtrace_collector.ledger.account import Account, Answer, Delivery, Ledger
+from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, Ledger
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.revisions import UNSETTLED
 from ragtrace_collector.store.trace_key import BEHIND_ID, trace_id_of
@@ -162,7 +162,7 @@ def read_rows(db: sqlite3.Connection, *, since_ns: int) -> Ledger:
     )
 
 
-def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[Answer, ...]:
+def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[AnswerStatus, ...]:
     """Read what is known of the answers of one trace, inside the transaction that is open."""
     rows = db.execute(
         "SELECT span_id, stands, why, rule, rate, probability, tenant, service, attempts, reason, seen_ns,"
@@ -171,7 +171,7 @@ def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[Answer, ...]:
         (trace_id,),
     ).fetchall()
     return tuple(
-        Answer(
+        AnswerStatus(
             trace_id=trace_id_of(trace_id),
             span_id=row[0],
             state=State(row[1]),

@@ -17,15 +17,15 @@ from ragtrace_collector.store.trace_key import trace_id_of
 __all__ = [
     "Holding",
     "Job",
-    "Judged",
+    "JudgedInput",
+    "OutboxItem",
     "Outcome",
-    "Parcel",
     "Poison",
     "Released",
-    "Settled",
     "StoreUnavailable",
     "StoredSpans",
     "Suspicion",
+    "TraceDecided",
     "WorkStore",
 ]
 
@@ -87,7 +87,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
+class OutboxItem:
     """An OTLP request on its way to one sink."""
 
     id: int
@@ -148,7 +148,7 @@ class Suspicion(NamedTuple):
     """Why it was set aside, a [`Poison`][ragtrace_collector.store.port.Poison]; empty where it was not."""
 
 
-class Judged(NamedTuple):
+class JudgedInput(NamedTuple):
     """Which record was judged."""
 
     record_sha256: str
@@ -156,7 +156,7 @@ class Judged(NamedTuple):
     """How many slices it was read from."""
 
 
-class Settled(NamedTuple):
+class TraceDecided(NamedTuple):
     """What settling a trace changed."""
 
     queued: int
@@ -248,7 +248,7 @@ class WorkStore(Protocol):
         slices: int | None = None,
         moved: Mapping[str, str | None] = MappingProxyType({}),
         goes_on: bool = False,
-    ) -> Settled:
+    ) -> TraceDecided:
         """Queue the jobs and record the outcomes of a trace; those known already stay as they are.
 
         But a job whose answer was sampled out is queued: a rule matched a span that came later. And one
@@ -286,7 +286,7 @@ class WorkStore(Protocol):
         carrier: str = "",
         evaluator: str = "",
         addition: bytes = b"",
-        judged: Judged | None = None,
+        judged: JudgedInput | None = None,
     ) -> bool:
         """End a job and put what it yields, by sink, into the outbox.
 
@@ -316,15 +316,15 @@ class WorkStore(Protocol):
         """Forward traces held since ``before_ns`` or earlier, and the oldest while more bytes are held."""
         ...
 
-    async def parcels(self, sink: str, limit: int, *, most_bytes: int = 2 << 20) -> tuple[Parcel, ...]:
+    async def parcels(self, sink: str, limit: int, *, most_bytes: int = 2 << 20) -> tuple[OutboxItem, ...]:
         """Return the oldest parcels for a sink, in order; of more than ``most_bytes``, only the first."""
         ...
 
-    async def delivered(self, parcels: Sequence[Parcel], *, unconfirmed: str = "") -> None:
+    async def delivered(self, parcels: Sequence[OutboxItem], *, unconfirmed: str = "") -> None:
         """Forget parcels that their sink has, or may have: ``unconfirmed`` says why that is not known."""
         ...
 
-    async def reject(self, parcels: Sequence[Parcel], *, reason: str, now_ns: int) -> None:
+    async def reject(self, parcels: Sequence[OutboxItem], *, reason: str, now_ns: int) -> None:
         """Set parcels aside that their sink will never take; they stay readable until they expire."""
         ...
 

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Final
 
-from ragtrace_collector.store.port import Job, Judged
+from ragtrace_collector.store.port import Job, JudgedInput
 
 __all__ = [
     "REVISIONS",
@@ -132,7 +132,7 @@ def has_moved(db: sqlite3.Connection, job: Job) -> bool:
     return row is not None and bool(row[0])
 
 
-def note_judged(db: sqlite3.Connection, job: Job, judged: Judged, *, carrier: str, now_ns: int) -> None:
+def note_judged(db: sqlite3.Connection, job: Job, judged: JudgedInput, *, carrier: str, now_ns: int) -> None:
     """Note what was judged, and queue it again if spans came meanwhile that changed it."""
     this = (job.trace_id, job.span_id)
     db.execute(

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from ragtrace.traces.attach import Sample
 from ragtrace_collector.sampling.follow_up import LowAnswer
-from ragtrace_collector.sampling.sampler import Changes, LingeringAnswer, Standing
+from ragtrace_collector.sampling.sampler import Changes, EarlierDecision, LeftOutAnswer
 from ragtrace_collector.sampling.windows import Horizon, WindowRow
 from ragtrace_collector.store.port import Job, StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
 
-__all__ = ["SAMPLING", "Candidate", "SamplingBook", "bring_back", "chosen"]
+__all__ = ["SAMPLING", "RelatedAnswer", "SamplingStore", "bring_back", "chosen"]
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ END;
 _THIS: Final = "trace_id = ? AND span_id = ?"
 
 
-class Candidate(NamedTuple):
+class RelatedAnswer(NamedTuple):
     """A lingering answer that might be brought back."""
 
     seen_ns: int
@@ -48,7 +48,7 @@ class Candidate(NamedTuple):
     tenant: str
 
 
-class SamplingBook:
+class SamplingStore:
     """Keeps what sampling must not forget. Each method is one transaction."""
 
     def __init__(self, commits: GroupCommit) -> None:
@@ -72,21 +72,23 @@ class SamplingBook:
 
         return await self._submit(work)
 
-    async def standings(self, trace_id: str) -> Mapping[str, Standing]:
+    async def standings(self, trace_id: str) -> Mapping[str, EarlierDecision]:
         """Return what was decided about the answers of a trace before, by span id.
 
         Raises:
             StoreUnavailable: it cannot be read.
         """
 
-        def work(db: sqlite3.Connection) -> Mapping[str, Standing]:
+        def work(db: sqlite3.Connection) -> Mapping[str, EarlierDecision]:
             rows = db.execute(
                 "SELECT span_id, outcome, rule, rate, probability FROM job"
                 " WHERE trace_id = ? AND outcome != 'superseded'",
                 (trace_id,),
             )
             return {
-                span_id: Standing(outcome, Sample(rule=rule, rate=rate, probability=probability or None))
+                span_id: EarlierDecision(
+                    outcome, Sample(rule=rule, rate=rate, probability=probability or None)
+                )
                 for span_id, outcome, rule, rate, probability in rows
             }
 
@@ -110,14 +112,14 @@ class SamplingBook:
 
         await self._submit(work)
 
-    async def candidates(self, keys: Sequence[str], *, limit: int) -> tuple[Candidate, ...]:
+    async def candidates(self, keys: Sequence[str], *, limit: int) -> tuple[RelatedAnswer, ...]:
         """Return the newest answers that were sampled out, have one of the keys, and have their spans still.
 
         Raises:
             StoreUnavailable: it cannot be read.
         """
 
-        def work(db: sqlite3.Connection) -> tuple[Candidate, ...]:
+        def work(db: sqlite3.Connection) -> tuple[RelatedAnswer, ...]:
             found = {each for key in keys for each in _with_key(db, key, limit)}
             return tuple(sorted(found, reverse=True)[:limit])
 
@@ -175,14 +177,14 @@ def _forget_windows(db: sqlite3.Connection, horizons: Sequence[Horizon]) -> None
     )
 
 
-def _put_lingering(db: sqlite3.Connection, answers: Sequence[LingeringAnswer]) -> None:
+def _put_lingering(db: sqlite3.Connection, answers: Sequence[LeftOutAnswer]) -> None:
     db.executemany(
         "INSERT OR IGNORE INTO lingering VALUES (?, ?, ?, ?)",
         [(key, each.seen_ns, each.trace_id, each.span_id) for each in answers for key in each.keys],
     )
 
 
-def _with_key(db: sqlite3.Connection, key: str, limit: int) -> Iterator[Candidate]:
+def _with_key(db: sqlite3.Connection, key: str, limit: int) -> Iterator[RelatedAnswer]:
     # The newest first of all: a prompt version may be that of everything that lingers.
     rows = db.execute(
         "SELECT near.seen_ns, trace_id, span_id, tenant"
@@ -191,7 +193,7 @@ def _with_key(db: sqlite3.Connection, key: str, limit: int) -> Iterator[Candidat
         " WHERE outcome = 'sampled_out' AND EXISTS (SELECT 1 FROM slice WHERE slice.trace_id = job.trace_id)",
         (key, limit),
     )
-    return (Candidate(*row) for row in rows)
+    return (RelatedAnswer(*row) for row in rows)
 
 
 def _low_answer(row: tuple[str, str, str, int, int]) -> LowAnswer:

@@ -17,8 +17,8 @@ from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import Ended, State
 from ragtrace_collector.store import leases, revisions
 from ragtrace_collector.store import quarantine as suspects
-from ragtrace_collector.store.budget import BudgetBook
-from ragtrace_collector.store.cipher import NO_KEYS, Sealing
+from ragtrace_collector.store.budget import BudgetStore
+from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.files import StoreLock
 from ragtrace_collector.store.holds import Holds
 from ragtrace_collector.store.ledger import of_tenant, read_ledger, reading
@@ -26,14 +26,14 @@ from ragtrace_collector.store.open_errors import DAMAGED, lock_file, unusable
 from ragtrace_collector.store.port import (
     Holding,
     Job,
-    Judged,
+    JudgedInput,
+    OutboxItem,
     Outcome,
-    Parcel,
     Released,
-    Settled,
     StoredSpans,
     StoreUnavailable,
     Suspicion,
+    TraceDecided,
 )
 from ragtrace_collector.store.retention import (
     forget_jobs,
@@ -43,7 +43,7 @@ from ragtrace_collector.store.retention import (
     make_room,
     shrink,
 )
-from ragtrace_collector.store.sampling import SamplingBook, bring_back, chosen
+from ragtrace_collector.store.sampling import SamplingStore, bring_back, chosen
 from ragtrace_collector.store.schema import prepare
 from ragtrace_collector.store.tenant_keys import key_by_tenant
 from ragtrace_collector.store.writer import LOG_BYTES, GroupCommit
@@ -81,7 +81,7 @@ class SqliteStore:
         *,
         max_bytes: int,
         forward_to: Sequence[str] = (),
-        sealing: Sealing = NO_KEYS,
+        sealing: PayloadCipher = NO_CIPHER,
         tenants: Collection[str] = (),
     ) -> SqliteStore:
         """Open the file, create it where it is missing, and take back what a crash left leased.
@@ -110,14 +110,14 @@ class SqliteStore:
         return store
 
     @property
-    def budget(self) -> BudgetBook:
+    def budget(self) -> BudgetStore:
         """What was spent on judging, in the same file."""
-        return BudgetBook(self._commits)
+        return BudgetStore(self._commits)
 
     @property
-    def sampling(self) -> SamplingBook:
+    def sampling(self) -> SamplingStore:
         """What sampling remembers, in the same file."""
-        return SamplingBook(self._commits)
+        return SamplingStore(self._commits)
 
     async def append(
         self,
@@ -193,8 +193,8 @@ class SqliteStore:
         slices: int | None = None,
         moved: Mapping[str, str | None] = MappingProxyType({}),
         goes_on: bool = False,
-    ) -> Settled:
-        def work(db: sqlite3.Connection) -> Settled:
+    ) -> TraceDecided:
+        def work(db: sqlite3.Connection) -> TraceDecided:
             is_all = not goes_on and revisions.settle_trace(db, trace_id, slices=slices, now_ns=now_ns)
             ended = sum(_end_job(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)
             back = sum(bring_back(db, job, now_ns=now_ns) for job in jobs)
@@ -205,7 +205,7 @@ class SqliteStore:
             self._holds.release_if_done(db, trace_id)
             if is_all and not keep_spans:
                 db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
-            return Settled(queued=new + back, ended=ended, brought_back=back, revised=again, moved=gone)
+            return TraceDecided(queued=new + back, ended=ended, brought_back=back, revised=again, moved=gone)
 
         return await self._submit(work)
 
@@ -227,7 +227,7 @@ class SqliteStore:
         carrier: str = "",
         evaluator: str = "",
         addition: bytes = b"",
-        judged: Judged | None = None,
+        judged: JudgedInput | None = None,
     ) -> bool:
         ended = Ended.of(outcome)
 
@@ -269,24 +269,24 @@ class SqliteStore:
 
         return await self._submit(work)
 
-    async def parcels(self, sink: str, limit: int, *, most_bytes: int = 2 << 20) -> tuple[Parcel, ...]:
-        def work(db: sqlite3.Connection) -> tuple[Parcel, ...]:
+    async def parcels(self, sink: str, limit: int, *, most_bytes: int = 2 << 20) -> tuple[OutboxItem, ...]:
+        def work(db: sqlite3.Connection) -> tuple[OutboxItem, ...]:
             rows = db.execute(
                 "SELECT id, unsealed(payload, sink) FROM parcel WHERE sink = ? AND rejected_ns IS NULL"
                 " ORDER BY id LIMIT ?",
                 (sink, limit),
             )
-            found: list[Parcel] = []
+            found: list[OutboxItem] = []
             for id_, payload in rows:
                 most_left = most_bytes - sum(len(parcel.payload) for parcel in found)
                 if found and len(payload) > most_left:
                     break
-                found.append(Parcel(id=id_, payload=payload))
+                found.append(OutboxItem(id=id_, payload=payload))
             return tuple(found)
 
         return await self._submit(work)
 
-    async def delivered(self, parcels: Sequence[Parcel], *, unconfirmed: str = "") -> None:
+    async def delivered(self, parcels: Sequence[OutboxItem], *, unconfirmed: str = "") -> None:
         rows = [(parcel.id,) for parcel in parcels]
 
         def work(db: sqlite3.Connection) -> None:
@@ -297,7 +297,7 @@ class SqliteStore:
 
         await self._submit(work)
 
-    async def reject(self, parcels: Sequence[Parcel], *, reason: str, now_ns: int) -> None:
+    async def reject(self, parcels: Sequence[OutboxItem], *, reason: str, now_ns: int) -> None:
         await self._each_parcel(
             "UPDATE parcel SET rejected_ns = ?, reason = ? WHERE id = ?", parcels, now_ns, reason
         )
@@ -371,13 +371,13 @@ class SqliteStore:
     async def _execute(self, statement: str, values: Sequence[object] = ()) -> None:
         await self._submit(lambda db: db.execute(statement, values).close())
 
-    async def _each_parcel(self, statement: str, parcels: Sequence[Parcel], *values: object) -> None:
+    async def _each_parcel(self, statement: str, parcels: Sequence[OutboxItem], *values: object) -> None:
         rows = [(*values, parcel.id) for parcel in parcels]
         await self._submit(lambda db: db.executemany(statement, rows).close())
 
 
 @asynccontextmanager
-async def open_budget(path: Path) -> AsyncIterator[BudgetBook]:
+async def open_budget(path: Path) -> AsyncIterator[BudgetStore]:
     """Open what was spent by itself: a process of its own may spend from it beside the collector.
 
     Raises:
@@ -389,7 +389,7 @@ async def open_budget(path: Path) -> AsyncIterator[BudgetBook]:
     except (sqlite3.Error, OSError) as exc:
         raise unusable(path, exc) from exc
     try:
-        yield BudgetBook(commits)
+        yield BudgetStore(commits)
     finally:
         await commits.aclose()
 

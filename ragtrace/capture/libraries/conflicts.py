@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 
-from ragtrace.capture.libraries.table import Kind, Library
+from ragtrace.capture.libraries.table import InstrumentorKind, Library
 
 __all__ = ["caller_of", "is_on", "traced_by"]
 
@@ -40,7 +40,7 @@ def traced_by(library: Library, env: Mapping[str, str], *, during_import: bool) 
         module, _, name = path.partition(":")
         if is_on(module, name) or (during_import and module in sys.modules and not _is_ours(module)):
             return module
-    if library.kind is Kind.BUILT_IN and _is_on_by_itself(library):
+    if library.kind is InstrumentorKind.BUILT_IN and _is_on_by_itself(library):
         return library.module
     return next((maker for place in library.marked for maker in _makers(place)), None)
 

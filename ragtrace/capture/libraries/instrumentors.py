@@ -17,7 +17,7 @@ from ragtrace.capture.journal import note
 from ragtrace.capture.libraries.conflicts import caller_of, is_on, traced_by
 from ragtrace.capture.libraries.import_hooks import when_imported
 from ragtrace.capture.libraries.langchain_runs import follow_runs
-from ragtrace.capture.libraries.table import LIBRARIES, Kind, Library
+from ragtrace.capture.libraries.table import LIBRARIES, InstrumentorKind, Library
 
 __all__ = ["Instrumented", "chosen", "of_names", "release"]
 
@@ -104,7 +104,7 @@ def of_names(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Li
 def release(library: Library) -> None:
     """Turn off the instrumentor that ragtrace would choose, where somebody turned it on without settings."""
     module, _, name = library.instrumentor.partition(":")
-    if library.kind is Kind.OPENINFERENCE and is_on(module, name):
+    if library.kind is InstrumentorKind.OPENINFERENCE and is_on(module, name):
         getattr(sys.modules[module], name)().uninstrument()
 
 
@@ -135,10 +135,10 @@ def _turn_on_own(library: Library, provider: TracerProvider, content: bool) -> T
     return take_back
 
 
-_TURN_ON: dict[Kind, Callable[[Library, TracerProvider, bool], TakeBack | None]] = {
-    Kind.OPENINFERENCE: _turn_on_openinference,
-    Kind.BUILT_IN: _turn_on_pydantic_ai,
-    Kind.RAGTRACE: _turn_on_own,
+_TURN_ON: dict[InstrumentorKind, Callable[[Library, TracerProvider, bool], TakeBack | None]] = {
+    InstrumentorKind.OPENINFERENCE: _turn_on_openinference,
+    InstrumentorKind.BUILT_IN: _turn_on_pydantic_ai,
+    InstrumentorKind.RAGTRACE: _turn_on_own,
 }
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["LIBRARIES", "Kind", "Library"]
+__all__ = ["LIBRARIES", "InstrumentorKind", "Library"]
 
 
-class Kind(StrEnum):
+class InstrumentorKind(StrEnum):
     """Who writes the spans of a library."""
 
     OPENINFERENCE = "OpenInference"
@@ -24,7 +24,7 @@ class Library:
     """As in ``only`` and ``exclude``."""
     module: str
     """Its import is what turns the instrumentor on."""
-    kind: Kind
+    kind: InstrumentorKind
     instrumentor: str
     """``module:name`` of the class or function that instruments it."""
     package: str | None = None
@@ -45,7 +45,7 @@ LIBRARIES = (
     Library(
         name="openai",
         module="openai",
-        kind=Kind.OPENINFERENCE,
+        kind=InstrumentorKind.OPENINFERENCE,
         instrumentor="openinference.instrumentation.openai:OpenAIInstrumentor",
         package="openinference-instrumentation-openai",
         called_by=_FRAMEWORKS,
@@ -66,7 +66,7 @@ LIBRARIES = (
     Library(
         name="anthropic",
         module="anthropic",
-        kind=Kind.OPENINFERENCE,
+        kind=InstrumentorKind.OPENINFERENCE,
         instrumentor="openinference.instrumentation.anthropic:AnthropicInstrumentor",
         package="openinference-instrumentation-anthropic",
         called_by=_FRAMEWORKS,
@@ -80,7 +80,7 @@ LIBRARIES = (
     Library(
         name="langchain",
         module="langchain_core",
-        kind=Kind.OPENINFERENCE,
+        kind=InstrumentorKind.OPENINFERENCE,
         instrumentor="openinference.instrumentation.langchain:LangChainInstrumentor",
         package="openinference-instrumentation-langchain",
         others=(
@@ -94,7 +94,7 @@ LIBRARIES = (
     Library(
         name="llama-index",
         module="llama_index.core",
-        kind=Kind.OPENINFERENCE,
+        kind=InstrumentorKind.OPENINFERENCE,
         instrumentor="openinference.instrumentation.llama_index:LlamaIndexInstrumentor",
         package="openinference-instrumentation-llama-index",
         others=(
@@ -107,7 +107,7 @@ LIBRARIES = (
     Library(
         name="haystack",
         module="haystack",
-        kind=Kind.OPENINFERENCE,
+        kind=InstrumentorKind.OPENINFERENCE,
         instrumentor="openinference.instrumentation.haystack:HaystackInstrumentor",
         package="openinference-instrumentation-haystack",
         others=("opentelemetry.instrumentation.haystack:HaystackInstrumentor", "traceloop.sdk"),
@@ -119,13 +119,13 @@ LIBRARIES = (
     Library(
         name="pydantic-ai",
         module="pydantic_ai",
-        kind=Kind.BUILT_IN,
+        kind=InstrumentorKind.BUILT_IN,
         instrumentor="pydantic_ai:Agent",
     ),
     Library(
         name="chromadb",
         module="chromadb",
-        kind=Kind.RAGTRACE,
+        kind=InstrumentorKind.RAGTRACE,
         instrumentor="ragtrace.capture.libraries.vector_stores:instrument_chroma",
         others=("opentelemetry.instrumentation.chromadb:ChromaInstrumentor", "traceloop.sdk"),
         marked=("chromadb:Collection.query",),
@@ -133,13 +133,13 @@ LIBRARIES = (
     Library(
         name="qdrant",
         module="qdrant_client",
-        kind=Kind.RAGTRACE,
+        kind=InstrumentorKind.RAGTRACE,
         instrumentor="ragtrace.capture.libraries.vector_stores:instrument_qdrant",
     ),
     Library(
         name="weaviate",
         module="weaviate",
-        kind=Kind.RAGTRACE,
+        kind=InstrumentorKind.RAGTRACE,
         instrumentor="ragtrace.capture.libraries.vector_stores:instrument_weaviate",
     ),
 )

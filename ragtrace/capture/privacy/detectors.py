@@ -17,14 +17,14 @@ import phonenumbers
 from stdnum import iban, luhn
 from stdnum.us import ssn
 
-__all__ = ["Finding", "Kind", "find"]
+__all__ = ["DetectedValue", "DetectorKind", "find"]
 
 MAX_CHECKED = 200
 """Of the candidates of one kind in one text: those beyond it are taken unchecked, so that a text made to be
 slow is not, and nothing in it slips through."""
 
 
-class Kind(StrEnum):
+class DetectorKind(StrEnum):
     """What was found; a pseudonym bears its name."""
 
     SECRET = "SECRET"
@@ -36,24 +36,24 @@ class Kind(StrEnum):
     PHONE = "PHONE"
 
 
-class Finding(NamedTuple):
+class DetectedValue(NamedTuple):
     """A value in a text."""
 
     start: int
     end: int
-    kind: Kind
+    kind: DetectorKind
     value: str
     """In the one form that all its spellings share."""
 
 
-def find(text: str, phone_regions: tuple[str, ...]) -> list[Finding]:
+def find(text: str, phone_regions: tuple[str, ...]) -> list[DetectedValue]:
     """Return what is found, in order and without overlaps; what overlaps is joined under the surer kind.
 
     Args:
         text: Any text. The time this takes is proportional to its length, whatever it holds.
         phone_regions: ISO 3166 codes of the countries whose phone numbers are found without a ``+``.
     """
-    found: list[Finding] = []
+    found: list[DetectedValue] = []
     if "@" in text:
         found += _emails(text)
     found += _secrets(text)
@@ -64,10 +64,10 @@ def find(text: str, phone_regions: tuple[str, ...]) -> list[Finding]:
 
 
 _DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # as few as a phone number has
-_RANK = {kind: rank for rank, kind in enumerate(Kind)}
+_RANK = {kind: rank for rank, kind in enumerate(DetectorKind)}
 
 
-def _joined(found: list[Finding]) -> list[Finding]:
+def _joined(found: list[DetectedValue]) -> list[DetectedValue]:
     found.sort(key=lambda finding: (finding.start, _RANK[finding.kind], -finding.end))
     joined = found[:1]
     for finding in found[1:]:
@@ -93,7 +93,7 @@ _ANY_LOCAL_FROM_END = re.compile(r"[^\s<>()\[\]{}\",;:@]+")
 _NOT_FIRST = "._!#$%&'*/=?^`{|}~-"
 
 
-def _emails(text: str) -> Iterator[Finding]:
+def _emails(text: str) -> Iterator[DetectedValue]:
     for match in _DOMAIN.finditer(text):
         at = match.start()
         before = text[max(0, at - _LONGEST_LOCAL) : at][::-1]
@@ -102,7 +102,7 @@ def _emails(text: str) -> Iterator[Finding]:
             # Quotes and Markdown's signs stand before an address: one spelling, one pseudonym.
             name = local.group()[::-1].lstrip(_NOT_FIRST) or local.group()[::-1]
             address = f"{name}@{match[1]}".casefold()
-            yield Finding(at - len(name), match.end(), Kind.EMAIL, address)
+            yield DetectedValue(at - len(name), match.end(), DetectorKind.EMAIL, address)
 
 
 # -- keys and tokens --------------------------------------------------------------------------------------
@@ -146,16 +146,16 @@ _NAMED = tuple(
 )
 
 
-def _secrets(text: str) -> Iterator[Finding]:
+def _secrets(text: str) -> Iterator[DetectedValue]:
     for prefix, token in _TOKENS:
         if prefix in text:
             for match in token.finditer(text):
-                yield Finding(*match.span(), Kind.SECRET, match.group())
+                yield DetectedValue(*match.span(), DetectorKind.SECRET, match.group())
     lower = text.lower()
     for name, behind in _NAMED:
         if name in lower:
             for match in behind.finditer(text):
-                yield Finding(*match.span(1), Kind.SECRET, match[1])
+                yield DetectedValue(*match.span(1), DetectorKind.SECRET, match[1])
 
 
 # -- numbers with check digits ----------------------------------------------------------------------------
@@ -173,20 +173,20 @@ _SSN = re.compile(r"\d{3}-\d{2}-\d{4}(?<![\w-]\d{3}-\d{2}-\d{4})(?![\w-])")
 _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 
 
-def _cards(text: str) -> Iterator[Finding]:
+def _cards(text: str) -> Iterator[DetectedValue]:
     for number, match in enumerate(_CARD.finditer(text)):
         digits = _NOT_ALPHANUMERIC.sub("", match[0] + match[1])
         if number >= MAX_CHECKED or luhn.is_valid(digits):
-            yield Finding(match.start(), match.end(1), Kind.CARD, digits)
+            yield DetectedValue(match.start(), match.end(1), DetectorKind.CARD, digits)
 
 
-def _ibans(text: str) -> Iterator[Finding]:
+def _ibans(text: str) -> Iterator[DetectedValue]:
     for number, match in enumerate(_IBAN.finditer(text)):
         candidate = match[0] + match[1]
         length = len(candidate) if number >= MAX_CHECKED else _iban_length(candidate)
         if length:
             value = _NOT_ALPHANUMERIC.sub("", candidate[:length]).upper()
-            yield Finding(match.start(), match.start() + length, Kind.IBAN, value)
+            yield DetectedValue(match.start(), match.start() + length, DetectorKind.IBAN, value)
 
 
 def _iban_length(candidate: str) -> int:
@@ -198,10 +198,10 @@ def _iban_length(candidate: str) -> int:
     return 0
 
 
-def _ssns(text: str) -> Iterator[Finding]:
+def _ssns(text: str) -> Iterator[DetectedValue]:
     for match in _SSN.finditer(text):
         if ssn.is_valid(match.group()):
-            yield Finding(*match.span(), Kind.SSN, match.group())
+            yield DetectedValue(*match.span(), DetectorKind.SSN, match.group())
 
 
 # -- IP addresses -----------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ _IPV6 = re.compile(
 )
 
 
-def _addresses(text: str) -> Iterator[Finding]:
+def _addresses(text: str) -> Iterator[DetectedValue]:
     matches = [*_IPV4.finditer(text)] if text.count(".") > 2 else []
     if text.count(":") > 1:
         matches += _IPV6.finditer(text)
@@ -221,7 +221,7 @@ def _addresses(text: str) -> Iterator[Finding]:
         except ValueError:
             continue
         if len(match.group()) > len("::"):
-            yield Finding(*match.span(), Kind.IP, str(address))
+            yield DetectedValue(*match.span(), DetectorKind.IP, str(address))
 
 
 # -- phone numbers ----------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ _FEWEST_IN_ONE_PIECE = 10
 """Fewer, without a 0 before them, are the number of an order or a year of a record."""
 
 
-def _phones(text: str, regions: tuple[str, ...]) -> Iterator[Finding]:
+def _phones(text: str, regions: tuple[str, ...]) -> Iterator[DetectedValue]:
     start = checked = 0
     for run in _RUN.finditer(text):
         start = max(start, run.start() - _LONGEST_PREFIX)
@@ -249,7 +249,7 @@ def _phones(text: str, regions: tuple[str, ...]) -> Iterator[Finding]:
             if _DATE.match(match.group()):
                 continue
             if checked > MAX_CHECKED:
-                yield Finding(*match.span(), Kind.PHONE, match.group())
+                yield DetectedValue(*match.span(), DetectorKind.PHONE, match.group())
                 continue
             groups = [(match.start() + each.start(), match.start() + each.end()) for each in _groups(match)]
             found = list(_phones_of(text, groups, regions))
@@ -262,7 +262,7 @@ def _groups(candidate: re.Match[str]) -> Iterator[re.Match[str]]:
     return _GROUP.finditer(candidate.group())
 
 
-def _phones_of(text: str, groups: list[tuple[int, int]], regions: tuple[str, ...]) -> Iterator[Finding]:
+def _phones_of(text: str, groups: list[tuple[int, int]], regions: tuple[str, ...]) -> Iterator[DetectedValue]:
     """Find the numbers in a run of groups of digits: all of it, else at its end, else at its beginning."""
     count = len(groups)
     windows = [(first, count) for first in range(count)] + [(0, last) for last in range(count - 1, 0, -1)]
@@ -271,7 +271,7 @@ def _phones_of(text: str, groups: list[tuple[int, int]], regions: tuple[str, ...
         value = _number(text[start:end], regions)
         if value is not None:
             yield from _phones_of(text, groups[:first], regions)
-            yield Finding(start, end, Kind.PHONE, value)
+            yield DetectedValue(start, end, DetectorKind.PHONE, value)
             yield from _phones_of(text, groups[last:], regions)
             return
 

@@ -25,7 +25,7 @@ from opentelemetry.util.types import Attributes, AttributeValue
 from ragtrace import semconv
 from ragtrace.capture.guard import guarded
 from ragtrace.capture.libraries.wrapped_tracer import WrappedTracer
-from ragtrace.capture.privacy.policy import MESSAGES, ContentPolicy, Passage
+from ragtrace.capture.privacy.policy import MESSAGES, ContentFilter, ContentPolicy
 from ragtrace.capture.values.plain import compact_json
 from ragtrace.model import Part
 
@@ -78,7 +78,7 @@ class _PolicedTracer(WrappedTracer):
 @guarded
 def _police(span: Any, policy: ContentPolicy) -> bool:
     """Put the policy before the setters of this span; `record_exception` and `__exit__` call them."""
-    passage = Passage(policy, span.get_span_context().trace_id)
+    passage = ContentFilter(policy, span.get_span_context().trace_id)
     set_attributes, add_event, set_status = span.set_attributes, span.add_event, span.set_status
 
     @guarded
@@ -103,13 +103,13 @@ def _police(span: Any, policy: ContentPolicy) -> bool:
     return True
 
 
-def _policed(attributes: Mapping[str, AttributeValue], passage: Passage) -> dict[str, AttributeValue]:
+def _policed(attributes: Mapping[str, AttributeValue], passage: ContentFilter) -> dict[str, AttributeValue]:
     policed = {key: _value(key, value, passage) for key, value in attributes.items()}
     return {key: value for key, value in policed.items() if value is not None}
 
 
 @guarded
-def _value(key: str, value: AttributeValue, passage: Passage) -> AttributeValue | None:
+def _value(key: str, value: AttributeValue, passage: ContentFilter) -> AttributeValue | None:
     if isinstance(value, str):
         return _string(key, value, passage)
     if isinstance(value, Sequence):
@@ -118,13 +118,13 @@ def _value(key: str, value: AttributeValue, passage: Passage) -> AttributeValue 
     return value
 
 
-def _string(key: str, value: str, passage: Passage) -> str | None:
+def _string(key: str, value: str, passage: ContentFilter) -> str | None:
     if key.rpartition(".")[2] in _NAMES or key.endswith("_id") or value == semconv.OI_REDACTED:
         return passage.policy.identifier(value)
     return _text_or_json(value, passage)
 
 
-def _text_or_json(text: str, passage: Passage) -> str | None:
+def _text_or_json(text: str, passage: ContentFilter) -> str | None:
     if text[:1] in {"{", "["}:
         try:
             document = json.loads(text)
@@ -135,7 +135,7 @@ def _text_or_json(text: str, passage: Passage) -> str | None:
     return _text(text, passage)
 
 
-def _leaves(node: object, passage: Passage) -> object:
+def _leaves(node: object, passage: ContentFilter) -> object:
     """Police the strings of a document, and numbers as long as a card's."""
     if isinstance(node, dict):
         return {str(_text(key, passage)): _leaves(value, passage) for key, value in node.items()}
@@ -148,5 +148,5 @@ def _leaves(node: object, passage: Passage) -> object:
     return node
 
 
-def _text(value: object, passage: Passage) -> str | None:
+def _text(value: object, passage: ContentFilter) -> str | None:
     return passage.text(value, Part.CONTEXT, passage.policy.max_messages_bytes, MESSAGES)

@@ -25,9 +25,9 @@ __all__ = [
     "METADATA",
     "MODES",
     "SHORTEST_KEY",
+    "ContentFilter",
     "ContentMode",
     "ContentPolicy",
-    "Passage",
     "Redact",
     "cut",
     "json_string",
@@ -161,7 +161,7 @@ SHORTEST_KEY = 16
 _SHORTEST_NUMBER = 10**10
 
 
-class Passage:
+class ContentFilter:
     """The way of one span's content through the policy, and the marks it leaves."""
 
     _names: Pseudonyms | None = None

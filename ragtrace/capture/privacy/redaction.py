@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from ragtrace.capture.privacy.detectors import Finding, Kind, find
+from ragtrace.capture.privacy.detectors import DetectedValue, DetectorKind, find
 from ragtrace.capture.privacy.digest import digest
 from ragtrace.capture.privacy.policy import LONGEST_VALUE
 
@@ -16,7 +16,7 @@ __all__ = ["Pseudonyms", "is_identifying", "redact"]
 
 MAX_TRACES = 16_384
 """With personal data in them, and remembered: past these the longest unused one begins to count anew."""
-_UNMISTAKABLE = frozenset({Kind.EMAIL, Kind.IBAN, Kind.IP, Kind.SECRET})
+_UNMISTAKABLE = frozenset({DetectorKind.EMAIL, DetectorKind.IBAN, DetectorKind.IP, DetectorKind.SECRET})
 
 
 def redact(text: str, limit: int, names: Pseudonyms, phone_regions: tuple[str, ...]) -> str:
@@ -52,7 +52,7 @@ class Pseudonyms:
         self._trace_id = trace_id
         self._key = key
 
-    def of(self, finding: Finding) -> str:
+    def of(self, finding: DetectedValue) -> str:
         """Return the pseudonym of a value."""
         # Of the trace too: else whoever reads many traces could follow a person through them.
         value = digest(f"{self._trace_id:x} {finding.kind} {finding.value}", self._key)
@@ -61,12 +61,12 @@ class Pseudonyms:
         return f"<{finding.kind}_{_number(self._trace_id, finding.kind, value)}>"
 
 
-_numbers: OrderedDict[int, dict[tuple[Kind, str], int]] = OrderedDict()
+_numbers: OrderedDict[int, dict[tuple[DetectorKind, str], int]] = OrderedDict()
 """By trace. The digests of values, not the values: what was redacted is not kept."""
 _lock = threading.Lock()  # the spans of one trace may end in several threads
 
 
-def _number(trace_id: int, kind: Kind, value: str) -> int:
+def _number(trace_id: int, kind: DetectorKind, value: str) -> int:
     with _lock:
         given = _numbers.setdefault(trace_id, {})
         _numbers.move_to_end(trace_id)

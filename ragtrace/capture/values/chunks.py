@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.privacy.policy import Passage, cut, json_string
-from ragtrace.capture.values.documents import Found, read_document
+from ragtrace.capture.privacy.policy import ContentFilter, cut, json_string
+from ragtrace.capture.values.documents import FoundDocument, read_document
 from ragtrace.capture.values.plain import compact_json, plain
 from ragtrace.model import Part
 
@@ -28,7 +28,7 @@ class ChunkDocuments(NamedTuple):
     pinned schema of ``gen_ai.retrieval.documents`` allows it, and 0 would be an invented number."""
 
 
-def chunk_documents(items: Iterable[object], passage: Passage) -> ChunkDocuments:
+def chunk_documents(items: Iterable[object], passage: ContentFilter) -> ChunkDocuments:
     """Write the chunks as JSON, within the limits of the policy.
 
     [`read_document`][ragtrace.capture.values.documents.read_document] says what an item may be. A chunk
@@ -41,7 +41,7 @@ def chunk_documents(items: Iterable[object], passage: Passage) -> ChunkDocuments
         if rank == MAX_CHUNKS:
             passage.truncated(Part.CONTEXT)
             break
-        found = read_document(item) or Found()
+        found = read_document(item) or FoundDocument()
         element, used = _element(found, rank, budget, passage)
         budget -= used
         elements.append(element)
@@ -50,7 +50,7 @@ def chunk_documents(items: Iterable[object], passage: Passage) -> ChunkDocuments
     return ChunkDocuments(elements, f"[{','.join(listed)}]")
 
 
-def _element(found: Found, rank: int, budget: int, passage: Passage) -> tuple[str, int]:
+def _element(found: FoundDocument, rank: int, budget: int, passage: ContentFilter) -> tuple[str, int]:
     """Write one chunk; return it with the bytes of the budget it took."""
     text = passage.redacted(found.text, Part.CONTEXT)
     named = passage.policy.identifier(found.id) if found.id is not None else _unnamed(text, rank)
@@ -85,7 +85,7 @@ def _unnamed(text: str | None, rank: int) -> str:
 
 
 @guarded
-def _metadata(metadata: Mapping[Any, object], passage: Passage) -> tuple[str, bool]:
+def _metadata(metadata: Mapping[Any, object], passage: ContentFilter) -> tuple[str, bool]:
     """Write metadata as JSON, its strings redacted; tell whether something was left out."""
     values, is_cut = plain(
         metadata, lambda value: passage.metadata_value(value, Part.CONTEXT), passage.longest_number

@@ -16,7 +16,7 @@ from ragtrace.capture.values.plain import MAX_VALUES
 from ragtrace.capture.values.text import answer_in, field, first_field
 from ragtrace.model import Chunk
 
-__all__ = ["Found", "documents_in", "read_document"]
+__all__ = ["FoundDocument", "documents_in", "read_document"]
 
 _TEXT_NAMES = ("text", "content", "page_content")
 _STORED_TEXT_NAMES = (*_TEXT_NAMES, "document", "chunk", "passage", "body")
@@ -35,7 +35,7 @@ _DEEPEST_LIST = 3
 MAX_COLUMNS = 100
 
 
-class Found(NamedTuple):
+class FoundDocument(NamedTuple):
     """What could be read of a document."""
 
     id: object = None
@@ -57,7 +57,7 @@ def documents_in(result: object) -> Collection[object] | None:
 
 
 @guarded
-def read_document(item: object) -> Found:
+def read_document(item: object) -> FoundDocument:
     """Return what can be read of a document.
 
     That is a [`Chunk`][ragtrace.model.Chunk], a string, a mapping or an object with fields such as ``text``,
@@ -68,9 +68,9 @@ def read_document(item: object) -> Found:
         return _from_mapping(item)
     if isinstance(item, Chunk):
         key = "distance" if item.score_kind == "distance" else "score"
-        return Found(item.id, item.text, _number(item.score), item.metadata, item.truncated, key)
+        return FoundDocument(item.id, item.text, _number(item.score), item.metadata, item.truncated, key)
     if isinstance(item, str | bytes):
-        return Found(text=item)
+        return FoundDocument(text=item)
     if isinstance(item, Mapping):
         return _from_mapping(item)
     if item is None or isinstance(item, Number):
@@ -128,7 +128,7 @@ def _column(column: Any) -> Sequence[object]:
     return list(chain.from_iterable(column)) if nested else column
 
 
-def _from_mapping(item: Mapping[Any, object]) -> Found:
+def _from_mapping(item: Mapping[Any, object]) -> FoundDocument:
     get = item.get
     identity, score, text, metadata = get("id"), get("score"), get("text"), get("metadata")
     if identity is None:
@@ -141,7 +141,7 @@ def _from_mapping(item: Mapping[Any, object]) -> Found:
     return found if score is not None else _measured(found, item)
 
 
-def _from_object(item: object) -> Found:
+def _from_object(item: object) -> FoundDocument:
     node = field(item, "node")  # held together with its score
     held = item if node is None else node
     mappings = (field(held, name) for name in _METADATA_NAMES)
@@ -151,7 +151,7 @@ def _from_object(item: object) -> Found:
     return _measured(found, item, field(item, "metadata"))
 
 
-def _measured(found: Found, *places: object) -> Found:
+def _measured(found: FoundDocument, *places: object) -> FoundDocument:
     for key, names in (("score", _SCORE_NAMES), ("distance", ("distance",))):
         for place in places:
             if (number := _number(first_field(place, names))) is not None:
@@ -159,18 +159,18 @@ def _measured(found: Found, *places: object) -> Found:
     return found
 
 
-def _from_sequence(item: Sequence[object]) -> Found:
+def _from_sequence(item: Sequence[object]) -> FoundDocument:
     """Read a pair of a document and its score, or a row of a table: its longest text, and what names it."""
     if len(item) == _PAIR and not isinstance(item[1], str | bytes):
-        return (read_document(item[0]) or Found())._replace(score=_number(item[1]))
+        return (read_document(item[0]) or FoundDocument())._replace(score=_number(item[1]))
     columns = list(islice(item, MAX_COLUMNS))
     texts = [value for value in columns if isinstance(value, str)]
     if not texts:
         note_unread("text of a chunk", item)
-        return Found()
+        return FoundDocument()
     text = max(texts, key=len)
     names = (value for value in columns if value is not text and not isinstance(value, float | Mapping))
-    return Found(next(names, None), text)
+    return FoundDocument(next(names, None), text)
 
 
 def _text_and_rest(item: object, metadata: object) -> tuple[object, object]:
@@ -187,13 +187,13 @@ def _text_and_rest(item: object, metadata: object) -> tuple[object, object]:
     return text, metadata
 
 
-def _found(identity: object, text: object, score: object, metadata: object, item: object) -> Found:
+def _found(identity: object, text: object, score: object, metadata: object, item: object) -> FoundDocument:
     if text is None:
         note_unread("text of a chunk", item)
     known = metadata if metadata is not None and isinstance(metadata, Mapping) else None
     if identity is None and known is not None:
         identity = first_field(known, _METADATA_ID_NAMES)
-    return Found(identity, text, _number(score), known)
+    return FoundDocument(identity, text, _number(score), known)
 
 
 def _number(value: object) -> float | None:

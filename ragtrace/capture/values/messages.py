@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ragtrace.capture.guard import guarded
-from ragtrace.capture.privacy.policy import MESSAGES, Passage, cut, json_string, plain_text
+from ragtrace.capture.privacy.policy import MESSAGES, ContentFilter, cut, json_string, plain_text
 from ragtrace.capture.values.names import name
 from ragtrace.model import Part
 
@@ -23,7 +23,7 @@ def text_message(role: str, text: str, finish_reason: str | None = None) -> str:
     return f'[{{"role":"{role}","parts":[{{"type":"text","content":{json_string(text)}}}]{ending}}}]'
 
 
-def prompt_messages(messages: object, passage: Passage) -> str | None:
+def prompt_messages(messages: object, passage: ContentFilter) -> str | None:
     """Write what a model was given, within the limit of the policy; ``None`` where nothing is to be written.
 
     A string is the user's message. A message is a mapping or object with ``role`` and ``content`` (a string
@@ -43,14 +43,14 @@ def prompt_messages(messages: object, passage: Passage) -> str | None:
     return f"[{','.join(written)}]"
 
 
-def _role(message: object, passage: Passage) -> str:
+def _role(message: object, passage: ContentFilter) -> str:
     said = (name(_of(message, key), "role") for key in ("role", "type"))
     role = passage.policy.identifier(next((text for text in said if text), "user"))
     return _ROLES.get(role, role)
 
 
 @guarded
-def _parts(message: object, budget: int, passage: Passage) -> tuple[list[str], int]:
+def _parts(message: object, budget: int, passage: ContentFilter) -> tuple[list[str], int]:
     content = message if isinstance(message, str | bytes) else _of(message, "content")
     written: list[str] = []
     spent = 0
@@ -62,14 +62,14 @@ def _parts(message: object, budget: int, passage: Passage) -> tuple[list[str], i
 
 
 @guarded
-def _part(part: object, budget: int, passage: Passage) -> tuple[str, int]:
+def _part(part: object, budget: int, passage: ContentFilter) -> tuple[str, int]:
     text = part if isinstance(part, str | bytes) else _of(part, "text") or _of(part, "content")
     if isinstance(text, str | bytes):
         return _text_part(text, budget, passage)
     return f'{{"type":{json_string(name(_of(part, "type"), "type") or "unknown")}}}', 0
 
 
-def _text_part(text: str | bytes, budget: int, passage: Passage) -> tuple[str, int]:
+def _text_part(text: str | bytes, budget: int, passage: ContentFilter) -> tuple[str, int]:
     whole = passage.redacted(text, Part.CONTEXT, MESSAGES)
     kept, used, is_cut = cut(whole or "", budget)
     if is_cut:

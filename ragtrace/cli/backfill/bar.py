@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.backfill.report import Ledger
+from ragtrace.backfill.report import RunCounts
 from ragtrace.cli.terminal import open_console
 from ragtrace.ports import TraceQuery, TraceReader
 
@@ -67,14 +67,14 @@ class Bar:
         self._spent = spent
         self._waiting_for = waiting_for
         self._console = open_console(stderr=True) if is_wanted and sys.stderr.isatty() else None
-        self._ledger = Ledger()
+        self._ledger = RunCounts()
         self._began = time.monotonic()
         self.total: int | None = None
         """Answers to judge, where that is known."""
-        self.share: Callable[[Ledger], float | None] = lambda _: None
+        self.share: Callable[[RunCounts], float | None] = lambda _: None
         """How much of the source is done."""
 
-    def watch(self, ledger: Ledger) -> None:
+    def watch(self, ledger: RunCounts) -> None:
         """Look at these counts from now on."""
         self._ledger = ledger
 
@@ -119,7 +119,7 @@ class Bar:
         )
 
 
-def share_of(reader: TraceReader, query: TraceQuery | None) -> Callable[[Ledger], float | None]:
+def share_of(reader: TraceReader, query: TraceQuery | None) -> Callable[[RunCounts], float | None]:
     """Return what tells how much of a source is done: by time in a search, else by what is read."""
     if query is None:
         return lambda _: getattr(reader, "share_read", None)

@@ -9,8 +9,8 @@ from typing import NoReturn, get_args
 
 import click
 
-from ragtrace.backends.http_api import Access
-from ragtrace.backfill import BackfillReport, Progress, Rehearsal, Selection
+from ragtrace.backends.http_api import ConnectionSettings
+from ragtrace.backfill import BackfillReport, DryRun, Progress, Selection
 from ragtrace.cli.backfill.bar import Bar
 from ragtrace.cli.backfill.batching import batch_options
 from ragtrace.cli.backfill.running import BackfillRun, is_file
@@ -109,8 +109,8 @@ __all__ = ["backfill"]
 def backfill(
     source: str,
     destination: str | None,
-    access: Access,
-    destination_access: Access,
+    access: ConnectionSettings,
+    destination_access: ConnectionSettings,
     search: SearchChoice,
     trace_ids: tuple[str, ...],
     ratio: float | None,
@@ -196,7 +196,7 @@ def backfill(
         progress_path=progress_path or Progress.default_path(source=source, destination=destination or ""),
         resume=resume,
     )
-    rehearsal: Rehearsal | None
+    rehearsal: DryRun | None
     with wanted.reports(
         source=source, metrics=metrics, judge=opened, second_judge=run.second_judge, prices=judge.prices
     ) as reports:

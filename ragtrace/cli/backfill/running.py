@@ -18,8 +18,8 @@ import click
 
 from ragtrace import backfill as library
 from ragtrace.backends import OtlpFileReader, open_carrier_sink, open_reader
-from ragtrace.backends.http_api import Access
-from ragtrace.backfill import BackfillReport, Progress, Rehearsal, Run, Selection, SpanId
+from ragtrace.backends.http_api import ConnectionSettings
+from ragtrace.backfill import BackfillReport, DryRun, Progress, ResumableRun, Selection, SpanId
 from ragtrace.cli.backfill.absence import tell_absence
 from ragtrace.cli.backfill.bar import Bar, share_of
 from ragtrace.cli.backfill.batching import settle, waits_for_batches
@@ -51,8 +51,8 @@ class BackfillRun:
 
     source: str
     destination: str | None
-    access: Access
-    destination_access: Access
+    access: ConnectionSettings
+    destination_access: ConnectionSettings
     search: SearchChoice | None
     selection: Selection
     metrics: tuple[Metric, ...]
@@ -70,7 +70,7 @@ class BackfillRun:
     resume: bool
     faults: Faults = field(default_factory=Faults)
 
-    async def rehearse(self, on_evaluated: OnEvaluated) -> Rehearsal:
+    async def rehearse(self, on_evaluated: OnEvaluated) -> DryRun:
         """Say what would be done."""
         async with self._opened() as (reader, selection, run):
             rehearsal = await self._rehearsed(reader, selection, run, on_evaluated)
@@ -78,10 +78,10 @@ class BackfillRun:
             return rehearsal
 
     async def _rehearsed(
-        self, reader: TraceReader, selection: Selection, run: Run, on_evaluated: OnEvaluated
-    ) -> Rehearsal:
+        self, reader: TraceReader, selection: Selection, run: ResumableRun, on_evaluated: OnEvaluated
+    ) -> DryRun:
         with _stopped_by_ctrl_c(run):
-            return await library.rehearse(
+            return await library.dry_run(
                 reader,
                 metrics=self.metrics,
                 judge=self.judge,
@@ -95,7 +95,7 @@ class BackfillRun:
                 run=run,
             )
 
-    async def carry_out(self, on_evaluated: OnEvaluated) -> tuple[BackfillReport, Rehearsal | None]:
+    async def carry_out(self, on_evaluated: OnEvaluated) -> tuple[BackfillReport, DryRun | None]:
         """Judge and send, until it is done or Ctrl-C stops it; where asked, say first what it takes."""
         assert self.destination is not None
         async with self._opened() as (reader, selection, run), aclosing(self._sink()) as sink:
@@ -136,14 +136,16 @@ class BackfillRun:
             return report, rehearsal
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[tuple[TraceReader, Selection, Run]]:
+    async def _opened(self) -> AsyncIterator[tuple[TraceReader, Selection, ResumableRun]]:
         async with AsyncExitStack() as opened:
             for judge in (self.judge, self.second_judge):
                 if judge is not None:
                     await opened.enter_async_context(aclosing(judge))
             progress = opened.enter_context(Progress(self.progress_path))
             leaves = waits_for_batches(self.judge)
-            run = Run(progress=progress, name=self._name(), leaves_waiting=leaves, watch=self.bar.watch)
+            run = ResumableRun(
+                progress=progress, name=self._name(), leaves_waiting=leaves, watch=self.bar.watch
+            )
             run = await opened.enter_async_context(self.spending.opened(run))
             reader = await opened.enter_async_context(aclosing(self._reader(run)))
             done = await _done(self.destination)
@@ -153,10 +155,10 @@ class BackfillRun:
         assert self.destination is not None
         return open_carrier_sink(self.destination, access=self.destination_access)
 
-    def _reader(self, run: Run) -> TraceReader:
+    def _reader(self, run: ResumableRun) -> TraceReader:
         return open_reader(self.source, access=self.access, on_fault=self.faults.tell, sleep=run.pause)
 
-    def _query(self, run: Run) -> TraceQuery | None:
+    def _query(self, run: ResumableRun) -> TraceQuery | None:
         unfinished = run.progress.unfinished(run.name)
         if self.resume and unfinished is None:
             raise click.UsageError("no such run was stopped before its end: leave --resume out")
@@ -192,7 +194,7 @@ def _stretch(query: TraceQuery | None) -> tuple[int, int]:
 
 
 @contextmanager
-def _stopped_by_ctrl_c(run: Run) -> Iterator[None]:
+def _stopped_by_ctrl_c(run: ResumableRun) -> Iterator[None]:
     """Finish or leave what is under way on the first Ctrl-C, and be gone at once on the second."""
     loop = asyncio.get_running_loop()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ragtrace.backfill import BackfillReport, Rehearsal
+from ragtrace.backfill import BackfillReport, DryRun
 from ragtrace.cli.estimate import estimate_json, estimate_lines
 from ragtrace.cli.outcomes import OutcomeTable
 from ragtrace.cli.terminal import by_kind, open_console, print_json
@@ -45,7 +45,7 @@ def if_kept(tell: OnEvaluated) -> OnEvaluated:
 
 
 def print_report(
-    report: BackfillReport, rehearsal: Rehearsal | None, *, prices: Prices, dry_run: bool, as_json: bool
+    report: BackfillReport, rehearsal: DryRun | None, *, prices: Prices, dry_run: bool, as_json: bool
 ) -> None:
     """Print what became of all, and what a dry run says it will take."""
     if as_json:

@@ -8,9 +8,9 @@ from typing import Final
 
 from ragtrace.model import Part, Provenance
 from ragtrace.traces.extract.calls import Call, SpanTree
-from ragtrace.traces.extract.content import Found
+from ragtrace.traces.extract.content import FoundValue
 from ragtrace.traces.extract.mapping import is_mapped
-from ragtrace.traces.extract.span_reader import Reading, Role, T
+from ragtrace.traces.extract.span_reader import Role, SpanReading, T
 
 __all__ = ["passed_over"]
 
@@ -22,8 +22,8 @@ def passed_over(
     call: Call,
     tree: SpanTree,
     *,
-    generation: Reading | None,
-    sources: Sequence[Reading],
+    generation: SpanReading | None,
+    sources: Sequence[SpanReading],
     chosen: Sequence[Provenance],
 ) -> tuple[Provenance, ...]:
     """Name the readings that hold a part of the record and were not chosen for it, with the rule."""
@@ -37,14 +37,16 @@ def passed_over(
     return tuple(each for each in considered if each.span_id not in spans[each.part])
 
 
-def _questions(call: Call, generation: Reading | None, *, is_own: bool) -> Iterator[Provenance]:
+def _questions(call: Call, generation: SpanReading | None, *, is_own: bool) -> Iterator[Provenance]:
     for each in call.of(*_RETRIEVALS, Role.GENERATION):
         found = each.question if each.role is Role.GENERATION else each.query
         if found is not None:
             yield _over(Part.QUESTION, each, found, _why_not_asked(each, found, generation, is_own=is_own))
 
 
-def _why_not_asked(each: Reading, found: Found[str], generation: Reading | None, *, is_own: bool) -> str:
+def _why_not_asked(
+    each: SpanReading, found: FoundValue[str], generation: SpanReading | None, *, is_own: bool
+) -> str:
     if found.value is None:
         return _NO_TEXT
     if is_own:
@@ -55,7 +57,7 @@ def _why_not_asked(each: Reading, found: Found[str], generation: Reading | None,
 
 
 def _contexts(
-    call: Call, tree: SpanTree, generation: Reading | None, sources: Sequence[Reading]
+    call: Call, tree: SpanTree, generation: SpanReading | None, sources: Sequence[SpanReading]
 ) -> Iterator[Provenance]:
     chosen = {each.span.span_id for each in sources}
     retrievals = [each for each in call.of(*_RETRIEVALS) if each.span.span_id not in chosen]
@@ -82,14 +84,14 @@ class _Instead:
     is_reranked: bool
 
 
-def _taken_instead(sources: Sequence[Reading]) -> _Instead:
+def _taken_instead(sources: Sequence[SpanReading]) -> _Instead:
     return _Instead(
         is_mapped=any(is_mapped(source.documents) for source in sources),
         is_reranked=any(source.role is Role.RERANK for source in sources),
     )
 
 
-def _why_not_chosen(each: Reading, generation: Reading | None, instead: _Instead) -> str:
+def _why_not_chosen(each: SpanReading, generation: SpanReading | None, instead: _Instead) -> str:
     if instead.is_mapped:
         return "the mapping names another place"
     if generation and each.span.start_ns > generation.span.end_ns:
@@ -99,7 +101,9 @@ def _why_not_chosen(each: Reading, generation: Reading | None, instead: _Instead
     return _NO_TEXT
 
 
-def _answers(call: Call, tree: SpanTree, generation: Reading | None, *, is_own: bool) -> Iterator[Provenance]:
+def _answers(
+    call: Call, tree: SpanTree, generation: SpanReading | None, *, is_own: bool
+) -> Iterator[Provenance]:
     generations = call.of(Role.GENERATION)
     chosen = {generation.span.span_id} if generation else set()
     inside = tree.nearest_above([each.span.span_id for each in generations], chosen)
@@ -116,13 +120,13 @@ def _answers(call: Call, tree: SpanTree, generation: Reading | None, *, is_own: 
         yield _over(Part.ANSWER, each, each.answer, why)
 
 
-def _why_not_last(each: Reading, first_retrieval: Reading | None) -> str:
+def _why_not_last(each: SpanReading, first_retrieval: SpanReading | None) -> str:
     if first_retrieval is not None and each.span.end_ns <= first_retrieval.span.start_ns:
         return "it ended before anything was retrieved"
     return "a later generation gave the answer"
 
 
-def _over(part: Part, reading: Reading, found: Found[T] | None, why: str) -> Provenance:
+def _over(part: Part, reading: SpanReading, found: FoundValue[T] | None, why: str) -> Provenance:
     return Provenance(
         part=part,
         span_id=reading.span.span_id,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ragtrace.model import AttributeValue, SkipReason
 from ragtrace.traces.extract.content import (
     Damage,
-    Found,
+    FoundValue,
     clean,
     cut_damage,
     is_cut_by_tempo,
@@ -41,7 +41,7 @@ def strings_of(value: AttributeValue) -> tuple[str, ...]:
 
 def found_text(
     text: str | None, *, attribute: str, convention: str, how: str, raw: AttributeValue = None
-) -> Found[str] | None:
+) -> FoundValue[str] | None:
     """Judge a text that was read from an attribute, whose raw value may show that it was cut."""
     if text is None:
         return None
@@ -52,4 +52,4 @@ def found_text(
         damage = Damage(reason=SkipReason.TRUNCATED, detail=f"`{attribute}` is longer than ragtrace reads")
     elif damage is None and isinstance(raw, str) and is_cut_by_tempo(raw):
         damage = cut_damage(attribute)
-    return Found(value=value, attribute=attribute, convention=convention, how=how, damage=damage)
+    return FoundValue(value=value, attribute=attribute, convention=convention, how=how, damage=damage)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ragtrace import semconv
 from ragtrace.traces.extract.conventions import CONVENTIONS, own
 from ragtrace.traces.extract.mapping import AttributeMapping, read_mapped
-from ragtrace.traces.extract.span_reader import Reading, Role, merge
+from ragtrace.traces.extract.span_reader import Role, SpanReading, merge
 from ragtrace.traces.extract.tools import RETRIEVAL_TOOLS
 from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.trace import Span, Trace
@@ -28,16 +28,16 @@ class Call:
 
     root: Span | None
     """``None`` where the steps have no common ancestor among the spans that were seen."""
-    members: tuple[Reading, ...]
+    members: tuple[SpanReading, ...]
 
     @property
-    def own(self) -> Reading | None:
+    def own(self) -> SpanReading | None:
         """What the call's own span says, if a convention knows it."""
         root_id = self.root.span_id if self.root else None
         found = (each for each in self.members if each.span.span_id == root_id and each.role is Role.CALL)
         return next(found, None)
 
-    def of(self, *roles: Role) -> tuple[Reading, ...]:
+    def of(self, *roles: Role) -> tuple[SpanReading, ...]:
         """Return the members with one of the roles."""
         return tuple(member for member in self.members if member.role in roles)
 
@@ -115,14 +115,14 @@ def is_evaluator(span: Span) -> bool:
     )
 
 
-def read_spans(spans: Iterable[Span], mapping: AttributeMapping | None = None) -> tuple[Reading, ...]:
+def read_spans(spans: Iterable[Span], mapping: AttributeMapping | None = None) -> tuple[SpanReading, ...]:
     """Read every span that the mapping or a convention knows a role for."""
     tools = (mapping.tools if mapping else None) or RETRIEVAL_TOOLS
     merged = (_with_tools(_read(span, mapping), tools) for span in spans)
     return tuple(reading for reading in merged if reading.role is not None)
 
 
-def _with_tools(reading: Reading, tools: re.Pattern[str]) -> Reading:
+def _with_tools(reading: SpanReading, tools: re.Pattern[str]) -> SpanReading:
     """Take a tool that retrieves for a retrieval, and forget what other tools returned."""
     if reading.role is Role.TOOL and tools.search(reading.tool or ""):
         return replace(reading, role=Role.RETRIEVAL)
@@ -132,7 +132,7 @@ def _with_tools(reading: Reading, tools: re.Pattern[str]) -> Reading:
     return replace(reading, handed=tuple(handed))
 
 
-def _read(span: Span, mapping: AttributeMapping | None) -> Reading:
+def _read(span: Span, mapping: AttributeMapping | None) -> SpanReading:
     by_convention = merge([reading for read in CONVENTIONS if (reading := read(span))])
     mapped = read_mapped(span, mapping) if mapping else None
     if mapped is None or mapped.role is None:
@@ -141,7 +141,7 @@ def _read(span: Span, mapping: AttributeMapping | None) -> Reading:
     return merge([replace(mapped, role=by_convention.role if has_role else mapped.role), by_convention])
 
 
-def find_calls(tree: SpanTree, readings: Sequence[Reading]) -> tuple[Call, ...]:
+def find_calls(tree: SpanTree, readings: Sequence[SpanReading]) -> tuple[Call, ...]:
     """Group readings into RAG calls.
 
     A span marked as a RAG call by ragtrace is one. Else the topmost workflow, agent or chain is; else the
@@ -160,7 +160,7 @@ def find_calls(tree: SpanTree, readings: Sequence[Reading]) -> tuple[Call, ...]:
     return (*calls, *_rootless(tree, free, is_alone=not calls))
 
 
-def _roots(tree: SpanTree, readings: Sequence[Reading]) -> Mapping[str, Span]:
+def _roots(tree: SpanTree, readings: Sequence[SpanReading]) -> Mapping[str, Span]:
     """Choose the spans of the calls: ids in order of start."""
     all_roots = {r.span.span_id: r for r in readings if r.role is Role.CALL}
     all_marked = {span_id for span_id, r in all_roots.items() if r.convention == own.NAME}
@@ -172,18 +172,18 @@ def _roots(tree: SpanTree, readings: Sequence[Reading]) -> Mapping[str, Span]:
 
 
 def _members(
-    tree: SpanTree, readings: Sequence[Reading], roots: Mapping[str, Span]
-) -> Mapping[str | None, Sequence[Reading]]:
+    tree: SpanTree, readings: Sequence[SpanReading], roots: Mapping[str, Span]
+) -> Mapping[str | None, Sequence[SpanReading]]:
     """Group the readings by the call they are of; ``None`` has those of no call."""
     nearest = tree.nearest_above([reading.span.span_id for reading in readings], roots.keys())
-    members: dict[str | None, list[Reading]] = {span_id: [] for span_id in (*roots, None)}
+    members: dict[str | None, list[SpanReading]] = {span_id: [] for span_id in (*roots, None)}
     for reading in readings:
         span_id = reading.span.span_id
         members[span_id if span_id in roots else nearest.get(span_id)].append(reading)
     return members
 
 
-def _rootless(tree: SpanTree, free: Sequence[Reading], *, is_alone: bool) -> tuple[Call, ...]:
+def _rootless(tree: SpanTree, free: Sequence[SpanReading], *, is_alone: bool) -> tuple[Call, ...]:
     steps = [reading for reading in free if reading.role in (*_RETRIEVALS, Role.GENERATION, Role.TOOL)]
     roles = {reading.role for reading in steps}
     if Role.GENERATION not in roles or not (is_alone or roles.intersection(_RETRIEVALS)):
@@ -192,5 +192,5 @@ def _rootless(tree: SpanTree, free: Sequence[Reading], *, is_alone: bool) -> tup
     return (Call(root=root, members=tuple(steps)),)
 
 
-def _ordered(readings: Iterable[Reading]) -> tuple[Reading, ...]:
+def _ordered(readings: Iterable[SpanReading]) -> tuple[SpanReading, ...]:
     return tuple(sorted(readings, key=lambda reading: (reading.span.start_ns, reading.span.span_id)))

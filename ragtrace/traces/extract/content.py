@@ -18,7 +18,7 @@ from ragtrace.traces.text import scrub_surrogates
 __all__ = [
     "MAX_TEXT_BYTES",
     "Damage",
-    "Found",
+    "FoundValue",
     "best",
     "broken_damage",
     "clean",
@@ -58,7 +58,7 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found(Generic[T]):
+class FoundValue(Generic[T]):
     """Something read from a span. Without a value, ``damage`` says what is wrong with what stands there."""
 
     value: T | None
@@ -69,7 +69,7 @@ class Found(Generic[T]):
     damage: Damage | None = None
 
 
-def best(*candidates: Found[T] | None) -> Found[T] | None:
+def best(*candidates: FoundValue[T] | None) -> FoundValue[T] | None:
     """Return the first that is whole; else the first that has a value; else the first there is."""
     found = [candidate for candidate in candidates if candidate is not None]
     whole = (each for each in found if each.value is not None and each.damage is None)

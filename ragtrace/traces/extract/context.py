@@ -8,36 +8,36 @@ from typing import Final
 
 from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
 from ragtrace.traces.extract.calls import Call, SpanTree
-from ragtrace.traces.extract.content import Found
+from ragtrace.traces.extract.content import FoundValue
 from ragtrace.traces.extract.documents import MAX_CHUNKS, joined
 from ragtrace.traces.extract.mapping import is_mapped
 from ragtrace.traces.extract.missing import missing_documents
 from ragtrace.traces.extract.nesting import final_retrievals, named_by_steps
 from ragtrace.traces.extract.prompt_context import Prompted, prompted
 from ragtrace.traces.extract.rules import ContextFrom
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 
-__all__ = ["Context", "context_of"]
+__all__ = ["ExtractedContext", "context_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class ExtractedContext:
     """The chunks, and where they are from."""
 
-    sources: tuple[Reading, ...]
+    sources: tuple[SpanReading, ...]
     """The retrievals that were chosen, in order of start."""
     chunks: tuple[Chunk, ...]
     provenance: tuple[Provenance, ...]
     gaps: tuple[Gap, ...]
-    question: Found[str] | None = None
+    question: FoundValue[str] | None = None
     """What is asked in the prompt, beside the passages."""
     is_prompt: bool = False
     """Whether the chunks are passages of the model's prompt."""
 
 
 def context_of(
-    call: Call, generation: Reading | None, tree: SpanTree, *, question: str | None, source: ContextFrom
-) -> Context:
+    call: Call, generation: SpanReading | None, tree: SpanTree, *, question: str | None, source: ContextFrom
+) -> ExtractedContext:
     """Find the chunks: of the retrievals, or of the prompt where the call has no retrieval.
 
     ``question`` is what the call's own span says was asked.
@@ -52,10 +52,10 @@ def context_of(
     return replace(found, gaps=(_no_retrieval(call, _PROMPT_IS_BARE if is_liberal else _USE_THE_PROMPT),))
 
 
-def _of_prompt(found: Prompted) -> Context:
+def _of_prompt(found: Prompted) -> ExtractedContext:
     damage = found.damage
     gaps = (Gap(part=Part.CONTEXT, reason=damage.reason, detail=damage.detail),) if damage else ()
-    return Context(
+    return ExtractedContext(
         sources=(),
         chunks=found.chunks[:MAX_CHUNKS],
         provenance=(found.provenance,),
@@ -65,7 +65,7 @@ def _of_prompt(found: Prompted) -> Context:
     )
 
 
-def _retrieved(call: Call, generation: Reading | None, tree: SpanTree) -> Context:
+def _retrieved(call: Call, generation: SpanReading | None, tree: SpanTree) -> ExtractedContext:
     """Join the documents of the retrievals that began before the generation ended.
 
     What a user's mapping names is all there is. Of nested retrievals the outermost that holds text counts;
@@ -80,7 +80,7 @@ def _retrieved(call: Call, generation: Reading | None, tree: SpanTree) -> Contex
     final = final_retrievals(retrievals, tree) or _handed(generation)
     sources = mapped or named_by_steps(final, call.of(Role.STEP))
     chunks = joined([each.documents.value or () for each in sources if each.documents])
-    return Context(
+    return ExtractedContext(
         sources=sources,
         chunks=chunks[:MAX_CHUNKS],
         provenance=tuple(_provenance(each) for each in sources if each.documents and each.documents.value),
@@ -88,11 +88,11 @@ def _retrieved(call: Call, generation: Reading | None, tree: SpanTree) -> Contex
     )
 
 
-def _handed(generation: Reading | None) -> tuple[Reading, ...]:
+def _handed(generation: SpanReading | None) -> tuple[SpanReading, ...]:
     """Take what tools returned out of the generation's prompt, where no span says so."""
     results = generation.handed if generation else ()
     return tuple(
-        Reading(
+        SpanReading(
             span=generation.span,
             convention=result.documents.convention,
             role=Role.RETRIEVAL,
@@ -104,7 +104,7 @@ def _handed(generation: Reading | None) -> tuple[Reading, ...]:
     )
 
 
-def _provenance(source: Reading) -> Provenance:
+def _provenance(source: SpanReading) -> Provenance:
     assert source.documents is not None  # filtered by the caller
     return Provenance(
         part=Part.CONTEXT,
@@ -116,7 +116,7 @@ def _provenance(source: Reading) -> Provenance:
     )
 
 
-def _why(source: Reading) -> str:
+def _why(source: SpanReading) -> str:
     if is_mapped(source.documents):
         return "the mapping names it"
     if source.role is Role.RERANK:
@@ -124,7 +124,7 @@ def _why(source: Reading) -> str:
     return "a retrieval that began before the answer was complete, and no retrieval around it holds text"
 
 
-def _gaps(call: Call, sources: Sequence[Reading], chunks: Sequence[Chunk]) -> list[Gap]:
+def _gaps(call: Call, sources: Sequence[SpanReading], chunks: Sequence[Chunk]) -> list[Gap]:
     if not sources:
         return [_no_retrieval(call, _USE_THE_PROMPT)]
     gaps = [gap for source in sources if (gap := _gap(source))]
@@ -176,7 +176,7 @@ def _is_linked_elsewhere(call: Call) -> bool:
     return any(link.trace_id != span.trace_id for span in spans for link in span.links)
 
 
-def _gap(source: Reading) -> Gap | None:
+def _gap(source: SpanReading) -> Gap | None:
     if source.documents is None:
         return missing_documents(source.span)
     damage = source.documents.damage

@@ -11,7 +11,7 @@ from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk, SkipReason
 from ragtrace.traces.extract.content import (
     Damage,
-    Found,
+    FoundValue,
     broken_damage,
     clean,
     is_broken_json,
@@ -46,7 +46,7 @@ _FIRST_KEY = re.compile(
 
 def find_documents(
     value: AttributeValue, *, attribute: str, convention: str, span_id: str
-) -> Found[tuple[Chunk, ...]]:
+) -> FoundValue[tuple[Chunk, ...]]:
     """Read a list of documents: structured, as one JSON string, or as one JSON string an element."""
     items, damage = _items(value, attribute)
     parsed = [parse_loosely(item) for item in items[:MAX_CHUNKS]]
@@ -64,7 +64,7 @@ def find_documents(
             reason=SkipReason.TRUNCATED,
             detail=f"`{attribute}` holds {len(items)} documents: ragtrace reads the first {MAX_CHUNKS}",
         )
-    return Found(
+    return FoundValue(
         value=without_marks(chunks) or (None if damage else ()),
         attribute=attribute,
         convention=convention,

@@ -13,7 +13,7 @@ from ragtrace.traces.extract.mapping import AttributeMapping
 from ragtrace.traces.extract.record import record_of
 from ragtrace.traces.extract.references import with_references
 from ragtrace.traces.extract.rules import ExtractRules
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["Extraction", "Note", "extract_records"]
@@ -92,7 +92,7 @@ def _has_steps(call: Call) -> bool:
     return own is not None and (own.convention == "ragtrace" or own.answer is not None)
 
 
-def _unused(readings: Sequence[Reading], calls: Sequence[Call]) -> list[Note]:
+def _unused(readings: Sequence[SpanReading], calls: Sequence[Call]) -> list[Note]:
     used = {member.span.span_id for call in calls for member in call.members}
     notes = [
         _note(reading.span, f"is a {reading.role} outside of any RAG call")
@@ -104,7 +104,7 @@ def _unused(readings: Sequence[Reading], calls: Sequence[Call]) -> list[Note]:
     return notes
 
 
-def _why_none(readings: Sequence[Reading]) -> str:
+def _why_none(readings: Sequence[SpanReading]) -> str:
     roles = sorted({str(reading.role) for reading in readings if reading.role is not Role.STEP})
     if not roles:
         return (

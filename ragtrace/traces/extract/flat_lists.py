@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ragtrace.model import AttributeValue, Chunk, SkipReason
-from ragtrace.traces.extract.content import Damage, Found, cut_damage, is_cut_by_tempo
+from ragtrace.traces.extract.content import Damage, FoundValue, cut_damage, is_cut_by_tempo
 from ragtrace.traces.extract.documents import MAX_CHUNKS, chunk_of, with_text_damage, without_marks
 from ragtrace.traces.extract.messages import Message
 from ragtrace.traces.trace import Span
@@ -41,13 +41,13 @@ def flat_messages(span: Span, prefix: str, item: str = "") -> tuple[Message, ...
 
 def flat_documents(
     span: Span, documents: Mapping[int, Fields], *, attribute: str, convention: str
-) -> Found[tuple[Chunk, ...]] | None:
+) -> FoundValue[tuple[Chunk, ...]] | None:
     """Read documents that were put together again; say so where some of them were dropped."""
     if not documents:
         return None
     indices = sorted(documents)[:MAX_CHUNKS]
     chunks = tuple(chunk_of(documents[index], index, span.span_id) for index in indices)
-    return Found(
+    return FoundValue(
         value=without_marks(chunks),
         attribute=attribute,
         convention=convention,

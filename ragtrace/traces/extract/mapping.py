@@ -9,10 +9,10 @@ from typing import Final, TypeAlias
 
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract.attributes import found_text
-from ragtrace.traces.extract.content import Found, parse_loosely
+from ragtrace.traces.extract.content import FoundValue, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.payload import listed_documents
-from ragtrace.traces.extract.span_reader import Reading, Role, T
+from ragtrace.traces.extract.span_reader import Role, SpanReading, T
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "AttributeMapping", "AttributePath", "is_mapped", "read_mapped"]
@@ -81,13 +81,13 @@ class AttributeMapping:
         return str(value) if isinstance(value, str | int) and value != "" else None
 
 
-def read_mapped(span: Span, mapping: AttributeMapping) -> Reading:
+def read_mapped(span: Span, mapping: AttributeMapping) -> SpanReading:
     """Read what the mapping names. The role is what the parts imply, for spans of no convention."""
     question, answer = _text(span, mapping.question), _text(span, mapping.answer)
     reference = _text(span, mapping.reference)
     documents = _documents(span, mapping.context)
     role = Role.CALL if question or answer else Role.RETRIEVAL if documents else None
-    return Reading(
+    return SpanReading(
         span=span,
         convention=NAME,
         role=role or (Role.STEP if reference else None),
@@ -98,7 +98,7 @@ def read_mapped(span: Span, mapping: AttributeMapping) -> Reading:
     )
 
 
-def is_mapped(found: Found[T] | None) -> bool:
+def is_mapped(found: FoundValue[T] | None) -> bool:
     """Tell whether it stands where the mapping says."""
     return found is not None and found.convention == NAME
 
@@ -113,7 +113,7 @@ def _first(span: Span, paths: Sequence[AttributePath]) -> tuple[str, AttributeVa
     return "", None
 
 
-def _text(span: Span, paths: Sequence[AttributePath]) -> Found[str] | None:
+def _text(span: Span, paths: Sequence[AttributePath]) -> FoundValue[str] | None:
     attribute, value = _first(span, paths)
     texts = value if isinstance(value, tuple) else (value,)
     text = "\n".join(each for each in texts if isinstance(each, str))
@@ -122,7 +122,7 @@ def _text(span: Span, paths: Sequence[AttributePath]) -> Found[str] | None:
     )
 
 
-def _documents(span: Span, paths: Sequence[AttributePath]) -> Found[tuple[Chunk, ...]] | None:
+def _documents(span: Span, paths: Sequence[AttributePath]) -> FoundValue[tuple[Chunk, ...]] | None:
     attribute, value = _first(span, paths)
     if value is None:
         return None

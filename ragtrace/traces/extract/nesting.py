@@ -9,7 +9,7 @@ from itertools import islice
 from ragtrace.model import Chunk
 from ragtrace.traces.extract.calls import SpanTree
 from ragtrace.traces.extract.documents import is_unnamed
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 
 __all__ = ["final_retrievals", "named_by_steps"]
 
@@ -19,7 +19,7 @@ _MAX_LOOKED_FOR = 20
 """Chunks of a retriever that are looked for in what the tool around it returned."""
 
 
-def final_retrievals(retrievals: Sequence[Reading], tree: SpanTree) -> tuple[Reading, ...]:
+def final_retrievals(retrievals: Sequence[SpanReading], tree: SpanTree) -> tuple[SpanReading, ...]:
     """Choose the retrievals whose documents reached the model, in order of start.
 
     Of nested ones the outermost that holds text counts, with the ids and scores that an inner one knows; a
@@ -32,17 +32,19 @@ def final_retrievals(retrievals: Sequence[Reading], tree: SpanTree) -> tuple[Rea
     return _after_reranking(chosen)
 
 
-def named_by_steps(retrievals: Sequence[Reading], steps: Sequence[Reading]) -> tuple[Reading, ...]:
+def named_by_steps(
+    retrievals: Sequence[SpanReading], steps: Sequence[SpanReading]
+) -> tuple[SpanReading, ...]:
     """Give chunks without an id the one under which a later step was handed the same text."""
     known = {chunk.text: chunk for step in steps for chunk in _chunks(step)}
     return tuple(_named(each, known) for each in retrievals)
 
 
-def _without_tools_around(retrievals: Sequence[Reading], tree: SpanTree) -> Sequence[Reading]:
+def _without_tools_around(retrievals: Sequence[SpanReading], tree: SpanTree) -> Sequence[SpanReading]:
     """Leave out the tools that hand on what a retriever inside them found: their text has no chunks."""
     tools = {each.span.span_id: each for each in retrievals if each.tool}
     inner = {each.span.span_id: each for each in retrievals if not each.tool and each.has_text}
-    inside: dict[str, list[Reading]] = {}
+    inside: dict[str, list[SpanReading]] = {}
     for span_id, tool_id in tree.nearest_above(inner, tools.keys()).items():
         if span_id in inner:
             inside.setdefault(tool_id, []).append(inner[span_id])
@@ -50,7 +52,7 @@ def _without_tools_around(retrievals: Sequence[Reading], tree: SpanTree) -> Sequ
     return [each for each in retrievals if each.span.span_id not in shells]
 
 
-def _repeats(tool: Reading, retrievals: Sequence[Reading]) -> bool:
+def _repeats(tool: SpanReading, retrievals: Sequence[SpanReading]) -> bool:
     shown = "\0".join(chunk.text for chunk in _chunks(tool) if chunk.text)
     if not shown:
         return True
@@ -58,7 +60,7 @@ def _repeats(tool: Reading, retrievals: Sequence[Reading]) -> bool:
     return any(text in shown for text in islice(found, max(_MAX_LOOKED_FOR, _MAX_COMPARED // len(shown))))
 
 
-def _outermost(retrievals: Sequence[Reading], tree: SpanTree) -> list[Reading]:
+def _outermost(retrievals: Sequence[SpanReading], tree: SpanTree) -> list[SpanReading]:
     ids = {each.span.span_id for each in retrievals}
     with_text = {each.span.span_id for each in retrievals if each.has_text}
     around_text = tree.all_above(with_text)
@@ -73,7 +75,7 @@ def _outermost(retrievals: Sequence[Reading], tree: SpanTree) -> list[Reading]:
     ]
 
 
-def _chunks_inside(retrievals: Sequence[Reading], tree: SpanTree) -> Mapping[str, Sequence[Chunk]]:
+def _chunks_inside(retrievals: Sequence[SpanReading], tree: SpanTree) -> Mapping[str, Sequence[Chunk]]:
     """Map a retrieval to the chunks of those directly inside it."""
     ids = {each.span.span_id for each in retrievals}
     above = tree.nearest_above(ids, ids)
@@ -85,13 +87,13 @@ def _chunks_inside(retrievals: Sequence[Reading], tree: SpanTree) -> Mapping[str
     return found
 
 
-def _completed_by(retrieval: Reading, inside: Sequence[Chunk]) -> Reading:
+def _completed_by(retrieval: SpanReading, inside: Sequence[Chunk]) -> SpanReading:
     if retrieval.tool and inside and not any(chunk.text for chunk in inside):
         return _in_paragraphs(retrieval, inside)
     return _named(retrieval, {chunk.text: chunk for chunk in inside})
 
 
-def _in_paragraphs(tool: Reading, inside: Sequence[Chunk]) -> Reading:
+def _in_paragraphs(tool: SpanReading, inside: Sequence[Chunk]) -> SpanReading:
     """Part the text of a tool where it has a paragraph for each document that was found inside it."""
     found, chunks = tool.documents, _chunks(tool)
     paragraphs = (chunks[0].text or "").split("\n\n") if len(chunks) == 1 else []
@@ -105,7 +107,7 @@ def _in_paragraphs(tool: Reading, inside: Sequence[Chunk]) -> Reading:
     return replace(tool, documents=replace(found, value=parted, how=how))
 
 
-def _named(retrieval: Reading, inside: Mapping[str | None, Chunk]) -> Reading:
+def _named(retrieval: SpanReading, inside: Mapping[str | None, Chunk]) -> SpanReading:
     """Give chunks without an id or a score those that an inner retrieval knows of the same text."""
     found = retrieval.documents
     if found is None or not found.value or not inside:
@@ -123,9 +125,9 @@ def _completed(chunk: Chunk, inner: Chunk | None) -> Chunk:
     return replace(named, score=inner.score, score_kind=inner.score_kind)
 
 
-def _after_reranking(retrievals: Sequence[Reading]) -> tuple[Reading, ...]:
-    chosen: list[Reading] = []
-    candidates: list[Reading] = []
+def _after_reranking(retrievals: Sequence[SpanReading]) -> tuple[SpanReading, ...]:
+    chosen: list[SpanReading] = []
+    candidates: list[SpanReading] = []
     for each in retrievals:
         if each.role is Role.RETRIEVAL:
             candidates.append(each)
@@ -138,7 +140,7 @@ def _after_reranking(retrievals: Sequence[Reading]) -> tuple[Reading, ...]:
     return (*chosen, *candidates)
 
 
-def _traced_back(reranked: Reading, candidates: Sequence[Reading]) -> Reading:
+def _traced_back(reranked: SpanReading, candidates: Sequence[SpanReading]) -> SpanReading:
     """Take chunks that lost their ids for those they were made of: the same text, or a text around it."""
     found = reranked.documents
     known: dict[str | None, Chunk] = {
@@ -169,9 +171,9 @@ def _origins(
     return [known[text] for text in around if text and text in chunk.text] or (chunk,)
 
 
-def _texts(reading: Reading) -> frozenset[str | None]:
+def _texts(reading: SpanReading) -> frozenset[str | None]:
     return frozenset(chunk.text for chunk in _chunks(reading))
 
 
-def _chunks(reading: Reading) -> Sequence[Chunk]:
+def _chunks(reading: SpanReading) -> Sequence[Chunk]:
     return (reading.documents.value if reading.documents else None) or ()

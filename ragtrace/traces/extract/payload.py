@@ -8,7 +8,7 @@ from typing import Final
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract.attributes import first_text, found_text
 from ragtrace.traces.extract.content import (
-    Found,
+    FoundValue,
     broken_damage,
     cut_damage,
     is_broken_json,
@@ -61,14 +61,14 @@ _SYNTHESIS: Final = "text_chunks"
 _DOCUMENT_KEYS: Final = ("content", "page_content", "text", "node")
 
 
-def question_in(value: AttributeValue, *, attribute: str, convention: str) -> Found[str] | None:
+def question_in(value: AttributeValue, *, attribute: str, convention: str) -> FoundValue[str] | None:
     """Read the question of an input: a text, under a usual name, the only text, the user's last message."""
     parsed = parse_loosely(value)
     text, how = _question(parsed, 0)
     return _found(text, how, value, parsed, attribute, convention)
 
 
-def answer_in(value: AttributeValue, *, attribute: str, convention: str) -> Found[str] | None:
+def answer_in(value: AttributeValue, *, attribute: str, convention: str) -> FoundValue[str] | None:
     """Read the answer that an output holds: a text, a usual name, or the model's last message."""
     parsed = parse_loosely(value)
     text, how = _answer(parsed, 0)
@@ -77,7 +77,7 @@ def answer_in(value: AttributeValue, *, attribute: str, convention: str) -> Foun
 
 def documents_in(
     value: AttributeValue, *, attribute: str, convention: str, span_id: str
-) -> Found[tuple[Chunk, ...]] | None:
+) -> FoundValue[tuple[Chunk, ...]] | None:
     """Read the documents that an output holds, under whatever name its list has."""
     if value is None or value == "":
         return None
@@ -85,13 +85,15 @@ def documents_in(
     return find_documents(listed, attribute=attribute, convention=convention, span_id=span_id)
 
 
-def prompt_in(value: AttributeValue, *, attribute: str, convention: str) -> Found[tuple[Message, ...]] | None:
+def prompt_in(
+    value: AttributeValue, *, attribute: str, convention: str
+) -> FoundValue[tuple[Message, ...]] | None:
     """Read what a model was given: messages, with a system prompt beside them, or one text."""
     parsed = parse_loosely(value)
     if is_broken_json(value, parsed):
         messages, _ = messages_of(value)
         broken = broken_damage(value, attribute)
-        return Found(value=messages, attribute=attribute, convention=convention, how="", damage=broken)
+        return FoundValue(value=messages, attribute=attribute, convention=convention, how="", damage=broken)
     messages = _prompt_messages(parsed)
     if not messages:
         return None
@@ -99,7 +101,7 @@ def prompt_in(value: AttributeValue, *, attribute: str, convention: str) -> Foun
         isinstance(each, str) and is_cut_by_tempo(each) for each in (value, *map(message_text, messages))
     )
     damage = cut_damage(attribute) if is_cut else None
-    return Found(value=messages, attribute=attribute, convention=convention, how="", damage=damage)
+    return FoundValue(value=messages, attribute=attribute, convention=convention, how="", damage=damage)
 
 
 def _prompt_messages(node: AttributeValue) -> tuple[Message, ...]:
@@ -244,8 +246,10 @@ def _found(
     parsed: AttributeValue,
     attribute: str,
     convention: str,
-) -> Found[str] | None:
+) -> FoundValue[str] | None:
     if is_broken_json(raw, parsed):
         damage = broken_damage(raw, attribute)
-        return Found(value=None, attribute=attribute, convention=convention, how="its text", damage=damage)
+        return FoundValue(
+            value=None, attribute=attribute, convention=convention, how="its text", damage=damage
+        )
     return found_text(text or None, attribute=attribute, convention=convention, how=how, raw=raw)

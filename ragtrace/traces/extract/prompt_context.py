@@ -11,14 +11,14 @@ from ragtrace import semconv
 from ragtrace.model import Chunk, Part, Provenance, SkipReason
 from ragtrace.traces.extract.attributes import found_text
 from ragtrace.traces.extract.calls import Call
-from ragtrace.traces.extract.content import Damage, Found, clean, without_excess
+from ragtrace.traces.extract.content import Damage, FoundValue, clean, without_excess
 from ragtrace.traces.extract.conventions import PROMPTS
 from ragtrace.traces.extract.documents import chunk_of, joined, with_text_damage
 from ragtrace.traces.extract.messages import Message, Turn, calls_tools, turns_of
 from ragtrace.traces.extract.passage_split import parted
 from ragtrace.traces.extract.passages import Passages, directions_in, is_instruction, passages_in
 from ragtrace.traces.extract.prompts import asked_in
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
 
 __all__ = ["Prompted", "prompted"]
@@ -36,7 +36,7 @@ class Prompted:
     """The passages of a prompt, and the question that stands beside them."""
 
     chunks: tuple[Chunk, ...]
-    question: Found[str] | None
+    question: FoundValue[str] | None
     provenance: Provenance
     damage: Damage | None
 
@@ -52,7 +52,7 @@ class _Material:
 
 
 def prompted(
-    call: Call, generation: Reading | None, *, question: str | None, is_liberal: bool
+    call: Call, generation: SpanReading | None, *, question: str | None, is_liberal: bool
 ) -> Prompted | None:
     """Take the prompt of the generation for the context.
 
@@ -75,7 +75,9 @@ def prompted(
     return _prompted(span, prompt, passages, material, asked)
 
 
-def _prompt(call: Call, generation: Reading | None) -> tuple[Span | None, Found[tuple[Message, ...]] | None]:
+def _prompt(
+    call: Call, generation: SpanReading | None
+) -> tuple[Span | None, FoundValue[tuple[Message, ...]] | None]:
     """Read the prompt of the generation, or of the provider's span below a framework's; say which it was."""
     if generation is None:
         return None, None
@@ -144,7 +146,7 @@ def _paragraphs(text: str) -> list[str]:
 
 def _prompted(
     span: Span,
-    prompt: Found[tuple[Message, ...]],
+    prompt: FoundValue[tuple[Message, ...]],
     passages: Sequence[str],
     material: Sequence[_Material],
     asked: str | None,
@@ -183,7 +185,7 @@ def _many(passages: int) -> str:
 
 def _damage(
     span: Span,
-    prompt: Found[tuple[Message, ...]],
+    prompt: FoundValue[tuple[Message, ...]],
     chunks: Sequence[Chunk],
     material: Sequence[_Material],
 ) -> Damage | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ragtrace.traces.extract.content import Found
+from ragtrace.traces.extract.content import FoundValue
 
 __all__ = ["ASKED", "asked_in", "is_question_alone", "question_of"]
 
@@ -21,14 +21,14 @@ _OVER = re.compile(
 )
 
 
-def is_question_alone(prompt: Found[str] | None, texts: Sequence[str]) -> bool:
+def is_question_alone(prompt: FoundValue[str] | None, texts: Sequence[str]) -> bool:
     """Tell whether a prompt is the question and no more: it holds no chunk, as far as they are known."""
     text = (prompt.value if prompt else None) or ""
     is_whole = asked_in(text) is None and not any(each in text for each in texts)
     return is_whole and bool(text and texts)
 
 
-def question_of(prompt: Found[str] | None) -> Found[str] | None:
+def question_of(prompt: FoundValue[str] | None) -> FoundValue[str] | None:
     """Take the question out of a prompt that was made of a template."""
     asked = asked_in(prompt.value) if prompt and prompt.value else None
     if prompt is None or asked is None:

@@ -12,13 +12,13 @@ from ragtrace.model import Gap, Part, Provenance, RagRecord, SkipReason, Target
 from ragtrace.traces.extract.alternatives import passed_over
 from ragtrace.traces.extract.attributes import first_text
 from ragtrace.traces.extract.calls import Call, SpanTree
-from ragtrace.traces.extract.content import Found
-from ragtrace.traces.extract.context import Context, context_of
+from ragtrace.traces.extract.content import FoundValue
+from ragtrace.traces.extract.context import ExtractedContext, context_of
 from ragtrace.traces.extract.mapping import is_mapped
 from ragtrace.traces.extract.missing import missing_answer, missing_text
 from ragtrace.traces.extract.prompts import is_question_alone, question_of
 from ragtrace.traces.extract.rules import ContextFrom
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.extract.streams import broken_off
 from ragtrace.traces.trace import Span
 
@@ -68,8 +68,8 @@ class _Choice(Generic[T]):
     """A text that was chosen, the span that holds it, and the rule that chose it."""
 
     part: Part
-    reading: Reading
-    found: Found[T]
+    reading: SpanReading
+    found: FoundValue[T]
     why: str
 
     @property
@@ -88,7 +88,7 @@ class _Choice(Generic[T]):
         )
 
 
-_Candidate = tuple[Reading | None, Found[T] | None, str]
+_Candidate = tuple[SpanReading | None, FoundValue[T] | None, str]
 
 
 def _choose(part: Part, *candidates: _Candidate[T]) -> _Choice[T] | None:
@@ -103,7 +103,7 @@ def _choose(part: Part, *candidates: _Candidate[T]) -> _Choice[T] | None:
     return next(whole, None) or next(damaged, None) or next(iter(choices), None)
 
 
-def _generation(call: Call, tree: SpanTree) -> Reading | None:
+def _generation(call: Call, tree: SpanTree) -> SpanReading | None:
     """Choose the generation that made the answer.
 
     Of a framework's span and the provider's below it, the outer one; of several, the one whose text the
@@ -130,12 +130,12 @@ def _told(call: Call) -> str | None:
     return next((each.value for each in found if each and each.value and each.damage is None), None)
 
 
-def _inner(call: Call) -> Reading | None:
+def _inner(call: Call) -> SpanReading | None:
     """Return the first call inside the call that holds a question."""
     return next((each for each in call.of(Role.CALL) if each is not call.own and each.question), None)
 
 
-def _question(call: Call, generation: Reading | None, context: Context) -> _Choice[str] | None:
+def _question(call: Call, generation: SpanReading | None, context: ExtractedContext) -> _Choice[str] | None:
     own, retrieval = call.own, next(iter(context.sources), None)
     prompt = generation.question if generation else None
     texts = [chunk.text for chunk in context.chunks if chunk.text]
@@ -171,14 +171,14 @@ def _question(call: Call, generation: Reading | None, context: Context) -> _Choi
 
 
 def _mapped(
-    call: Call, part: Callable[[Reading], Found[str] | None]
-) -> tuple[tuple[Reading, Found[str] | None, str], ...]:
+    call: Call, part: Callable[[SpanReading], FoundValue[str] | None]
+) -> tuple[tuple[SpanReading, FoundValue[str] | None, str], ...]:
     """Return what stands where the user's mapping says, in order of start."""
     found = ((each, part(each)) for each in call.members)
     return tuple((each, text, "the mapping names it") for each, text in found if is_mapped(text))
 
 
-def _answer(call: Call, generation: Reading | None) -> _Choice[str] | None:
+def _answer(call: Call, generation: SpanReading | None) -> _Choice[str] | None:
     own = call.own
     return _choose(
         Part.ANSWER,
@@ -200,7 +200,7 @@ def _reference(call: Call) -> _Choice[str] | None:
     )
 
 
-def _target_span(call: Call, generation: Reading | None, answer: _Choice[str] | None) -> Span:
+def _target_span(call: Call, generation: SpanReading | None, answer: _Choice[str] | None) -> Span:
     if answer is not None:
         return answer.reading.span
     chosen = call.own or generation
@@ -226,7 +226,7 @@ _TRACE_FLAGS = 0xFF
 """OTLP keeps W3C's flags in the low byte of ``Span.flags``."""
 
 
-def _session_id(sources: Sequence[Reading], tree: SpanTree) -> str | None:
+def _session_id(sources: Sequence[SpanReading], tree: SpanTree) -> str | None:
     """Read the session from the call, or from a span above it."""
     return _first(reading.session_id for reading in sources) or tree.first_above(sources[0].span, _session_of)
 
@@ -239,7 +239,7 @@ def _provenance(
     question: _Choice[str] | None,
     answer: _Choice[str] | None,
     reference: _Choice[str] | None,
-    context: Context,
+    context: ExtractedContext,
 ) -> tuple[Provenance, ...]:
     texts = [
         choice.provenance for choice in (question, answer, reference) if choice and choice.value is not None
@@ -249,10 +249,10 @@ def _provenance(
 
 def _gaps(
     call: Call,
-    generation: Reading | None,
+    generation: SpanReading | None,
     question: _Choice[str] | None,
     answer: _Choice[str] | None,
-    context: Context,
+    context: ExtractedContext,
 ) -> tuple[Gap, ...]:
     spans = [span for span in (call.root, generation.span if generation else None) if span is not None]
     found = [

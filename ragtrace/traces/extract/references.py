@@ -10,7 +10,7 @@ from ragtrace import semconv
 from ragtrace.model import Part, Provenance, RagRecord
 from ragtrace.traces.extract.calls import Call, SpanTree
 from ragtrace.traces.extract.conventions import own
-from ragtrace.traces.extract.span_reader import Reading
+from ragtrace.traces.extract.span_reader import SpanReading
 from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["with_references"]
@@ -31,7 +31,7 @@ def with_references(
     return tuple(completed)
 
 
-def _found(calls: Sequence[Call], trace: Trace, tree: SpanTree) -> Iterator[tuple[int, Reading]]:
+def _found(calls: Sequence[Call], trace: Trace, tree: SpanTree) -> Iterator[tuple[int, SpanReading]]:
     """Yield the position of a call and what a span beside it says, the last span first."""
     holders = [span for span in trace.spans if any(key in span.attributes for key in _KEYS)]
     if not holders or not calls:
@@ -64,7 +64,7 @@ def _starts(span: Span, tree: SpanTree) -> tuple[str, ...]:
     return (span.span_id, *(span_id for span_id in linked if tree.find(span_id) is not None))
 
 
-def _completed(record: RagRecord, reading: Reading) -> RagRecord:
+def _completed(record: RagRecord, reading: SpanReading) -> RagRecord:
     if record.reference is None and reading.reference is not None and reading.reference.value is not None:
         provenance = Provenance(
             part=Part.REFERENCE,

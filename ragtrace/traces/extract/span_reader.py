@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import Chunk, Part, SkipReason
-from ragtrace.traces.extract.content import Damage, Found, best
+from ragtrace.traces.extract.content import Damage, FoundValue, best
 from ragtrace.traces.trace import Span
 
-__all__ = ["Reading", "Role", "T", "ToolResult", "merge"]
+__all__ = ["Role", "SpanReading", "T", "ToolResult", "merge"]
 
 T = TypeVar("T")
 
@@ -35,25 +35,25 @@ class ToolResult:
 
     tool: str | None
     """Its name; ``None`` where the prompt does not say."""
-    documents: Found[tuple[Chunk, ...]]
+    documents: FoundValue[tuple[Chunk, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class SpanReading:
     """What a span holds, by one convention or by all of them."""
 
     span: Span
     convention: str
     role: Role | None = None
-    question: Found[str] | None = None
-    query: Found[str] | None = None
-    documents: Found[tuple[Chunk, ...]] | None = None
+    question: FoundValue[str] | None = None
+    query: FoundValue[str] | None = None
+    documents: FoundValue[tuple[Chunk, ...]] | None = None
     tool: str | None = None
     """The name of the tool that was called."""
     handed: tuple[ToolResult, ...] = ()
     """What tools had returned, as a generation's prompt repeats it after the last message of the user."""
-    answer: Found[str] | None = None
-    reference: Found[str] | None = None
+    answer: FoundValue[str] | None = None
+    reference: FoundValue[str] | None = None
     reference_chunk_ids: tuple[str, ...] = ()
     model: str | None = None
     response_id: str | None = None
@@ -68,7 +68,7 @@ class Reading:
         return any(chunk.text for chunk in documents or ())
 
 
-def merge(readings: Sequence[Reading]) -> Reading:
+def merge(readings: Sequence[SpanReading]) -> SpanReading:
     """Put together what the conventions read from one span.
 
     The first that knows the role decides it. Of each part the first whole one stays: spans that are written
@@ -76,7 +76,7 @@ def merge(readings: Sequence[Reading]) -> Reading:
     """
     role_giver = next((reading for reading in readings if reading.role), readings[0])
     span = role_giver.span
-    return Reading(
+    return SpanReading(
         span=span,
         convention=role_giver.convention,
         role=role_giver.role,
@@ -98,7 +98,7 @@ def merge(readings: Sequence[Reading]) -> Reading:
     )
 
 
-def _marked(span: Span, part: Part, found: Found[T] | None) -> Found[T] | None:
+def _marked(span: Span, part: Part, found: FoundValue[T] | None) -> FoundValue[T] | None:
     """Believe ragtrace's own mark on a span whose content policy cut a text."""
     marks = span.attributes.get(semconv.RAG_TRUNCATED)
     if found is None or found.damage or not isinstance(marks, tuple) or part not in marks:

@@ -9,7 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract.content import Found, cut_damage, is_broken_json, is_cut_by_tempo, parse_loosely
+from ragtrace.traces.extract.content import (
+    FoundValue,
+    cut_damage,
+    is_broken_json,
+    is_cut_by_tempo,
+    parse_loosely,
+)
 from ragtrace.traces.extract.documents import find_documents, has_text
 from ragtrace.traces.extract.messages import Message, tool_messages
 from ragtrace.traces.extract.payload import documents_in, listed_documents
@@ -30,7 +36,7 @@ _MAX_WRAPPERS: Final = 6
 
 def tool_documents(
     value: AttributeValue, *, attribute: str, convention: str, span_id: str
-) -> Found[tuple[Chunk, ...]] | None:
+) -> FoundValue[tuple[Chunk, ...]] | None:
     """Read what a tool returned: documents, messages that hold them, or whatever the model was shown."""
     node = _unwrapped(value)
     if node is None or node == "":
@@ -47,7 +53,7 @@ def tool_documents(
 
 def returned_documents(
     value: AttributeValue, role: Role | None, *, attribute: str, convention: str, span_id: str
-) -> Found[tuple[Chunk, ...]] | None:
+) -> FoundValue[tuple[Chunk, ...]] | None:
     """Read the output of a retrieval, a reranker or a tool; what other steps return are no documents."""
     if role not in (Role.RETRIEVAL, Role.RERANK, Role.TOOL):
         return None

@@ -9,7 +9,7 @@ import pytest
 
 from ragtrace.clock import SystemClock
 from ragtrace.judge.spend import Limit, Spend
-from ragtrace_collector.budget import Period, Purse
+from ragtrace_collector.budget import Budget, Period
 from ragtrace_collector.store.sqlite import open_budget
 from tests.integration.cli.program import run
 
@@ -24,7 +24,7 @@ store: {path: %s}
 async def config(tmp_path: Path) -> Path:
     store, file = tmp_path / "store.db", tmp_path / "collector.yaml"
     file.write_text(CONFIG % store)
-    live = Purse(name="live", limits={Period.MONTH: Limit(calls=1000, usd_nano=5_000_000_000)})
+    live = Budget(name="live", limits={Period.MONTH: Limit(calls=1000, usd_nano=5_000_000_000)})
     spent = Spend(calls=250, tokens=90_000, usd_nano=1_250_000_000)
     async with open_budget(store) as book:
         await book.reserve(live, spent, now_ns=SystemClock().now_ns())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.compat.tools import peer_metrics
+from ragtrace.compat.tools import tool_metrics
 from tests.conformance.peer_cases import read_cases
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import Result, json_lines, run
@@ -128,7 +128,7 @@ PEER_PROMPTS = [
         "context_precision",
         "hallucination",
     )
-    if metric in {each.metric for each in peer_metrics() if each.profile == profile}
+    if metric in {each.metric for each in tool_metrics() if each.profile == profile}
 ]
 
 

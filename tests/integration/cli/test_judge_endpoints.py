@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace_collector.config import CollectorConfig, parse_config
-from ragtrace_collector.judge.evaluator import embedder_of, open_judging
+from ragtrace_collector.judge.evaluator import embedder_of, open_evaluator
 from tests.integration.cli.program import json_lines, run
 from tests.integration.collector.certificates import Authority
 from tests.integration.judge.test_endpoints import Strict, serving
@@ -120,7 +120,7 @@ async def test_a_collector_s_judges_and_embedder_take_headers(strict: Strict) ->
         {"KEY": "of-the-gateway"},
     )
     assert "of-the-gateway" not in repr(config) + config.model_dump_json()
-    async with open_judging(config) as judging:
+    async with open_evaluator(config) as judging:
         strict.answer = completion("hm")
         for judge in (judging.judge, judging.second_judge):
             assert judge is not None
@@ -142,7 +142,7 @@ async def test_headers_of_one_endpoint_do_not_go_to_another(strict: Strict) -> N
             f"{{use: 'openai:m', base_url: '{strict.url}', headers: {{x-key: secret}}, extra_body: {{a: 1}},"
             f" second: {{use: 'openai:n', base_url: '{other.url}', headers: {{x-own: mine}}}}}}"
         )
-        async with open_judging(config) as judging:
+        async with open_evaluator(config) as judging:
             assert judging.second_judge is not None
             await judging.second_judge.ask(request())
     assert "secret" not in other.last.head
@@ -156,7 +156,7 @@ async def test_a_second_model_at_azure_is_asked_at_its_own_deployment(strict: St
     config = configured(
         f"{{use: 'openai:gpt-4o-mini', base_url: '{url}', api_key: k, second: 'openai:gpt-4o'}}"
     )
-    async with open_judging(config) as judging:
+    async with open_evaluator(config) as judging:
         for judge in (judging.judge, judging.second_judge):
             assert judge is not None
             await judge.ask(request())

@@ -18,7 +18,7 @@ import pytest
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.store.cipher import open_sealing
+from ragtrace_collector.store.cipher import open_cipher
 from ragtrace_collector.store.port import Job, Outcome
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.cli.program import run
@@ -99,7 +99,7 @@ async def test_a_complete_trace_that_is_open_waits_for_quiet_alone(store: Sqlite
 
 async def test_of_an_encrypted_store_the_key_is_needed_for_open_traces_alone(path: Path) -> None:
     key = base64.b64encode(bytes(32)).decode()
-    store = await SqliteStore.open(path, max_bytes=10 << 20, sealing=open_sealing([key]))
+    store = await SqliteStore.open(path, max_bytes=10 << 20, sealing=open_cipher([key]))
     await receive(store, request_of(*rag_trace(0)[1:]))
     config = path.with_name("collector.yaml")
     section = {"path": str(path), "encryption_keys": [key]}

@@ -17,8 +17,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode, encode_json
-from ragtrace_collector.receive.refusal import Refusal
-from ragtrace_collector.receive.tokens import Access, Grant, digest_of
+from ragtrace_collector.receive.refusal import RequestRefused
+from ragtrace_collector.receive.tokens import Grant, TokenAuth, digest_of
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.trace_key import trace_key
 from tests.integration.cli.program import run
@@ -163,16 +163,16 @@ class HandClock:
 def test_what_was_sent_too_much_is_made_up_for(what: str) -> None:
     clock = HandClock()
     grant = Grant(name="a", digest=digest_of(TOKEN), a_minute={what: 60})
-    access = Access([grant], clock)
+    access = TokenAuth([grant], clock)
     sender = access.admit(BEARER["authorization"], "send")
     assert sender is not None
     sender.charge(spans=90, bytes=90)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RequestRefused) as caught:
         access.admit(BEARER["authorization"], "send")
     assert caught.value.retry_after_s == 31
     clock.s -= 3_600  # set back: gives nothing, takes nothing
     clock.s += 30
-    with pytest.raises(Refusal):
+    with pytest.raises(RequestRefused):
         access.admit(BEARER["authorization"], "send")
     clock.s += 31
     assert access.admit(BEARER["authorization"], "send") is sender

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ragtrace_collector.deliver.outbox import Deliverer
+from ragtrace_collector.deliver.outbox import DeliverStage
 from tests.attack.back_end import Answer, Rule, refusing, running_back_end
 from tests.integration.collector.running import config_of, request_of
 from tests.integration.collector.stepping import Stepped, stepped_collector
@@ -21,7 +21,7 @@ def first(answers: list[Answer]) -> Rule:
 async def look_each_second(stepped: Stepped, seconds: int) -> None:
     """Do what the stage does, by a clock of the test's."""
     (deliverer,) = stepped.collector.deliverers
-    assert isinstance(deliverer, Deliverer)
+    assert isinstance(deliverer, DeliverStage)
     for _ in range(seconds):
         await deliverer.step()
         stepped.clock.time_ns += 1_000_000_000

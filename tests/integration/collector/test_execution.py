@@ -10,13 +10,13 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout, JudgeUnavailable
-from ragtrace.judge.spend import Limit, Spend, Tariff
+from ragtrace.judge.spend import CostEstimator, Limit, Spend
 from ragtrace.model import Usage
-from ragtrace_collector.budget import Period, Purse
+from ragtrace_collector.budget import Budget, Period
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.judge.budget_guard import Wall
+from ragtrace_collector.judge.budget_guard import BudgetGuard
 from ragtrace_collector.service.check import check_config
-from ragtrace_collector.store.budget import BudgetBook, Reservation
+from ragtrace_collector.store.budget import BudgetStore, Reservation
 from ragtrace_collector.store.sqlite import open_budget
 from tests.integration.collector.broken_metric import BROKEN
 from tests.integration.collector.paid_judge import PAID, Paid, paid, prices
@@ -344,10 +344,10 @@ async def test_many_at_once_do_not_pass_the_wall_together(tmp_path: Path, name: 
 
 
 async def test_processes_that_share_a_file_spend_no_more_than_one_would(tmp_path: Path) -> None:
-    live = Purse(name="backfill", limits={Period.DAY: Limit(calls=15)})
+    live = Budget(name="backfill", limits={Period.DAY: Limit(calls=15)})
     granted = 0
 
-    async def spend(book: BudgetBook) -> None:
+    async def spend(book: BudgetStore) -> None:
         nonlocal granted
         answer = await book.reserve(live, Spend(calls=1), now_ns=StandingClock().now_ns())
         granted += isinstance(answer, Reservation)
@@ -360,13 +360,13 @@ async def test_processes_that_share_a_file_spend_no_more_than_one_would(tmp_path
 
 
 async def test_requests_wait_where_only_the_estimates_of_others_stand_in_their_way(tmp_path: Path) -> None:
-    live = Purse(name="live", limits={Period.MONTH: Limit(tokens=250)})
+    live = Budget(name="live", limits={Period.MONTH: Limit(tokens=250)})
     largest, actual = Usage(calls=1, input_tokens=100), Usage(calls=1, input_tokens=10)
     most_at_once = at_once = 0
 
-    async def request(wall: Wall) -> None:
+    async def request(wall: BudgetGuard) -> None:
         nonlocal most_at_once, at_once
-        async with wall.spending(Tariff(price=None), largest) as bill:
+        async with wall.spending(CostEstimator(price=None), largest) as bill:
             at_once += 1
             most_at_once = max(most_at_once, at_once)
             await asyncio.sleep(0)
@@ -374,7 +374,7 @@ async def test_requests_wait_where_only_the_estimates_of_others_stand_in_their_w
             bill.usage = actual
 
     async with open_budget(tmp_path / "store.db") as book:
-        wall = Wall(purse=live, book=book, clock=StandingClock())
+        wall = BudgetGuard(purse=live, book=book, clock=StandingClock())
         async with asyncio.TaskGroup() as tasks:
             for _ in range(10):
                 tasks.create_task(request(wall))
@@ -384,11 +384,11 @@ async def test_requests_wait_where_only_the_estimates_of_others_stand_in_their_w
 
 
 async def test_a_request_that_timed_out_stays_counted_as_it_was_estimated(tmp_path: Path) -> None:
-    live = Purse(name="live", limits={Period.MONTH: Limit(tokens=1000)})
+    live = Budget(name="live", limits={Period.MONTH: Limit(tokens=1000)})
     async with open_budget(tmp_path / "store.db") as book:
-        wall = Wall(purse=live, book=book, clock=StandingClock())
+        wall = BudgetGuard(purse=live, book=book, clock=StandingClock())
         with pytest.raises(JudgeTimeout):
-            async with wall.spending(Tariff(price=None), Usage(calls=1, input_tokens=100)):
+            async with wall.spending(CostEstimator(price=None), Usage(calls=1, input_tokens=100)):
                 raise LATE
         (left,) = (await wall.standing()).left()
     assert left.spent == 100

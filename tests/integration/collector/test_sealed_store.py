@@ -17,7 +17,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.service.check import check_config
-from ragtrace_collector.store.cipher import NO_KEYS, open_sealing
+from ragtrace_collector.store.cipher import NO_CIPHER, open_cipher
 from ragtrace_collector.store.port import Holding, Job, StoreUnavailable
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.collector.running import (
@@ -41,7 +41,7 @@ def part(payload: bytes) -> TraceSlice:
 
 @asynccontextmanager
 async def store_with(path: Path, *keys: str) -> AsyncIterator[SqliteStore]:
-    store = await SqliteStore.open(path, max_bytes=10 << 20, forward_to=("sink",), sealing=open_sealing(keys))
+    store = await SqliteStore.open(path, max_bytes=10 << 20, forward_to=("sink",), sealing=open_cipher(keys))
     try:
         yield store
     finally:
@@ -61,10 +61,10 @@ def on_disk(path: Path) -> bytes:
 def test_what_is_sealed_is_opened_with_the_same_key_at_the_same_place_alone(
     payload: bytes, place: str
 ) -> None:
-    sealing = open_sealing([OLD])
+    sealing = open_cipher([OLD])
     sealed = sealing.seal(payload, place)
     assert sealing.unseal(sealed, place) == payload
-    assert open_sealing([NEW, OLD]).unseal(sealed, place) == payload
+    assert open_cipher([NEW, OLD]).unseal(sealed, place) == payload
     with pytest.raises(InvalidTag):
         sealing.unseal(sealed, place + "x")
     with pytest.raises(InvalidTag):
@@ -181,8 +181,8 @@ def test_what_is_no_key_is_refused_and_not_quoted(tmp_path: Path, key: str) -> N
 
 def test_no_keys_cost_nothing() -> None:
     payload = b"as it is"
-    assert NO_KEYS.seal(payload, "t1") is payload
-    assert NO_KEYS.unseal(payload, "t1") is payload
+    assert NO_CIPHER.seal(payload, "t1") is payload
+    assert NO_CIPHER.unseal(payload, "t1") is payload
 
 
 def test_no_cache_keeps_in_the_clear_what_the_store_encrypts(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ragtrace.http.tls import ClientTls
 from ragtrace.judge import open_judge
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.receive.auth import open_gate
+from ragtrace_collector.receive.auth import open_auth
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.certificates import Authority, Files
@@ -182,19 +182,19 @@ def test_an_address_that_other_machines_reach_is_not_open_by_accident(
     monkeypatch.chdir(tmp_path)
     settings = {**receive, "grpc": address, "http": None}
     if missing is None:
-        open_gate(config_of(tmp_path, receive=settings), StillClock())
+        open_auth(config_of(tmp_path, receive=settings), StillClock())
         assert not caplog.records
         return
     with pytest.raises(ConfigError, match=f"without {missing}: set"):
-        open_gate(config_of(tmp_path, receive=settings), StillClock())
-    open_gate(config_of(tmp_path, receive={**settings, "insecure": True}), StillClock())
+        open_auth(config_of(tmp_path, receive=settings), StillClock())
+    open_auth(config_of(tmp_path, receive={**settings, "insecure": True}), StillClock())
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert address in caplog.text
 
 
 def test_loopback_needs_neither(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for address in ("127.0.0.1:0", "127.8.9.1:0", "localhost:0", "[::1]:0"):
-        open_gate(config_of(tmp_path, receive={"grpc": address}), StillClock())
+        open_auth(config_of(tmp_path, receive={"grpc": address}), StillClock())
     assert not caplog.records
 
 

@@ -20,10 +20,10 @@ from pydantic import BaseModel, Field
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense, JudgeRefused
 from ragtrace.judge import open_judge, unwrapped
-from ragtrace.judge.dialect import Likelihoods, Rung
+from ragtrace.judge.dialect import Likelihoods, OutputMode
 from ragtrace.judge.llama import LlamaJudge
 from ragtrace.metrics import Prompts
-from ragtrace.metrics.verify import Context, verify_claims
+from ragtrace.metrics.verify import NumberedContext, verify_claims
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Chunk, Claim
 from ragtrace.ports import FreeText, Judge, JudgeRequest, YesProbability
@@ -108,7 +108,7 @@ async def test_a_reply_obeys_its_json_schema(judge: Judge) -> None:
     reply = await judge.ask(request("How is the weather?", Weather))
     assert Weather.model_validate(reply.value) == reply.value
     assert reply.usage.calls == 1
-    assert inner(judge).rung is Rung.JSON_SCHEMA
+    assert inner(judge).rung is OutputMode.JSON_SCHEMA
 
 
 async def test_log_probabilities_give_a_probability_of_yes(judge: Judge) -> None:
@@ -123,7 +123,7 @@ async def test_claims_get_verdicts_with_a_confidence_from_log_probabilities(gguf
     judge = open_judge(spec_of(gguf, n_ctx=2048))
     found = await verify_claims(
         [Claim(index=n, text=f"Refunds take {days} days.") for n, days in enumerate((14, 30))],
-        Context([Chunk(id="faq", text="Refunds take 14 days.")], pack_chars=1000, max_packs=1),
+        NumberedContext([Chunk(id="faq", text="Refunds take 14 days.")], pack_chars=1000, max_packs=1),
         judge=judge,
         prompt=prompts.verify,
         yes_no=prompts.verify_yes_no,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from ragtrace.backends import JaegerReader, open_reader
-from ragtrace.backends.http_api import Access
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import ConfigError, InputError, ReadError
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import SpanKind
@@ -99,7 +99,7 @@ async def test_other_answers_are_read_errors(answer: HttpAnswer) -> None:
 async def test_what_is_no_trace_is_a_read_error() -> None:
     for answer in (HttpAnswer(status=500), HttpAnswer(body=b"[]"), HttpAnswer(body=b"{")):
         with http_server(jaeger(answer)) as server:
-            reader = JaegerReader(server.url, access=Access(timeout_s=5), sleep=no_pause)
+            reader = JaegerReader(server.url, access=ConnectionSettings(timeout_s=5), sleep=no_pause)
             with pytest.raises(ReadError, match="Jaeger at"):
                 await reader.get(TRACE_ID)
             await reader.aclose()
@@ -154,12 +154,12 @@ async def test_server_that_is_overloaded_is_asked_again() -> None:
 @pytest.mark.parametrize(
     ("access", "header", "value"),
     [
-        (Access(token="t-1"), "authorization", "Bearer t-1"),
-        (Access(basic=("ann", "secret")), "authorization", "Basic YW5uOnNlY3JldA=="),
-        (Access(headers={"X-Scope-OrgID": "team-a"}), "x-scope-orgid", "team-a"),
+        (ConnectionSettings(token="t-1"), "authorization", "Bearer t-1"),
+        (ConnectionSettings(basic=("ann", "secret")), "authorization", "Basic YW5uOnNlY3JldA=="),
+        (ConnectionSettings(headers={"X-Scope-OrgID": "team-a"}), "x-scope-orgid", "team-a"),
     ],
 )
-async def test_credentials_go_with_every_request(access: Access, header: str, value: str) -> None:
+async def test_credentials_go_with_every_request(access: ConnectionSettings, header: str, value: str) -> None:
     with http_server(jaeger(NOT_FOUND)) as server:
         reader = JaegerReader(server.url, access=access)
         await reader.get(TRACE_ID)
@@ -170,7 +170,7 @@ async def test_credentials_go_with_every_request(access: Access, header: str, va
 @pytest.mark.parametrize("status", [401, 403])
 async def test_refused_credentials_are_named_and_not_shown(status: int) -> None:
     with http_server(lambda _: HttpAnswer(status=status)) as server:
-        reader = JaegerReader(server.url, access=Access(token="t-1"))
+        reader = JaegerReader(server.url, access=ConnectionSettings(token="t-1"))
         with pytest.raises(ReadError, match="refused the credentials") as refused:
             await reader.get(TRACE_ID)
         await reader.aclose()

@@ -13,7 +13,7 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.backends import open_carrier_sink, open_reader
-from ragtrace.backends.http_api import Access
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.langfuse import LangfuseReader
 from ragtrace.errors import ReadError, SendRefused, SendRejected, SendRetryable
 from ragtrace.model import RagRecord
@@ -27,7 +27,7 @@ from tests.unit.backends.servers import HttpAnswer, http_server
 from tests.unit.traces.builders import a_failure, a_record, a_result, an_evaluation
 from tests.unit.traces.recordings import all_recordings
 
-KEYS = Access(basic=("pk-lf-1", "sk-lf-2"))
+KEYS = ConnectionSettings(basic=("pk-lf-1", "sk-lf-2"))
 VERSIONS = pytest.mark.parametrize("version", [langfuse_v3, langfuse_v4])
 DAY = TraceQuery(since_ns=0, until_ns=86_400 * 10**9)
 Version = Callable[..., Callable[[str], HttpAnswer]]

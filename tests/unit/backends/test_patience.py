@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.backends.jaeger_grpc import JaegerGrpcReader
-from ragtrace.backends.read_retries import Patience
+from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.errors import ReadError
 
 
-def pauses(patience: Patience, asked_for_s: float | None = None) -> list[float]:
+def pauses(patience: ReadRetries, asked_for_s: float | None = None) -> list[float]:
     found = []
     while (pause := patience.pause_s(asked_for_s)) is not None:
         found.append(pause)
@@ -23,21 +23,21 @@ def pauses(patience: Patience, asked_for_s: float | None = None) -> list[float]:
 
 
 def test_pauses_double_up_to_five_seconds_and_end_after_two_minutes() -> None:
-    found = pauses(Patience())
+    found = pauses(ReadRetries())
     assert found[:6] == [0.5, 1, 2, 4, 5, 5]
     assert (len(found), sum(found)) == (26, 117.5)
 
 
 @given(asked_for_s=st.floats(0, 1e6))
 def test_what_the_server_asks_for_is_kept_within_bounds(asked_for_s: float) -> None:
-    found = pauses(Patience(), asked_for_s)
+    found = pauses(ReadRetries(), asked_for_s)
     assert set(found) <= {min(asked_for_s, 30.0)}
     assert sum(found) <= 120
     assert len(found) < 100
 
 
 def test_the_time_of_attempts_counts_too() -> None:
-    assert Patience().pause_s(took_s=121) is None
+    assert ReadRetries().pause_s(took_s=121) is None
 
 
 class Answers:

@@ -11,7 +11,7 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.backends import open_carrier_sink, open_reader, open_sink
-from ragtrace.backends.http_api import Access
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.errors import ConfigError, ReadError, SendRefused, SendRejected, SendRetryable
 from ragtrace.ports import TraceQuery
@@ -57,7 +57,9 @@ def _page(data: list[dict[str, Any]], cursor: str | None = None) -> HttpAnswer:
 
 async def got(answer: Callable[[str], HttpAnswer], trace_id: str = TRACE_ID) -> Trace | None:
     with http_server(answer) as server:
-        async with aclosing(open_reader(f"phoenix:{server.url}", access=Access(token="t"))) as reader:
+        async with aclosing(
+            open_reader(f"phoenix:{server.url}", access=ConnectionSettings(token="t"))
+        ) as reader:
             trace = await reader.get(trace_id)
     assert {headers["authorization"] for _, headers, _ in server.requests} == {"Bearer t"}
     return trace
@@ -174,7 +176,9 @@ async def test_spans_of_another_form_are_a_read_error() -> None:
 )
 async def test_answers_of_phoenix_are_sorted_for_the_sender(status: int, error: type[Exception]) -> None:
     with http_server(lambda _: HttpAnswer(status=status)) as server:
-        async with aclosing(open_carrier_sink(f"phoenix:{server.url}/", access=Access(token="t"))) as sink:
+        async with aclosing(
+            open_carrier_sink(f"phoenix:{server.url}/", access=ConnectionSettings(token="t"))
+        ) as sink:
             with pytest.raises(error) as raised:
                 await sink.send(b"")
     assert type(raised.value) is error

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.backends.search_windows import Window, windows
+from ragtrace.backends.search_windows import SearchWindow, windows
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.trace import Trace
 
@@ -41,7 +41,7 @@ class Stored:
         raise NotImplementedError
 
 
-async def searched(times: list[int], limit: int) -> list[Window]:
+async def searched(times: list[int], limit: int) -> list[SearchWindow]:
     return [found async for found in windows(Stored(times, limit), TraceQuery(since_ns=0, until_ns=END))]
 
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from ragtrace import semconv
 from ragtrace.backends import MemorySink
-from ragtrace.backfill import Selection, SpanId, backfill, rehearse, span_ids
+from ragtrace.backfill import Selection, SpanId, backfill, dry_run, span_ids
 from ragtrace.errors import SendRejected, SendRetryable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.ports import Judge, Metric
 from ragtrace.reports import JudgedAnswer
-from ragtrace.sampling import Comparison, Rule, SamplingPlan, keeps
+from ragtrace.sampling import Condition, Rule, SamplingPlan, keeps
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ExtractRules
 from ragtrace.traces.trace import Trace
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, StoredTraces, plain_trace, rag_trace, trace_id
@@ -65,8 +65,8 @@ async def test_carriers_say_that_they_are_a_backfills_and_how_they_were_sampled(
 
 async def test_rules_choose_what_the_collector_would_choose() -> None:
     sink = MemorySink()
-    errors = Rule(name="asked", attributes={"ragtrace.kind": Comparison(one_of=("rag",))}, rate=1.0)
-    plan = SamplingPlan(ratio=0.0, rules=(errors, Rule(name="other", model=Comparison(one_of=("x",)))))
+    errors = Rule(name="asked", attributes={"ragtrace.kind": Condition(one_of=("rag",))}, rate=1.0)
+    plan = SamplingPlan(ratio=0.0, rules=(errors, Rule(name="other", model=Condition(one_of=("x",)))))
     report = await backfill(
         StoredTraces(rag_trace(0), plain_trace(1)),
         sink,
@@ -263,7 +263,7 @@ async def test_answers_are_found_where_a_mapping_says() -> None:
 async def test_rehearsal_asks_no_judge_and_counts_what_the_run_then_does() -> None:
     stored = StoredTraces(rag_trace(0), rag_trace(1, WRONG), rag_trace(2, None), plain_trace(3))
     judge = ScriptedJudge()
-    plan = (await rehearse(stored, metrics=METRICS, judge=judge)).report
+    plan = (await dry_run(stored, metrics=METRICS, judge=judge)).report
     assert judge.requests == []
     done = await backfill(stored, MemorySink(), metrics=METRICS, judge=judge)
     assert (plan.judged, plan.ineligible, plan.records) == (done.judged, done.ineligible, done.records)
@@ -275,7 +275,7 @@ async def test_rehearsal_knows_what_the_real_judge_has_judged_already() -> None:
     judge: Judge = ScriptedJudge()
     await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=judge)
     judged = StoredTraces(with_verdicts(rag_trace(), sink))
-    assert (await rehearse(judged, metrics=METRICS, judge=judge)).report.already_evaluated == 1
+    assert (await dry_run(judged, metrics=METRICS, judge=judge)).report.already_evaluated == 1
 
 
 async def test_span_ids_are_those_of_the_source() -> None:

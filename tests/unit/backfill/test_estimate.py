@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ragtrace.backends import MemorySink
-from ragtrace.backfill import Interval, Progress, Rehearsal, Run, backfill, rehearse
-from ragtrace.compat.tool_metric import PeerPrompted
-from ragtrace.compat.tools import peer_named
+from ragtrace.backfill import DryRun, EstimateRange, Progress, ResumableRun, backfill, dry_run
+from ragtrace.compat.tool_metric import ToolPrompted
+from ragtrace.compat.tools import tool_named
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge import CacheFile, CacheSettings, Price, Prices, Script, ScriptedJudge, cached
 from ragtrace.metrics import metric_named
@@ -56,11 +56,11 @@ async def plan(
     pilot: int = 0,
     metrics: tuple[Metric, ...] = METRICS,
     prices: Prices | None = PRICES,
-    run: Run | None = None,
+    run: ResumableRun | None = None,
     second_judge: Judge | None = None,
     clock: Clock | None = None,
-) -> Rehearsal:
-    return await rehearse(
+) -> DryRun:
+    return await dry_run(
         StoredTraces(*traces),
         metrics=metrics,
         judge=judge or PaidJudge(),
@@ -72,14 +72,14 @@ async def plan(
     )
 
 
-def holds(interval: Interval | None, amount: float) -> bool:
+def holds(interval: EstimateRange | None, amount: float) -> bool:
     return interval is not None and interval.low <= amount <= interval.high
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def run(tmp_path: Path) -> Iterator[ResumableRun]:
     with Progress(tmp_path / "progress.db") as progress:
-        yield Run(progress=progress)
+        yield ResumableRun(progress=progress)
 
 
 async def test_sizes_tell_what_a_run_takes_without_asking_the_judge() -> None:
@@ -103,7 +103,7 @@ async def test_planted_claims_and_the_form_of_the_reply_are_a_part_of_the_size()
     assert likely.likely > without * 1.1
 
 
-async def test_what_the_pilot_judged_is_sent_by_the_run_and_not_paid_for_again(run: Run) -> None:
+async def test_what_the_pilot_judged_is_sent_by_the_run_and_not_paid_for_again(run: ResumableRun) -> None:
     judge, alone, sink = PaidJudge(), PaidJudge(), MemorySink()
     planned = await plan(answers(20), judge, pilot=6, run=run)
     asked = len(judge.requests)
@@ -124,7 +124,7 @@ async def test_a_larger_pilot_holds_a_smaller_one_and_is_not_the_first_of_the_so
             ids.add(answer.record.id)
 
         stored = StoredTraces(*answers(40))
-        await rehearse(stored, metrics=METRICS, judge=PaidJudge(), pilot=pilot, on_evaluated=note)
+        await dry_run(stored, metrics=METRICS, judge=PaidJudge(), pilot=pilot, on_evaluated=note)
     assert (len(drawn[5]), len(drawn[10])) == (5, 10)
     assert drawn[5] < drawn[10]
     assert not drawn[10] <= {f"{trace.trace_id}:{1:016x}" for trace in answers(10)}
@@ -134,7 +134,7 @@ async def test_a_pilot_of_everything_leaves_nothing_open() -> None:
     planned = await plan(answers(8), pilot=100)
     spent, estimate = planned.pilot.usage, planned.estimate
     assert estimate.pilot == estimate.records == 8
-    assert estimate.calls == Interval(low=spent.calls, likely=spent.calls, high=spent.calls)
+    assert estimate.calls == EstimateRange(low=spent.calls, likely=spent.calls, high=spent.calls)
     assert estimate.usd is not None
     assert (
         estimate.usd.low == estimate.usd.high == pytest.approx(PRICES.cost_usd(spent, PaidJudge().identity))
@@ -176,7 +176,7 @@ async def test_a_judge_that_computes_takes_nothing() -> None:
 async def test_nothing_to_judge_takes_nothing() -> None:
     estimate = (await plan([rag_trace(0, None)], pilot=5)).estimate
     assert (estimate.records, estimate.pilot) == (0, 0)
-    assert estimate.calls == Interval(low=0, likely=0, high=0)
+    assert estimate.calls == EstimateRange(low=0, likely=0, high=0)
 
 
 async def test_a_pilot_that_nobody_answered_tells_nothing_and_says_why() -> None:
@@ -200,7 +200,7 @@ async def test_prompts_of_other_tools_need_a_pilot() -> None:
         usage = Usage(calls=1, input_tokens=len(request.user), output_tokens=9)
         return JudgeReply(value=FreeText(text=str(texts)), usage=usage)
 
-    ragas: tuple[Metric, ...] = (PeerPrompted(peer_named("faithfulness", "ragas")),)
+    ragas: tuple[Metric, ...] = (ToolPrompted(tool_named("faithfulness", "ragas")),)
     from_sizes = await plan(answers(9), metrics=ragas)
     assert (from_sizes.report.judged, from_sizes.report.failed) == (9, {})
     assert (from_sizes.estimate.calls, from_sizes.estimate.usd) == (None, None)
@@ -214,7 +214,7 @@ async def test_where_replies_are_kept_what_is_repeated_may_cost_nothing(tmp_path
     judge, stored = cached(PaidJudge(), file), [rag_trace(each, RIGHT) for each in range(12)]
     estimate = (await plan(stored, judge)).estimate
     assert estimate.records == 1
-    assert estimate.calls == Interval(low=0, likely=2, high=36)
+    assert estimate.calls == EstimateRange(low=0, likely=2, high=36)
     await judge.aclose()
 
 
@@ -234,7 +234,7 @@ async def test_the_dearer_of_two_judges_bounds_the_cost() -> None:
 
 
 @pytest.mark.parametrize("pilot", [0, 5])
-async def test_how_long_others_let_a_request_wait_nobody_tells(run: Run, pilot: int) -> None:
+async def test_how_long_others_let_a_request_wait_nobody_tells(run: ResumableRun, pilot: int) -> None:
     waiting = replace(run, leaves_waiting=True)
     assert (await plan(answers(9), run=waiting)).estimate.seconds is None
     assert (await plan(answers(9), pilot=pilot, clock=Passing())).estimate.seconds is not None

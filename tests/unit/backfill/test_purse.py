@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.backfill import Progress
-from ragtrace.backfill.run_budget import RunPurse
+from ragtrace.backfill.run_budget import RunBudget
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge import Price
-from ragtrace.judge.spend import Limit, Spend, Tariff, Turnstile
+from ragtrace.judge.spend import CostEstimator, Limit, ReservingSpender, Spend
 from ragtrace.model import Usage
 from tests.patience import PATIENCE_S
 
 LIMIT = Limit(calls=6, tokens=3_000, usd_nano=20_000_000)
-TARIFF = Tariff(price=Price(input=10, output=10))
+TARIFF = CostEstimator(price=Price(input=10, output=10))
 
 requests = st.lists(
     st.tuples(st.integers(1, 1_500), st.floats(0, 1), st.integers(0, 3), st.booleans()), max_size=10
@@ -31,7 +31,9 @@ class Lost(Exception):
     """Nobody knows what the request took."""
 
 
-async def spend(turnstile: Turnstile[Spend], purse: RunPurse, request: tuple[int, float, int, bool]) -> None:
+async def spend(
+    turnstile: ReservingSpender[Spend], purse: RunBudget, request: tuple[int, float, int, bool]
+) -> None:
     tokens, share, turns, is_lost = request
     largest = Usage(calls=1, input_tokens=tokens)
     try:
@@ -53,8 +55,8 @@ def test_what_a_run_may_spend_is_never_exceeded_also_by_a_run_that_goes_on(
     first: list[tuple[int, float, int, bool]], second: list[tuple[int, float, int, bool]]
 ) -> None:
     async def all_at_once(progress: Progress, wanted: list[tuple[int, float, int, bool]]) -> None:
-        purse = RunPurse(progress=progress, run="run", limit=LIMIT)
-        turnstile = Turnstile(book=purse)
+        purse = RunBudget(progress=progress, run="run", limit=LIMIT)
+        turnstile = ReservingSpender(book=purse)
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             for request in wanted:
                 group.create_task(spend(turnstile, purse, request))

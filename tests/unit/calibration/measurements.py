@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ragtrace.calibration.labeled_data import HumanLabel, LabelledAnswer
-from ragtrace.calibration.measurement import Candidate, Measured, Run
+from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, Measured
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import Chunk, Claim, RagRecord, Usage, Verdict, VerdictLabel
@@ -31,7 +31,7 @@ def labelled(human: str, *, id_: str = "a", file: str = "data.jsonl") -> Labelle
     )
 
 
-def run(*said: VerdictLabel | float) -> Run:
+def run(*said: VerdictLabel | float) -> CandidateRun:
     """Return a run; a number is P(yes)."""
     verdicts = [
         Verdict(claim=Claim(index=at, text="?"), label=each)
@@ -43,19 +43,23 @@ def run(*said: VerdictLabel | float) -> Run:
         for at, each in enumerate(said)
     ]
     support = tuple(None if isinstance(each, VerdictLabel) else each for each in said)
-    return Run(verdicts=tuple(verdicts), support=support, usage=Usage(calls=1, input_tokens=10), seconds=0.5)
+    return CandidateRun(
+        verdicts=tuple(verdicts), support=support, usage=Usage(calls=1, input_tokens=10), seconds=0.5
+    )
 
 
-def measured(position: int, human: str, *runs: Run | Sequence[Run], file: str = "data.jsonl") -> Measured:
+def measured(
+    position: int, human: str, *runs: CandidateRun | Sequence[CandidateRun], file: str = "data.jsonl"
+) -> Measured:
     """Return what each candidate made of an answer."""
     return Measured(
         answer=labelled(human, id_=f"a{position}", file=file),
         position=position,
-        runs=tuple((each,) if isinstance(each, Run) else tuple(each) for each in runs),
+        runs=tuple((each,) if isinstance(each, CandidateRun) else tuple(each) for each in runs),
         end_to_end=(None,) * len(runs),
     )
 
 
-def candidate(form: VerifyForm = VerifyForm.JSON, *, runs: int = 1) -> Candidate:
+def candidate(form: VerifyForm = VerifyForm.JSON, *, runs: int = 1) -> JudgeCandidate:
     """Return a candidate that nothing is asked of."""
-    return Candidate(judge=ScriptedJudge(), form=form, runs=runs)
+    return JudgeCandidate(judge=ScriptedJudge(), form=form, runs=runs)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ragtrace.calibration.agreement import (
     NO_WRONG_CLAIM,
-    Counts,
+    ConfusionCounts,
     Ranking,
     Scored,
     balanced_accuracy,
@@ -30,8 +30,8 @@ SCORED = st.lists(
 )
 
 
-def counted(pairs: Pairs) -> Counts:
-    return Counts.total(Counts.of(human, judge) for human, judge in pairs)
+def counted(pairs: Pairs) -> ConfusionCounts:
+    return ConfusionCounts.total(ConfusionCounts.of(human, judge) for human, judge in pairs)
 
 
 def decided(pairs: Pairs) -> list[tuple[bool, bool]]:

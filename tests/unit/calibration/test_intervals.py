@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.calibration.agreement import Weights
-from ragtrace.calibration.intervals import Estimate, Resampling, fold_of
+from ragtrace.calibration.intervals import IntervalEstimate, Resampling, fold_of
 
 
 def mean_of(values: list[float], weights: Weights) -> float | None:
@@ -18,7 +18,7 @@ def mean_of(values: list[float], weights: Weights) -> float | None:
     return sum(map(float.__mul__, values, weights)) / whole if whole else None
 
 
-def estimate(values: list[float], *, strata: list[str] | None = None, seed: int = 0) -> Estimate:
+def estimate(values: list[float], *, strata: list[str] | None = None, seed: int = 0) -> IntervalEstimate:
     drawn = Resampling([1.0] * len(values), strata or ["all"] * len(values), resamples=200, seed=seed)
     found = drawn.estimate(lambda weights: mean_of(values, weights))
     assert found is not None
@@ -54,7 +54,7 @@ def test_clusters_of_a_group_are_drawn_together() -> None:
     assert found is not None
     assert width(found) > 1.5 * width(estimate(values))
     few = Resampling([1.0] * 40, ["all"] * 40, [at % 4 for at in range(40)], resamples=200)
-    assert few.estimate(lambda weights: mean_of(values, weights)) == Estimate(value=0.5)  # too few
+    assert few.estimate(lambda weights: mean_of(values, weights)) == IntervalEstimate(value=0.5)  # too few
 
 
 def test_a_group_stays_in_one_fold() -> None:
@@ -67,11 +67,13 @@ def test_a_group_stays_in_one_fold() -> None:
 def test_a_stratum_keeps_its_size_in_every_draw() -> None:
     values = [0.0] * 10 + [1.0] * 30
     assert width(estimate(values)) > 0.2
-    assert estimate(values, strata=["a"] * 10 + ["b"] * 30) == Estimate(value=0.75)  # all draws are alike
+    assert estimate(values, strata=["a"] * 10 + ["b"] * 30) == IntervalEstimate(
+        value=0.75
+    )  # all draws are alike
 
 
 def test_all_right_is_no_certainty() -> None:
-    assert estimate([1.0] * 7) == Estimate(value=1.0)
+    assert estimate([1.0] * 7) == IntervalEstimate(value=1.0)
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
@@ -81,7 +83,7 @@ def test_the_same_seed_gives_the_same_interval() -> None:
 
 
 def test_few_answers_have_no_interval() -> None:
-    assert estimate([0.0, 1.0, 1.0]) == Estimate(value=pytest.approx(2 / 3))
+    assert estimate([0.0, 1.0, 1.0]) == IntervalEstimate(value=pytest.approx(2 / 3))
 
 
 def test_what_is_not_defined_is_no_number() -> None:
@@ -100,7 +102,7 @@ def test_folds_are_even_in_every_stratum(strata: list[str], folds: int, seed: in
         assert all(high - low <= 1 for low, high in pairwise(sizes))
 
 
-def width(found: Estimate) -> float:
+def width(found: IntervalEstimate) -> float:
     assert found.low is not None
     assert found.high is not None
     return found.high - found.low

@@ -9,7 +9,7 @@ from statistics import mean
 
 import pytest
 
-from ragtrace.calibration.measurement import Candidate, Measured, Run
+from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, Measured
 from ragtrace.calibration.results import CandidateResult, Results
 from ragtrace.calibration.sampling import draw
 from ragtrace.calibration.summary import Plan, stratum_of, summarize
@@ -22,12 +22,12 @@ def plan(members: Sequence[Measured], *, resamples: int = 100) -> Plan:
     return Plan(population=population, sampled=False, resamples=resamples)
 
 
-def results(members: Sequence[Measured], *candidates: Candidate, resamples: int = 100) -> Results:
+def results(members: Sequence[Measured], *candidates: JudgeCandidate, resamples: int = 100) -> Results:
     asked = candidates or (candidate(),)
     return summarize(members, asked, plan(members, resamples=resamples), lambda identity, usage: None)
 
 
-def only(members: Sequence[Measured], *candidates: Candidate, resamples: int = 100) -> CandidateResult:
+def only(members: Sequence[Measured], *candidates: JudgeCandidate, resamples: int = 100) -> CandidateResult:
     [found, *_] = results(members, *candidates, resamples=resamples).overall.candidates
     return found
 
@@ -55,7 +55,7 @@ def test_an_answer_is_supported_where_each_of_its_claims_is() -> None:
 
 
 def test_a_run_that_failed_stands_in_no_figure() -> None:
-    found = only([measured(0, "sn", run(S, N)), measured(1, "nn", Run(failure="judge_timeout"))])
+    found = only([measured(0, "sn", run(S, N)), measured(1, "nn", CandidateRun(failure="judge_timeout"))])
     assert (found.claims.things, found.answers.things) == (2, 1)
     assert found.failures == {"judge_timeout": 1}
 
@@ -152,7 +152,7 @@ def test_flips_are_claims_whose_verdict_changes_between_runs() -> None:
     members = [
         measured(0, "ssn", [run(S, S, N), run(S, N, N), run(S, S, C)]),
         measured(1, "s", [run(U), run(U), run(U)]),
-        measured(2, "s", [run(S), Run(failure="judge_timeout"), run(S)]),
+        measured(2, "s", [run(S), CandidateRun(failure="judge_timeout"), run(S)]),
     ]
     found = only(members, candidate(runs=3))
     assert found.flips is not None

@@ -19,7 +19,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 import ragtrace
 from ragtrace import ContentPolicy, semconv
 from ragtrace.capture.privacy.digest import hashed
-from ragtrace.capture.privacy.policy import MODES, Passage
+from ragtrace.capture.privacy.policy import MODES, ContentFilter
 from ragtrace.capture.settings import resolve
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part, RagRecord, SkipReason
@@ -98,7 +98,7 @@ def test_redacted_no_value_survives_in_any_exported_byte(
 
 @given(text=texts)
 def test_what_is_redacted_stays_as_it_is(text: str) -> None:
-    passage = Passage(ContentPolicy(mode="redacted"), trace_id=1)
+    passage = ContentFilter(ContentPolicy(mode="redacted"), trace_id=1)
     once = passage.redacted(text, Part.ANSWER)
     assert passage.redacted(once, Part.ANSWER) == once
 
@@ -106,7 +106,7 @@ def test_what_is_redacted_stays_as_it_is(text: str) -> None:
 @given(st.text(st.characters(exclude_categories=())), st.sampled_from(MODES), st.integers(0, 100))
 def test_any_text_is_recorded_in_any_mode_within_its_limit(text: str, mode: Any, limit: int) -> None:
     before = ragtrace.capture.statistics().errors_stopped
-    passage = Passage(ContentPolicy(mode=mode, max_answer_bytes=limit))
+    passage = ContentFilter(ContentPolicy(mode=mode, max_answer_bytes=limit))
     kept = passage.text(text, Part.ANSWER, limit)
     assert (kept is None) == (mode == "off")
     assert len((kept or "").encode()) <= limit
@@ -154,7 +154,7 @@ def test_redacted_two_traces_count_apart() -> None:
 
 def test_redacted_with_a_key_all_processes_give_the_same_pseudonym() -> None:
     names = [
-        Passage(ContentPolicy(mode="redacted", key=key), trace_id).redacted(EMAIL, Part.ANSWER)
+        ContentFilter(ContentPolicy(mode="redacted", key=key), trace_id).redacted(EMAIL, Part.ANSWER)
         for key, trace_id in ((KEY, 1), (KEY, 1), (KEY, 2), (KEY[::-1], 1))
     ]
     assert names[0] == names[1]

@@ -6,59 +6,63 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.capture.privacy.detectors import Kind, find
+from ragtrace.capture.privacy.detectors import DetectorKind, find
 
 REGIONS = ("US", "GB", "DE")
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIE-abc\n-----END RSA PRIVATE KEY-----"
 
 
-def found(text: str) -> list[tuple[Kind, str]]:
+def found(text: str) -> list[tuple[DetectorKind, str]]:
     return [(finding.kind, finding.value) for finding in find(text, REGIONS)]
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "value"),
     [
-        ("Write to Jane.Doe+a@Example.co.uk.", Kind.EMAIL, "jane.doe+a@example.co.uk"),
-        ("**_jane@example.com_**", Kind.EMAIL, "jane@example.com"),
-        ("<jane@example.com>", Kind.EMAIL, "jane@example.com"),
-        ("請寫信給jane@example.com謝謝", Kind.EMAIL, "jane@example.com"),
-        ("用户@例子.公司", Kind.EMAIL, "用户@例子.公司"),
-        ("call +49 (30) 901820 now", Kind.PHONE, "+4930901820"),
-        ("call 030/901820 now", Kind.PHONE, "+4930901820"),
-        ("(212) 555-0123", Kind.PHONE, "+12125550123"),
-        ("212.555.0123, please", Kind.PHONE, "+12125550123"),
-        ("tel:+12125550123,+4930901821", Kind.PHONE, "+12125550123"),
-        ("WhatsApp 447911123456", Kind.PHONE, "+447911123456"),
-        ("030 901820 (212) 555-0123", Kind.PHONE, "+12125550123"),
-        ("(212) 555-0123 030 901820", Kind.PHONE, "+4930901820"),
-        ("0049 (30) 901820", Kind.PHONE, "+4930901820"),
-        ("+49 (0)30 901820", Kind.PHONE, "+4930901820"),
-        ("order 4711 020 7946 0958", Kind.PHONE, "+442079460958"),
-        ("card 4111 1111 1111 1111.", Kind.CARD, "4111111111111111"),
-        ("12 4111-1111-1111-1111", Kind.CARD, "4111111111111111"),
-        ("3782 822463 10005", Kind.CARD, "378282246310005"),
-        ("IBAN DE89 3704 0044 0532 0130 00 is mine", Kind.IBAN, "DE89370400440532013000"),
-        ("gb29nwbk60161331926819", Kind.IBAN, "GB29NWBK60161331926819"),
-        ("SSN 536-90-4399", Kind.SSN, "536-90-4399"),
-        ("from 192.168.1.20.", Kind.IP, "192.168.1.20"),
-        ("from 2001:DB8::1, again", Kind.IP, "2001:db8::1"),
-        ("key sk-proj-abcdefghijklmnopqrst", Kind.SECRET, "sk-proj-abcdefghijklmnopqrst"),
-        ("AKIAIOSFODNN7EXAMPLE", Kind.SECRET, "AKIAIOSFODNN7EXAMPLE"),
-        ("ghp_abcdefghijklmnopqrstuvwxyz0123456789", Kind.SECRET, "ghp_abcdefghijklmnopqrstuvwxyz0123456789"),
-        ("Authorization: Bearer abcdefghijklmnopqr", Kind.SECRET, "abcdefghijklmnopqr"),
+        ("Write to Jane.Doe+a@Example.co.uk.", DetectorKind.EMAIL, "jane.doe+a@example.co.uk"),
+        ("**_jane@example.com_**", DetectorKind.EMAIL, "jane@example.com"),
+        ("<jane@example.com>", DetectorKind.EMAIL, "jane@example.com"),
+        ("請寫信給jane@example.com謝謝", DetectorKind.EMAIL, "jane@example.com"),
+        ("用户@例子.公司", DetectorKind.EMAIL, "用户@例子.公司"),
+        ("call +49 (30) 901820 now", DetectorKind.PHONE, "+4930901820"),
+        ("call 030/901820 now", DetectorKind.PHONE, "+4930901820"),
+        ("(212) 555-0123", DetectorKind.PHONE, "+12125550123"),
+        ("212.555.0123, please", DetectorKind.PHONE, "+12125550123"),
+        ("tel:+12125550123,+4930901821", DetectorKind.PHONE, "+12125550123"),
+        ("WhatsApp 447911123456", DetectorKind.PHONE, "+447911123456"),
+        ("030 901820 (212) 555-0123", DetectorKind.PHONE, "+12125550123"),
+        ("(212) 555-0123 030 901820", DetectorKind.PHONE, "+4930901820"),
+        ("0049 (30) 901820", DetectorKind.PHONE, "+4930901820"),
+        ("+49 (0)30 901820", DetectorKind.PHONE, "+4930901820"),
+        ("order 4711 020 7946 0958", DetectorKind.PHONE, "+442079460958"),
+        ("card 4111 1111 1111 1111.", DetectorKind.CARD, "4111111111111111"),
+        ("12 4111-1111-1111-1111", DetectorKind.CARD, "4111111111111111"),
+        ("3782 822463 10005", DetectorKind.CARD, "378282246310005"),
+        ("IBAN DE89 3704 0044 0532 0130 00 is mine", DetectorKind.IBAN, "DE89370400440532013000"),
+        ("gb29nwbk60161331926819", DetectorKind.IBAN, "GB29NWBK60161331926819"),
+        ("SSN 536-90-4399", DetectorKind.SSN, "536-90-4399"),
+        ("from 192.168.1.20.", DetectorKind.IP, "192.168.1.20"),
+        ("from 2001:DB8::1, again", DetectorKind.IP, "2001:db8::1"),
+        ("key sk-proj-abcdefghijklmnopqrst", DetectorKind.SECRET, "sk-proj-abcdefghijklmnopqrst"),
+        ("AKIAIOSFODNN7EXAMPLE", DetectorKind.SECRET, "AKIAIOSFODNN7EXAMPLE"),
+        (
+            "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+            DetectorKind.SECRET,
+            "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+        ),
+        ("Authorization: Bearer abcdefghijklmnopqr", DetectorKind.SECRET, "abcdefghijklmnopqr"),
         (
             "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",
-            Kind.SECRET,
+            DetectorKind.SECRET,
             "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",
         ),
-        ("Password: hunter22x", Kind.SECRET, "hunter22x"),
-        ("postgres://admin:s3cret@db/prod", Kind.SECRET, "admin:s3cret"),
-        (KEY, Kind.SECRET, KEY),
-        ("a cut key " + KEY[:36], Kind.SECRET, KEY[:36]),
+        ("Password: hunter22x", DetectorKind.SECRET, "hunter22x"),
+        ("postgres://admin:s3cret@db/prod", DetectorKind.SECRET, "admin:s3cret"),
+        (KEY, DetectorKind.SECRET, KEY),
+        ("a cut key " + KEY[:36], DetectorKind.SECRET, KEY[:36]),
     ],
 )
-def test_a_value_is_found_in_one_form(text: str, kind: Kind, value: str) -> None:
+def test_a_value_is_found_in_one_form(text: str, kind: DetectorKind, value: str) -> None:
     assert (kind, value) in found(text)
 
 
@@ -82,7 +86,10 @@ def test_what_only_looks_alike_is_left_alone(text: str) -> None:
 def test_values_that_overlap_are_one() -> None:
     text = "https://jane:pass1234@example.com/x"
     (finding,) = find(text, REGIONS)
-    assert (finding.kind, text[finding.start : finding.end]) == (Kind.SECRET, "jane:pass1234@example.com")
+    assert (finding.kind, text[finding.start : finding.end]) == (
+        DetectorKind.SECRET,
+        "jane:pass1234@example.com",
+    )
 
 
 def test_past_the_first_candidates_nothing_is_checked_and_all_are_taken() -> None:

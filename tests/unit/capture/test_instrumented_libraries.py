@@ -17,13 +17,13 @@ from opentelemetry.trace import NoOpTracerProvider
 
 import ragtrace
 from ragtrace.capture.libraries.instrumentors import Instrumented, chosen
-from ragtrace.capture.libraries.table import LIBRARIES, Kind, Library
+from ragtrace.capture.libraries.table import LIBRARIES, InstrumentorKind, Library
 from ragtrace.capture.settings import resolve
 
 SEARCH = Library(
     name="search",
     module="searchlib",
-    kind=Kind.OPENINFERENCE,
+    kind=InstrumentorKind.OPENINFERENCE,
     instrumentor="searchlib_tracing:SearchInstrumentor",
     package="searchlib-tracing",
     others=("searchlib_rival:RivalInstrumentor", "searchlib_drop_in"),
@@ -312,4 +312,7 @@ def test_nonsense_in_only_and_exclude_raises_nothing(wrong: Any) -> None:
 
 def test_every_library_is_found_by_one_name_and_one_module() -> None:
     assert len({library.name for library in LIBRARIES}) == len({library.module for library in LIBRARIES})
-    assert all((library.kind is Kind.OPENINFERENCE) == (library.package is not None) for library in LIBRARIES)
+    assert all(
+        (library.kind is InstrumentorKind.OPENINFERENCE) == (library.package is not None)
+        for library in LIBRARIES
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ragtrace.model import AttributeValue, RagRecord, Target
 from ragtrace.traces.trace import Resource, Span, Trace
-from ragtrace_collector.sampling import Decision, Sampler, Standing
+from ragtrace_collector.sampling import Decision, EarlierDecision, Sampler
 
 __all__ = ["HOUR_NS", "START_NS", "Asked", "asked", "decide"]
 
@@ -52,6 +52,6 @@ def asked(
 
 def decide(sampler: Sampler, each: Asked, *, before: Decision | None = None) -> Decision:
     """Decide about an answer, for the first time or again."""
-    known = {before.span_id: Standing(before.left_out or "", before.sample)} if before else {}
+    known = {before.span_id: EarlierDecision(before.left_out or "", before.sample)} if before else {}
     (decision,) = sampler.decide(each.trace, [each.record], known=known, now_ns=each.now_ns)
     return decision

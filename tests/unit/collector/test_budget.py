@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ragtrace.judge import Price
-from ragtrace.judge.spend import Limit, Spend, Tariff
+from ragtrace.judge.spend import CostEstimator, Limit, Spend
 from ragtrace.model import Usage
-from ragtrace_collector.budget import Period, Purse, Refusal, Standing
+from ragtrace_collector.budget import Budget, BudgetStatus, ExceededLimit, Period
 from ragtrace_collector.store.budget import BUDGET, Reservation, reserve, settle, standing
 
 MINUTE: Final = 60 * 1_000_000_000
@@ -36,8 +36,8 @@ def db() -> sqlite3.Connection:
     return connection
 
 
-def purse(**limits: Limit) -> Purse:
-    return Purse(name="live", limits={Period(name): limit for name, limit in limits.items()})
+def purse(**limits: Limit) -> Budget:
+    return Budget(name="live", limits={Period(name): limit for name, limit in limits.items()})
 
 
 ONE = Spend(calls=1)
@@ -61,7 +61,7 @@ def test_what_exceeds_a_limit_is_refused_until_its_window_ends(db: sqlite3.Conne
     live = purse(day=Limit(calls=2))
     for _ in range(2):
         assert isinstance(reserve(db, live, ONE, now_ns=NOON), Reservation)
-    assert reserve(db, live, ONE, now_ns=NOON) == Refusal(limit="day_calls", until_ns=ns("2026-02-28"))
+    assert reserve(db, live, ONE, now_ns=NOON) == ExceededLimit(limit="day_calls", until_ns=ns("2026-02-28"))
     assert isinstance(reserve(db, live, ONE, now_ns=NOON + DAY), Reservation)
 
 
@@ -69,7 +69,7 @@ def test_a_refusal_names_the_limit_that_lasts_longest(db: sqlite3.Connection) ->
     live = purse(minute=Limit(calls=1), month=Limit(calls=1))
     reserve(db, live, ONE, now_ns=NOON)
     refusal = reserve(db, live, ONE, now_ns=NOON)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ExceededLimit)
     assert refusal.limit == "month_calls"
 
 
@@ -84,7 +84,7 @@ def test_a_request_larger_than_a_whole_limit_passes_alone_in_its_window(db: sqli
     live = purse(minute=Limit(tokens=100))
     large = Spend(calls=1, tokens=5_000)
     assert isinstance(reserve(db, live, large, now_ns=NOON), Reservation)
-    assert isinstance(reserve(db, live, ONE, now_ns=NOON), Refusal)
+    assert isinstance(reserve(db, live, ONE, now_ns=NOON), ExceededLimit)
 
 
 def test_what_was_spent_less_than_estimated_can_be_spent_by_others(db: sqlite3.Connection) -> None:
@@ -109,13 +109,13 @@ def test_a_share_of_the_limits_leaves_the_rest_to_others(db: sqlite3.Connection)
     live = purse(day=Limit(calls=10))
     for _ in range(8):
         assert isinstance(reserve(db, live, ONE, now_ns=NOON, share=0.8), Reservation)
-    assert isinstance(reserve(db, live, ONE, now_ns=NOON, share=0.8), Refusal)
+    assert isinstance(reserve(db, live, ONE, now_ns=NOON, share=0.8), ExceededLimit)
     assert isinstance(reserve(db, live, ONE, now_ns=NOON), Reservation)
 
 
 def test_purses_are_apart(db: sqlite3.Connection) -> None:
     live = purse(day=Limit(calls=1))
-    backfill = Purse(name="backfill", limits=live.limits)
+    backfill = Budget(name="backfill", limits=live.limits)
     reserve(db, live, ONE, now_ns=NOON)
     assert isinstance(reserve(db, backfill, ONE, now_ns=NOON), Reservation)
 
@@ -125,14 +125,14 @@ def test_a_clock_set_back_an_hour_finds_what_it_spent_there(db: sqlite3.Connecti
     for minute in range(120):
         reserve(db, live, ONE, now_ns=NOON + minute * MINUTE)
     back = [reserve(db, live, ONE, now_ns=NOON + minute * MINUTE) for minute in range(60, 120)]
-    assert all(isinstance(answer, Refusal) for answer in back)
+    assert all(isinstance(answer, ExceededLimit) for answer in back)
 
 
 def test_a_clock_set_forward_and_back_forgets_nothing(db: sqlite3.Connection) -> None:
     live = purse(minute=Limit(calls=1), day=Limit(calls=1))
     reserve(db, live, ONE, now_ns=NOON)
     reserve(db, live, ONE, now_ns=NOON + 900 * DAY)
-    assert isinstance(reserve(db, live, ONE, now_ns=NOON), Refusal)
+    assert isinstance(reserve(db, live, ONE, now_ns=NOON), ExceededLimit)
 
 
 def test_old_windows_are_forgotten_some_day(db: sqlite3.Connection) -> None:
@@ -149,7 +149,7 @@ def test_the_share_to_sample_is_one_on_pace_and_none_at_the_limit(used: float, e
     window = Period.DAY.window(NOON)
     now_ns = window.start_ns + int(elapsed * DAY)
     spent = {window: Spend(tokens=round(used * most))}
-    share = Standing(purse=purse(day=Limit(tokens=most)), spent=spent).share_to_sample(now_ns)
+    share = BudgetStatus(purse=purse(day=Limit(tokens=most)), spent=spent).share_to_sample(now_ns)
     assert 0 <= share <= 1
     assert share == 0 or used < 1
     if used < elapsed - 1e-6:
@@ -159,7 +159,7 @@ def test_the_share_to_sample_is_one_on_pace_and_none_at_the_limit(used: float, e
 def test_a_minute_that_is_spent_lowers_no_rate() -> None:
     window = Period.MINUTE.window(NOON)
     spent = {window: Spend(calls=5)}
-    assert Standing(purse=purse(minute=Limit(calls=5)), spent=spent).share_to_sample(NOON) == 1
+    assert BudgetStatus(purse=purse(minute=Limit(calls=5)), spent=spent).share_to_sample(NOON) == 1
 
 
 @pytest.mark.parametrize("demand", [1.5, 4, 20])
@@ -171,7 +171,7 @@ def test_with_the_share_to_sample_the_spending_keeps_to_the_clock_and_uses_most_
     spent = 0.0
     for step in range(steps):
         now_ns = window.start_ns + step * DAY // steps
-        standing_now = Standing(purse=live, spent={window: Spend(tokens=int(spent))})
+        standing_now = BudgetStatus(purse=live, spent={window: Spend(tokens=int(spent))})
         spent += standing_now.share_to_sample(now_ns) * demand * most / steps
         if step < 0.9 * steps:
             assert spent < most
@@ -180,14 +180,14 @@ def test_with_the_share_to_sample_the_spending_keeps_to_the_clock_and_uses_most_
 
 
 def test_a_judge_that_takes_more_than_estimated_is_estimated_higher_from_then_on() -> None:
-    tariff, largest = Tariff(price=None), Usage(calls=1, input_tokens=60, output_tokens=40)
+    tariff, largest = CostEstimator(price=None), Usage(calls=1, input_tokens=60, output_tokens=40)
     first = tariff.estimate(largest)
     tariff.actual(Usage(calls=2, input_tokens=120, output_tokens=180), first)
     assert (first.tokens, tariff.estimate(largest).tokens) == (100, 300)
 
 
 def test_where_the_endpoint_does_not_say_what_it_took_the_estimate_counts() -> None:
-    tariff = Tariff(price=Price(input=1.0, output=2.0))
+    tariff = CostEstimator(price=Price(input=1.0, output=2.0))
     estimate = tariff.estimate(Usage(calls=1, input_tokens=1000, output_tokens=500))
     assert estimate == Spend(calls=1, tokens=1500, usd_nano=2_000_000)
     assert tariff.actual(Usage(calls=1), estimate) == estimate
@@ -201,7 +201,7 @@ class Workers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.purse = Purse(name="live", limits=self.LIMITS)
+        self.purse = Budget(name="live", limits=self.LIMITS)
         self.db = sqlite3.connect(":memory:")
         self.now_ns = NOON
         self.under_way: list[list[Reservation]] = [[], [], []]

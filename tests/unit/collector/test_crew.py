@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ragtrace.traces.attach import Sample
-from ragtrace_collector.evaluate.workers import Crew
+from ragtrace_collector.evaluate.workers import WorkerPool
 from ragtrace_collector.store.port import Job
 from ragtrace_collector.telemetry.counters import Counters
 
@@ -35,8 +35,8 @@ class Work:
         if self.failing:
             raise RuntimeError("a hand that fails")
 
-    def crew(self, most: int, hands: asyncio.TaskGroup) -> Crew:
-        return Crew(
+    def crew(self, most: int, hands: asyncio.TaskGroup) -> WorkerPool:
+        return WorkerPool(
             most=most,
             take=self.take,
             judge=self.judge,

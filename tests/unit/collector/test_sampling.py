@@ -16,7 +16,7 @@ from ragtrace.traces.attach import Sample
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.trace import Span, StatusCode, Trace
 from ragtrace_collector.config.sampling import SampleConfig
-from ragtrace_collector.sampling import Decision, Sampler, Standing
+from ragtrace_collector.sampling import Decision, EarlierDecision, Sampler
 from tests.rag_spans import rag_trace, trace_id_of
 
 trace_ids = st.binary(min_size=16, max_size=16).map(bytes.hex)
@@ -210,7 +210,7 @@ def test_only_rules_about_feedback_wait_for_it() -> None:
 def test_what_was_sampled_out_is_brought_back_by_a_higher_rate_and_has_no_probability() -> None:
     trace, records = traced(**{"ragtrace.feedback.label": "down"})
     sampler = Sampler(plan=plan_of({"attributes": {"ragtrace.feedback.label": "down"}}))
-    known = {trace.spans[0].span_id: Standing("sampled_out", LEFT_OUT)}
+    known = {trace.spans[0].span_id: EarlierDecision("sampled_out", LEFT_OUT)}
     (decision,) = sampler.decide(trace, records, known=known, now_ns=0)
     assert decision.left_out is None
     assert decision.sample.probability is None
@@ -219,15 +219,15 @@ def test_what_was_sampled_out_is_brought_back_by_a_higher_rate_and_has_no_probab
 @pytest.mark.parametrize(
     ("standing", "left_out"),
     [
-        (Standing("", LEFT_OUT), None),
-        (Standing("judged", LEFT_OUT), None),
-        (Standing("filtered", LEFT_OUT), "filtered"),
-        (Standing("shed:rate_limit", LEFT_OUT), "shed:rate_limit"),
-        (Standing("sampled_out", Sample(rule="x", rate=1.0, probability=0.1)), "sampled_out"),
+        (EarlierDecision("", LEFT_OUT), None),
+        (EarlierDecision("judged", LEFT_OUT), None),
+        (EarlierDecision("filtered", LEFT_OUT), "filtered"),
+        (EarlierDecision("shed:rate_limit", LEFT_OUT), "shed:rate_limit"),
+        (EarlierDecision("sampled_out", Sample(rule="x", rate=1.0, probability=0.1)), "sampled_out"),
     ],
     ids=["queued", "judged", "filtered", "shed", "no higher rate"],
 )
-def test_what_was_decided_stays_so_otherwise(standing: Standing, left_out: str | None) -> None:
+def test_what_was_decided_stays_so_otherwise(standing: EarlierDecision, left_out: str | None) -> None:
     trace, records = traced()
     known = {trace.spans[0].span_id: standing}
     sampler = Sampler(plan=plan_of({"service": "shop"}))

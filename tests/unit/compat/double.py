@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ragtrace.compat.tool import PeerMetric, PeerOptions, PeerRun
+from ragtrace.compat.tool import ToolMetric, ToolOptions, ToolRun
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.ports import FreeText, SamplingParameters
 
-NO_REASON = PeerOptions(include_reason=False)
+NO_REASON = ToolOptions(include_reason=False)
 
 
 class CannedCalls:
@@ -59,11 +59,11 @@ def record(
     return RagRecord(id="r", question=question, chunks=chunks, answer=answer, reference=reference)
 
 
-def metric_of(metrics: Sequence[PeerMetric], metric: str, profile: str) -> PeerMetric:
+def metric_of(metrics: Sequence[ToolMetric], metric: str, profile: str) -> ToolMetric:
     """Return the one with the names."""
     return next(peer for peer in metrics if (peer.metric, peer.profile) == (metric, profile))
 
 
-def outcome(run: PeerRun) -> tuple[str, float | None]:
+def outcome(run: ToolRun) -> tuple[str, float | None]:
     """Return what the peer says."""
     return run.status.value, run.score

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ragtrace.compat.deepeval import METRICS
-from ragtrace.compat.tool import PeerOptions
+from ragtrace.compat.tool import ToolOptions
 from ragtrace.model import Direction, VerdictLabel
 from tests.unit.compat.double import NO_REASON, CannedCalls, metric_of, outcome, record
 
@@ -41,7 +41,7 @@ def canned(**replies: str | list[str]) -> CannedCalls:
 
 
 async def measured(
-    metric: str, profile: str, calls: CannedCalls, options: PeerOptions = NO_REASON, **parts: Any
+    metric: str, profile: str, calls: CannedCalls, options: ToolOptions = NO_REASON, **parts: Any
 ) -> tuple[str, float | None]:
     return outcome(await metric_of(METRICS, metric, profile).run(record(**parts), calls, options))
 
@@ -66,7 +66,7 @@ async def test_what_the_context_does_not_mention_is_faithful(
 
 @BOTH
 async def test_penalised_ambiguous_claims_do_not_pass(profile: str) -> None:
-    options = PeerOptions(penalize_ambiguous_claims=True)
+    options = ToolOptions(penalize_ambiguous_claims=True)
     calls = canned(verdicts=said("yes", "idk", "no", "yes"))
     assert await measured("faithfulness", profile, calls, options) == (OK, 0.5)
 
@@ -74,7 +74,7 @@ async def test_penalised_ambiguous_claims_do_not_pass(profile: str) -> None:
 @BOTH
 @pytest.mark.parametrize(("words", "score"), [(("yes", "yes", "no"), 0.0), (("yes",), 1.0), ((), 1.0)])
 async def test_strict_mode_gives_all_or_nothing(profile: str, words: tuple[str, ...], score: float) -> None:
-    options = PeerOptions(strict_mode=True)
+    options = ToolOptions(strict_mode=True)
     assert await measured("faithfulness", profile, canned(verdicts=said(*words)), options) == (OK, score)
 
 
@@ -99,13 +99,13 @@ async def test_faithfulness_asks_for_truths_then_claims_then_verdicts(profile: s
 )
 async def test_a_reason_costs_one_more_call(profile: str, metric: str, asked: list[str]) -> None:
     calls = canned()
-    assert (await measured(metric, profile, calls, PeerOptions(include_reason=True)))[0] == OK
+    assert (await measured(metric, profile, calls, ToolOptions(include_reason=True)))[0] == OK
     assert calls.asked == asked
 
 
 @BOTH
 async def test_an_unreadable_reason_costs_the_score(profile: str) -> None:
-    options = PeerOptions(include_reason=True)
+    options = ToolOptions(include_reason=True)
     assert await measured("faithfulness", profile, canned(reason="Because."), options) == ERROR
 
 
@@ -366,12 +366,12 @@ async def test_faithfulness_without_chunks_asks_all_the_same(profile: str) -> No
         (("yes", "yes", "no"), NO_REASON, 1 / 3, 2 / 3),
         ((), NO_REASON, 0.0, 1.0),
         (("no",), NO_REASON, 1.0, 0.0),
-        (("yes", "no"), PeerOptions(strict_mode=True), 1.0, 0.0),
-        (("yes", "yes"), PeerOptions(strict_mode=True), 0.0, 1.0),
+        (("yes", "no"), ToolOptions(strict_mode=True), 1.0, 0.0),
+        (("yes", "yes"), ToolOptions(strict_mode=True), 0.0, 1.0),
     ],
 )
 async def test_hallucination_turned_round_between_the_versions(
-    words: tuple[str, ...], options: PeerOptions, three: float, four: float
+    words: tuple[str, ...], options: ToolOptions, three: float, four: float
 ) -> None:
     reply = said(*words)
     assert await measured("hallucination", "deepeval-3", canned(verdicts=reply), options) == (OK, three)
@@ -417,7 +417,7 @@ async def test_a_blank_answer_and_an_empty_reference_are_there(profile: str) -> 
 )
 async def test_the_limit_of_truths_is_asked_for_and_not_enforced(limit: int | None, wording: str) -> None:
     calls = canned(truths='{"truths": ["t1", "t2", "t3", "t4", "t5"]}')
-    await measured("faithfulness", "deepeval-4", calls, PeerOptions(truths_extraction_limit=limit))
+    await measured("faithfulness", "deepeval-4", calls, ToolOptions(truths_extraction_limit=limit))
     assert wording in calls.prompts[0]
     assert "t5" in calls.prompts[2]
 

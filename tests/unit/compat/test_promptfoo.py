@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ragtrace.compat.promptfoo import METRICS
-from ragtrace.compat.tool import PeerOptions
+from ragtrace.compat.tool import ToolOptions
 from ragtrace.model import VerdictLabel
 from tests.unit.compat.double import CannedCalls, metric_of, outcome, record
 
@@ -24,15 +24,15 @@ VECTORS = {
 
 
 async def measured(
-    metric: str, calls: CannedCalls, options: PeerOptions | None = None, **parts: Any
+    metric: str, calls: CannedCalls, options: ToolOptions | None = None, **parts: Any
 ) -> tuple[str, float | None]:
     peer = metric_of(METRICS, metric, "promptfoo")
-    return outcome(await peer.run(record(**parts), calls, options or PeerOptions()))
+    return outcome(await peer.run(record(**parts), calls, options or ToolOptions()))
 
 
 async def faithfulness(longform: str, nli: str, **options: Any) -> tuple[str, float | None]:
     calls = CannedCalls({"longform": [longform], "nli": [nli]})
-    return await measured("faithfulness", calls, PeerOptions(**options))
+    return await measured("faithfulness", calls, ToolOptions(**options))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ async def test_the_verdict_prompt_numbers_the_statements_and_shows_the_final_lin
 
 async def test_statements_keep_their_verdicts() -> None:
     calls = CannedCalls({"longform": ["one\ntwo\nthree"], "nli": [f"{FINAL} Yes. No."]})
-    run = await metric_of(METRICS, "faithfulness", "promptfoo").run(record(), calls, PeerOptions())
+    run = await metric_of(METRICS, "faithfulness", "promptfoo").run(record(), calls, ToolOptions())
     assert [(verdict.claim.text, verdict.label) for verdict in run.verdicts] == [
         ("one", VerdictLabel.SUPPORTED),
         ("two", VerdictLabel.UNSUPPORTED),
@@ -261,7 +261,7 @@ async def test_statements_keep_their_verdicts() -> None:
 async def test_chunks_that_were_quoted_are_relevant() -> None:
     calls = CannedCalls({"relevance": ["1. Paris is the capital of France.\n-"]})
     run = await metric_of(METRICS, "context_relevance", "promptfoo").run(
-        record(contexts=CHUNKS), calls, PeerOptions()
+        record(contexts=CHUNKS), calls, ToolOptions()
     )
     assert [verdict.label for verdict in run.chunk_verdicts] == [
         VerdictLabel.RELEVANT,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ragtrace.compat.rag_evals import METRICS
-from ragtrace.compat.tool import PeerOptions
+from ragtrace.compat.tool import ToolOptions
 from ragtrace.model import VerdictLabel
 from tests.unit.compat.double import CannedCalls, metric_of, outcome, record
 
@@ -41,11 +41,11 @@ def relevance(**fields: object) -> dict[str, object]:
 
 
 async def measured(
-    metric: str, calls: CannedCalls, options: PeerOptions | None = None, **parts: Any
+    metric: str, calls: CannedCalls, options: ToolOptions | None = None, **parts: Any
 ) -> tuple[str, float | None]:
     peer = metric_of(METRICS, metric, "rag_evals")
     given = record(**{"contexts": THREE} | parts)
-    return outcome(await peer.run(given, calls, options or PeerOptions()))
+    return outcome(await peer.run(given, calls, options or ToolOptions()))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ async def test_only_bare_json_is_read(reply: str) -> None:
 
 async def test_retries_can_be_bounded() -> None:
     calls = canned("nonsense")
-    assert await measured("faithfulness", calls, PeerOptions(max_retries=0)) == ERROR
+    assert await measured("faithfulness", calls, ToolOptions(max_retries=0)) == ERROR
     assert len(calls.asked) == 1
 
 
@@ -205,7 +205,7 @@ async def test_a_missing_part_is_an_error_without_a_call(metric: str, parts: dic
 )
 async def test_every_prompt_names_the_fields_and_numbers_the_chunks(metric: str, fields: list[str]) -> None:
     calls = canned("")
-    await measured(metric, calls, PeerOptions(max_retries=0))
+    await measured(metric, calls, ToolOptions(max_retries=0))
     assert all(f'"{field}"' in calls.prompts[0] for field in fields)
     assert "<<chunk 0 " in calls.prompts[0]
 
@@ -213,7 +213,7 @@ async def test_every_prompt_names_the_fields_and_numbers_the_chunks(metric: str,
 async def test_supporting_chunks_stand_with_their_statement() -> None:
     reply = {"statements": [statement(True, [2, 0, 2], reasoning="why"), statement(False, None)]}
     run = await metric_of(METRICS, "faithfulness", "rag_evals").run(
-        record(contexts=THREE), canned(reply), PeerOptions()
+        record(contexts=THREE), canned(reply), ToolOptions()
     )
     assert [(verdict.label, verdict.chunk_ids, verdict.reason) for verdict in run.verdicts] == [
         (VerdictLabel.SUPPORTED, ("chunk-2", "chunk-0"), "why"),
@@ -223,7 +223,7 @@ async def test_supporting_chunks_stand_with_their_statement() -> None:
 
 async def test_chunks_are_judged_by_their_number() -> None:
     run = await metric_of(METRICS, "context_precision", "rag_evals").run(
-        record(contexts=THREE), canned(graded((2, True), (0, False))), PeerOptions()
+        record(contexts=THREE), canned(graded((2, True), (0, False))), ToolOptions()
     )
     assert [verdict.label for verdict in run.chunk_verdicts] == [
         VerdictLabel.IRRELEVANT,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ragtrace.compat.ragas_replies import Statements, Unreadable, read_leniently, read_to_the_letter
-from ragtrace.compat.tool import PeerOptions
-from ragtrace.compat.tools import peer_named
+from ragtrace.compat.ragas_replies import RagasUnreadable, Statements, read_leniently, read_to_the_letter
+from ragtrace.compat.tool import ToolOptions
+from ragtrace.compat.tools import tool_named
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.ports import FreeText, SamplingParameters
 from tests.unit.compat.double import CannedCalls, outcome, record
@@ -62,7 +62,7 @@ def record_of(case: dict[str, Any]) -> RagRecord:
 async def difference(case: dict[str, Any]) -> str | None:
     calls = OneAfterTheOther(case["replies"], case.get("embeddings", {}))
     try:
-        run = await peer_named(case["metric"], case["profile"]).run(record_of(case), calls, PeerOptions())
+        run = await tool_named(case["metric"], case["profile"]).run(record_of(case), calls, ToolOptions())
     except KeyError:  # a text without a vector
         return None if case["status"] == "error" else "it embeds another text"
     found = [run.status.value, len(calls.asked), run.score or 0.0]
@@ -103,7 +103,7 @@ GOOD = '{"statements": ["It rains."]}'
 )
 def test_only_the_metrics_of_old_read_what_is_not_json_alone(reply: str) -> None:
     assert read_leniently(reply, Statements).statements[0] == "It rains."
-    with pytest.raises(Unreadable):
+    with pytest.raises(RagasUnreadable):
         read_to_the_letter(reply, Statements)
 
 
@@ -112,13 +112,13 @@ def test_only_the_metrics_of_old_read_what_is_not_json_alone(reply: str) -> None
 )
 def test_what_neither_reads_is_said_without_quoting_it(reply: str) -> None:
     for read in (read_leniently, read_to_the_letter):
-        with pytest.raises(Unreadable) as caught:
+        with pytest.raises(RagasUnreadable) as caught:
             read(reply, Statements)
         assert "{]}" not in str(caught.value)
 
 
 def test_a_reply_that_nests_without_end_is_unreadable() -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(RagasUnreadable):
         read_leniently('{"statements": ' + "[" * 5000, Statements)
 
 
@@ -128,7 +128,7 @@ async def test_precision_without_a_reference_is_judged_by_the_answer(profile: st
     runs = []
     for metric in ("context_precision", "context_utilization"):
         calls = CannedCalls({"ctx_verdict": replies})
-        runs.append(await peer_named(metric, profile).run(record(reference=None), calls, PeerOptions()))
+        runs.append(await tool_named(metric, profile).run(record(reference=None), calls, ToolOptions()))
         assert all("Einstein was born in Ulm." in prompt for prompt in calls.prompts)
     assert outcome(runs[0]) == outcome(runs[1]) == ("ok", pytest.approx(1.0))
     assert "no reference" in runs[0].explanation
@@ -136,7 +136,7 @@ async def test_precision_without_a_reference_is_judged_by_the_answer(profile: st
 
 async def test_precision_without_reference_and_answer_is_refused() -> None:
     calls = CannedCalls({})
-    run = await peer_named("context_precision", "ragas").run(
-        record(reference=None, answer=None), calls, PeerOptions()
+    run = await tool_named("context_precision", "ragas").run(
+        record(reference=None, answer=None), calls, ToolOptions()
     )
     assert (outcome(run), run.error_type, calls.asked) == (("error", None), "missing_params", [])

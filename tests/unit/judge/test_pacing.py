@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.errors import JudgeError, JudgeNonsense, JudgeTimeout, JudgeUnavailable
-from ragtrace.judge import Pace, ScriptedJudge, pace_of, paced
+from ragtrace.judge import AdaptiveLimiter, ScriptedJudge, adaptively_limited, limiter_of
 from ragtrace.ports import JudgeReply
 from tests.patience import PATIENCE_S
 from tests.unit.judge.test_layers import text_request
@@ -19,7 +19,7 @@ from tests.unit.judge.test_layers import text_request
 OVERLOADS = [JudgeUnavailable("429"), JudgeTimeout("late")]
 
 
-async def one(pace: Pace, failure: JudgeError | None = None) -> None:
+async def one(pace: AdaptiveLimiter, failure: JudgeError | None = None) -> None:
     with suppress(JudgeError):
         async with pace.turn():
             if failure:
@@ -28,19 +28,19 @@ async def one(pace: Pace, failure: JudgeError | None = None) -> None:
 
 @pytest.mark.parametrize("overload", OVERLOADS, ids=["429", "time-out"])
 async def test_an_overload_halves_the_pace(overload: JudgeError) -> None:
-    pace = Pace(8)
+    pace = AdaptiveLimiter(8)
     await one(pace, overload)
     assert pace.limit == 4
 
 
 async def test_a_failure_of_another_kind_leaves_the_pace() -> None:
-    pace = Pace(8)
+    pace = AdaptiveLimiter(8)
     await one(pace, JudgeNonsense("?"))
     assert pace.limit == 8
 
 
 async def test_requests_of_one_round_cut_the_pace_once() -> None:
-    pace, together = Pace(8), asyncio.Barrier(8)
+    pace, together = AdaptiveLimiter(8), asyncio.Barrier(8)
 
     async def overloaded() -> None:
         with suppress(JudgeUnavailable):
@@ -55,7 +55,7 @@ async def test_requests_of_one_round_cut_the_pace_once() -> None:
 
 
 async def test_a_clean_round_raises_the_pace_by_one_up_to_the_most() -> None:
-    pace = Pace(4)
+    pace = AdaptiveLimiter(4)
     await one(pace, JudgeUnavailable("429"))
     limits = []
     for _ in range(7):
@@ -65,10 +65,10 @@ async def test_a_clean_round_raises_the_pace_by_one_up_to_the_most() -> None:
 
 
 async def test_a_judge_tells_its_pace() -> None:
-    judge = paced(ScriptedJudge(_overloaded), 8)
+    judge = adaptively_limited(ScriptedJudge(_overloaded), 8)
     with pytest.raises(JudgeUnavailable):
         await judge.ask(text_request())
-    pace = pace_of(judge)
+    pace = limiter_of(judge)
     assert pace is not None
     assert pace.limit == 4
 
@@ -79,7 +79,7 @@ def _overloaded(_: Any) -> JudgeReply[Any]:
 
 @given(most=st.integers(1, 6), ends=st.lists(st.sampled_from(["clean", "overload", "cancel"]), max_size=40))
 async def test_never_more_are_under_way_than_allowed_and_no_slot_is_lost(most: int, ends: list[str]) -> None:
-    pace = Pace(most)
+    pace = AdaptiveLimiter(most)
     under_way = peak = 0
 
     async def request(end: str) -> None:

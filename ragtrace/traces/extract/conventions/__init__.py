@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ragtrace.traces.extract.content import Found
+from ragtrace.traces.extract.content import FoundValue
 from ragtrace.traces.extract.conventions import (
     genai,
     haystack,
@@ -21,12 +21,12 @@ from ragtrace.traces.extract.conventions import (
     vercel,
 )
 from ragtrace.traces.extract.messages import Message
-from ragtrace.traces.extract.span_reader import Reading
+from ragtrace.traces.extract.span_reader import SpanReading
 from ragtrace.traces.trace import Span
 
 __all__ = ["CONVENTIONS", "PROMPTS"]
 
-CONVENTIONS: Final[tuple[Callable[[Span], Reading | None], ...]] = (
+CONVENTIONS: Final[tuple[Callable[[Span], SpanReading | None], ...]] = (
     own.read,
     openinference.read,
     langfuse.read,
@@ -45,7 +45,7 @@ CONVENTIONS: Final[tuple[Callable[[Span], Reading | None], ...]] = (
 A convention that writes GenAI's attributes in a meaning of its own stands before GenAI.
 """
 
-PROMPTS: Final[tuple[Callable[[Span], Found[tuple[Message, ...]] | None], ...]] = (
+PROMPTS: Final[tuple[Callable[[Span], FoundValue[tuple[Message, ...]] | None], ...]] = (
     openinference.prompt,
     langfuse.prompt,
     mlflow.prompt,

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract.attributes import first_text, found_text
-from ragtrace.traces.extract.content import Found, broken_damage, parse_loosely
+from ragtrace.traces.extract.content import FoundValue, broken_damage, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.messages import Message, answer_text, last_user_text, messages_of
 from ragtrace.traces.extract.payload import prompt_in, question_in
-from ragtrace.traces.extract.span_reader import Reading, Role, ToolResult
+from ragtrace.traces.extract.span_reader import Role, SpanReading, ToolResult
 from ragtrace.traces.extract.tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 
@@ -29,10 +29,10 @@ _CHOICE_EVENT = "gen_ai.choice"
 _WITHOUT_TALK = (Role.RETRIEVAL, Role.TOOL)
 
 
-def read(span: Span) -> Reading:
+def read(span: Span) -> SpanReading:
     """Read the ``gen_ai.*`` attributes and events."""
     role = _role(span)
-    return Reading(
+    return SpanReading(
         span=span,
         convention=NAME,
         role=role,
@@ -50,7 +50,7 @@ def read(span: Span) -> Reading:
     )
 
 
-def prompt(span: Span) -> Found[tuple[Message, ...]] | None:
+def prompt(span: Span) -> FoundValue[tuple[Message, ...]] | None:
     """Read what the model was given, with the system's instructions, which may stand by themselves."""
     for source in _sources(span, semconv.INPUT_MESSAGES, semconv.PROMPT_DEPRECATED, _USER_MESSAGE_EVENT):
         if source.messages:
@@ -96,7 +96,7 @@ class _Source(NamedTuple):
     raw: AttributeValue
 
 
-def _question(span: Span) -> Found[str] | None:
+def _question(span: Span) -> FoundValue[str] | None:
     for source in _sources(span, semconv.INPUT_MESSAGES, semconv.PROMPT_DEPRECATED, _USER_MESSAGE_EVENT):
         text = last_user_text(source.messages)
         if text or not source.is_whole:
@@ -104,7 +104,7 @@ def _question(span: Span) -> Found[str] | None:
     return None
 
 
-def _answer(span: Span) -> Found[str] | None:
+def _answer(span: Span) -> FoundValue[str] | None:
     for source in _sources(span, semconv.OUTPUT_MESSAGES, semconv.COMPLETION_DEPRECATED, _CHOICE_EVENT):
         text = answer_text(source.messages)
         if text or not source.is_whole:
@@ -146,14 +146,14 @@ def _event_message(attributes: Mapping[str, AttributeValue], role: str) -> Messa
     return messages[0] if messages else {"role": role, **attributes}
 
 
-def _found(text: str | None, source: _Source, how: str) -> Found[str] | None:
+def _found(text: str | None, source: _Source, how: str) -> FoundValue[str] | None:
     if source.is_whole:
         return found_text(text, attribute=source.attribute, convention=NAME, how=how)
     damage = broken_damage(source.raw, source.attribute)
-    return Found(value=None, attribute=source.attribute, convention=NAME, how=how, damage=damage)
+    return FoundValue(value=None, attribute=source.attribute, convention=NAME, how=how, damage=damage)
 
 
-def _query(span: Span, role: Role | None) -> Found[str] | None:
+def _query(span: Span, role: Role | None) -> FoundValue[str] | None:
     key = semconv.TOOL_ARGUMENTS
     if role in _WITHOUT_TALK and key in span.attributes:
         return question_in(span.attributes[key], attribute=key, convention=NAME)
@@ -167,7 +167,7 @@ def _query(span: Span, role: Role | None) -> Found[str] | None:
     )
 
 
-def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None:
+def _documents(span: Span, role: Role | None) -> FoundValue[tuple[Chunk, ...]] | None:
     key = semconv.RETRIEVAL_DOCUMENTS
     if key in span.attributes:
         return find_documents(span.attributes[key], attribute=key, convention=NAME, span_id=span.span_id)

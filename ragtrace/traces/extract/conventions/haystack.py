@@ -8,10 +8,10 @@ from typing import Final
 from ragtrace import semconv
 from ragtrace.model import AttributeValue
 from ragtrace.traces.extract.attributes import first_text
-from ragtrace.traces.extract.content import Found, best, parse_loosely
+from ragtrace.traces.extract.content import FoundValue, best, parse_loosely
 from ragtrace.traces.extract.messages import Message
 from ragtrace.traces.extract.payload import answer_in, documents_in, prompt_in, question_in
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.extract.tools import tool_documents
 from ragtrace.traces.trace import Span
 
@@ -36,19 +36,19 @@ _QUESTION_KEYS: Final = ("question", "query", "user_input", "text", "messages")
 _ANSWER_KEYS: Final = ("answers", "replies", "last_message")
 
 
-def read(span: Span) -> Reading | None:
+def read(span: Span) -> SpanReading | None:
     """Read ``haystack.pipeline.run``, ``haystack.component.run`` and the steps of an agent."""
     role = _role(span)
     if role is None:
         return None
     if role is Role.STEP:
-        return Reading(span=span, convention=NAME, role=role)
+        return SpanReading(span=span, convention=NAME, role=role)
     if role is Role.CALL:
         return _of_pipeline(span)
     return _of_generator(span) if role is Role.GENERATION else _of_retriever(span, role)
 
 
-def prompt(span: Span) -> Found[tuple[Message, ...]] | None:
+def prompt(span: Span) -> FoundValue[tuple[Message, ...]] | None:
     """Read what a generator was given."""
     if _role(span) is not Role.GENERATION:
         return None
@@ -65,9 +65,9 @@ def _role(span: Span) -> Role | None:
     return next((role for end, role in _ROLES.items() if kind.endswith(end)), Role.STEP)
 
 
-def _of_generator(span: Span) -> Reading:
+def _of_generator(span: Span) -> SpanReading:
     input_key, output_key = _keys(span)
-    return Reading(
+    return SpanReading(
         span=span,
         convention=NAME,
         role=Role.GENERATION,
@@ -77,10 +77,10 @@ def _of_generator(span: Span) -> Reading:
     )
 
 
-def _of_retriever(span: Span, role: Role) -> Reading:
+def _of_retriever(span: Span, role: Role) -> SpanReading:
     input_key, output_key = _keys(span)
     read_output = tool_documents if role is Role.TOOL else documents_in
-    return Reading(
+    return SpanReading(
         span=span,
         convention=NAME,
         role=role,
@@ -102,8 +102,8 @@ def _keys(span: Span) -> tuple[str, str]:
     return f"{step}.input", f"{step}.output"
 
 
-def _of_pipeline(span: Span) -> Reading:
-    return Reading(
+def _of_pipeline(span: Span) -> SpanReading:
+    return SpanReading(
         span=span,
         convention=NAME,
         role=Role.CALL,
@@ -114,7 +114,7 @@ def _of_pipeline(span: Span) -> Reading:
     )
 
 
-def _question(span: Span) -> Found[str] | None:
+def _question(span: Span) -> FoundValue[str] | None:
     """Read the first usual input of any component, or of an agent."""
     for key in (semconv.HAYSTACK_INPUT_DATA, semconv.HAYSTACK_AGENT_INPUT):
         value = _of_any_component(span, key, _QUESTION_KEYS)
@@ -123,7 +123,7 @@ def _question(span: Span) -> Found[str] | None:
     return None
 
 
-def _answered(span: Span, key: str) -> Found[str] | None:
+def _answered(span: Span, key: str) -> FoundValue[str] | None:
     value = _of_any_component(span, key, _ANSWER_KEYS)
     return answer_in(span.attributes.get(key) if value is None else value, attribute=key, convention=NAME)
 

@@ -7,10 +7,10 @@ from typing import Final
 from ragtrace import semconv
 from ragtrace.model import Chunk
 from ragtrace.traces.extract.attributes import first_text
-from ragtrace.traces.extract.content import Found, best
+from ragtrace.traces.extract.content import FoundValue, best
 from ragtrace.traces.extract.messages import Message
 from ragtrace.traces.extract.payload import answer_in, prompt_in, question_in
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.extract.tools import returned_documents
 from ragtrace.traces.trace import Span
 
@@ -28,13 +28,13 @@ _ROLES: Final = {
 }
 
 
-def read(span: Span) -> Reading | None:
+def read(span: Span) -> SpanReading | None:
     """Read ``langfuse.observation.*``, and what stands on the root for the whole trace."""
     role = _role(span)
     if role is None:
         return None
     version = span.attributes.get(semconv.LANGFUSE_PROMPT_VERSION)
-    return Reading(
+    return SpanReading(
         span=span,
         convention=NAME,
         role=role,
@@ -50,7 +50,7 @@ def read(span: Span) -> Reading | None:
     )
 
 
-def prompt(span: Span) -> Found[tuple[Message, ...]] | None:
+def prompt(span: Span) -> FoundValue[tuple[Message, ...]] | None:
     """Read the input of a generation."""
     key = semconv.LANGFUSE_INPUT
     return prompt_in(span.attributes.get(key), attribute=key, convention=NAME)
@@ -65,20 +65,20 @@ def _role(span: Span) -> Role | None:
     return Role.STEP if role is Role.CALL and not has_input else role
 
 
-def _question(span: Span) -> Found[str] | None:
+def _question(span: Span) -> FoundValue[str] | None:
     keys = (semconv.LANGFUSE_TRACE_INPUT, semconv.LANGFUSE_INPUT)
     return best(*(question_in(span.attributes.get(key), attribute=key, convention=NAME) for key in keys))
 
 
-def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None:
+def _documents(span: Span, role: Role | None) -> FoundValue[tuple[Chunk, ...]] | None:
     key = semconv.LANGFUSE_OUTPUT
     output = span.attributes.get(key)
     return returned_documents(output, role, attribute=key, convention=NAME, span_id=span.span_id)
 
 
-def _answer(span: Span) -> Found[str] | None:
+def _answer(span: Span) -> FoundValue[str] | None:
     return best(_answer_at(span, semconv.LANGFUSE_TRACE_OUTPUT), _answer_at(span, semconv.LANGFUSE_OUTPUT))
 
 
-def _answer_at(span: Span, key: str) -> Found[str] | None:
+def _answer_at(span: Span, key: str) -> FoundValue[str] | None:
     return answer_in(span.attributes.get(key), attribute=key, convention=NAME)

@@ -7,9 +7,9 @@ from typing import Final
 from ragtrace import semconv
 from ragtrace.model import Chunk
 from ragtrace.traces.extract.attributes import first_text
-from ragtrace.traces.extract.content import Found
+from ragtrace.traces.extract.content import FoundValue
 from ragtrace.traces.extract.payload import answer_in, question_in
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.extract.tools import returned_documents
 from ragtrace.traces.trace import Span
 
@@ -29,7 +29,7 @@ _SESSION_KEYS: Final = tuple(
 """What LangSmith calls a thread. Its ``langsmith.trace.session_*`` name the project."""
 
 
-def read(span: Span) -> Reading | None:
+def read(span: Span) -> SpanReading | None:
     """Read ``langsmith.span.kind``: ``gen_ai.operation.name`` says ``embeddings`` of a retriever."""
     kind = first_text(span, semconv.LANGSMITH_KIND)
     if kind is None:
@@ -39,7 +39,7 @@ def read(span: Span) -> Reading | None:
     prompt, completion = semconv.PROMPT_DEPRECATED, semconv.COMPLETION_DEPRECATED
     outputs = span.attributes.get(completion)
     asked = question_in(span.attributes.get(prompt), attribute=prompt, convention=NAME)
-    return Reading(
+    return SpanReading(
         span=span,
         convention=NAME,
         role=role,
@@ -53,7 +53,7 @@ def read(span: Span) -> Reading | None:
     )
 
 
-def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None:
+def _documents(span: Span, role: Role | None) -> FoundValue[tuple[Chunk, ...]] | None:
     key = semconv.COMPLETION_DEPRECATED
     output = span.attributes.get(key)
     return returned_documents(output, role, attribute=key, convention=NAME, span_id=span.span_id)

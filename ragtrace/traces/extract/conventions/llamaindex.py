@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk, SkipReason
-from ragtrace.traces.extract.content import Damage, Found, best
+from ragtrace.traces.extract.content import Damage, FoundValue, best
 from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]
@@ -58,14 +58,14 @@ _DOCUMENTS: Final = (
 _MODELS: Final = ("response.raw.model", "model_dict.model_name", "model_dict.model")
 
 
-def read(span: Span) -> Reading | None:
+def read(span: Span) -> SpanReading | None:
     """Read the start and end events of queries, retrievals and models."""
     events = {event.name: event.attributes for event in span.events if event.name.endswith("Event")}
     role = next((role for name, role in _ROLES.items() if name in events), None)
     if role is None:
         return None
     is_answering = role in (Role.CALL, Role.GENERATION)
-    return Reading(
+    return SpanReading(
         span=span,
         convention=NAME,
         role=role,
@@ -78,7 +78,7 @@ def read(span: Span) -> Reading | None:
     )
 
 
-def _asked(events: Mapping[str, _Attributes], places: tuple[tuple[str, str], ...]) -> Found[str] | None:
+def _asked(events: Mapping[str, _Attributes], places: tuple[tuple[str, str], ...]) -> FoundValue[str] | None:
     return best(
         *(
             question_in(events.get(event, {}).get(key), attribute=f"{event}.{key}", convention=NAME)
@@ -87,7 +87,7 @@ def _asked(events: Mapping[str, _Attributes], places: tuple[tuple[str, str], ...
     )
 
 
-def _answer(events: Mapping[str, _Attributes]) -> Found[str] | None:
+def _answer(events: Mapping[str, _Attributes]) -> FoundValue[str] | None:
     found = (
         answer_in(events.get(event, {}).get(key), attribute=f"{event}.{key}", convention=NAME)
         for event, key in _ANSWERS
@@ -95,7 +95,7 @@ def _answer(events: Mapping[str, _Attributes]) -> Found[str] | None:
     return best(*found) or _streamed(events)
 
 
-def _streamed(events: Mapping[str, _Attributes]) -> Found[str] | None:
+def _streamed(events: Mapping[str, _Attributes]) -> FoundValue[str] | None:
     event, key = "QueryEndEvent", "response.response_gen"
     if key not in events.get(event, {}):
         return None
@@ -104,10 +104,12 @@ def _streamed(events: Mapping[str, _Attributes]) -> Found[str] | None:
         "instrumentation, such as `ragtrace.instrument()`"
     )
     damage = Damage(reason=SkipReason.NO_CONTENT, detail=detail)
-    return Found(value=None, attribute=f"{event}.{key}", convention=NAME, how="a generator", damage=damage)
+    return FoundValue(
+        value=None, attribute=f"{event}.{key}", convention=NAME, how="a generator", damage=damage
+    )
 
 
-def _documents(span: Span, events: Mapping[str, _Attributes]) -> Found[tuple[Chunk, ...]] | None:
+def _documents(span: Span, events: Mapping[str, _Attributes]) -> FoundValue[tuple[Chunk, ...]] | None:
     place = next((place for place in _DOCUMENTS if place[0] in events), None)
     if place is None:
         return None

@@ -7,10 +7,10 @@ from typing import Final
 from ragtrace import semconv
 from ragtrace.model import Chunk
 from ragtrace.traces.extract.attributes import first_text
-from ragtrace.traces.extract.content import Found, parse_loosely
+from ragtrace.traces.extract.content import FoundValue, parse_loosely
 from ragtrace.traces.extract.messages import Message
 from ragtrace.traces.extract.payload import answer_in, prompt_in, question_in
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.extract.tools import returned_documents
 from ragtrace.traces.trace import Span
 
@@ -34,7 +34,7 @@ _ROLES: Final = {
 _RETRIEVALS: Final = (Role.RETRIEVAL, Role.RERANK, Role.TOOL)
 
 
-def read(span: Span) -> Reading | None:
+def read(span: Span) -> SpanReading | None:
     """Read ``mlflow.spanType``, ``mlflow.spanInputs`` and ``mlflow.spanOutputs``."""
     role = _role(span)
     if role is None:
@@ -45,7 +45,7 @@ def read(span: Span) -> Reading | None:
         span.attributes.get(semconv.MLFLOW_INPUTS), attribute=semconv.MLFLOW_INPUTS, convention=NAME
     )
     has_answer = role in (Role.CALL, Role.GENERATION)
-    return Reading(
+    return SpanReading(
         span=span,
         convention=NAME,
         role=role,
@@ -59,7 +59,7 @@ def read(span: Span) -> Reading | None:
     )
 
 
-def prompt(span: Span) -> Found[tuple[Message, ...]] | None:
+def prompt(span: Span) -> FoundValue[tuple[Message, ...]] | None:
     """Read the inputs of a model."""
     key = semconv.MLFLOW_INPUTS
     return prompt_in(span.attributes.get(key), attribute=key, convention=NAME)
@@ -73,7 +73,7 @@ def _role(span: Span) -> Role | None:
     return Role.STEP if role is Role.CALL and semconv.MLFLOW_INPUTS not in span.attributes else role
 
 
-def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None:
+def _documents(span: Span, role: Role | None) -> FoundValue[tuple[Chunk, ...]] | None:
     key = semconv.MLFLOW_OUTPUTS
     output = span.attributes.get(key)
     return returned_documents(output, role, attribute=key, convention=NAME, span_id=span.span_id)

@@ -8,12 +8,12 @@ from typing import Final, Protocol
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract.attributes import first_text, found_text
-from ragtrace.traces.extract.content import Found, best, broken_damage, parse_loosely
+from ragtrace.traces.extract.content import FoundValue, best, broken_damage, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.flat_lists import flat_documents, flat_messages, has_prefix, unflattened
 from ragtrace.traces.extract.messages import Message, last_user_text, message_text
 from ragtrace.traces.extract.payload import answer_in, prompt_in, question_in, texts_for_synthesis
-from ragtrace.traces.extract.span_reader import Reading, Role, ToolResult
+from ragtrace.traces.extract.span_reader import Role, SpanReading, ToolResult
 from ragtrace.traces.extract.tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 
@@ -32,10 +32,10 @@ _JSON = "application/json"
 _PLAIN = "text/plain"
 
 
-def read(span: Span) -> Reading:
+def read(span: Span) -> SpanReading:
     """Read ``openinference.span.kind`` and what belongs to it."""
     role = _role(span)
-    return Reading(
+    return SpanReading(
         span=span,
         convention=NAME,
         role=role,
@@ -54,7 +54,7 @@ def read(span: Span) -> Reading:
     )
 
 
-def prompt(span: Span) -> Found[tuple[Message, ...]] | None:
+def prompt(span: Span) -> FoundValue[tuple[Message, ...]] | None:
     """Read what the model was given: its messages, else the whole input."""
     key = semconv.OI_INPUT_VALUE
     if span.attributes.get(semconv.OI_KIND) != semconv.OI_LLM:
@@ -77,7 +77,7 @@ def _role(span: Span) -> Role | None:
     return Role.RETRIEVAL if has_prefix(span, semconv.OI_RETRIEVAL_DOCUMENTS) else None
 
 
-def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None:
+def _documents(span: Span, role: Role | None) -> FoundValue[tuple[Chunk, ...]] | None:
     if role is Role.TOOL:
         key = semconv.OI_OUTPUT_VALUE
         return tool_documents(span.attributes.get(key), attribute=key, convention=NAME, span_id=span.span_id)
@@ -113,13 +113,13 @@ def _logged_documents(span: Span) -> tuple[Mapping[str, AttributeValue], ...]:
 
 def _whole_list(
     span: Span, logged: tuple[Mapping[str, AttributeValue], ...]
-) -> Found[tuple[Chunk, ...]] | None:
+) -> FoundValue[tuple[Chunk, ...]] | None:
     if not logged:
         return None
     return find_documents(logged, attribute=semconv.OI_OUTPUT_VALUE, convention=NAME, span_id=span.span_id)
 
 
-def _query(span: Span, role: Role | None) -> Found[str] | None:
+def _query(span: Span, role: Role | None) -> FoundValue[str] | None:
     if role in (Role.RETRIEVAL, Role.TOOL):
         return _from_input(span)
     if role is Role.RERANK:
@@ -128,7 +128,7 @@ def _query(span: Span, role: Role | None) -> Found[str] | None:
     return None
 
 
-def _question(span: Span, role: Role | None) -> Found[str] | None:
+def _question(span: Span, role: Role | None) -> FoundValue[str] | None:
     if role is Role.CALL:
         return _from_input(span)
     if role is not Role.GENERATION:
@@ -137,7 +137,7 @@ def _question(span: Span, role: Role | None) -> Found[str] | None:
     return _from_messages(text, semconv.OI_INPUT_MESSAGES, "the last message of the user")
 
 
-def _answer(span: Span, role: Role | None) -> Found[str] | None:
+def _answer(span: Span, role: Role | None) -> FoundValue[str] | None:
     if role is Role.CALL:
         return _from_output(span)
     if role is not Role.GENERATION:
@@ -160,18 +160,18 @@ def _handed(span: Span) -> tuple[ToolResult, ...]:
     )
 
 
-def _from_messages(text: str | None, prefix: str, how: str) -> Found[str] | None:
+def _from_messages(text: str | None, prefix: str, how: str) -> FoundValue[str] | None:
     return found_text(text, attribute=f"{prefix}.*", convention=NAME, how=how, raw=text)
 
 
-def _completion(span: Span) -> Found[str] | None:
+def _completion(span: Span) -> FoundValue[str] | None:
     key = "llm.choices.0.completion.text"
     return found_text(
         first_text(span, key), attribute=key, convention=NAME, how="its text", raw=span.attributes.get(key)
     )
 
 
-def _reference(span: Span) -> Found[str] | None:
+def _reference(span: Span) -> FoundValue[str] | None:
     metadata = first_text(span, semconv.OI_METADATA)
     parsed = parse_loosely(metadata) if metadata else None
     if not isinstance(parsed, Mapping):
@@ -185,23 +185,25 @@ def _reference(span: Span) -> Found[str] | None:
     )
 
 
-def _from_input(span: Span) -> Found[str] | None:
+def _from_input(span: Span) -> FoundValue[str] | None:
     return _from_value(span, semconv.OI_INPUT_VALUE, semconv.OI_INPUT_MIME_TYPE, question_in)
 
 
-def _from_output(span: Span) -> Found[str] | None:
+def _from_output(span: Span) -> FoundValue[str] | None:
     return _from_value(span, semconv.OI_OUTPUT_VALUE, semconv.OI_OUTPUT_MIME_TYPE, answer_in)
 
 
-def _from_value(span: Span, key: str, mime_key: str, text_in: _TextIn) -> Found[str] | None:
+def _from_value(span: Span, key: str, mime_key: str, text_in: _TextIn) -> FoundValue[str] | None:
     raw, mime = first_text(span, key), span.attributes.get(mime_key)
     if raw is None or mime == _PLAIN:
         return found_text(raw, attribute=key, convention=NAME, how="its text", raw=raw)
     if mime == _JSON and raw.lstrip()[:1] in ("{", "[") and parse_loosely(raw) == raw:
         damage = broken_damage(raw, key)
-        return Found(value=None, attribute=key, convention=NAME, how="its text", damage=damage)
+        return FoundValue(value=None, attribute=key, convention=NAME, how="its text", damage=damage)
     return text_in(raw, attribute=key, convention=NAME)
 
 
 class _TextIn(Protocol):
-    def __call__(self, value: AttributeValue, *, attribute: str, convention: str) -> Found[str] | None: ...
+    def __call__(
+        self, value: AttributeValue, *, attribute: str, convention: str
+    ) -> FoundValue[str] | None: ...

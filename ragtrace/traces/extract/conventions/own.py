@@ -7,9 +7,9 @@ from typing import Final
 from ragtrace import semconv
 from ragtrace.model import Chunk
 from ragtrace.traces.extract.attributes import found_text, strings_of
-from ragtrace.traces.extract.content import Found
+from ragtrace.traces.extract.content import FoundValue
 from ragtrace.traces.extract.documents import find_documents
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]
@@ -22,10 +22,10 @@ _ROLES = {
 }
 
 
-def read(span: Span) -> Reading:
+def read(span: Span) -> SpanReading:
     """Read the ``ragtrace.*`` attributes. The rest of such a span stands in GenAI's."""
     kind = span.attributes.get(semconv.RAG_KIND)
-    return Reading(
+    return SpanReading(
         span=span,
         convention=NAME,
         role=_ROLES.get(kind) if isinstance(kind, str) else None,
@@ -37,7 +37,7 @@ def read(span: Span) -> Reading:
     )
 
 
-def _text(span: Span, key: str) -> Found[str] | None:
+def _text(span: Span, key: str) -> FoundValue[str] | None:
     value = span.attributes.get(key)
     texts = strings_of(value)
     return found_text(
@@ -45,7 +45,7 @@ def _text(span: Span, key: str) -> Found[str] | None:
     )
 
 
-def _documents(span: Span) -> Found[tuple[Chunk, ...]] | None:
+def _documents(span: Span) -> FoundValue[tuple[Chunk, ...]] | None:
     value = span.attributes.get(semconv.RAG_DOCUMENTS)
     if value is None:
         return None

@@ -6,9 +6,9 @@ from typing import Final
 
 from ragtrace import semconv
 from ragtrace.traces.extract.attributes import found_text
-from ragtrace.traces.extract.content import Found, best
+from ragtrace.traces.extract.content import FoundValue, best
 from ragtrace.traces.extract.payload import answer_in, question_in
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]
@@ -18,18 +18,20 @@ NAME: Final = "pydantic-ai"
 _MESSAGES: Final = (semconv.PYDANTIC_AI_MESSAGES, semconv.PYDANTIC_AI_MESSAGES_DEPRECATED)
 
 
-def read(span: Span) -> Reading | None:
+def read(span: Span) -> SpanReading | None:
     """Read the messages and ``final_result`` of an agent's span; its other spans are GenAI's."""
     if not any(key in span.attributes for key in _MESSAGES):
         return None
-    return Reading(span=span, convention=NAME, role=Role.CALL, question=_question(span), answer=_answer(span))
+    return SpanReading(
+        span=span, convention=NAME, role=Role.CALL, question=_question(span), answer=_answer(span)
+    )
 
 
-def _question(span: Span) -> Found[str] | None:
+def _question(span: Span) -> FoundValue[str] | None:
     return best(*(question_in(span.attributes.get(key), attribute=key, convention=NAME) for key in _MESSAGES))
 
 
-def _answer(span: Span) -> Found[str] | None:
+def _answer(span: Span) -> FoundValue[str] | None:
     """Read the result: a text, or the JSON of a structured output, whose only text it may be."""
     key = semconv.PYDANTIC_AI_RESULT
     value = span.attributes.get(key)

@@ -9,7 +9,7 @@ from typing import Final
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract.attributes import first_text, found_text
-from ragtrace.traces.extract.content import Found, parse_loosely
+from ragtrace.traces.extract.content import FoundValue, parse_loosely
 from ragtrace.traces.extract.documents import find_documents, has_text
 from ragtrace.traces.extract.flat_lists import flat_messages
 from ragtrace.traces.extract.messages import Message, last_user_text, message_text
@@ -21,7 +21,7 @@ from ragtrace.traces.extract.payload import (
     question_in,
     texts_for_synthesis,
 )
-from ragtrace.traces.extract.span_reader import Reading, Role, ToolResult
+from ragtrace.traces.extract.span_reader import Role, SpanReading, ToolResult
 from ragtrace.traces.extract.tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 
@@ -40,12 +40,12 @@ _SESSION_KEYS = tuple(
 )
 
 
-def read(span: Span) -> Reading | None:
+def read(span: Span) -> SpanReading | None:
     """Read ``traceloop.*``, and the ``gen_ai.prompt.<i>`` and ``gen_ai.completion.<i>`` of older versions."""
     role, session_id = _role(span), first_text(span, *_SESSION_KEYS)
     if role is None:
-        return Reading(span=span, convention=NAME, session_id=session_id) if session_id else None
-    return Reading(
+        return SpanReading(span=span, convention=NAME, session_id=session_id) if session_id else None
+    return SpanReading(
         span=span,
         convention=NAME,
         role=role,
@@ -63,7 +63,7 @@ def read(span: Span) -> Reading | None:
     )
 
 
-def prompt(span: Span) -> Found[tuple[Message, ...]] | None:
+def prompt(span: Span) -> FoundValue[tuple[Message, ...]] | None:
     """Read ``gen_ai.prompt.<i>``."""
     messages = flat_messages(span, semconv.PROMPT_DEPRECATED)
     return prompt_in(messages, attribute=f"{semconv.PROMPT_DEPRECATED}.*", convention=NAME)
@@ -114,7 +114,7 @@ def _returns_documents(span: Span) -> bool:
     return bool(items) and all(isinstance(each, Mapping) and has_text(each) for each in items)
 
 
-def _question(span: Span, role: Role | None) -> Found[str] | None:
+def _question(span: Span, role: Role | None) -> FoundValue[str] | None:
     if role is Role.CALL:
         return _input(span)
     if role is not Role.GENERATION:
@@ -123,16 +123,16 @@ def _question(span: Span, role: Role | None) -> Found[str] | None:
     return _spoken(text, semconv.PROMPT_DEPRECATED, "the last message of the user")
 
 
-def _query(span: Span, role: Role | None) -> Found[str] | None:
+def _query(span: Span, role: Role | None) -> FoundValue[str] | None:
     return _input(span) if role in (Role.RETRIEVAL, Role.RERANK, Role.TOOL) else None
 
 
-def _input(span: Span) -> Found[str] | None:
+def _input(span: Span) -> FoundValue[str] | None:
     key = semconv.TRACELOOP_INPUT
     return question_in(span.attributes.get(key), attribute=key, convention=NAME)
 
 
-def _answer(span: Span, role: Role | None) -> Found[str] | None:
+def _answer(span: Span, role: Role | None) -> FoundValue[str] | None:
     if role is Role.CALL:
         key = semconv.TRACELOOP_OUTPUT
         return answer_in(span.attributes.get(key), attribute=key, convention=NAME)
@@ -143,11 +143,11 @@ def _answer(span: Span, role: Role | None) -> Found[str] | None:
     return _spoken(text, semconv.COMPLETION_DEPRECATED, "text of the first choice")
 
 
-def _spoken(text: str | None, prefix: str, how: str) -> Found[str] | None:
+def _spoken(text: str | None, prefix: str, how: str) -> FoundValue[str] | None:
     return found_text(text or None, attribute=f"{prefix}.*", convention=NAME, how=how, raw=text)
 
 
-def _documents(span: Span, role: Role | None) -> Found[tuple[Chunk, ...]] | None:
+def _documents(span: Span, role: Role | None) -> FoundValue[tuple[Chunk, ...]] | None:
     key, output = semconv.TRACELOOP_OUTPUT, span.attributes.get(semconv.TRACELOOP_OUTPUT)
     if role is Role.TOOL:
         return tool_documents(output, attribute=key, convention=NAME, span_id=span.span_id)

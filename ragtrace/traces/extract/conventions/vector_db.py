@@ -9,9 +9,9 @@ from typing import Final
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk, SkipReason
 from ragtrace.traces.extract.attributes import first_text
-from ragtrace.traces.extract.content import Damage, Found, cut_damage, is_cut_by_tempo, parse_loosely
+from ragtrace.traces.extract.content import Damage, FoundValue, cut_damage, is_cut_by_tempo, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span, SpanEvent
 
 __all__ = ["NAME", "read"]
@@ -28,12 +28,12 @@ _INNER = re.compile(r"segment|embed|count", re.IGNORECASE)
 """What a client does for a query of its own: a span of that is no retrieval."""
 
 
-def read(span: Span) -> Reading | None:
+def read(span: Span) -> SpanReading | None:
     """Read the events that hold what a query returned; none of these spans holds the question."""
     results = [event for event in span.events if event.name in _EVENTS]
     if not results and not _is_query(span):
         return None
-    return Reading(span=span, convention=NAME, role=Role.RETRIEVAL, documents=_documents(span, results))
+    return SpanReading(span=span, convention=NAME, role=Role.RETRIEVAL, documents=_documents(span, results))
 
 
 def _is_query(span: Span) -> bool:
@@ -44,7 +44,7 @@ def _is_query(span: Span) -> bool:
     return bool(_READS.search(operation)) and not _INNER.search(span.name)
 
 
-def _documents(span: Span, results: list[SpanEvent]) -> Found[tuple[Chunk, ...]]:
+def _documents(span: Span, results: list[SpanEvent]) -> FoundValue[tuple[Chunk, ...]]:
     if results:
         items = tuple(_document(event) for event in results)
         found = find_documents(items, attribute=results[0].name, convention=NAME, span_id=span.span_id)
@@ -53,7 +53,7 @@ def _documents(span: Span, results: list[SpanEvent]) -> Found[tuple[Chunk, ...]]
         f"span {span.name!r} says that a query was made, but not what it returned: record the chunks with "
         "`ragtrace.retrieval`, or turn on the content of the database's instrumentation if it has any"
     )
-    return Found(
+    return FoundValue(
         value=None,
         attribute=semconv.DB_QUERY_RESULT,
         convention=NAME,
@@ -62,7 +62,7 @@ def _documents(span: Span, results: list[SpanEvent]) -> Found[tuple[Chunk, ...]]
     )
 
 
-def _loss(span: Span, found: Found[tuple[Chunk, ...]]) -> Damage | None:
+def _loss(span: Span, found: FoundValue[tuple[Chunk, ...]]) -> Damage | None:
     if any(chunk.text and is_cut_by_tempo(chunk.text) for chunk in found.value or ()):
         return cut_damage(found.attribute)
     if len(span.events) < _SDK_EVENTS:

@@ -8,11 +8,11 @@ from typing import Final
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract.attributes import first_text
-from ragtrace.traces.extract.content import Found, best, parse_loosely
+from ragtrace.traces.extract.content import FoundValue, best, parse_loosely
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.messages import Message
 from ragtrace.traces.extract.payload import answer_in, prompt_in, question_in
-from ragtrace.traces.extract.span_reader import Reading, Role
+from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.extract.tools import tool_documents
 from ragtrace.traces.trace import Span
 
@@ -32,13 +32,13 @@ _SESSION_KEYS: Final = tuple(
 )
 
 
-def read(span: Span) -> Reading | None:
+def read(span: Span) -> SpanReading | None:
     """Read ``ai.operationId`` and what belongs to it."""
     role = _role(span)
     if role is None:
         return None
     is_answering = role in (Role.CALL, Role.GENERATION)
-    return Reading(
+    return SpanReading(
         span=span,
         convention=NAME,
         role=role,
@@ -57,7 +57,7 @@ def read(span: Span) -> Reading | None:
     )
 
 
-def prompt(span: Span) -> Found[tuple[Message, ...]] | None:
+def prompt(span: Span) -> FoundValue[tuple[Message, ...]] | None:
     """Read what the model was given in a step, or what the call around it was given."""
     keys = (semconv.VERCEL_PROMPT_MESSAGES, semconv.VERCEL_PROMPT)
     return best(*(prompt_in(span.attributes.get(key), attribute=key, convention=NAME) for key in keys))
@@ -74,7 +74,7 @@ def _role(span: Span) -> Role | None:
     return _STEPS.get(operation, Role.STEP)
 
 
-def _question(span: Span) -> Found[str] | None:
+def _question(span: Span) -> FoundValue[str] | None:
     keys = (semconv.VERCEL_PROMPT_MESSAGES, semconv.VERCEL_PROMPT)
     return best(*(question_in(_prompt(span, key), attribute=key, convention=NAME) for key in keys))
 
@@ -88,16 +88,16 @@ def _prompt(span: Span, key: str) -> AttributeValue:
     return value.get("prompt") or value.get("messages")
 
 
-def _text(span: Span, key: str) -> Found[str] | None:
+def _text(span: Span, key: str) -> FoundValue[str] | None:
     return answer_in(span.attributes.get(key), attribute=key, convention=NAME)
 
 
-def _returned(span: Span) -> Found[tuple[Chunk, ...]] | None:
+def _returned(span: Span) -> FoundValue[tuple[Chunk, ...]] | None:
     key = semconv.VERCEL_TOOL_RESULT
     return tool_documents(span.attributes.get(key), attribute=key, convention=NAME, span_id=span.span_id)
 
 
-def _documents(span: Span) -> Found[tuple[Chunk, ...]] | None:
+def _documents(span: Span) -> FoundValue[tuple[Chunk, ...]] | None:
     """Put the documents into the order of ``ai.ranking``: a list of ``{"index", "relevanceScore"}``."""
     documents, ranking = (
         [parse_loosely(each) for each in value]
