@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from ragtrace.errors import ConfigError, RagtraceError
 
-__all__ = ["Address", "Openable", "find_plugins", "load_address", "load_plugin", "named_beside"]
+__all__ = ["Address", "PluginKind", "find_plugins", "load_address", "load_plugin", "named_beside"]
 
 _ADDRESS: Final = re.compile(
     r"(?P<where>[^:]+\.py|[A-Za-z_][\w.]*):(?P<name>[A-Za-z_]\w*)(?::(?P<argument>.*))?", re.DOTALL
@@ -73,7 +73,7 @@ def named_beside(text: str, folder: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Openable:
+class PluginKind:
     """A kind of thing that a text names: ``NAME:ARGUMENT`` of a plug-in, or the address of a factory."""
 
     what: str

@@ -46,7 +46,7 @@ from ragtrace.model import (
     Usage,
     Verdict,
 )
-from ragtrace.row_files import STRICT, Names, Row, RowNotices, clean_text, read_rows
+from ragtrace.row_files import STRICT, FieldNames, Row, RowNotices, clean_text, read_rows
 
 __all__ = [
     "RECORD_NAMES",
@@ -297,7 +297,7 @@ class RecordRow(BaseModel):
     reference: Text | None = None
 
 
-RECORD_NAMES: Final = Names(
+RECORD_NAMES: Final = FieldNames(
     written={
         "id": ["id"],
         "question": ["question", "user_input", "input"],

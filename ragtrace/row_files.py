@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 
 from ragtrace.errors import InputError
 
-__all__ = ["STRICT", "Names", "Row", "RowNotices", "clean_text", "read_rows"]
+__all__ = ["STRICT", "FieldNames", "Row", "RowNotices", "clean_text", "read_rows"]
 
 FormT = TypeVar("FormT", bound=BaseModel)
 
@@ -52,7 +52,7 @@ STRICT: Final[RowNotices] = _Strict()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class FieldNames:
     """What the fields of a row may be called."""
 
     written: Mapping[str, Sequence[str]]
@@ -88,7 +88,9 @@ class Row(Generic[FormT]):
     """The object itself."""
 
 
-def read_rows(path: str | Path, form: type[FormT], names: Names, notices: RowNotices) -> Iterator[Row[FormT]]:
+def read_rows(
+    path: str | Path, form: type[FormT], names: FieldNames, notices: RowNotices
+) -> Iterator[Row[FormT]]:
     """Read the rows of a file, or of standard input for ``-``, one by one; empty lines are skipped.
 
     Raises:
@@ -201,7 +203,7 @@ def _object(content: object, where: str) -> Mapping[str, Any]:
 
 
 def _by_field(
-    found: Mapping[str, Any], names: Names, unknown: frozenset[str], where: str
+    found: Mapping[str, Any], names: FieldNames, unknown: frozenset[str], where: str
 ) -> dict[str, tuple[str, Any]]:
     """Return the name and value of each field of the form that the row has.
 
@@ -261,13 +263,13 @@ _IDEAL: Final = "context"
 """Beside ``retrieval_context`` it is DeepEval's ideal context, which is not what the answer was made of."""
 
 
-def _warning(news: Sequence[str], names: Names, where: str) -> str:
+def _warning(news: Sequence[str], names: FieldNames, where: str) -> str:
     fields = "field" if len(news) == 1 else "fields"
     shown = ", ".join(f"`{name[:60]}`{_note(name, names)}" for name in news)
     return f"{where}: unknown {fields} left out, here and below: {shown}"
 
 
-def _note(name: str, names: Names) -> str:
+def _note(name: str, names: FieldNames) -> str:
     if name == _IDEAL:
         return " (DeepEval's ideal context: `retrieval_context` is read)"
     near = names.nearest(name)

@@ -18,12 +18,12 @@ from ragtrace.judge.spend import Limit, Spend
 __all__ = [
     "Budget",
     "BudgetStatus",
+    "BudgetStoreUnavailable",
     "BudgetWindow",
     "ExceededLimit",
     "LimitUsage",
     "OverBudget",
     "Period",
-    "Uncounted",
 ]
 
 _NANO: Final = 1_000_000_000
@@ -84,7 +84,7 @@ class OverBudget(JudgeOverBudget):
         self.refusal = refusal
 
 
-class Uncounted(JudgeError):
+class BudgetStoreUnavailable(JudgeError):
     """The store takes no note of a request to the judge, which was not made therefore."""
 
     error_type = "store_unavailable"

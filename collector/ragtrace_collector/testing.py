@@ -10,7 +10,7 @@ from typing import Final
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.store.port import Job, Poison, WorkStore
+from ragtrace_collector.store.port import Job, QuarantineReason, WorkStore
 
 __all__ = ["check_store"]
 
@@ -62,10 +62,10 @@ async def _check_suspects(open_store: OpenStore) -> None:
         await store.end_look((innocent,))
         assert await store.look_alone(suspect), "it lets nobody look at a suspect that is alone"
         assert not await store.look_alone(suspect), "it lets two look at suspects"
-        await store.set_aside(suspect, poison=Poison.CRASHES, now_ns=2)
+        await store.set_aside(suspect, poison=QuarantineReason.CRASHES, now_ns=2)
     async with _opened(open_store) as store:
         (found,) = (await store.look((suspect,))).values()
-        assert found.poison == Poison.CRASHES, "it forgot why a trace was set aside"
+        assert found.poison == QuarantineReason.CRASHES, "it forgot why a trace was set aside"
         assert suspect not in await store.unsettled(), "it has a restart look at a trace that was set aside"
         await store.settle(innocent, jobs=[], outcomes=[], keep_spans=False, now_ns=3)
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
-from ragtrace.http import Oversized, Unreadable, open_web_client, read_whole, redirected_to
+from ragtrace.http import BodyTooLarge, UnreadableBody, open_web_client, read_whole, redirected_to
 from ragtrace.http.tls import ClientTls
 from ragtrace.retry_after import asked_wait_s
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["MOST_READ_BYTES", "ConnectionSettings", "Parameters", "Sleep", "WebAnswer", "WebApi"]
+__all__ = ["MOST_READ_BYTES", "ConnectionSettings", "HttpApi", "HttpResponse", "Parameters", "Sleep"]
 
 MOST_READ_BYTES: Final = 128 << 20
 """Of one answer of a back end, unpacked. A page of traces with all their texts takes some megabytes."""
@@ -64,7 +64,7 @@ class ConnectionSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebAnswer:
+class HttpResponse:
     """What a back end said."""
 
     status: int
@@ -79,7 +79,7 @@ class WebAnswer:
         return self.body.decode("utf-8", "replace")
 
 
-class WebApi:
+class HttpApi:
     """Asks one HTTP API. Nothing is connected before the first request.
 
     It is asked again where that may help: for two minutes if it has answered well before, shorter if it never
@@ -103,7 +103,7 @@ class WebApi:
 
     async def get(
         self, path: str, params: Parameters | None = None, *, accept: str = "application/json"
-    ) -> WebAnswer:
+    ) -> HttpResponse:
         """Return the answer: a success, or a 400 or 404, which only the caller understands.
 
         Raises:
@@ -154,7 +154,7 @@ class WebApi:
             await self._client.aclose()
             self._client = None
 
-    async def _tried(self, path: str, params: Parameters | None, accept: str) -> WebAnswer:
+    async def _tried(self, path: str, params: Parameters | None, accept: str) -> HttpResponse:
         import httpx
 
         headers = {"accept": accept}
@@ -173,13 +173,13 @@ class WebApi:
         except TimeoutError as exc:
             waited = f"{self._access.answer_s:g} s"
             raise ReadUnavailable(f"{self.where} sent no whole answer within {waited}") from exc
-        except Oversized as exc:
+        except BodyTooLarge as exc:
             advice = "read less at once, such as a shorter time or one trace by its id"
             raise ReadOversized(f"{self.where} sent an answer that is not read: {exc}: {advice}") from None
-        except Unreadable as exc:
+        except UnreadableBody as exc:
             raise ReadError(f"{self.where} sent an answer that cannot be read: {exc}") from None
 
-    def _checked(self, response: WebAnswer) -> WebAnswer:
+    def _checked(self, response: HttpResponse) -> HttpResponse:
         status = response.status
         if status in (401, 403):
             raise ReadError(
@@ -212,9 +212,9 @@ class WebApi:
         return self._client
 
 
-async def _read(response: httpx.Response) -> WebAnswer:
+async def _read(response: httpx.Response) -> HttpResponse:
     redirects_to = redirected_to(response)
-    return WebAnswer(
+    return HttpResponse(
         status=response.status_code,
         headers=response.headers,
         body=b"" if redirects_to else await read_whole(response, most_bytes=MOST_READ_BYTES),
@@ -222,15 +222,15 @@ async def _read(response: httpx.Response) -> WebAnswer:
     )
 
 
-def _asked_for_s(response: WebAnswer) -> float | None:
+def _asked_for_s(response: HttpResponse) -> float | None:
     return asked_wait_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
 
 
-def _is_page(response: WebAnswer) -> bool:
+def _is_page(response: HttpResponse) -> bool:
     return response.body.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<")
 
 
-def _said(response: WebAnswer) -> str:
+def _said(response: HttpResponse) -> str:
     if _is_page(response):
         return f"{response.status} with a web page"
     return f"{response.status}: {' '.join(response.text.split())[:200] or 'nothing more'}"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ragtrace.errors import SendRefused, SendRejected, SendRetryable
-from ragtrace.http import Unreadable, open_web_client, read_whole, redirected_to
+from ragtrace.http import UnreadableBody, open_web_client, read_whole, redirected_to
 from ragtrace.http.tls import ClientTls
 from ragtrace.retry_after import asked_wait_s
 
@@ -131,7 +131,7 @@ def _pointing(response: httpx.Response) -> str:
 async def _body(response: httpx.Response) -> bytes | None:
     try:
         return await read_whole(response, most_bytes=_LONGEST_BODY)
-    except Unreadable:
+    except UnreadableBody:
         return None
 
 

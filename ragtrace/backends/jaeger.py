@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Final, Protocol, TypeVar
 
-from ragtrace.backends.http_api import ConnectionSettings, Sleep, WebApi
+from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Sleep
 from ragtrace.backends.jaeger_v2 import spans_of_v2, trace_ids_of_v2
-from ragtrace.backends.listing import Unlisted
+from ragtrace.backends.listing import SearchOnlyReader
 from ragtrace.backends.search_windows import cut_where_oversized
 from ragtrace.errors import CodecError, InputError, ReadError, ReadOversized, ReadUnavailable
 from ragtrace.ports import Page, TraceQuery
@@ -29,7 +29,7 @@ _TRACES_AT_ONCE: Final = 100
 _MICROSECOND_NS: Final = 1_000
 
 
-class JaegerReader(Unlisted):
+class JaegerReader(SearchOnlyReader):
     """Read traces by id and by search from Jaeger's query service (port 16686)."""
 
     back_end = "Jaeger"
@@ -44,7 +44,7 @@ class JaegerReader(Unlisted):
         traces_at_once: int = _TRACES_AT_ONCE,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._api = WebApi("Jaeger", base_url, access, sleep=sleep)
+        self._api = HttpApi("Jaeger", base_url, access, sleep=sleep)
         self._traces_at_once = traces_at_once
         self._version: _Version | None = None
 

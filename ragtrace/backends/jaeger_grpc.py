@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ragtrace.backends.http_api import MOST_READ_BYTES, ConnectionSettings, Sleep
 from ragtrace.backends.jaeger import normalized_trace_id, search_each_service, traces_by_id
-from ragtrace.backends.listing import Unlisted
+from ragtrace.backends.listing import SearchOnlyReader
 from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.backends.search_windows import cut_where_oversized
 from ragtrace.errors import CodecError, ReadError, ReadOversized, ReadUnavailable
@@ -34,7 +34,7 @@ _PASSING: Final = frozenset({"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAIL
 """Answers that may be others a moment later."""
 
 
-class JaegerGrpcReader(Unlisted):
+class JaegerGrpcReader(SearchOnlyReader):
     """Read traces by id and by search from Jaeger's query service at ``host:port``."""
 
     back_end = "Jaeger"

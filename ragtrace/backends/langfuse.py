@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from ragtrace import semconv
-from ragtrace.backends.http_api import ConnectionSettings, Parameters, Sleep, WebApi
-from ragtrace.backends.listing import Unlisted
-from ragtrace.backends.scores import KeptScore, carriers_of, hex_id, original_ids
+from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters, Sleep
+from ragtrace.backends.listing import SearchOnlyReader
+from ragtrace.backends.scores import StoredScore, carriers_of, hex_id, original_ids
 from ragtrace.backends.search_windows import at_most
 from ragtrace.errors import ReadError
 from ragtrace.model import AttributeValue
@@ -34,7 +34,7 @@ _TAGS: Final = frozenset({"environment", "sessionId", "userId", "version"})
 """What the API can look for; they are its own names."""
 
 
-class LangfuseReader(Unlisted):
+class LangfuseReader(SearchOnlyReader):
     """Read traces by id and by search from Langfuse: user and password are its public and secret key."""
 
     back_end = "Langfuse"
@@ -49,7 +49,7 @@ class LangfuseReader(Unlisted):
         traces_at_once: int = _TRACES_AT_ONCE,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._api = _Api(WebApi("Langfuse", base_url, access, sleep=sleep))
+        self._api = _Api(HttpApi("Langfuse", base_url, access, sleep=sleep))
         self._traces_at_once = traces_at_once
         self._version: _Version | None = None
 
@@ -111,7 +111,7 @@ class LangfuseReader(Unlisted):
 class _Api:
     """Langfuse's pages, parsed."""
 
-    def __init__(self, web: WebApi) -> None:
+    def __init__(self, web: HttpApi) -> None:
         self.web = web
 
     async def by_cursor(self, path: str, parameters: Parameters) -> AsyncIterator[Json]:
@@ -314,13 +314,13 @@ def _above(trace: Json, roots: list[Json], whole: Mapping[str, AttributeValue]) 
 _OF_TRACE: Final = "the trace "
 
 
-def _kept(stored: _Stored) -> Iterator[KeptScore]:
+def _kept(stored: _Stored) -> Iterator[StoredScore]:
     for score in stored.scores:
         subject = score.get("subject") or {}
         on_observation = subject.get("id") if subject.get("kind") == "observation" else None
         observation = score.get("observationId") or on_observation
         original = observation or _OF_TRACE + str(stored.trace["id"])
-        yield KeptScore(hex_id(str(original), digits=16), _mapping(score.get("metadata")))
+        yield StoredScore(hex_id(str(original), digits=16), _mapping(score.get("metadata")))
 
 
 def _sent(key: str, value: object) -> AttributeValue:

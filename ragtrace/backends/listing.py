@@ -8,10 +8,10 @@ from typing import ClassVar
 from ragtrace.errors import ReadError
 from ragtrace.traces.trace import Trace
 
-__all__ = ["Unlisted"]
+__all__ = ["SearchOnlyReader"]
 
 
-class Unlisted:
+class SearchOnlyReader:
     """What their readers have in common."""
 
     back_end: ClassVar[str]

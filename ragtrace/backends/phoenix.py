@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from ragtrace import semconv
-from ragtrace.backends.http_api import ConnectionSettings, Parameters, Sleep, WebApi
-from ragtrace.backends.listing import Unlisted
-from ragtrace.backends.scores import KeptScore, carriers_of, hex_id, original_ids
+from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters, Sleep
+from ragtrace.backends.listing import SearchOnlyReader
+from ragtrace.backends.scores import StoredScore, carriers_of, hex_id, original_ids
 from ragtrace.backends.search_windows import at_most
 from ragtrace.errors import ReadError, ReadUnavailable
 from ragtrace.model import AttributeValue
@@ -39,7 +39,7 @@ _ANNOTATIONS: Final = "span_annotations"
 _UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 
 
-class PhoenixReader(Unlisted):
+class PhoenixReader(SearchOnlyReader):
     """Read traces by id and by search from Phoenix (port 6006), whole, and with the scores on their spans."""
 
     back_end = "Phoenix"
@@ -54,7 +54,7 @@ class PhoenixReader(Unlisted):
         traces_at_once: int = _TRACES_AT_ONCE,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._api = WebApi("Phoenix", base_url, access, sleep=sleep)
+        self._api = HttpApi("Phoenix", base_url, access, sleep=sleep)
         self._traces_at_once = traces_at_once
         self._known: tuple[_Project, ...] = ()
 
@@ -156,7 +156,7 @@ class PhoenixReader(Unlisted):
             for trace_id, members in spans.items()
         }
 
-    async def _scores(self, project: _Project, spans: Iterable[Span]) -> AsyncIterator[KeptScore]:
+    async def _scores(self, project: _Project, spans: Iterable[Span]) -> AsyncIterator[StoredScore]:
         ids = {str(each.resource.attributes.get(semconv.ORIGINAL_SPAN_ID, each.span_id)) for each in spans}
         for batch in _batches(sorted(ids), _SPAN_IDS_AT_ONCE):
             asked: Parameters = {"span_ids": batch, "limit": _SPANS_AT_ONCE}
@@ -268,8 +268,8 @@ def _is_carrier(attributes: Mapping[str, AttributeValue]) -> bool:
     return semconv.SCHEMA in attributes and attributes.get(semconv.OI_KIND) == semconv.OI_EVALUATOR
 
 
-def _kept(tree: Json) -> KeptScore:
-    return KeptScore(hex_id(str(tree["span_id"]), digits=16), tree.get("metadata") or {})
+def _kept(tree: Json) -> StoredScore:
+    return StoredScore(hex_id(str(tree["span_id"]), digits=16), tree.get("metadata") or {})
 
 
 def _attributes(stored: Json) -> dict[str, AttributeValue]:

@@ -13,7 +13,7 @@ from ragtrace.model import AttributeValue, Label
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent
 
-__all__ = ["KeptScore", "Score", "carriers_of", "hex_id", "original_ids", "scores_in"]
+__all__ = ["Score", "StoredScore", "carriers_of", "hex_id", "original_ids", "scores_in"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Score:
     """Who judged and when, what is superseded, and the verdicts one by one; JSON can hold it."""
 
 
-class KeptScore(NamedTuple):
+class StoredScore(NamedTuple):
     """A score as it was found on a span of a back end."""
 
     span_id: str
@@ -52,7 +52,7 @@ def scores_in(request: bytes) -> tuple[Score, ...]:
     return tuple(score for span in decode(request) if _is_carrier(span) for score in _scores(span))
 
 
-def carriers_of(spans: Iterable[Span], kept: Iterable[KeptScore]) -> tuple[Span, ...]:
+def carriers_of(spans: Iterable[Span], kept: Iterable[StoredScore]) -> tuple[Span, ...]:
     """Return the carriers that scores were made of, as far as is needed to know what was judged.
 
     Scores of others, and on other spans than these, are left out.
@@ -150,16 +150,16 @@ def _names(value: AttributeValue) -> tuple[AttributeValue, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _carrier_id(score: KeptScore) -> str | None:
+def _carrier_id(score: StoredScore) -> str | None:
     found = score.metadata.get(semconv.CARRIER_SPAN_ID)
     return found if isinstance(found, str) else None
 
 
-def _carrier_key(score: KeptScore) -> tuple[str, str]:
+def _carrier_key(score: StoredScore) -> tuple[str, str]:
     return score.span_id, _carrier_id(score) or ""
 
 
-def _carrier(target: Span, scores: list[KeptScore]) -> Span:
+def _carrier(target: Span, scores: list[StoredScore]) -> Span:
     about = (semconv.EVAL_STARTED_AT, semconv.EVAL_SUPERSEDES)
     metadata = scores[0].metadata
     return Span(
@@ -179,6 +179,6 @@ def _carrier(target: Span, scores: list[KeptScore]) -> Span:
     )
 
 
-def _told(score: KeptScore) -> tuple[str, str]:
+def _told(score: StoredScore) -> tuple[str, str]:
     label = score.metadata.get(semconv.EVALUATION_LABEL, Label.ERROR.value)
     return str(score.metadata.get(semconv.EVALUATION_NAME)), str(label)

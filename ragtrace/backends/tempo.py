@@ -12,9 +12,9 @@ from typing import Final
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ragtrace.backends.http_api import ConnectionSettings, Sleep, WebApi
+from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Sleep
 from ragtrace.backends.jaeger import normalized_trace_id
-from ragtrace.backends.listing import Unlisted
+from ragtrace.backends.listing import SearchOnlyReader
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import spans_in
@@ -26,7 +26,7 @@ _SECOND_NS: Final = 10**9
 _TRACES_AT_ONCE: Final = 500
 
 
-class TempoReader(Unlisted):
+class TempoReader(SearchOnlyReader):
     """Read traces by id and by search from Tempo's query API (port 3200)."""
 
     back_end = "Tempo"
@@ -42,7 +42,7 @@ class TempoReader(Unlisted):
         traces_at_once: int = _TRACES_AT_ONCE,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._api = WebApi("Tempo", base_url, access, sleep=sleep)
+        self._api = HttpApi("Tempo", base_url, access, sleep=sleep)
         self._traces_at_once = traces_at_once
 
     async def get(self, trace_id: str) -> Trace | None:

@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from ragtrace.backfill.estimate import Observed, Pilot, RunEstimate, Sizes, from_pilot, from_sizes
+from ragtrace.backfill.estimate import Pilot, PilotRecord, RunEstimate, TotalLoad, from_pilot, from_sizes
 from ragtrace.backfill.evaluator import BackfillEvaluator, EvaluatedRecord, may_begin
 from ragtrace.backfill.record_selection import Item, SelectedRecord, choose, evaluator_of
 from ragtrace.backfill.report import BackfillReport, RunCounts
 from ragtrace.backfill.resume import ResumableRun
 from ragtrace.backfill.selection import Selection
-from ragtrace.backfill.token_load import HIGH, LIKELY, LOW, TokenLoad, Unsized, size_of
+from ragtrace.backfill.token_load import HIGH, LIKELY, LOW, TokenLoad, UnknownLoad, size_of
 from ragtrace.backfill.trace_search import SearchedUpTo
 from ragtrace.clock import SystemClock
 from ragtrace.judge import Prices, uncached
-from ragtrace.judge.layers import Layer
+from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Evaluation, JudgeIdentity
 from ragtrace.ordered import map_in_order
 from ragtrace.ports import Clock, Judge, Metric, TraceReader
@@ -122,20 +122,20 @@ async def dry_run(
 
 def _count(evaluation: Evaluation, ledger: RunCounts) -> None:
     """Count what would become of a record, without the labels of the stand-in."""
-    if any(failure.error_type == Unsized.error_type for failure in evaluation.failures):
+    if any(failure.error_type == UnknownLoad.error_type for failure in evaluation.failures):
         ledger.judged += 1
     else:
         ledger.count(evaluation)
         ledger.labels.clear()
 
 
-def _estimate(sizes: Sizes, trial: _Trial, concurrency: int) -> RunEstimate:
+def _estimate(sizes: TotalLoad, trial: _Trial, concurrency: int) -> RunEstimate:
     if trial.observed:
         pilot = Pilot(observed=trial.observed, seconds=trial.seconds)
         return from_pilot(sizes, pilot, concurrency=concurrency)
     judge = trial.judging.judge.identity
     if judge.computes:
-        sizes = Sizes(records=sizes.records)
+        sizes = TotalLoad(records=sizes.records)
     elif trial.ledger.failed or trial.ledger.left:
         sizes.unsized = sizes.records  # the sizes are those for a pilot, and nothing came of it
     is_remote = not judge.computes and judge.provider != "llama"
@@ -143,7 +143,7 @@ def _estimate(sizes: Sizes, trial: _Trial, concurrency: int) -> RunEstimate:
 
 
 def _keeps_replies(judge: Judge) -> bool:
-    while isinstance(judge, Layer):
+    while isinstance(judge, JudgeLayer):
         if uncached(judge) is not judge:
             return True
         judge = judge.inner
@@ -168,13 +168,13 @@ class _Sizing:
     metrics: Sequence[Metric]
     judge: Judge
     pilot: int
-    sizes: Sizes = field(init=False)
+    sizes: TotalLoad = field(init=False)
     _drawn: list[tuple[int, int, _Sized]] = field(default_factory=list)
     _seen: set[bytes] = field(default_factory=set)
     """Digests of what the judge was shown, where replies are kept."""
 
     def __post_init__(self) -> None:
-        self.sizes = Sizes(is_cached=_keeps_replies(self.judge))
+        self.sizes = TotalLoad(is_cached=_keeps_replies(self.judge))
 
     @property
     def chosen(self) -> Sequence[_Sized]:
@@ -203,7 +203,7 @@ class _Sizing:
         sizes.records += 1
         sizes.low += sized.low
         sizes.likely += sized.likely
-        sizes.unsized += any(each.error_type == Unsized.error_type for each in sized.evaluation.failures)
+        sizes.unsized += any(each.error_type == UnknownLoad.error_type for each in sized.evaluation.failures)
         self._draw(sized)
 
     def _is_repeated(self, evaluation: Evaluation) -> bool:
@@ -230,7 +230,7 @@ class _Trial:
     prices: Prices | None
     on_evaluated: Callable[[JudgedAnswer], None] | None
     ledger: RunCounts = field(default_factory=RunCounts)
-    observed: list[Observed] = field(default_factory=list)
+    observed: list[PilotRecord] = field(default_factory=list)
     seconds: float = 0.0
 
     async def carry_out(self, chosen: Sequence[_Sized], concurrency: int) -> None:
@@ -265,7 +265,7 @@ class _Trial:
         ):  # else nobody read it: that tells nothing
             cost = self._cost(evaluation)
             seconds = evaluation.duration_ms / 1000
-            self.observed.append(Observed(sized.likely, TokenLoad.of(evaluation.usage), cost, seconds))
+            self.observed.append(PilotRecord(sized.likely, TokenLoad.of(evaluation.usage), cost, seconds))
 
     def cost_of(self, low: TokenLoad, likely: TokenLoad, high: TokenLoad) -> Sequence[float | None]:
         """Price three loads: the first as if the provider knew all prompts, the last by the dearer judge."""

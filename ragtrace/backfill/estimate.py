@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from ragtrace.backfill.token_load import TokenLoad
 from ragtrace.stats import ratio_total
 
-__all__ = ["EstimateRange", "Observed", "Pilot", "RunEstimate", "Sizes", "from_pilot", "from_sizes"]
+__all__ = ["EstimateRange", "Pilot", "PilotRecord", "RunEstimate", "TotalLoad", "from_pilot", "from_sizes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class RunEstimate:
 
 
 @dataclass(slots=True, kw_only=True)
-class Sizes:
+class TotalLoad:
     """What records will ask of a judge, added up."""
 
     is_cached: bool = False
@@ -62,7 +62,7 @@ class Sizes:
     """What is likely of records that repeat another, if no reply to that one is known yet."""
 
 
-class Observed(NamedTuple):
+class PilotRecord(NamedTuple):
     """A record of the pilot."""
 
     size: TokenLoad
@@ -77,7 +77,7 @@ class Observed(NamedTuple):
 class Pilot:
     """A sample that was judged."""
 
-    observed: Sequence[Observed]
+    observed: Sequence[PilotRecord]
     seconds: float
     """From its beginning to its end: many were judged at once."""
 
@@ -86,7 +86,7 @@ CostOf: TypeAlias = Callable[[TokenLoad, TokenLoad, TokenLoad], Sequence[float |
 """Returns US dollars for the three, ``None`` where that is not known."""
 
 
-def from_sizes(sizes: Sizes, *, cost_of: CostOf, concurrency: int, is_remote: bool = True) -> RunEstimate:
+def from_sizes(sizes: TotalLoad, *, cost_of: CostOf, concurrency: int, is_remote: bool = True) -> RunEstimate:
     """Estimate from a terse to a wordy model; where replies are kept, all may be known already."""
     loads = (TokenLoad() if sizes.is_cached else sizes.low, sizes.likely, sizes.high)
     paces = zip((_FAST, _USUAL, _SLOW), loads, strict=True)
@@ -125,7 +125,7 @@ _USUAL: Final = _Pace(seconds=0.8, tokens_a_second=60)
 _SLOW: Final = _Pace(seconds=3.0, tokens_a_second=15)
 
 
-def from_pilot(sizes: Sizes, pilot: Pilot, *, concurrency: int) -> RunEstimate:
+def from_pilot(sizes: TotalLoad, pilot: Pilot, *, concurrency: int) -> RunEstimate:
     """Estimate from a sample that was drawn by chance: 95 % confidence intervals.
 
     Where replies are kept, what repeats other records costs nothing at best, and at worst as much again.
@@ -149,7 +149,7 @@ def from_pilot(sizes: Sizes, pilot: Pilot, *, concurrency: int) -> RunEstimate:
     )
 
 
-def _total(sizes: Sizes, pilot: Pilot, what: str, amounts: Sequence[float]) -> EstimateRange:
+def _total(sizes: TotalLoad, pilot: Pilot, what: str, amounts: Sequence[float]) -> EstimateRange:
     size_of = attrgetter("calls" if sizes.unsized else what)
     pairs = [(size_of(each.size), amount) for each, amount in zip(pilot.observed, amounts, strict=True)]
     size = size_of(sizes.likely)
@@ -158,7 +158,7 @@ def _total(sizes: Sizes, pilot: Pilot, what: str, amounts: Sequence[float]) -> E
     return EstimateRange(low=found.low, likely=found.likely, high=found.high * again)
 
 
-def _seconds(sizes: Sizes, pilot: Pilot, concurrency: int) -> EstimateRange | None:
+def _seconds(sizes: TotalLoad, pilot: Pilot, concurrency: int) -> EstimateRange | None:
     """Tell the time as though as many were judged at once as in the pilot; at best, as many as may be."""
     spent = [each.seconds for each in pilot.observed]
     if not sum(spent) or not pilot.seconds:

@@ -43,7 +43,7 @@ from ragtrace.metrics.judge_calls import batches
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric
 
-__all__ = ["HIGH", "LIKELY", "LOW", "ReplyProfile", "TokenLoad", "Unsized", "size_of"]
+__all__ = ["HIGH", "LIKELY", "LOW", "ReplyProfile", "TokenLoad", "UnknownLoad", "size_of"]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
@@ -161,7 +161,7 @@ HIGH: Final = ReplyProfile(
 )
 
 
-class Unsized(JudgeError):
+class UnknownLoad(JudgeError):
     """What a model says to this question cannot be told from the lengths of texts."""
 
     error_type = "unsized"
@@ -200,7 +200,7 @@ class _ProfiledJudge:
         share = manner.with_claims if request.step in _OF_CLAIMS else 1.0
         self.load += TokenLoad(calls=1, input_tokens=asked, output_tokens=told) * (manner.times * share)
         if value is None:
-            raise Unsized("only a judge can say how it would answer this")
+            raise UnknownLoad("only a judge can say how it would answer this")
         return JudgeReply(value=request.reply_type.model_validate(value), usage=Usage())
 
     async def aclose(self) -> None:

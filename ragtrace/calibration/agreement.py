@@ -17,7 +17,7 @@ __all__ = [
     "ConfusionCounts",
     "Ranking",
     "ScoreBin",
-    "Scored",
+    "ScoredAnswer",
     "Weights",
     "balanced_accuracy",
     "cohen_kappa",
@@ -120,7 +120,7 @@ def share_decided(counts: ConfusionCounts) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredAnswer:
     """A score in [0, 1], and what people say."""
 
     score: float
@@ -140,7 +140,7 @@ class ScoreBin:
 class Ranking:
     """Scored things in order: how well the order separates them, and where best to cut."""
 
-    def __init__(self, scored: Iterable[Scored], *, default: float = DEFAULT_THRESHOLD) -> None:
+    def __init__(self, scored: Iterable[ScoredAnswer], *, default: float = DEFAULT_THRESHOLD) -> None:
         self.default = default
         """Where they are cut unless something better is found."""
         ascending = sorted(scored, key=lambda each: each.score)

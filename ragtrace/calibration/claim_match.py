@@ -7,10 +7,10 @@ from enum import StrEnum
 
 from ragtrace.model import Claim, Verdict, VerdictLabel
 
-__all__ = ["LocatedClaims", "find_claims"]
+__all__ = ["ClaimMatch", "find_claims"]
 
 
-class LocatedClaims(StrEnum):
+class ClaimMatch(StrEnum):
     """What the judge's own claims say of the place where a labelled one stands."""
 
     SUPPORTED = "supported"
@@ -23,12 +23,12 @@ class LocatedClaims(StrEnum):
     @property
     def is_supported(self) -> bool | None:
         """Read it two-way; ``None`` where the judge said neither."""
-        return {LocatedClaims.SUPPORTED: True, LocatedClaims.UNSUPPORTED: False}.get(self)
+        return {ClaimMatch.SUPPORTED: True, ClaimMatch.UNSUPPORTED: False}.get(self)
 
 
 def find_claims(
     claims: Sequence[Claim], answer: str, verdicts: Sequence[Verdict]
-) -> tuple[LocatedClaims | None, ...]:
+) -> tuple[ClaimMatch | None, ...]:
     """Return what the verdicts say of each claim; ``None`` if it is not in the answer word for word."""
     return tuple(place and _found(place, verdicts) for place in _places(claims, answer))
 
@@ -47,13 +47,13 @@ def _places(claims: Sequence[Claim], answer: str) -> Iterator[tuple[int, int] | 
         yield start, reached
 
 
-def _found(place: tuple[int, int], verdicts: Sequence[Verdict]) -> LocatedClaims:
+def _found(place: tuple[int, int], verdicts: Sequence[Verdict]) -> ClaimMatch:
     labels = {verdict.label for verdict in verdicts if _overlaps(verdict.claim, place)}
     if labels & {VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED}:
-        return LocatedClaims.UNSUPPORTED
+        return ClaimMatch.UNSUPPORTED
     if VerdictLabel.SUPPORTED in labels:
-        return LocatedClaims.SUPPORTED
-    return LocatedClaims.UNJUDGED if labels else LocatedClaims.NOT_EXTRACTED
+        return ClaimMatch.SUPPORTED
+    return ClaimMatch.UNJUDGED if labels else ClaimMatch.NOT_EXTRACTED
 
 
 def _overlaps(claim: Claim, place: tuple[int, int]) -> bool:

@@ -21,9 +21,9 @@ from pydantic import BaseModel, BeforeValidator, Field
 from ragtrace.judge.phrases import announces_answer
 from ragtrace.model import Claim, RagRecord
 from ragtrace.records import RECORD_NAMES, Contexts, RecordRow, Text, record_of
-from ragtrace.row_files import STRICT, Names, Row, RowNotices, read_rows
+from ragtrace.row_files import STRICT, FieldNames, Row, RowNotices, read_rows
 
-__all__ = ["HumanLabel", "LabelledAnswer", "read_labelled"]
+__all__ = ["HumanLabel", "LabeledAnswer", "read_labelled"]
 
 
 class HumanLabel(StrEnum):
@@ -36,7 +36,7 @@ class HumanLabel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledAnswer:
+class LabeledAnswer:
     """An answer with what people say about it."""
 
     record: RagRecord
@@ -63,7 +63,7 @@ class LabelledAnswer:
 
 def read_labelled(
     path: str | Path, *, group_by: str | None = None, notices: RowNotices = STRICT
-) -> Iterator[LabelledAnswer]:
+) -> Iterator[LabeledAnswer]:
     """Read labelled answers, as records are read; where ``notices`` does not raise, bad rows are left out.
 
     Answers with the same value in the field ``group_by`` are about the same document; without that, those
@@ -103,17 +103,17 @@ class _Row(RecordRow):
     answer_label: _Label = None
 
 
-_NAMES: Final = Names(
+_NAMES: Final = FieldNames(
     written={**RECORD_NAMES.written, "claims": ["claims"], "answer_label": ["answer_label"]},
     likely=RECORD_NAMES.likely,
 )
 
 
-def _answer(row: _Row, file: str, place: str) -> LabelledAnswer:
+def _answer(row: _Row, file: str, place: str) -> LabeledAnswer:
     claims = [claim for claim in row.claims if not announces_answer(claim.text)]
     labelled = [(claim.text, claim.label) for claim in claims if claim.label is not None]
     record = record_of(row, place)
-    return LabelledAnswer(
+    return LabeledAnswer(
         record=replace(record, answer=row.answer or "\n".join(claim.text for claim in row.claims)),
         claims=tuple(Claim(index=index, text=text) for index, (text, _) in enumerate(labelled)),
         labels=tuple(label for _, label in labelled),

@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.calibration.claim_match import LocatedClaims, find_claims
-from ragtrace.calibration.labeled_data import LabelledAnswer
+from ragtrace.calibration.claim_match import ClaimMatch, find_claims
+from ragtrace.calibration.labeled_data import LabeledAnswer
 from ragtrace.evaluation import evaluate
 from ragtrace.metrics import metric_named
 from ragtrace.metrics.steps import StepLimits, Steps
@@ -38,7 +38,7 @@ __all__ = [
     "CandidateRun",
     "EndToEnd",
     "JudgeCandidate",
-    "Measured",
+    "MeasuredAnswer",
     "judged_supported",
     "measure_all",
 ]
@@ -97,16 +97,16 @@ class EndToEnd:
     score: float | None = None
     skipped: str | None = None
     failure: str | None = None
-    found: tuple[LocatedClaims | None, ...] = ()
+    found: tuple[ClaimMatch | None, ...] = ()
     """What it says of each labelled claim; ``None`` for one that is not in the answer word for word."""
     usage: Usage = _NO_USAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredAnswer:
     """All that was measured of one answer."""
 
-    answer: LabelledAnswer
+    answer: LabeledAnswer
     position: int
     """In the sample."""
     runs: tuple[tuple[CandidateRun, ...], ...]
@@ -116,12 +116,12 @@ class Measured:
 
 
 async def measure_all(
-    answers: Sequence[LabelledAnswer],
+    answers: Sequence[LabeledAnswer],
     candidates: Sequence[JudgeCandidate],
     *,
     concurrency: int,
     seed: int,
-    done: Callable[[Measured], None],
+    done: Callable[[MeasuredAnswer], None],
 ) -> None:
     """Measure each answer with each candidate, and hand over each answer when it is done.
 
@@ -139,8 +139,8 @@ async def measure_all(
 
 
 async def _measure(
-    answer: LabelledAnswer, position: int, candidates: Sequence[JudgeCandidate], seed: int
-) -> Measured:
+    answer: LabeledAnswer, position: int, candidates: Sequence[JudgeCandidate], seed: int
+) -> MeasuredAnswer:
     runs: list[tuple[CandidateRun, ...]] = []
     whole: list[EndToEnd | None] = []
     for candidate in candidates:
@@ -150,7 +150,7 @@ async def _measure(
         ]
         runs.append(tuple(of_candidate))
         whole.append(await _whole(answer, candidate) if candidate.end_to_end else None)
-    return Measured(answer=answer, position=position, runs=tuple(runs), end_to_end=tuple(whole))
+    return MeasuredAnswer(answer=answer, position=position, runs=tuple(runs), end_to_end=tuple(whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class _Order:
     claims: Sequence[int]
 
 
-def _order(answer: LabelledAnswer, number: int, seed: int) -> _Order:
+def _order(answer: LabeledAnswer, number: int, seed: int) -> _Order:
     """Return the order of the chunks and claims of a run; they have it from the data in the first."""
     chunks, claims = len(answer.record.chunks), len(answer.claims)
     if number == 0:
@@ -168,7 +168,7 @@ def _order(answer: LabelledAnswer, number: int, seed: int) -> _Order:
     return _Order(drawn.sample(range(chunks), chunks), drawn.sample(range(claims), claims))
 
 
-async def _run(answer: LabelledAnswer, candidate: JudgeCandidate, *, order: _Order) -> CandidateRun:
+async def _run(answer: LabeledAnswer, candidate: JudgeCandidate, *, order: _Order) -> CandidateRun:
     chunks = tuple(answer.record.chunks[at] for at in order.chunks)
     claims = tuple(replace(answer.claims[at], index=place) for place, at in enumerate(order.claims))
     listening = _Listening(candidate.judge)
@@ -190,7 +190,7 @@ async def _run(answer: LabelledAnswer, candidate: JudgeCandidate, *, order: _Ord
     )
 
 
-async def _whole(answer: LabelledAnswer, candidate: JudgeCandidate) -> EndToEnd:
+async def _whole(answer: LabeledAnswer, candidate: JudgeCandidate) -> EndToEnd:
     outcome, usage = await _outcome(
         answer.record, metric_named("faithfulness"), candidate.judge, candidate.limits
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ragtrace.calibration.labeled_data import HumanLabel
-from ragtrace.calibration.measurement import JudgeCandidate, Measured, judged_supported
+from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, judged_supported
 from ragtrace.calibration.results import Results
 from ragtrace.calibration.wording import basis, counted, interval, money, percent, recommendations
 from ragtrace.reports.templates import open_template
@@ -29,7 +29,7 @@ class Example:
 
 
 def disagreements(
-    measured: Sequence[Measured], candidates: Sequence[JudgeCandidate], *, at_most: int
+    measured: Sequence[MeasuredAnswer], candidates: Sequence[JudgeCandidate], *, at_most: int
 ) -> Iterator[Example]:
     """Yield claims that a judge (not the floor) decided otherwise than people did, in the sample's order."""
     left = at_most

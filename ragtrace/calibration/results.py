@@ -14,11 +14,11 @@ from ragtrace.calibration.intervals import IntervalEstimate
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import Usage
 
-__all__ = ["CandidateResult", "Cut", "GroupResult", "Lead", "Level", "Results"]
+__all__ = ["AccuracyLead", "AgreementLevel", "CandidateResult", "GroupResult", "Results", "ScoreCutoff"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class AgreementLevel:
     """How well verdicts agree with people: on claims, or on whole answers."""
 
     things: int
@@ -51,7 +51,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class ScoreCutoff:
     """Where to cut a score in two."""
 
     recommended: float
@@ -80,17 +80,17 @@ class CandidateResult:
     name: str
     form: VerifyForm
     is_floor: bool
-    claims: Level
-    answers: Level
+    claims: AgreementLevel
+    answers: AgreementLevel
     """An answer is judged supported where each of its claims is."""
-    end_to_end: Level | None
+    end_to_end: AgreementLevel | None
     """The same where the judge words the claims itself."""
-    end_to_end_claims: Level | None
+    end_to_end_claims: AgreementLevel | None
     """Labelled claims by what the judge's own claims say of the same place: one that it never made is
     missed."""
-    claim_cut: Cut | None
+    claim_cut: ScoreCutoff | None
     """Of the probability that a claim is supported, where the judge gives one."""
-    answer_cut: Cut | None
+    answer_cut: ScoreCutoff | None
     """Of the share of supported claims."""
     flips: IntervalEstimate | None
     """Share of claims whose verdict was not the same in all runs."""
@@ -128,7 +128,7 @@ class CandidateResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lead:
+class AccuracyLead:
     """How much higher the two-way balanced accuracy of the first is, over the claims that both judged."""
 
     first: str
@@ -152,7 +152,7 @@ class GroupResult:
     of_answers: int
     """That could have been measured."""
     candidates: tuple[CandidateResult, ...]
-    leads: tuple[Lead, ...]
+    leads: tuple[AccuracyLead, ...]
 
     @property
     def has_cuts(self) -> bool:

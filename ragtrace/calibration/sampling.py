@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from ragtrace.calibration.labeled_data import LabelledAnswer
+from ragtrace.calibration.labeled_data import LabeledAnswer
 
 __all__ = ["draw"]
 
 
-def draw(answers: Sequence[LabelledAnswer], limit: int | None, *, seed: int) -> list[LabelledAnswer]:
+def draw(answers: Sequence[LabeledAnswer], limit: int | None, *, seed: int) -> list[LabeledAnswer]:
     """Return at most ``limit`` answers in a random order, half of them with an unsupported claim.
 
     Where one half has too few, the other fills up. The order is random so that a run that is stopped has

@@ -19,7 +19,7 @@ from ragtrace.calibration.agreement import (
     NO_WRONG_CLAIM,
     ConfusionCounts,
     Ranking,
-    Scored,
+    ScoredAnswer,
     Weights,
     balanced_accuracy,
     cohen_kappa,
@@ -29,13 +29,20 @@ from ragtrace.calibration.agreement import (
     share_decided,
 )
 from ragtrace.calibration.intervals import IntervalEstimate, Resampling, fold_of
-from ragtrace.calibration.labeled_data import HumanLabel, LabelledAnswer
-from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, Measured, judged_supported
-from ragtrace.calibration.results import CandidateResult, Cut, GroupResult, Lead, Level, Results
+from ragtrace.calibration.labeled_data import HumanLabel, LabeledAnswer
+from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, MeasuredAnswer, judged_supported
+from ragtrace.calibration.results import (
+    AccuracyLead,
+    AgreementLevel,
+    CandidateResult,
+    GroupResult,
+    Results,
+    ScoreCutoff,
+)
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity, Usage, Verdict, VerdictLabel
 
-__all__ = ["TOGETHER", "Plan", "Price", "Stratum", "stratum_of", "summarize"]
+__all__ = ["TOGETHER", "MeasurementPlan", "Price", "Stratum", "stratum_of", "summarize"]
 
 TOGETHER: Final = "all files together"
 _FOLDS: Final = 5
@@ -49,7 +56,7 @@ _ByCluster: TypeAlias = Sequence[ConfusionCounts | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class MeasurementPlan:
     """What there was to measure, and how intervals are drawn."""
 
     population: Mapping[Stratum, int]
@@ -64,13 +71,16 @@ class Plan:
     """Answers measured side by side."""
 
 
-def stratum_of(answer: LabelledAnswer) -> Stratum:
+def stratum_of(answer: LabeledAnswer) -> Stratum:
     """Name the part of the population that the answer was drawn from."""
     return answer.file, answer.has_unsupported
 
 
 def summarize(
-    measured: Sequence[Measured], candidates: Sequence[JudgeCandidate], plan: Plan, price: Price
+    measured: Sequence[MeasuredAnswer],
+    candidates: Sequence[JudgeCandidate],
+    plan: MeasurementPlan,
+    price: Price,
 ) -> Results:
     """Work the figures out, for each file and for all together. A run that was stopped is a sample."""
     plan = replace(plan, sampled=plan.sampled or len(measured) < sum(plan.population.values()))
@@ -89,19 +99,23 @@ def summarize(
     )
 
 
-def _documents(measured: Sequence[Measured]) -> int | None:
+def _documents(measured: Sequence[MeasuredAnswer]) -> int | None:
     """Count what the answers are about; ``None`` where each is about something of its own."""
     number = len({_document(each) for each in measured})
     return number if number < len(measured) else None
 
 
-def _document(each: Measured) -> Hashable:
+def _document(each: MeasuredAnswer) -> Hashable:
     """Name what an answer is drawn together with."""
     return each.answer.file, each.answer.document or each.position
 
 
 def _group(
-    name: str, members: Sequence[Measured], candidates: Sequence[JudgeCandidate], plan: Plan, price: Price
+    name: str,
+    members: Sequence[MeasuredAnswer],
+    candidates: Sequence[JudgeCandidate],
+    plan: MeasurementPlan,
+    price: Price,
 ) -> GroupResult:
     population = {
         stratum: size for stratum, size in plan.population.items() if name in (stratum[0], TOGETHER)
@@ -117,7 +131,7 @@ def _group(
             _result(side, candidate, plan, price) for side, candidate in zip(sides, candidates, strict=True)
         ),
         leads=tuple(
-            Lead(first=names[first], second=names[second], difference=found)
+            AccuracyLead(first=names[first], second=names[second], difference=found)
             for first, second in combinations(range(len(sides)), 2)
             if (found := _difference(sides[first], sides[second], drawing.resampling))
         ),
@@ -141,7 +155,9 @@ class _Drawing:
         return [0.0 if at == fold else weight for at, weight in zip(self.fold_of, self.weights, strict=True)]
 
 
-def _drawing(members: Sequence[Measured], population: Mapping[Stratum, int], plan: Plan) -> _Drawing:
+def _drawing(
+    members: Sequence[MeasuredAnswer], population: Mapping[Stratum, int], plan: MeasurementPlan
+) -> _Drawing:
     drawn_from = [stratum_of(each.answer) for each in members]
     sizes = Counter(drawn_from)
     weights = [population[stratum] / sizes[stratum] for stratum in drawn_from]
@@ -179,7 +195,7 @@ class _Pair:
 class _Side:
     """What one candidate made of the answers of a group."""
 
-    def __init__(self, members: Sequence[Measured], at: int, drawing: _Drawing) -> None:
+    def __init__(self, members: Sequence[MeasuredAnswer], at: int, drawing: _Drawing) -> None:
         self.answers = [member.answer for member in members]
         self.runs = [member.runs[at] for member in members]
         self.whole = [member.end_to_end[at] for member in members]
@@ -204,14 +220,14 @@ class _Side:
     def ranking(self) -> Ranking:
         """The claims by the probability that they are supported."""
         return Ranking(
-            Scored(pair.support, pair.human, cluster)
+            ScoredAnswer(pair.support, pair.human, cluster)
             for cluster, pairs in enumerate(self.pairs)
             for pair in pairs or ()
             if pair.support is not None
         )
 
     @cached_property
-    def claim_cut(self) -> Cut | None:
+    def claim_cut(self) -> ScoreCutoff | None:
         """Where to cut the probability."""
         return _cut(self.ranking, self.drawing, lambda of_fold: self.claim_counts(self._spread(of_fold)))
 
@@ -263,7 +279,7 @@ def _faithfulness(said: Sequence[bool | None]) -> float | None:
     return sum(judged) / len(judged) if judged else None
 
 
-def _result(side: _Side, candidate: JudgeCandidate, plan: Plan, price: Price) -> CandidateResult:
+def _result(side: _Side, candidate: JudgeCandidate, plan: MeasurementPlan, price: Price) -> CandidateResult:
     runs = [run for runs in side.runs for run in runs]
     usage = sum((run.usage for run in runs), Usage())
     usage = sum((whole.usage for whole in side.whole if whole), usage)
@@ -291,7 +307,7 @@ def _result(side: _Side, candidate: JudgeCandidate, plan: Plan, price: Price) ->
     )
 
 
-def _claims(side: _Side) -> Level:
+def _claims(side: _Side) -> AgreementLevel:
     pairs = [pair for pairs in side.pairs for pair in pairs or ()]
     confusion = Counter((str(pair.label), str(pair.verdict.label)) for pair in pairs)
     ranking = side.ranking
@@ -299,13 +315,13 @@ def _claims(side: _Side) -> Level:
     return _level(side.claim_counts(), confusion, side.drawing.resampling, auc)
 
 
-def _answers(side: _Side, scores: Sequence[float | None]) -> Level:
+def _answers(side: _Side, scores: Sequence[float | None]) -> AgreementLevel:
     counts = side.answer_counts(scores, [1.0] * len(scores))
     auc = side.drawing.resampling.estimate(_answer_ranking(side, scores).auc)
     return _level(counts, _answer_confusion(counts), side.drawing.resampling, auc)
 
 
-def _end_to_end(side: _Side) -> Level | None:
+def _end_to_end(side: _Side) -> AgreementLevel | None:
     counts = [
         None
         if whole is None or whole.failure or answer.supported is None
@@ -317,7 +333,7 @@ def _end_to_end(side: _Side) -> Level | None:
     return _level(counts, _answer_confusion(counts), side.drawing.resampling, None)
 
 
-def _end_to_end_claims(side: _Side) -> Level | None:
+def _end_to_end_claims(side: _Side) -> AgreementLevel | None:
     pairs = [
         [(label, found) for label, found in zip(answer.labels, whole.found, strict=True) if found]
         if whole and not whole.failure
@@ -354,7 +370,7 @@ def _level(
     confusion: Mapping[tuple[str, str], int],
     resampling: Resampling,
     auc: IntervalEstimate | None,
-) -> Level:
+) -> AgreementLevel:
     total = ConfusionCounts.total(counts for counts in by_cluster if counts)
     weigh = _weighing(by_cluster)
 
@@ -364,7 +380,7 @@ def _level(
     table: dict[str, dict[str, int]] = {}
     for (human, judge), number in sorted(confusion.items()):
         table.setdefault(human, {})[judge] = number
-    return Level(
+    return AgreementLevel(
         things=int(sum(total)),
         unsupported=int(total.missed + total.caught + total.open_unsupported),
         caught=int(total.caught),
@@ -395,7 +411,7 @@ def _weighing(by_cluster: _ByCluster) -> Callable[[Weights], ConfusionCounts]:
 
 def _cut(
     ranking: Ranking, drawing: _Drawing, counts_at: Callable[[Sequence[float]], _ByCluster]
-) -> Cut | None:
+) -> ScoreCutoff | None:
     """Look for the best threshold, and try the search on answers that it did not see."""
     if not ranking:
         return None
@@ -407,7 +423,7 @@ def _cut(
     weigh = _weighing(counts_at(_thresholds_of_folds(ranking, drawing)))
     held_out = resampling.estimate(lambda weights: balanced_accuracy(weigh(weights)))
     bears_out = held_out is not None and held_out.value > at_default.value
-    return Cut(
+    return ScoreCutoff(
         recommended=best.value if bears_out else ranking.default,
         default=ranking.default,
         best=best,
@@ -425,14 +441,14 @@ def _thresholds_of_folds(ranking: Ranking, drawing: _Drawing) -> list[float]:
 
 def _answer_ranking(side: _Side, scores: Sequence[float | None]) -> Ranking:
     scored = (
-        Scored(score, answer.supported, cluster)
+        ScoredAnswer(score, answer.supported, cluster)
         for cluster, (answer, score) in enumerate(zip(side.answers, scores, strict=True))
         if score is not None and answer.supported is not None
     )
     return Ranking(scored, default=NO_WRONG_CLAIM)
 
 
-def _answer_cut(side: _Side) -> Cut | None:
+def _answer_cut(side: _Side) -> ScoreCutoff | None:
     scores = side.answer_scores(side.held_out_thresholds)
     return _cut(
         _answer_ranking(side, scores),
@@ -482,6 +498,6 @@ def _flipped(runs: Sequence[CandidateRun]) -> tuple[int, int]:
     return flipped, len(by_claim)
 
 
-def _can_be_reordered(answer: LabelledAnswer, form: VerifyForm) -> bool:
+def _can_be_reordered(answer: LabeledAnswer, form: VerifyForm) -> bool:
     beside_others = form is VerifyForm.JSON and len(answer.claims) > 1  # else each claim is asked about alone
     return len(answer.record.chunks) > 1 or beside_others

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ragtrace.calibration.intervals import IntervalEstimate
-from ragtrace.calibration.results import CandidateResult, Cut, Lead, Results
+from ragtrace.calibration.results import AccuracyLead, CandidateResult, Results, ScoreCutoff
 
 __all__ = ["basis", "counted", "interval", "money", "percent", "recommendations"]
 
@@ -76,7 +76,7 @@ def recommendations(results: Results) -> Iterator[str]:
             yield "Pass an answer if no claim is wrong, the default: no share does better on other answers."
 
 
-def _lead(lead: Lead, chosen: CandidateResult) -> str:
+def _lead(lead: AccuracyLead, chosen: CandidateResult) -> str:
     first = lead.first == chosen.name
     other = lead.second if first else lead.first
     sign = 1 if first else -1
@@ -87,7 +87,7 @@ def _lead(lead: Lead, chosen: CandidateResult) -> str:
     return f"Against {other}: {shown}{'' if lead.is_clear else ', which may be chance'}."
 
 
-def _cut(what: str, cut: Cut) -> str:
+def _cut(what: str, cut: ScoreCutoff) -> str:
     if not cut.is_moved:
         return f"{what} {cut.recommended:.2f} on, the default: no other does better on held-out answers."
     spread = interval(cut.best).partition(" ")[2] or "the same"

@@ -26,9 +26,9 @@ from ragtrace.capture.settings import LOG_LEVEL, Protocol, Settings, resolve, wa
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-    from ragtrace.capture.libraries.instrumentors import Instrumented
+    from ragtrace.capture.libraries.instrumentors import InstrumentedLibraries
     from ragtrace.capture.pipeline import ExportSwitch, Pipeline
-    from ragtrace.capture.watch import Watch
+    from ragtrace.capture.watch import RagCallWatch
 
 __all__ = ["CaptureStatistics", "flush", "instrument", "statistics", "uninstrument"]
 
@@ -164,9 +164,9 @@ class _Installed:
     settings: Settings
     provider: TracerProvider
     pipeline: Pipeline | None
-    watch: Watch
+    watch: RagCallWatch
     outlets: tuple[ExportSwitch, ...]
-    libraries: Instrumented
+    libraries: InstrumentedLibraries
 
 
 _lock = threading.RLock()  # two threads that start an application race to instrument it
@@ -210,20 +210,20 @@ def _switch_on(settings: Settings, provider: TracerProvider | None) -> bool:
 def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -> None:
     global _installed
     from ragtrace.capture.pipeline import Pipeline
-    from ragtrace.capture.watch import Watch
+    from ragtrace.capture.watch import RagCallWatch
 
-    pipeline, watch = Pipeline(settings) if exporting else None, Watch()
+    pipeline, watch = Pipeline(settings) if exporting else None, RagCallWatch()
     outlets = tuple(_outlet(member) for member in {provider, *_own_global_provider()} if _takes(member))
     for outlet in outlets:
         outlet.pipeline, outlet.watch = pipeline, watch
-    from ragtrace.capture.libraries.instrumentors import Instrumented, chosen
+    from ragtrace.capture.libraries.instrumentors import InstrumentedLibraries, chosen
     from ragtrace.capture.libraries.langchain_runs import NestingProvider
 
     tracer = provider.get_tracer(
         semconv.SCOPE_CAPTURE, ragtrace.__version__, schema_url=semconv.GENAI_SCHEMA_URL
     )
     activate(Recorder(tracer=tracer, policy=settings.policy))
-    libraries = Instrumented(
+    libraries = InstrumentedLibraries(
         NestingProvider(_policed(provider, settings.policy)), content=settings.policy.foreign_content
     )
     _installed = _Installed(

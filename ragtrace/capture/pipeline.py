@@ -27,7 +27,7 @@ from ragtrace.capture.guard import log
 from ragtrace.capture.hints import hint
 from ragtrace.capture.settings import Settings
 from ragtrace.capture.span_queue import SpanQueue, WaitingSpan
-from ragtrace.capture.watch import Watch
+from ragtrace.capture.watch import RagCallWatch
 from ragtrace.http.exporters import open_span_exporter
 
 __all__ = ["ExportCounts", "ExportSwitch", "Pipeline", "span_limits"]
@@ -142,7 +142,7 @@ class ExportSwitch(SpanProcessor):
 
     def __init__(self) -> None:
         self.pipeline: Pipeline | None = None
-        self.watch: Watch | None = None
+        self.watch: RagCallWatch | None = None
 
     def on_end(self, span: ReadableSpan) -> None:
         """Pass an ended span on."""

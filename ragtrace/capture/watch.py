@@ -12,13 +12,13 @@ from ragtrace.capture.hints import hint
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = ["Watch"]
+__all__ = ["RagCallWatch"]
 
 MANY: Final = 1_000
 """A server may run for weeks: after so many spans without a part of a RAG call it is told before it ends."""
 
 
-class Watch:
+class RagCallWatch:
     """Counts ended spans until one is part of a RAG call. No lock: a miscount by a race is no harm."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ import click
 from ragtrace.cli.extras import needs_extra
 from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError, ReadError
-from ragtrace.http import Unreadable, open_web_client, read_whole, redirected_to
+from ragtrace.http import UnreadableBody, open_web_client, read_whole, redirected_to
 
 if TYPE_CHECKING:
     from ragtrace_collector.config import CollectorConfig
@@ -112,7 +112,7 @@ class Accounts:
         try:
             status, redirects_to, body = asyncio.run(asking)
             answer = None if redirects_to else json.loads(body)
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, Unreadable, ValueError) as exc:
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, UnreadableBody, ValueError) as exc:
             raise ReadError(
                 f"{url} does not answer as a collector's pages do ({str(exc) or 'too slow'}): name "
                 "`telemetry.listen` of its configuration, http://127.0.0.1:4329 by default"

@@ -13,7 +13,7 @@ from ragtrace.backfill.resume import pause
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace.judge import Prices
-from ragtrace.judge.calls import Call
+from ragtrace.judge.calls import JudgeCall
 from ragtrace.judge.spend import CostEstimator, RequestCost, Spender
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock
@@ -175,7 +175,7 @@ class _WaitingBill(RequestCost):
     minute: _NextMinute
 
     @asynccontextmanager
-    async def request(self, call: Call) -> AsyncIterator[None]:
+    async def request(self, call: JudgeCall) -> AsyncIterator[None]:
         async with AsyncExitStack() as counted:
             await self.minute.entered(counted, lambda: self.bill.request(call))
             yield

@@ -15,12 +15,12 @@ from typing import Final
 
 import click
 
-from ragtrace.calibration.labeled_data import HumanLabel, LabelledAnswer, read_labelled
-from ragtrace.calibration.measurement import JudgeCandidate, Measured, measure_all
+from ragtrace.calibration.labeled_data import HumanLabel, LabeledAnswer, read_labelled
+from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
 from ragtrace.calibration.results import Results
 from ragtrace.calibration.sampling import draw
 from ragtrace.calibration.settings_file import Calibration
-from ragtrace.calibration.summary import Plan, stratum_of, summarize
+from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
 from ragtrace.calibration.wording import counted
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.figures import print_results
@@ -45,8 +45,8 @@ _PROGRESS_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sample:
-    answers: Sequence[LabelledAnswer]
-    plan: Plan
+    answers: Sequence[LabeledAnswer]
+    plan: MeasurementPlan
 
 
 def _forms(context: click.Context, parameter: click.Parameter, value: str) -> tuple[VerifyForm, ...]:
@@ -195,10 +195,10 @@ def _sample(
 ) -> _Sample:
     names = Counter(Path(path).name for path in paths)
     left_out: Counter[str] = Counter()
-    able: list[LabelledAnswer] = []
-    chosen: list[LabelledAnswer] = []
+    able: list[LabeledAnswer] = []
+    chosen: list[LabeledAnswer] = []
     for path in paths:
-        of_file: list[LabelledAnswer] = []
+        of_file: list[LabeledAnswer] = []
         for read in read_labelled(path, group_by=group_by, notices=notices):
             answer = replace(read, file=path) if names[read.file] > 1 else read
             left_out["claims without a label"] += answer.left_out
@@ -223,7 +223,7 @@ def _sample(
     random.Random(seed).shuffle(chosen)  # a run that is stopped has seen some of every file
     return _Sample(
         answers=chosen,
-        plan=Plan(
+        plan=MeasurementPlan(
             population=Counter(map(stratum_of, able)),
             sampled=len(chosen) < len(able),
             left_out=dict(+left_out),
@@ -235,7 +235,7 @@ def _sample(
 
 
 def _check_labels(
-    answers: Sequence[LabelledAnswer],
+    answers: Sequence[LabeledAnswer],
     paths: Sequence[str],
     left_out: Mapping[str, int],
     sampled: bool = False,
@@ -261,7 +261,7 @@ def _check_labels(
     )
 
 
-def _statements(answer: LabelledAnswer) -> tuple[LabelledAnswer, int]:
+def _statements(answer: LabeledAnswer) -> tuple[LabeledAnswer, int]:
     kept = [
         pair
         for pair in zip(answer.claims, answer.labels, strict=True)
@@ -287,16 +287,16 @@ def _candidates(
 
 def _measure(
     sample: _Sample, candidates: Sequence[JudgeCandidate], judge: Judge, *, concurrency: int, seed: int
-) -> tuple[list[Measured], bool]:
+) -> tuple[list[MeasuredAnswer], bool]:
     """Return what was measured, and whether somebody stopped it."""
-    measured: list[Measured] = []
+    measured: list[MeasuredAnswer] = []
     whole = len(sample.answers)
     claims = sum(len(answer.claims) for answer in sample.answers)
     talk(f"measuring {counted(whole, 'answer')} with {counted(claims, 'labelled claim')}")
 
     progress = _Progress(whole)
 
-    def done(each: Measured) -> None:
+    def done(each: MeasuredAnswer) -> None:
         measured.append(each)
         progress.show(len(measured))
 
@@ -343,7 +343,7 @@ def _as_json(results: Results) -> Mapping[str, object]:
 
 
 def _write_page(
-    path: Path, results: Results, measured: Sequence[Measured], candidates: Sequence[JudgeCandidate]
+    path: Path, results: Results, measured: Sequence[MeasuredAnswer], candidates: Sequence[JudgeCandidate]
 ) -> None:
     from ragtrace.calibration.page import disagreements, render_page
     from ragtrace.calibration.plot import draw_plot

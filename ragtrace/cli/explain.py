@@ -21,7 +21,7 @@ from ragtrace.errors import InputError, ReadError
 from ragtrace.files.state import default_store
 from ragtrace.model import Gap, Part, Provenance, RagRecord
 from ragtrace.ports import TraceReader
-from ragtrace.traces.extract import Extraction, ExtractRules, Note, extract_records
+from ragtrace.traces.extract import Extraction, ExtractionNote, ExtractRules, extract_records
 from ragtrace.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -287,9 +287,9 @@ def _gap(gap: Gap) -> str:
     return f"gap, {gap.reason}: {one_line(gap.detail)}"
 
 
-def _note_lines(notes: Sequence[Note]) -> Iterator[str]:
+def _note_lines(notes: Sequence[ExtractionNote]) -> Iterator[str]:
     """Say once what holds for many spans."""
-    spans: dict[str, list[Note]] = {}
+    spans: dict[str, list[ExtractionNote]] = {}
     for note in notes:
         spans.setdefault(note.text, []).append(note)
     for text, alike in spans.items():

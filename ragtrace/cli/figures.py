@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ragtrace.calibration.intervals import IntervalEstimate
-from ragtrace.calibration.results import CandidateResult, GroupResult, Level, Results
+from ragtrace.calibration.results import AgreementLevel, CandidateResult, GroupResult, Results
 from ragtrace.calibration.wording import basis, counted, interval, money, percent, recommendations
 from ragtrace.cli.terminal import by_kind, one_line, open_console, print_indented
 
@@ -54,7 +54,7 @@ def _lines(candidate: CandidateResult) -> Iterator[str]:
             yield f"    {what}  {by_kind(counts)}"
 
 
-def _level(name: str, level: Level) -> Iterator[str]:
+def _level(name: str, level: AgreementLevel) -> Iterator[str]:
     yield _columns(
         counted(level.things, name),
         percent(level.decided),

@@ -13,7 +13,7 @@ from ragtrace.cli.options import json_option
 from ragtrace.cli.terminal import many, one_line, print_json, print_line, talk
 
 if TYPE_CHECKING:
-    from ragtrace_collector.store.maintenance import Refused
+    from ragtrace_collector.store.maintenance import RefusedDeliveries
 
 __all__ = ["outbox"]
 
@@ -45,7 +45,7 @@ def outbox(store: Path, retry: bool, sink: str | None, as_json: bool) -> None:
         talk("nothing was refused")
 
 
-def _print(each: Refused, *, as_json: bool) -> None:
+def _print(each: RefusedDeliveries, *, as_json: bool) -> None:
     if as_json:
         print_json(each._asdict())
         return

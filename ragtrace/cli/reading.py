@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from ragtrace.cli.terminal import many, one_line, talk
 from ragtrace.errors import InputError
-from ragtrace.reports import Ending, LeftOut
+from ragtrace.reports import RunEnd, SkippedAnswers
 
 __all__ = ["LeftOutRows", "in_background", "shown_path"]
 
@@ -51,11 +51,11 @@ class LeftOutRows:
             raise InputError(f"{name}: {many(self.number, 'row')}, and none could be read")
         talk(f"{name} holds no record")
 
-    def ending(self) -> Ending:
+    def ending(self) -> RunEnd:
         """Return what reports are to say of it."""
         why = "They are no records: stderr says of each what is wrong."
-        unreadable = LeftOut(what="unreadable", number=self.number, unit="row", why=why)
-        return Ending(left_out=(unreadable,) if self.number else ())
+        unreadable = SkippedAnswers(what="unreadable", number=self.number, unit="row", why=why)
+        return RunEnd(left_out=(unreadable,) if self.number else ())
 
     def exit_code(self) -> int:
         """Return 2, and say why, where rows were left out."""

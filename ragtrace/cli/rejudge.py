@@ -40,11 +40,11 @@ from ragtrace.ports import Judge, Metric, SpanSink
 from ragtrace.traces.attach import AttachOptions, CarrierTime, deserves_carrier
 from ragtrace.traces.otlp import encode
 from ragtrace.transcripts import (
-    Comparing,
+    Comparer,
     EvaluatorComparison,
     EvaluatorInfo,
-    Kept,
-    Rescored,
+    RescoredRecord,
+    TranscriptRecord,
     Transcripts,
     ask_again,
     compare,
@@ -215,13 +215,13 @@ class _Again:
 
     transcripts: Transcripts
     evaluator: EvaluatorInfo
-    kept: Callable[[], Iterator[Kept]]
+    kept: Callable[[], Iterator[TranscriptRecord]]
     metrics: tuple[Metric, ...] | None
     output: _Output
 
     async def score(self, sending: _Sending) -> bool:
         """Score what the judge said, and say whether all of it was known."""
-        comparing, unknown, sent = Comparing(), 0, 0
+        comparing, unknown, sent = Comparer(), 0, 0
         async with sending.opened() as send:
             async for each in rescore(self.kept(), self.transcripts, metrics=self.metrics):
                 comparing.add_pair(each.before, unpaid(each.after))
@@ -238,9 +238,9 @@ class _Again:
         introduce(opened)
         if not (is_agreed or is_free(choice, (opened,))):
             self._agree(opened, choice)
-        comparing, failed = Comparing(), 0
+        comparing, failed = Comparer(), 0
 
-        def count(before: Kept, after: Kept) -> None:
+        def count(before: TranscriptRecord, after: TranscriptRecord) -> None:
             nonlocal failed
             comparing.add_pair(before, after)
             failed += bool(after.evaluation.failures)
@@ -280,7 +280,7 @@ class _Sending:
     options: AttachOptions
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Callable[[Rescored, Transcripts], Awaitable[bool]]]:
+    async def opened(self) -> AsyncIterator[Callable[[RescoredRecord, Transcripts], Awaitable[bool]]]:
         """Open the destination, and give what sends a verdict there and says whether it was new."""
         if self.destination is None:
             yield _nowhere
@@ -288,7 +288,7 @@ class _Sending:
         async with aclosing(open_carrier_sink(self.destination, access=self.access)) as sink:
             yield partial(self._send, sink)
 
-    async def _send(self, sink: SpanSink, each: Rescored, transcripts: Transcripts) -> bool:
+    async def _send(self, sink: SpanSink, each: RescoredRecord, transcripts: Transcripts) -> bool:
         evaluation = each.after.evaluation
         known = transcripts.find(each.after.record.id, evaluation.evaluator_set, evaluation.evaluator_version)
         is_told = each.is_whole and evaluation.results and deserves_carrier(evaluation)
@@ -299,7 +299,7 @@ class _Sending:
         return True
 
 
-async def _nowhere(_: Rescored, __: Transcripts) -> bool:
+async def _nowhere(_: RescoredRecord, __: Transcripts) -> bool:
     return False
 
 

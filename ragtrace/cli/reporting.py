@@ -21,7 +21,7 @@ from ragtrace.cli.terminal import by_kind, many, talk
 from ragtrace.errors import RagtraceError
 from ragtrace.judge import Prices
 from ragtrace.ports import Judge, Metric, passes_when
-from ragtrace.reports import SUFFIXES, About, Ending, JudgedAnswer, LeftOut, Report, open_report
+from ragtrace.reports import SUFFIXES, JudgedAnswer, Report, RunEnd, RunInfo, SkippedAnswers, open_report
 
 __all__ = ["ReportChoice", "Reports", "ending_of", "report_options"]
 
@@ -102,7 +102,7 @@ class ReportChoice:
         prices: Prices,
     ) -> Reports:
         """Return the reports of a run, which are opened by ``with``: before anything is judged."""
-        about = About(
+        about = RunInfo(
             source=_without_login(source),
             judge=_name(judge),
             metrics=tuple(map(_passing, metrics)),
@@ -121,13 +121,13 @@ class Reports:
     One that cannot be written any more is given up, and the run goes on: the verdicts are sent all the same.
     """
 
-    def __init__(self, choice: ReportChoice, about: About, prices: Prices) -> None:
+    def __init__(self, choice: ReportChoice, about: RunInfo, prices: Prices) -> None:
         self._choice, self._about, self._prices = choice, about, prices
         self._open: list[Report] = []
         self._were_there: frozenset[Path] = frozenset()
         self.answers = 0
         """That were told so far."""
-        self._ending = Ending()
+        self._ending = RunEnd()
         self.is_whole = True
         """Whether each of them tells all that was judged."""
 
@@ -156,21 +156,21 @@ class Reports:
             except OSError as exc:
                 self._give_up(report, exc)
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: RunEnd) -> None:
         """Note how the run ended."""
         self._ending = ending
 
     def __exit__(
         self, _kind: type[BaseException] | None, exc: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        ending = Ending(cut_short=_cause(exc)) if exc else self._ending
+        ending = RunEnd(cut_short=_cause(exc)) if exc else self._ending
         for report in tuple(self._open):
             try:
                 self._close(report, ending, is_broken=exc is not None)
             except OSError as failure:
                 self._give_up(report, failure)
 
-    def _close(self, report: Report, ending: Ending, *, is_broken: bool) -> None:
+    def _close(self, report: Report, ending: RunEnd, *, is_broken: bool) -> None:
         if self.answers or not (is_broken or report.path in self._were_there):
             report.close(ending)
             return
@@ -185,19 +185,19 @@ class Reports:
         talk(f"the report {str(report.path)!r} cannot be written, and is given up: {exc.strerror}")
 
 
-def ending_of(report: BackfillReport, *, told: int) -> Ending:
+def ending_of(report: BackfillReport, *, told: int) -> RunEnd:
     """Say how a back-fill ended, and what it did not judge; ``told`` counts its pilot's answers, too."""
     in_run = report.judged + sum(report.ineligible.values()) + sum(report.failed.values())
     earlier = report.already_evaluated - (told - in_run)  # the run finds those of its pilot evaluated
     left_out = _left_out(replace(report, already_evaluated=earlier))
-    return Ending(cut_short=_cut_short(report), left_out=tuple(left_out))
+    return RunEnd(cut_short=_cut_short(report), left_out=tuple(left_out))
 
 
-def ending_of_pilot(rehearsal: DryRun) -> Ending:
+def ending_of_pilot(rehearsal: DryRun) -> RunEnd:
     """Say how a pilot ended, and what is left to the run."""
     left = rehearsal.report.judged - rehearsal.pilot.judged
     left_out = _left_out(replace(rehearsal.report, left=max(0, left)))
-    return Ending(cut_short=_cut_short(rehearsal.pilot), left_out=tuple(left_out))
+    return RunEnd(cut_short=_cut_short(rehearsal.pilot), left_out=tuple(left_out))
 
 
 def _cut_short(report: BackfillReport) -> str | None:
@@ -208,7 +208,7 @@ def _cut_short(report: BackfillReport) -> str | None:
     return f"the source was read no further ({report.broken_off})" if report.broken_off else None
 
 
-def _left_out(report: BackfillReport) -> Iterator[LeftOut]:
+def _left_out(report: BackfillReport) -> Iterator[SkippedAnswers]:
     told = (
         ("sampled out", report.sampled_out, "answer", "the rate or the rules of the selection left them out"),
         ("already evaluated", report.already_evaluated, "answer", "the same evaluator judged them before"),
@@ -222,7 +222,7 @@ def _left_out(report: BackfillReport) -> Iterator[LeftOut]:
     )
     for what, number, unit, why in told:
         if number:
-            yield LeftOut(what=what, number=number, unit=unit, why=why)
+            yield SkippedAnswers(what=what, number=number, unit=unit, why=why)
 
 
 def _cause(exc: BaseException) -> str:

@@ -14,7 +14,7 @@ from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
 from ragtrace.reports import JudgedAnswer
-from ragtrace.transcripts import Kept, Transcripts, recorded
+from ragtrace.transcripts import TranscriptRecord, Transcripts, recorded
 
 __all__ = ["Transcribing", "transcripts_option"]
 
@@ -83,7 +83,7 @@ class Transcribing:
         """Keep what came of a record, and by which limits it was judged."""
         if self._transcripts:
             self._transcripts.keep(
-                Kept(
+                TranscriptRecord(
                     record=answer.record,
                     evaluation=answer.evaluation,
                     sample=answer.sample,

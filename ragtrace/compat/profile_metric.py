@@ -38,7 +38,7 @@ from ragtrace.model import (
 from ragtrace.ports import Metric
 from ragtrace.scoring import Judged, canonical, score, scored_metrics
 
-__all__ = ["Profiled"]
+__all__ = ["ProfileMetric"]
 
 _STATES_NOTHING = (SkipReason.NO_CLAIMS, SkipReason.REFUSAL)
 _OF_CHUNKS = ("context_precision", "chunk_precision", "context_relevance")
@@ -46,7 +46,7 @@ _COSINES = ("ragas", "ragas-legacy", "promptfoo")
 """Where answer relevance is the likeness of questions."""
 
 
-class Profiled:
+class ProfileMetric:
     """Measures as ragtrace does, and scores as another tool does."""
 
     def __init__(

@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
-__all__ = ["Body", "Oversized", "Unreadable", "host_of_redirect"]
+__all__ = ["Body", "BodyTooLarge", "UnreadableBody", "host_of_redirect"]
 
 _PLAIN: Final = ("", "identity")
 _PACKED: Final = ("gzip", "x-gzip", "deflate")
@@ -15,11 +15,11 @@ _OF_EITHER_KIND: Final = zlib.MAX_WBITS | 32
 _MIB: Final = 1 << 20
 
 
-class Unreadable(Exception):
+class UnreadableBody(Exception):
     """The body of an answer cannot be read. Says why, for people, and holds nothing of it."""
 
 
-class Oversized(Unreadable):
+class BodyTooLarge(UnreadableBody):
     """The body of an answer is longer than it may be, as it came or unpacked."""
 
 
@@ -50,7 +50,9 @@ class Body:
         plain = piece if self._unpacking is None else self._unpacked(piece, left + 1)
         if self._came_bytes > self._most_bytes or len(plain) > left:
             self._held = BytesIO()  # what handles the error holds this, too
-            raise Oversized(f"it is longer than {_amount(self._most_bytes)}, which is the most that is read")
+            raise BodyTooLarge(
+                f"it is longer than {_amount(self._most_bytes)}, which is the most that is read"
+            )
         self._held.write(plain)
 
     def whole(self) -> bytes:
@@ -60,7 +62,7 @@ class Body:
             Unreadable: it is cut off.
         """
         if self._unpacking is not None and self._came_bytes and not self._unpacking.eof:
-            raise Unreadable("it is packed, and cut off")
+            raise UnreadableBody("it is packed, and cut off")
         return self._held.getvalue()
 
     def _unpacked(self, piece: bytes, most: int) -> bytes:
@@ -68,9 +70,9 @@ class Body:
         try:
             plain = self._unpacking.decompress(piece, most)
         except zlib.error:
-            raise Unreadable("it cannot be unpacked") from None
+            raise UnreadableBody("it cannot be unpacked") from None
         if self._unpacking.unused_data:
-            raise Unreadable("it goes on behind its end")
+            raise UnreadableBody("it goes on behind its end")
         return plain
 
 
@@ -93,7 +95,7 @@ def _unpacking(coding: str) -> zlib._Decompress | None:
     if name in _PLAIN:
         return None
     if name not in _PACKED:
-        raise Unreadable(f"it is packed as {name[:40]!r}, which was not asked for")
+        raise UnreadableBody(f"it is packed as {name[:40]!r}, which was not asked for")
     return zlib.decompressobj(wbits=_OF_EITHER_KIND)
 
 

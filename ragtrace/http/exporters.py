@@ -11,7 +11,7 @@ from io import BytesIO
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ragtrace.http.body import Body, Unreadable, host_of_redirect
+from ragtrace.http.body import Body, UnreadableBody, host_of_redirect
 
 if TYPE_CHECKING:
     import requests
@@ -84,7 +84,7 @@ def _session(signal: str, on_redirect: Callable[[int, str], None] | None) -> req
             try:
                 self._check(response, str(request.url))
                 response.raw = BytesIO(_whole(response, until))
-            except Unreadable as exc:
+            except UnreadableBody as exc:
                 response.raw.close()
                 raise requests.exceptions.ContentDecodingError(str(exc)) from None
             response.headers.pop("content-encoding", None)
@@ -96,7 +96,7 @@ def _session(signal: str, on_redirect: Callable[[int, str], None] | None) -> req
             if 300 <= status < 400:
                 if on_redirect is not None and host is not None:
                     on_redirect(status, host)
-                raise Unreadable("it redirects, which is not followed")
+                raise UnreadableBody("it redirects, which is not followed")
 
     session = requests.Session()
     session.headers["accept-encoding"] = "gzip"
@@ -113,6 +113,6 @@ def _whole(response: requests.Response, until: float) -> bytes:
     while piece := read(_PIECE, decode_content=False):
         body.take(piece)
         if monotonic() > until:
-            raise Unreadable("it does not come to an end")
+            raise UnreadableBody("it does not come to an end")
     response.raw.release_conn()
     return body.whole()

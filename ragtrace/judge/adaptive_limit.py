@@ -10,7 +10,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeTimeout, JudgeUnavailable
-from ragtrace.judge.layers import Layer
+from ragtrace.judge.layers import JudgeLayer
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
 __all__ = ["AdaptiveLimiter", "adaptively_limited", "limiter_of"]
@@ -25,7 +25,7 @@ def adaptively_limited(judge: Judge, most: int) -> Judge:
 
 def limiter_of(judge: Judge) -> AdaptiveLimiter | None:
     """Return the pace at which a judge is asked, if a layer of it keeps one."""
-    while isinstance(judge, Layer):
+    while isinstance(judge, JudgeLayer):
         if isinstance(judge, _Paced):
             return judge.pace
         judge = judge.inner
@@ -91,7 +91,7 @@ class AdaptiveLimiter:
             self._surplus -= 1
 
 
-class _Paced(Layer):
+class _Paced(JudgeLayer):
     def __init__(self, judge: Judge, pace: AdaptiveLimiter) -> None:
         super().__init__(judge)
         self.pace = pace

@@ -30,10 +30,10 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.extras import install_command
-from ragtrace.http import Oversized, Unreadable, reading_whole
+from ragtrace.http import BodyTooLarge, UnreadableBody, reading_whole
 from ragtrace.http.tls import ClientTls
 from ragtrace.judge.base_url import BaseUrl
-from ragtrace.judge.calls import Asked, Call, Doubts, made, was_turned_down
+from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, made, was_turned_down
 from ragtrace.judge.endpoint import MOST_REPLY_BYTES
 from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
 from ragtrace.judge.http import (
@@ -89,7 +89,7 @@ class AnthropicJudge:
         self._timeout_s = timeout_s
         self._model = model
         self._where = f"{model} at {urlsplit(base_url).hostname}"
-        self._doubts = Doubts(f"judge {self._where}")
+        self._doubts = UsageDoubts(f"judge {self._where}")
         self._dialect = _Dialect()
         self._confirmed = False
 
@@ -269,7 +269,7 @@ class _Exchange(Generic[ReplyT]):
     dialect: _Dialect
     confirmed: bool
     """Whether the dialect has given a form before."""
-    doubts: Doubts
+    doubts: UsageDoubts
     spent: Usage = field(default_factory=Usage)
     correction: tuple[tuple[str, str], ...] = ()
     extra_body: Mapping[str, Any] = field(default_factory=dict)
@@ -316,7 +316,7 @@ class _Exchange(Generic[ReplyT]):
         while True:
             parameters = self._parameters()
             body = {**parameters, **parameters.get("extra_body", {})}
-            asked = Asked.by(body, output_tokens=self.request.max_output_tokens)
+            asked = CallRequest.by(body, output_tokens=self.request.max_output_tokens)
             async with made(asked, self.doubts) as call:
                 try:
                     return self._read(await self._message(parameters, call), call)
@@ -326,14 +326,14 @@ class _Exchange(Generic[ReplyT]):
                     self.spent += call.usage
             self.dialect = self._adapted(rejected)
 
-    def _read(self, message: Message, call: Call) -> _Answer:
+    def _read(self, message: Message, call: JudgeCall) -> _Answer:
         _note_usage(message, call)
         try:
             return _Answer.of(message)
         except (AttributeError, TypeError, ValueError):  # the client lets any JSON pass
             raise self._error(JudgeNonsense, "the reply is no message of the API") from None
 
-    async def _message(self, parameters: Mapping[str, Any], call: Call) -> Message:
+    async def _message(self, parameters: Mapping[str, Any], call: JudgeCall) -> Message:
         import anthropic
 
         create = cast("Callable[..., Any]", self.client.messages.create)
@@ -387,8 +387,8 @@ class _Exchange(Generic[ReplyT]):
 
         if isinstance(exc, anthropic.APITimeoutError):
             return self._too_late()
-        if isinstance(exc.__cause__, Unreadable):
-            kind = JudgeOversized if isinstance(exc.__cause__, Oversized) else JudgeNonsense
+        if isinstance(exc.__cause__, UnreadableBody):
+            kind = JudgeOversized if isinstance(exc.__cause__, BodyTooLarge) else JudgeNonsense
             return self._error(kind, f"the reply is not read: {exc.__cause__}")
         if fault := certificate_fault(exc):
             return self._error(JudgeRefused, fault)
@@ -447,7 +447,7 @@ def _code_of(exc: anthropic.APIStatusError) -> str:
     return str(error.get("type") or "") if isinstance(error, Mapping) else ""
 
 
-def _note_failure(exc: anthropic.APIError, call: Call) -> None:
+def _note_failure(exc: anthropic.APIError, call: JudgeCall) -> None:
     import anthropic
 
     if isinstance(exc, anthropic.APIStatusError):
@@ -461,7 +461,7 @@ _NEVER_LEFT: Final = ("ConnectError", "ConnectTimeout", "ProxyError")
 """Of httpx, or of what its SDK has in its place."""
 
 
-def _note_usage(message: Message, call: Call) -> None:
+def _note_usage(message: Message, call: JudgeCall) -> None:
     spent = getattr(message, "usage", None)
     if spent is not None and not hasattr(spent, "input_tokens"):
         call.took_nonsense()

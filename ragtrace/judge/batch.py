@@ -14,7 +14,7 @@ from ragtrace.judge.batch_lane import BatchLane
 from ragtrace.judge.batch_log import BatchLog
 from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
 from ragtrace.judge.endpoint import Endpoint
-from ragtrace.judge.layers import Layer
+from ragtrace.judge.layers import JudgeLayer
 from ragtrace.ports import Judge
 
 __all__ = ["BatchJudge", "batches_of", "open_lane"]
@@ -23,7 +23,7 @@ TRANSFER_TIMEOUT_S: Final = 600.0
 """For a file of 200 MB."""
 
 
-class BatchJudge(Layer):
+class BatchJudge(JudgeLayer):
     """A judge whose requests are sent in batches."""
 
     least_timeout_s = 3 * 86_400.0
@@ -45,7 +45,7 @@ class BatchJudge(Layer):
 
 def batches_of(judge: Judge) -> BatchJudge | None:
     """Return the layer that sends a judge's requests in batches, if there is one."""
-    while isinstance(judge, Layer):
+    while isinstance(judge, JudgeLayer):
         if isinstance(judge, BatchJudge):
             return judge
         judge = judge.inner

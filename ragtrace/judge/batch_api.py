@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel, ValidationError
 
 from ragtrace.errors import JudgeError, JudgeNonsense, JudgeRefused
-from ragtrace.judge.calls import Asked, Call
-from ragtrace.judge.endpoint import Endpoint, JsonObject, Rejected
+from ragtrace.judge.calls import CallRequest, JudgeCall
+from ragtrace.judge.endpoint import Endpoint, JsonObject, RequestRejected
 from ragtrace.model import Usage
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ OUR_KEY: Final = "ragtrace_batch"
 _ENDED: Final = ("completed", "failed", "expired", "cancelled")
 _QUEUE_FULL: Final = "token_limit_exceeded"
 _NOTHING: Final = Usage()
-_TRANSFER: Final = Asked(body={}, document=b"", output_tokens=0)
+_TRANSFER: Final = CallRequest(body={}, document=b"", output_tokens=0)
 """Files that go up and down, and looks at a batch: they cost nothing, and are no requests to a model."""
 _PAGE: Final = 100
 _MOST_RESULTS_BYTES: Final = 512 << 20
@@ -211,15 +211,15 @@ class BatchApi:
                 path,
                 data=data,
                 headers=headers,
-                call=Call(asked=_TRANSFER, usage=_NOTHING),
+                call=JudgeCall(asked=_TRANSFER, usage=_NOTHING),
                 most_bytes=most_bytes,
             )
-        except Rejected as rejected:
+        except RequestRejected as rejected:
             if path.startswith("/files/") and rejected.status == 404:
                 raise
             raise self._failure(rejected, path) from None
 
-    def _failure(self, rejected: Rejected, path: str) -> JudgeError | QueueFull:
+    def _failure(self, rejected: RequestRejected, path: str) -> JudgeError | QueueFull:
         if path == "/batches" and rejected.status == 429 and rejected.code != "insufficient_quota":
             return QueueFull()
         if path == "/files" and rejected.status in (404, 405, 501):

@@ -22,8 +22,8 @@ from ragtrace.judge.batch_api import ROUTE, Batch, BatchApi, QueueFull
 from ragtrace.judge.batch_log import BatchLog, PlannedBatch
 from ragtrace.judge.batch_outcome import BatchReplies, Failure, Outcome
 from ragtrace.judge.batch_settings import BatchSettings
-from ragtrace.judge.calls import Call, document_of
-from ragtrace.judge.endpoint import JsonObject, Rejected
+from ragtrace.judge.calls import JudgeCall, document_of
+from ragtrace.judge.endpoint import JsonObject, RequestRejected
 from ragtrace.judge.http import untraced
 from ragtrace.model import Usage
 
@@ -65,7 +65,7 @@ class BatchLane:
         self._work: asyncio.Task[None] | None = None
         self._is_ready = asyncio.Event()
 
-    async def post(self, path: str, call: Call) -> Any:
+    async def post(self, path: str, call: JudgeCall) -> Any:
         """Have a request answered in a batch; return the JSON of the reply.
 
         Raises:
@@ -292,7 +292,7 @@ class BatchLane:
         for file_id in (batch.error_file_id, batch.output_file_id):
             try:
                 told = await self._lines(file_id) if file_id else ()
-            except Rejected:
+            except RequestRejected:
                 self.log.drop(planned)
                 self._settings.tell(f"batch {batch.id}: its files are gone, so that it is asked anew")
                 return None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
-from ragtrace.judge.calls import Call, was_turned_down
-from ragtrace.judge.endpoint import JsonObject, Rejected
+from ragtrace.judge.calls import JudgeCall, was_turned_down
+from ragtrace.judge.endpoint import JsonObject, RequestRejected
 
 __all__ = ["BatchReplies", "Failure", "Outcome"]
 
@@ -35,7 +35,7 @@ class BatchReplies:
     lines: Mapping[str, JsonObject]
     """By request."""
 
-    def reply_to(self, request: str, *, who: str, call: Call) -> Any:
+    def reply_to(self, request: str, *, who: str, call: JudgeCall) -> Any:
         """Return the JSON of a reply; note in ``call`` what became of the request.
 
         Raises:
@@ -51,10 +51,10 @@ class BatchReplies:
             return response.body
         if was_turned_down(response.status_code):
             call.turned_down()
-        rejected = Rejected(response.status_code, response.body)
+        rejected = RequestRejected(response.status_code, response.body)
         raise rejected if rejected.is_adaptable else rejected.failure(who=who, usage=call.usage)
 
-    def _unanswered(self, told: JsonObject, who: str, call: Call) -> JudgeError:
+    def _unanswered(self, told: JsonObject, who: str, call: JudgeCall) -> JudgeError:
         if self.was_cancelled:
             return JudgeRefused(f"{who}: the batch {self.batch} was cancelled there", usage=call.usage)
         expired = isinstance(told.error, JsonObject) and told.error.code == "batch_expired"

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from ragtrace.errors import JudgeCompromised
 from ragtrace.judge.cache_file import CacheFile
 from ragtrace.judge.content import as_json, asked, digest, read_reply, write_reply
-from ragtrace.judge.layers import Layer
+from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, YesProbability
 
@@ -50,7 +50,7 @@ def uncached(judge: Judge) -> Judge:
     return judge.inner if isinstance(judge, _Cached) else judge
 
 
-class _Cached(Layer):
+class _Cached(JudgeLayer):
     def __init__(self, judge: Judge, file: CacheFile, place: str) -> None:
         super().__init__(judge)
         self._file = file

@@ -17,7 +17,16 @@ from typing import Any, Final, Protocol
 
 from ragtrace.model import Usage
 
-__all__ = ["Asked", "Call", "Doubts", "Watcher", "document_of", "made", "was_turned_down", "watched_by"]
+__all__ = [
+    "CallObserver",
+    "CallRequest",
+    "JudgeCall",
+    "UsageDoubts",
+    "document_of",
+    "made",
+    "was_turned_down",
+    "watched_by",
+]
 
 log = logging.getLogger("ragtrace.judge")
 
@@ -47,7 +56,7 @@ def document_of(body: Mapping[str, Any]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CallRequest:
     """What one request says, and how much it can take whoever answers it."""
 
     body: Mapping[str, Any]
@@ -57,7 +66,7 @@ class Asked:
     """Of the reply, as most are expected."""
 
     @classmethod
-    def by(cls, body: Mapping[str, Any], *, output_tokens: int) -> Asked:
+    def by(cls, body: Mapping[str, Any], *, output_tokens: int) -> CallRequest:
         """Write a body down."""
         return cls(body=body, document=document_of(body), output_tokens=output_tokens)
 
@@ -83,10 +92,10 @@ class Asked:
 
 
 @dataclass(slots=True, kw_only=True)
-class Call:
+class JudgeCall:
     """One request, and what is known of what it took: nothing, until someone says so."""
 
-    asked: Asked
+    asked: CallRequest
     usage: Usage = field(default_factory=lambda: Usage(calls=1))
     """As far as it is known."""
     is_known: bool = False
@@ -141,10 +150,10 @@ class Call:
         return int(min(told, most))
 
 
-class Watcher(Protocol):
+class CallObserver(Protocol):
     """Counts requests."""
 
-    def request(self, call: Call) -> AbstractAsyncContextManager[None]:
+    def request(self, call: JudgeCall) -> AbstractAsyncContextManager[None]:
         """Count a request before it leaves, and when it has ended what it took.
 
         Raises:
@@ -153,11 +162,11 @@ class Watcher(Protocol):
         ...
 
 
-_WATCHERS: ContextVar[tuple[Watcher, ...]] = ContextVar("ragtrace_watchers", default=())
+_WATCHERS: ContextVar[tuple[CallObserver, ...]] = ContextVar("ragtrace_watchers", default=())
 
 
 @contextmanager
-def watched_by(*watchers: Watcher) -> Iterator[None]:
+def watched_by(*watchers: CallObserver) -> Iterator[None]:
     """Let these count every request of the block, and nobody else."""
     token = _WATCHERS.set(watchers)
     try:
@@ -166,7 +175,7 @@ def watched_by(*watchers: Watcher) -> Iterator[None]:
         _WATCHERS.reset(token)
 
 
-class Doubts:
+class UsageDoubts:
     """Tells once that an endpoint's numbers of tokens are not believed."""
 
     def __init__(self, who: str) -> None:
@@ -185,13 +194,13 @@ class Doubts:
 
 
 @asynccontextmanager
-async def made(asked: Asked, doubts: Doubts) -> AsyncIterator[Call]:
+async def made(asked: CallRequest, doubts: UsageDoubts) -> AsyncIterator[JudgeCall]:
     """Make a request in the block, once everyone who counts has counted it.
 
     Raises:
         JudgeOverBudget: it must not leave.
     """
-    call = Call(asked=asked)
+    call = JudgeCall(asked=asked)
     async with AsyncExitStack() as counted:
         try:
             for watcher in _WATCHERS.get():

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ragtrace.judge.calls import Call
+from ragtrace.judge.calls import JudgeCall
 from ragtrace.model import Usage
 
 __all__ = ["Completion", "Likely", "note_usage", "yes_probability"]
@@ -57,7 +57,7 @@ class Completion:
         )
 
 
-def note_usage(completion: Any, call: Call) -> None:
+def note_usage(completion: Any, call: JudgeCall) -> None:
     """Note what a completion, which may be any JSON, says that it took."""
     usage = getattr(completion, "usage", None)
     if usage is None:

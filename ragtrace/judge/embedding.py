@@ -12,19 +12,19 @@ from urllib.parse import urlsplit
 
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense
 from ragtrace.http.tls import ClientTls
-from ragtrace.judge.calls import Asked, Call, Doubts, made
-from ragtrace.judge.endpoint import Endpoint, Rejected
+from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, made
+from ragtrace.judge.endpoint import Endpoint, RequestRejected
 from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings, check_headers
 from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
 from ragtrace.judge.retry import Backoff, retried
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.plugins import Openable
+from ragtrace.plugins import PluginKind
 from ragtrace.ports import Embedder, Embeddings
 
 __all__ = ["EmbedderFactory", "OpenAICompatibleEmbedder", "open_embedder", "open_openai_embedder"]
 
 GROUP: Final = "ragtrace.embedders"
-_EMBEDDERS: Final = Openable(
+_EMBEDDERS: Final = PluginKind(
     what="embedder",
     group=GROUP,
     built_in={
@@ -121,7 +121,7 @@ class OpenAICompatibleEmbedder:
     ) -> None:
         self._model = model
         self._who = f"embedder {model} at {urlsplit(base_url).hostname}"
-        self._doubts = Doubts(self._who)
+        self._doubts = UsageDoubts(self._who)
         self._endpoint = Endpoint(
             base_url=base_url,
             api_key=api_key,
@@ -164,15 +164,15 @@ class OpenAICompatibleEmbedder:
         """Close the connections."""
         await self._endpoint.aclose()
 
-    def _asked(self, texts: Sequence[str]) -> Asked:
+    def _asked(self, texts: Sequence[str]) -> CallRequest:
         body = {"model": self._model, "input": list(texts), "encoding_format": "float"}
-        return Asked.by(body, output_tokens=0)
+        return CallRequest.by(body, output_tokens=0)
 
-    async def _create(self, call: Call) -> Any:
+    async def _create(self, call: JudgeCall) -> Any:
         try:
             with untraced():
                 answer = await self._endpoint.post("/embeddings", call)
-        except Rejected as exc:
+        except RequestRejected as exc:
             raise self._error(f"it rejects the texts ({exc.what})") from None
         usage = getattr(answer, "usage", None)
         if isinstance(usage, Mapping):

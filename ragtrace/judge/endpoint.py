@@ -23,10 +23,10 @@ from ragtrace.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from ragtrace.http import Body, Oversized, Unreadable, open_session
+from ragtrace.http import Body, BodyTooLarge, UnreadableBody, open_session
 from ragtrace.http.tls import ClientTls
 from ragtrace.judge.base_url import BaseUrl
-from ragtrace.judge.calls import Call, was_turned_down
+from ragtrace.judge.calls import JudgeCall, was_turned_down
 from ragtrace.judge.http import certificate_fault, described, status_failure
 from ragtrace.model import Usage
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import aiohttp
     from aiohttp.payload import Payload
 
-__all__ = ["MOST_REPLY_BYTES", "Endpoint", "JsonObject", "Rejected", "Transport"]
+__all__ = ["MOST_REPLY_BYTES", "Endpoint", "JsonObject", "RequestRejected", "Transport"]
 
 MOST_REPLY_BYTES: Final = 4 << 20
 """Of one reply: a model writes some kilobytes, and a hundred with all it thinks."""
@@ -49,7 +49,7 @@ class JsonObject(dict[str, Any]):
         return self.get(name)
 
 
-class Rejected(Exception):
+class RequestRejected(Exception):
     """The endpoint turned the request down; what it says may tell how to ask instead."""
 
     def __init__(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
@@ -78,7 +78,7 @@ class Rejected(Exception):
 class Transport(Protocol):
     """Where requests go: an endpoint, or what stands in its place."""
 
-    async def post(self, path: str, call: Call) -> Any:
+    async def post(self, path: str, call: JudgeCall) -> Any:
         """Make a request; return the JSON of the reply, as `Endpoint.post` does."""
         ...
 
@@ -115,7 +115,7 @@ class Endpoint:
         self._proxy = _proxy_for(base_url)
         self._opened: aiohttp.ClientSession | None = None
 
-    async def post(self, path: str, call: Call) -> Any:
+    async def post(self, path: str, call: JudgeCall) -> Any:
         """Post a JSON document; return the JSON of the reply, whatever it is. Its objects are `JsonObject`.
 
         Args:
@@ -128,7 +128,7 @@ class Endpoint:
         """
         try:
             reply = await self.fetch("POST", path, data=call.asked.document, call=call)
-        except Rejected as rejected:
+        except RequestRejected as rejected:
             if rejected.is_adaptable:
                 raise
             raise rejected.failure(who=self._who, usage=call.usage) from None
@@ -145,7 +145,7 @@ class Endpoint:
         *,
         data: bytes | Payload | None = None,
         headers: Mapping[str, str] | None = None,
-        call: Call,
+        call: JudgeCall,
         most_bytes: int | None = None,
     ) -> bytes:
         """Send a request; return the body of the reply. What became of it is noted in ``call``.
@@ -181,8 +181,8 @@ class Endpoint:
         except TimeoutError:
             message = f"no answer within {self._timeout_s:g} s: is the model busy, or too slow?"
             raise JudgeTimeout(f"{self._who}: {message}", usage=call.usage) from None
-        except Unreadable as exc:
-            kind = JudgeOversized if isinstance(exc, Oversized) else JudgeNonsense
+        except UnreadableBody as exc:
+            kind = JudgeOversized if isinstance(exc, BodyTooLarge) else JudgeNonsense
             message = f"{self._who}: the reply is not read: {exc}"
             raise kind(message, usage=call.usage) from None
         except aiohttp.ClientError as exc:
@@ -224,13 +224,13 @@ async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
 async def _raise_for(response: aiohttp.ClientResponse) -> NoReturn:
     try:
         said = await _read(response, _MAX_COMPLAINT_BYTES)
-    except Unreadable:
+    except UnreadableBody:
         said = b""
     try:
         body = json.loads(said)
     except (ValueError, RecursionError):
         body = said.decode(errors="replace")
-    raise Rejected(response.status, body, response.headers)
+    raise RequestRejected(response.status, body, response.headers)
 
 
 def _proxy_for(base_url: str) -> str | None:

@@ -16,10 +16,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeRefused, JudgeUnable
-from ragtrace.judge.calls import Asked, Call, Doubts, made
+from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, made
 from ragtrace.judge.completion import Completion, note_usage, yes_probability
 from ragtrace.judge.dialect import Dialect, OutputMode
-from ragtrace.judge.endpoint import Rejected, Transport
+from ragtrace.judge.endpoint import RequestRejected, Transport
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest, YesProbability
@@ -65,7 +65,7 @@ class Exchange(Generic[ReplyT]):
     dialect: Dialect
     confirmed: bool
     """Whether the dialect has worked before, for requests of this kind."""
-    doubts: Doubts
+    doubts: UsageDoubts
     spent: Usage = field(default_factory=Usage)
     correction: tuple[Message, ...] = ()
     extra_body: Mapping[str, Any] = field(default_factory=dict)
@@ -156,17 +156,17 @@ class Exchange(Generic[ReplyT]):
 
     async def _answer(self) -> Completion:
         while True:
-            asked = Asked.by(self._body(), output_tokens=self._room)
+            asked = CallRequest.by(self._body(), output_tokens=self._room)
             async with made(asked, self.doubts) as call:
                 try:
                     return self._read(await self.endpoint.post("/chat/completions", call), call)
-                except Rejected as exc:
+                except RequestRejected as exc:
                     rejected = exc
                 finally:
                     self.spent += call.usage
             self.dialect = self._adapted(rejected)
 
-    def _read(self, completion: Any, call: Call) -> Completion:
+    def _read(self, completion: Any, call: JudgeCall) -> Completion:
         note_usage(completion, call)
         try:
             return Completion.of(completion, call.usage)
@@ -193,7 +193,7 @@ class Exchange(Generic[ReplyT]):
         asked = [*instructions, ("user", self.request.user), *self.correction]
         return [{"role": role, "content": content} for role, content in asked]
 
-    def _adapted(self, exc: Rejected) -> Dialect:
+    def _adapted(self, exc: RequestRejected) -> Dialect:
         if exc.code == "content_filter":
             raise self._error(JudgeNonsense, "a content filter stopped the request") from None
         if _TOO_LONG.search(f"{exc.code} {exc.complaint}"):

@@ -21,7 +21,7 @@ from ragtrace.judge.cache_file import CacheFile, CacheSettings
 from ragtrace.judge.layers import limited, timed
 from ragtrace.judge.retry import Backoff, retrying
 from ragtrace.judge.usage import metered
-from ragtrace.plugins import Openable
+from ragtrace.plugins import PluginKind
 from ragtrace.ports import Judge
 
 __all__ = [
@@ -45,7 +45,7 @@ _WITHOUT_ENDPOINT: Final = ("lexical", "scripted")
 _OURS: Final = ("model", "messages", "stream", "n")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"[ -~]*")
-_JUDGES = Openable(
+_JUDGES = PluginKind(
     what="judge",
     group=GROUP,
     built_in={

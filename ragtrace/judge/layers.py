@@ -11,7 +11,7 @@ from ragtrace.errors import JudgeTimeout
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = ["Layer", "limited", "timed", "unwrapped"]
+__all__ = ["JudgeLayer", "limited", "timed", "unwrapped"]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
@@ -28,12 +28,12 @@ def timed(judge: Judge, timeout_s: float) -> Judge:
 
 def unwrapped(judge: Judge) -> Judge:
     """Return the judge itself, from under all layers."""
-    while isinstance(judge, Layer):
+    while isinstance(judge, JudgeLayer):
         judge = judge.inner
     return judge
 
 
-class Layer:
+class JudgeLayer:
     """Passes everything on: a layer overrides what it changes."""
 
     def __init__(self, judge: Judge) -> None:
@@ -53,7 +53,7 @@ class Layer:
         await self.inner.aclose()
 
 
-class _Limited(Layer):
+class _Limited(JudgeLayer):
     def __init__(self, judge: Judge, max_concurrency: int) -> None:
         super().__init__(judge)
         self._slots = asyncio.Semaphore(max_concurrency)
@@ -63,7 +63,7 @@ class _Limited(Layer):
             return await self.inner.ask(request)
 
 
-class _Timed(Layer):
+class _Timed(JudgeLayer):
     def __init__(self, judge: Judge, timeout_s: float) -> None:
         super().__init__(judge)
         self._timeout_s = timeout_s

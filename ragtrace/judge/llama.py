@@ -17,7 +17,7 @@ from ragtrace.errors import ConfigError, JudgeUnavailable
 from ragtrace.extras import install_command
 from ragtrace.judge.dialect import Likelihoods, OutputMode
 from ragtrace.judge.factory import JudgeSettings
-from ragtrace.judge.llama_process import LlamaProcess, Serving
+from ragtrace.judge.llama_process import LlamaProcess, LlamaServer
 from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
@@ -42,7 +42,7 @@ class LlamaJudge:
 
     def __init__(
         self,
-        serving: Serving,
+        serving: LlamaServer,
         *,
         timeout_s: float = _LEAST_TIMEOUT_S,
         extra_body: Mapping[str, Any] | None = None,
@@ -148,12 +148,12 @@ def open_llama(settings: JudgeSettings) -> Judge:
     )
 
 
-def _serving(argument: str) -> Serving:
+def _serving(argument: str) -> LlamaServer:
     path, _, query = argument.partition("?")
     if not path:
         raise ConfigError("the judge `llama` needs a model: write `llama:PATH.gguf`")
     given = {name: _positive(name, value) for name, value in parse_qsl(query, keep_blank_values=True)}
-    return Serving(
+    return LlamaServer(
         path=Path(path).expanduser(),
         n_ctx=given.get("n_ctx", 8192),
         threads=given.get("threads", _cores()),

@@ -21,7 +21,7 @@ from typing import IO, Final
 
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout
 
-__all__ = ["LlamaProcess", "Serving"]
+__all__ = ["LlamaProcess", "LlamaServer"]
 
 _PROGRAM: Final = Path(__file__).with_name("llama_child.py")
 _GRACE_S: Final = 5.0
@@ -30,7 +30,7 @@ _NO_MEMORY: Final = ("insufficient memory", "failed to allocate", "failed to cre
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class LlamaServer:
     """What is served, and how."""
 
     path: Path
@@ -52,7 +52,7 @@ class LlamaProcess:
         self.api_key = api_key
 
     @classmethod
-    async def start(cls, serving: Serving) -> LlamaProcess:
+    async def start(cls, serving: LlamaServer) -> LlamaProcess:
         """Start a child, and wait until the model is loaded.
 
         Raises:
@@ -108,7 +108,7 @@ def _spawn(log: IO[bytes]) -> subprocess.Popen[bytes]:
     return process
 
 
-def _tell(process: subprocess.Popen[bytes], serving: Serving, api_key: str) -> None:
+def _tell(process: subprocess.Popen[bytes], serving: LlamaServer, api_key: str) -> None:
     told = {
         "path": str(serving.path),
         "n_ctx": serving.n_ctx,
@@ -134,7 +134,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         stream.close()
 
 
-def _failure(serving: Serving, code: int, log: str) -> JudgeError:
+def _failure(serving: LlamaServer, code: int, log: str) -> JudgeError:
     what = f"judge llama: {serving.path} cannot be served: "
     if any(sign in log for sign in _NO_MEMORY) or code == -signal.SIGKILL:
         return JudgeRefused(

@@ -18,7 +18,7 @@ from ragtrace.errors import ConfigError, JudgeUnable
 from ragtrace.http.tls import ClientTls
 from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.batch_settings import BatchSettings
-from ragtrace.judge.calls import Doubts
+from ragtrace.judge.calls import UsageDoubts
 from ragtrace.judge.dialect import Dialect, Likelihoods, OutputMode
 from ragtrace.judge.endpoint import Endpoint, Transport
 from ragtrace.judge.exchange import Exchange, ReplyKind
@@ -64,7 +64,7 @@ class OpenAICompatibleJudge:
             headers=headers,
             tls=tls,
         )
-        self._doubts = Doubts(f"judge {self._where}")
+        self._doubts = UsageDoubts(f"judge {self._where}")
         self._too_long_advice = too_long_advice
         self._extra_body = extra_body or {}
         limits = ("max_tokens", "max_completion_tokens")

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeError, JudgeUnavailable
-from ragtrace.judge.layers import Layer
+from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Usage
 from ragtrace.ports import Embeddings, Judge, JudgeReply, JudgeRequest
 
@@ -85,7 +85,7 @@ def _wait_s(failed: JudgeError, retry: int, backoff: Backoff) -> float | None:
     return backoff.wait_s(retry, failed.retry_after_s, random.random())
 
 
-class _Retrying(Layer):
+class _Retrying(JudgeLayer):
     def __init__(self, judge: Judge, backoff: Backoff, sleep: Sleep) -> None:
         super().__init__(judge)
         self._backoff = backoff

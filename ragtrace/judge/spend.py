@@ -18,8 +18,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeError, JudgeOverBudget, JudgeTimeout
-from ragtrace.judge.calls import Call, watched_by
-from ragtrace.judge.layers import Layer
+from ragtrace.judge.calls import JudgeCall, watched_by
+from ragtrace.judge.layers import JudgeLayer
 from ragtrace.judge.prices import Price
 from ragtrace.judge.replies import reply_schema
 from ragtrace.model import Usage
@@ -162,11 +162,11 @@ class CostEstimator:
         self._learn(spend, estimate)
         return spend
 
-    def expected_of(self, call: Call) -> Spend:
+    def expected_of(self, call: JudgeCall) -> Spend:
         """Return what one request costs at most, whose document is known: no guess about it is needed."""
         return self._spend(call.asked.largest)
 
-    def actual_of(self, call: Call, estimate: Spend, *, is_first: bool) -> Spend:
+    def actual_of(self, call: JudgeCall, estimate: Spend, *, is_first: bool) -> Spend:
         """Return what one request did cost: as estimated, where nobody knows.
 
         ``is_first`` says that the estimate was of an attempt as a whole, and is learned from.
@@ -214,7 +214,7 @@ class RequestCost:
     """Requests of which the endpoint says what cannot be."""
 
     @asynccontextmanager
-    async def request(self, call: Call) -> AsyncIterator[None]:
+    async def request(self, call: JudgeCall) -> AsyncIterator[None]:
         """Count a request: a `ragtrace.judge.calls.Watcher`.
 
         Raises:
@@ -359,7 +359,7 @@ class _Itemized(RequestCost, Generic[ReservationT]):
     is_begun: bool = False
 
     @asynccontextmanager
-    async def request(self, call: Call) -> AsyncIterator[None]:
+    async def request(self, call: JudgeCall) -> AsyncIterator[None]:
         is_first, self.is_begun = not self.is_begun, True
         if is_first:
             self.turnstile.begin()
@@ -381,7 +381,7 @@ class _Itemized(RequestCost, Generic[ReservationT]):
             await self.turnstile.settle(self.first, actual, was_away=False)
 
 
-class _Budgeted(Layer):
+class _Budgeted(JudgeLayer):
     def __init__(self, judge: Judge, spenders: Sequence[Spender], tariff: CostEstimator) -> None:
         super().__init__(judge)
         self._spenders = spenders

@@ -7,7 +7,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeError
-from ragtrace.judge.layers import Layer
+from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
@@ -23,14 +23,14 @@ def metered(judge: Judge) -> Judge:
 
 def spent_by(judge: Judge) -> Usage:
     """Return what a judge was asked so far, whoever asked; nothing if no layer of it counts."""
-    while isinstance(judge, Layer):
+    while isinstance(judge, JudgeLayer):
         if isinstance(judge, _Metered):
             return judge.spent
         judge = judge.inner
     return Usage()
 
 
-class _Metered(Layer):
+class _Metered(JudgeLayer):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self.spent = Usage()

@@ -1,7 +1,7 @@
 """Metrics: what is measured about a RAG answer, and the judge steps they share."""
 
 from ragtrace.metrics.answer_relevance import AnswerRelevance
-from ragtrace.metrics.base import Finding, OwnMetric
+from ragtrace.metrics.base import BuiltInMetric, MetricFinding
 from ragtrace.metrics.chunk_precision import ChunkPrecision
 from ragtrace.metrics.context_precision import ContextPrecision
 from ragtrace.metrics.context_recall import ContextRecall
@@ -17,16 +17,16 @@ from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 
 __all__ = [
     "AnswerRelevance",
+    "BuiltInMetric",
     "ChunkPrecision",
     "ContextPrecision",
     "ContextRecall",
     "ContextRelevance",
     "Faithfulness",
-    "Finding",
     "Groundedness",
     "Hallucination",
+    "MetricFinding",
     "MetricInfo",
-    "OwnMetric",
     "Prompts",
     "QuestionSimilarity",
     "RagScore",

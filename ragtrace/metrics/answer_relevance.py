@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragtrace.metrics.base import Finding, OwnMetric, readings, tally
+from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
 from ragtrace.metrics.claims import nothing_stated
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, SkipReason, VerdictCounts, VerdictLabel
@@ -11,7 +11,7 @@ from ragtrace.scoring import coverage, relevant_share, serving_share
 __all__ = ["AnswerRelevance"]
 
 
-class AnswerRelevance(OwnMetric):
+class AnswerRelevance(BuiltInMetric):
     """Measures the share of an answer's statements that answer the question, or help to.
 
     score = (D + B) / (n - U): of n statements of every kind, D answer the question directly, B support what
@@ -29,7 +29,7 @@ class AnswerRelevance(OwnMetric):
     uses = ("extract", "relevance")
     good, wrong = VerdictLabel.RELEVANT, VerdictLabel.IRRELEVANT
 
-    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Count the statements that serve the question."""
         extraction = await steps.extract()
         if extraction.refusal or not extraction.statements:
@@ -37,10 +37,10 @@ class AnswerRelevance(OwnMetric):
         verdicts = await steps.relevance()
         counts = VerdictCounts.of(verdicts)
         if not counts.judged:
-            return Finding(
+            return MetricFinding(
                 skip_reason=SkipReason.ALL_UNJUDGED, explanation=_explain(counts), verdicts=verdicts
             )
-        return Finding(
+        return MetricFinding(
             score=serving_share(counts),
             explanation=_explain(counts),
             verdicts=verdicts,
@@ -51,7 +51,7 @@ class AnswerRelevance(OwnMetric):
             ),
         )
 
-    def score_of(self, finding: Finding) -> float | None:
+    def score_of(self, finding: MetricFinding) -> float | None:
         """Count the statements that serve the question."""
         return serving_share(VerdictCounts.of(finding.verdicts))
 

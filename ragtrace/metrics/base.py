@@ -24,11 +24,11 @@ from ragtrace.model import (
 )
 from ragtrace.scoring.pass_rule import SCORE, PassRule, Readings
 
-__all__ = ["Finding", "OwnMetric", "readings", "tally"]
+__all__ = ["BuiltInMetric", "MetricFinding", "readings", "tally"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class MetricFinding:
     """What a metric found out about a record: a score, or why there is none."""
 
     score: float | None = None
@@ -41,7 +41,7 @@ class Finding:
     diagnosis: Diagnosis | None = None
 
 
-class OwnMetric(ABC):
+class BuiltInMetric(ABC):
     """A metric of ragtrace's own. Stateless: one instance serves many records at once."""
 
     name: str
@@ -87,7 +87,7 @@ class OwnMetric(ABC):
             JudgeError: the judge gave no usable answer.
         """
         if gap := self._gap(record):
-            finding, passed = Finding(skip_reason=gap.reason, explanation=gap.detail), None
+            finding, passed = MetricFinding(skip_reason=gap.reason, explanation=gap.detail), None
         else:
             finding, passed = self._ruled(await self.find(record, steps.using(self.prompts)))
         return MetricResult(
@@ -115,16 +115,16 @@ class OwnMetric(ABC):
         """The score where ``pass`` begins; ``None`` where `pass_when` asks for more than a score."""
         return self.pass_when.threshold
 
-    def read(self, finding: Finding) -> Readings:
+    def read(self, finding: MetricFinding) -> Readings:
         """Read from the verdicts what the rule of a pass may ask for."""
         return {SCORE: self.score_of(finding)}
 
-    def score_of(self, finding: Finding) -> float | None:
+    def score_of(self, finding: MetricFinding) -> float | None:
         """Count the score out of the verdicts, where it rests on nothing else."""
         return finding.score
 
     @abstractmethod
-    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Judge a record that has all that the metric needs.
 
         Raises:
@@ -143,7 +143,7 @@ class OwnMetric(ABC):
             return PassRule.at(_HALF, self.direction)
         return PassRule.parse(pass_when or self.passes or "", known=self.readings)
 
-    def _ruled(self, finding: Finding) -> tuple[Finding, bool | None]:
+    def _ruled(self, finding: MetricFinding) -> tuple[MetricFinding, bool | None]:
         """Decide whether a score passes; where the verdicts that came do not tell, there is none."""
         if finding.score is None:
             return finding, None
@@ -160,7 +160,7 @@ class OwnMetric(ABC):
             ), None
         return finding, passed
 
-    def _filled(self, finding: Finding, claims: VerdictLabel, chunks: VerdictLabel) -> Finding:
+    def _filled(self, finding: MetricFinding, claims: VerdictLabel, chunks: VerdictLabel) -> MetricFinding:
         """Put labels where the judge left verdicts out."""
         return replace(
             finding,
@@ -170,7 +170,7 @@ class OwnMetric(ABC):
             ),
         )
 
-    def _why_undecided(self, finding: Finding, given: Readings) -> Iterator[str]:
+    def _why_undecided(self, finding: MetricFinding, given: Readings) -> Iterator[str]:
         verdicts: tuple[Verdict | ChunkVerdict, ...] = (*finding.verdicts, *finding.chunk_verdicts)
         if lost := sum(each.omitted for each in verdicts):
             yield f"the judge left out {lost} verdict{'s' if lost > 1 else ''}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragtrace.metrics.base import Finding, OwnMetric
+from ragtrace.metrics.base import BuiltInMetric, MetricFinding
 from ragtrace.metrics.grades import graded_chunks
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, VerdictCounts
@@ -11,7 +11,7 @@ from ragtrace.scoring import relevant_share, serving_share
 __all__ = ["ChunkPrecision"]
 
 
-class ChunkPrecision(OwnMetric):
+class ChunkPrecision(BuiltInMetric):
     """Measures the share of the retrieved chunks that are relevant to the question, whatever their order.
 
     score = R / (k - U): of k chunks, R hold a part of what the answer needs (grade 2), P are background
@@ -27,13 +27,13 @@ class ChunkPrecision(OwnMetric):
     needs = (Part.QUESTION, Part.CONTEXT)
     uses = ("chunks",)
 
-    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Count the relevant chunks."""
         found = await graded_chunks(steps)
-        if isinstance(found, Finding):
+        if isinstance(found, MetricFinding):
             return found
         return found.finding(relevant_share(found.counts), lenient=serving_share(found.counts))
 
-    def score_of(self, finding: Finding) -> float | None:
+    def score_of(self, finding: MetricFinding) -> float | None:
         """Count the score out of the grades."""
         return relevant_share(VerdictCounts.of(finding.chunk_verdicts))

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ragtrace.metrics.base import Finding, OwnMetric, tally
+from ragtrace.metrics.base import BuiltInMetric, MetricFinding, tally
 from ragtrace.metrics.steps import ClaimExtraction, Steps, Verification
 from ragtrace.model import SkipReason, VerdictCounts
 from ragtrace.scoring.pass_rule import CLAIM_READINGS, Readings, claim_readings
 
-__all__ = ["ClaimMetric", "JudgedClaims", "explain_support", "judged_claims", "nothing_stated"]
+__all__ = ["ClaimMetric", "ClaimVerdicts", "explain_support", "judged_claims", "nothing_stated"]
 
 
-class ClaimMetric(OwnMetric):
+class ClaimMetric(BuiltInMetric):
     """A metric that counts verdicts on claims. It passes only where nothing is wrong with any of them."""
 
     readings = CLAIM_READINGS
     passes = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
 
-    def read(self, finding: Finding) -> Readings:
+    def read(self, finding: MetricFinding) -> Readings:
         """Read from the verdicts what the rule of a pass may ask for."""
         return claim_readings(self.score_of(finding), VerdictCounts.of(finding.verdicts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedClaims:
+class ClaimVerdicts:
     """Steps A and B, with at least one claim that the judge decided."""
 
     extraction: ClaimExtraction
@@ -38,7 +38,7 @@ class JudgedClaims:
         return "" if share is None or share >= 0.5 else f", drawn from only {share:.0%} of the sentences"
 
 
-async def judged_claims(steps: Steps) -> JudgedClaims | Finding:
+async def judged_claims(steps: Steps) -> ClaimVerdicts | MetricFinding:
     """Get the claims of the answer with their verdicts, or the finding that there is nothing to count.
 
     Raises:
@@ -50,19 +50,19 @@ async def judged_claims(steps: Steps) -> JudgedClaims | Finding:
     verification = await steps.verify()
     counts = VerdictCounts.of(verification.verdicts)
     if not counts.judged:
-        return Finding(
+        return MetricFinding(
             skip_reason=SkipReason.ALL_UNJUDGED,
             explanation=explain_support(counts),
             verdicts=verification.verdicts,
         )
-    return JudgedClaims(extraction=extraction, verification=verification, counts=counts)
+    return ClaimVerdicts(extraction=extraction, verification=verification, counts=counts)
 
 
-def nothing_stated(extraction: ClaimExtraction) -> Finding:
+def nothing_stated(extraction: ClaimExtraction) -> MetricFinding:
     """Say why an answer has nothing to judge."""
     if extraction.refusal:
-        return Finding(skip_reason=SkipReason.REFUSAL, explanation="the answer declines to answer")
-    return Finding(
+        return MetricFinding(skip_reason=SkipReason.REFUSAL, explanation="the answer declines to answer")
+    return MetricFinding(
         skip_reason=SkipReason.NO_CLAIMS, explanation="the answer states nothing that can be checked"
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragtrace.metrics.base import Finding, OwnMetric
+from ragtrace.metrics.base import BuiltInMetric, MetricFinding
 from ragtrace.metrics.grades import graded_chunks, useful
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord
@@ -11,7 +11,7 @@ from ragtrace.scoring import average_precision, relevant_share
 __all__ = ["ContextPrecision"]
 
 
-class ContextPrecision(OwnMetric):
+class ContextPrecision(BuiltInMetric):
     """Measures whether the relevant chunks stand before the others: average precision over the ranks.
 
     score = (sum of P@k over the ranks k of relevant chunks) / (number of relevant chunks), where P@k is the
@@ -29,15 +29,15 @@ class ContextPrecision(OwnMetric):
     needs = (Part.QUESTION, Part.CONTEXT)
     uses = ("chunks",)
 
-    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Rank the relevant chunks."""
         found = await graded_chunks(steps)
-        if isinstance(found, Finding):
+        if isinstance(found, MetricFinding):
             return found
         return found.finding(
             average_precision(useful(found.grading.verdicts)), precision=relevant_share(found.counts)
         )
 
-    def score_of(self, finding: Finding) -> float | None:
+    def score_of(self, finding: MetricFinding) -> float | None:
         """Count the score out of the grades."""
         return average_precision(useful(finding.chunk_verdicts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragtrace.metrics.base import Finding, OwnMetric, readings
+from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings
 from ragtrace.metrics.claims import explain_support
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, SkipReason, VerdictCounts
@@ -11,7 +11,7 @@ from ragtrace.scoring import coverage, lower_bound, strict_faithfulness
 __all__ = ["ContextRecall"]
 
 
-class ContextRecall(OwnMetric):
+class ContextRecall(BuiltInMetric):
     """Measures the share of a reference answer's sentences that can be drawn from the chunks.
 
     score = S / (n - U): of the n sentences of the reference, S are supported and U unjudged. The sentences
@@ -27,15 +27,15 @@ class ContextRecall(OwnMetric):
     needs = (Part.CONTEXT, Part.REFERENCE)
     uses = ("recall",)
 
-    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Count the supported sentences of the reference."""
         found = await steps.recall()
         counts = VerdictCounts.of(found.verdicts)
         if not counts.judged:
             reason = SkipReason.ALL_UNJUDGED if counts.total else SkipReason.NO_CLAIMS
             said = explain_support(counts, "sentence") if counts.total else "the reference holds no sentence"
-            return Finding(skip_reason=reason, explanation=said, verdicts=found.verdicts)
-        return Finding(
+            return MetricFinding(skip_reason=reason, explanation=said, verdicts=found.verdicts)
+        return MetricFinding(
             score=strict_faithfulness(counts),
             explanation=f"of the reference: {explain_support(counts, 'sentence')}",
             verdicts=found.verdicts,
@@ -48,6 +48,6 @@ class ContextRecall(OwnMetric):
             ),
         )
 
-    def score_of(self, finding: Finding) -> float | None:
+    def score_of(self, finding: MetricFinding) -> float | None:
         """Count the supported sentences of the reference."""
         return strict_faithfulness(VerdictCounts.of(finding.verdicts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragtrace.metrics.base import Finding, OwnMetric
+from ragtrace.metrics.base import BuiltInMetric, MetricFinding
 from ragtrace.metrics.grades import graded_chunks
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, VerdictCounts
@@ -11,7 +11,7 @@ from ragtrace.scoring import mean_relevance
 __all__ = ["ContextRelevance"]
 
 
-class ContextRelevance(OwnMetric):
+class ContextRelevance(BuiltInMetric):
     """Measures how relevant the retrieved chunks are to the question on average.
 
     score = (mean grade of the judged chunks) / 2, with the grades 2 (holds a part of what the answer needs),
@@ -27,13 +27,13 @@ class ContextRelevance(OwnMetric):
     needs = (Part.QUESTION, Part.CONTEXT)
     uses = ("chunks",)
 
-    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Average the grades."""
         found = await graded_chunks(steps)
-        if isinstance(found, Finding):
+        if isinstance(found, MetricFinding):
             return found
         return found.finding(mean_relevance(found.counts))
 
-    def score_of(self, finding: Finding) -> float | None:
+    def score_of(self, finding: MetricFinding) -> float | None:
         """Count the score out of the grades."""
         return mean_relevance(VerdictCounts.of(finding.chunk_verdicts))

@@ -7,7 +7,7 @@ counted, and said. Whether a claim is *true* is another question, and not asked 
 
 from __future__ import annotations
 
-from ragtrace.metrics.base import Finding, readings
+from ragtrace.metrics.base import MetricFinding, readings
 from ragtrace.metrics.claims import ClaimMetric, explain_support, judged_claims
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, VerdictCounts
@@ -37,13 +37,13 @@ class Faithfulness(ClaimMetric):
     needs = (Part.CONTEXT, Part.ANSWER)
     uses = ("extract", "verify")
 
-    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Count the supported claims."""
         found = await judged_claims(steps)
-        if isinstance(found, Finding):
+        if isinstance(found, MetricFinding):
             return found
         counts = found.counts
-        return Finding(
+        return MetricFinding(
             score=strict_faithfulness(counts),
             explanation=explain_support(counts) + found.caution,
             verdicts=found.verification.verdicts,
@@ -59,6 +59,6 @@ class Faithfulness(ClaimMetric):
             ),
         )
 
-    def score_of(self, finding: Finding) -> float | None:
+    def score_of(self, finding: MetricFinding) -> float | None:
         """Count the supported claims."""
         return strict_faithfulness(VerdictCounts.of(finding.verdicts))

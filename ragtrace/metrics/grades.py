@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ragtrace.metrics.base import Finding, readings, tally
+from ragtrace.metrics.base import MetricFinding, readings, tally
 from ragtrace.metrics.steps import Grading, Steps
 from ragtrace.model import ChunkVerdict, SkipReason, VerdictCounts, VerdictLabel
 from ragtrace.scoring import coverage
@@ -29,9 +29,9 @@ class GradedChunks:
             with_reference=self.grading.with_reference,
         )
 
-    def finding(self, score: float | None, **more: float | None) -> Finding:
+    def finding(self, score: float | None, **more: float | None) -> MetricFinding:
         """Make the finding of a score, with further readings."""
-        return Finding(
+        return MetricFinding(
             score=score,
             explanation=_explain(self.counts),
             chunk_verdicts=self.grading.verdicts,
@@ -45,7 +45,7 @@ def useful(verdicts: Iterable[ChunkVerdict]) -> tuple[bool, ...]:
     return tuple(label is VerdictLabel.RELEVANT for label in judged)
 
 
-async def graded_chunks(steps: Steps) -> GradedChunks | Finding:
+async def graded_chunks(steps: Steps) -> GradedChunks | MetricFinding:
     """Get the chunks with their grades, or the finding that there is nothing to count.
 
     Raises:
@@ -55,7 +55,7 @@ async def graded_chunks(steps: Steps) -> GradedChunks | Finding:
     counts = VerdictCounts.of(grading.verdicts)
     if counts.judged:
         return GradedChunks(grading=grading, counts=counts)
-    return Finding(
+    return MetricFinding(
         skip_reason=SkipReason.ALL_UNJUDGED,
         explanation=_explain(counts),
         chunk_verdicts=grading.verdicts,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ragtrace.metrics.base import Finding, readings
-from ragtrace.metrics.claims import ClaimMetric, JudgedClaims, explain_support, judged_claims
+from ragtrace.metrics.base import MetricFinding, readings
+from ragtrace.metrics.claims import ClaimMetric, ClaimVerdicts, explain_support, judged_claims
 from ragtrace.metrics.sentences import Sentence, split_sentences
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Claim, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
@@ -40,15 +40,15 @@ class Groundedness(ClaimMetric):
     needs = (Part.CONTEXT, Part.ANSWER)
     uses = ("extract", "verify")
 
-    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Count the sentences whose claims are all supported."""
         found = await judged_claims(steps)
-        if isinstance(found, Finding):
+        if isinstance(found, MetricFinding):
             return found
         verdicts = tuple(_by_sentence(split_sentences(record.answer or ""), found))
         counts = VerdictCounts.of(verdicts)
         score = strict_faithfulness(counts)
-        return Finding(
+        return MetricFinding(
             score=score,
             skip_reason=SkipReason.ALL_UNJUDGED if score is None else None,
             explanation=explain_support(counts, "sentence") + found.caution,
@@ -56,12 +56,12 @@ class Groundedness(ClaimMetric):
             details=readings(lower_bound=lower_bound(counts), coverage=coverage(counts)),
         )
 
-    def score_of(self, finding: Finding) -> float | None:
+    def score_of(self, finding: MetricFinding) -> float | None:
         """Count the sentences whose claims are all supported."""
         return strict_faithfulness(VerdictCounts.of(finding.verdicts))
 
 
-def _by_sentence(sentences: Sequence[Sentence], found: JudgedClaims) -> Iterator[Verdict]:
+def _by_sentence(sentences: Sequence[Sentence], found: ClaimVerdicts) -> Iterator[Verdict]:
     sources = list(zip(found.extraction.sources, found.verification.verdicts, strict=True))
     index = 0
     for sentence in sentences:

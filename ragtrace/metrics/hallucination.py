@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragtrace.metrics.base import Finding, readings, tally
+from ragtrace.metrics.base import MetricFinding, readings, tally
 from ragtrace.metrics.claims import ClaimMetric, judged_claims
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Direction, Part, RagRecord, SkipReason, VerdictCounts
@@ -36,15 +36,15 @@ class Hallucination(ClaimMetric):
     needs = (Part.CONTEXT, Part.ANSWER)
     uses = ("extract", "verify")
 
-    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Count the contradicted claims."""
         if not steps.judge.contradicts:
-            return Finding(skip_reason=SkipReason.ALL_UNJUDGED, explanation=_BLIND)
+            return MetricFinding(skip_reason=SkipReason.ALL_UNJUDGED, explanation=_BLIND)
         found = await judged_claims(steps)
-        if isinstance(found, Finding):
+        if isinstance(found, MetricFinding):
             return found
         counts = found.counts
-        return Finding(
+        return MetricFinding(
             score=contradicted_share(counts),
             explanation=_explain(counts) + found.caution,
             verdicts=found.verification.verdicts,
@@ -56,7 +56,7 @@ class Hallucination(ClaimMetric):
             ),
         )
 
-    def score_of(self, finding: Finding) -> float | None:
+    def score_of(self, finding: MetricFinding) -> float | None:
         """Count the contradicted claims."""
         return contradicted_share(VerdictCounts.of(finding.verdicts))
 

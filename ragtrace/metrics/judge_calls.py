@@ -12,7 +12,7 @@ from ragtrace.errors import JudgeError, JudgeNonsense
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest
 
-__all__ = ["Metered", "batches", "both", "halves", "output_tokens", "together"]
+__all__ = ["MeteredJudge", "batches", "both", "halves", "output_tokens", "together"]
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -23,7 +23,7 @@ _TOKENS_AN_ITEM = 160
 _BYTES_A_TOKEN = 2
 
 
-class Metered:
+class MeteredJudge:
     """A judge that adds up what it was asked, failed requests included."""
 
     def __init__(self, judge: Judge) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import fmean
 
-from ragtrace.metrics.base import Finding, OwnMetric, readings
+from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings
 from ragtrace.metrics.questions import cosine
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Intermediate, Part, RagRecord, SkipReason
@@ -13,7 +13,7 @@ from ragtrace.model import Intermediate, Part, RagRecord, SkipReason
 __all__ = ["QuestionSimilarity"]
 
 
-class QuestionSimilarity(OwnMetric):
+class QuestionSimilarity(BuiltInMetric):
     """Measures how near the question lies to questions that a judge makes from the answer alone.
 
     score = mean over the questions q_i of cos(q, q_i), by the embedder's vectors. A cosine lies in [-1, 1]: a
@@ -29,14 +29,14 @@ class QuestionSimilarity(OwnMetric):
     needs = (Part.QUESTION, Part.ANSWER)
     uses = ("questions",)
 
-    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Compare the question with those made from the answer."""
         steps.checked_embedder()  # before the judge is asked in vain
         made = await steps.questions()
         if made.noncommittal:
-            return Finding(skip_reason=SkipReason.REFUSAL, explanation="the answer declines to answer")
+            return MetricFinding(skip_reason=SkipReason.REFUSAL, explanation="the answer declines to answer")
         if not made.questions:
-            return Finding(
+            return MetricFinding(
                 skip_reason=SkipReason.ALL_UNJUDGED, explanation="the judge made no question from the answer"
             )
         asked, *others = await steps.embed((record.question or "", *made.questions))
@@ -45,11 +45,11 @@ class QuestionSimilarity(OwnMetric):
         return replace(_finding(cosines), intermediate=compared)
 
 
-def _finding(cosines: list[float]) -> Finding:
+def _finding(cosines: list[float]) -> MetricFinding:
     mean = fmean(cosines)
     details = readings(cosine=mean, questions=len(cosines), min_cosine=min(cosines))
     if mean < 0:
         explanation = f"the mean cosine is {mean:.3f}: below 0 it is no share"
-        return Finding(skip_reason=SkipReason.OUT_OF_RANGE, explanation=explanation, details=details)
+        return MetricFinding(skip_reason=SkipReason.OUT_OF_RANGE, explanation=explanation, details=details)
     explanation = f"mean cosine of {len(cosines)} questions that the answer would answer: {mean:.3f}"
-    return Finding(score=mean, explanation=explanation, details=details)
+    return MetricFinding(score=mean, explanation=explanation, details=details)

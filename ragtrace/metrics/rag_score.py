@@ -7,7 +7,7 @@ from math import fsum, isclose
 
 from ragtrace.errors import ConfigError
 from ragtrace.metrics.answer_relevance import AnswerRelevance
-from ragtrace.metrics.base import Finding, OwnMetric, readings
+from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings
 from ragtrace.metrics.chunk_precision import ChunkPrecision
 from ragtrace.metrics.claims import ClaimMetric
 from ragtrace.metrics.faithfulness import Faithfulness
@@ -69,7 +69,7 @@ class RagScore(ClaimMetric):
             threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
         )
         self.weights = _checked(weights or DEFAULT_WEIGHTS)
-        self._parts: tuple[OwnMetric, ...] = (Faithfulness(), AnswerRelevance(), ChunkPrecision())
+        self._parts: tuple[BuiltInMetric, ...] = (Faithfulness(), AnswerRelevance(), ChunkPrecision())
 
     @property
     def version(self) -> str:
@@ -79,14 +79,14 @@ class RagScore(ClaimMetric):
         weights = "-".join(f"{self.weights.get(name, 0.0):g}" for name in DEFAULT_WEIGHTS)
         return f"{super().version}-{weights}"
 
-    async def find(self, record: RagRecord, steps: Steps) -> Finding:
+    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Measure the parts side by side, and weigh them."""
         found = await together(part.find(record, steps) for part in self._parts)
         parts = {part.name: finding for part, finding in zip(self._parts, found, strict=True)}
         scores = {name: part.score for name, part in parts.items()}
         diagnosis = diagnose(scores["chunk_precision"], scores["faithfulness"])
         missing = [name for name in self.weights if scores[name] is None]
-        return Finding(
+        return MetricFinding(
             score=None if missing else _weighed(scores, self.weights),
             skip_reason=SkipReason.MISSING_PART if missing else None,
             explanation="; ".join([*_absences(missing, parts), *([_SAID[diagnosis]] if diagnosis else [])]),
@@ -111,7 +111,7 @@ def _weighed(scores: Mapping[str, float | None], weights: Mapping[str, float]) -
     return min(1.0, weighed)  # shares may add up to a rounding error more than 1
 
 
-def _absences(missing: list[str], parts: Mapping[str, Finding]) -> list[str]:
+def _absences(missing: list[str], parts: Mapping[str, MetricFinding]) -> list[str]:
     return [f"no {name} ({parts[name].skip_reason}: {parts[name].explanation})" for name in missing]
 
 

@@ -33,7 +33,7 @@ from ragtrace.metrics.chunks import Grading, grade_chunks
 from ragtrace.metrics.combined_request import Bundle
 from ragtrace.metrics.extract import ClaimExtraction, Statement, extract_claims
 from ragtrace.metrics.fence import fence_code
-from ragtrace.metrics.judge_calls import Metered, both
+from ragtrace.metrics.judge_calls import MeteredJudge, both
 from ragtrace.metrics.prompt import STEPS, Prompt, PromptName, Prompts, StepName, content_sha256
 from ragtrace.metrics.questions import Regeneration, regenerate_questions
 from ragtrace.metrics.relevance import grade_statements
@@ -121,7 +121,7 @@ class Steps:
         """What the judge was asked so far, by whichever metric."""
         return sum((step.spent for step in self._shared.values()), Usage())
 
-    async def shared(self, key: str, run: Callable[[Metered], Awaitable[T]]) -> T:
+    async def shared(self, key: str, run: Callable[[MeteredJudge], Awaitable[T]]) -> T:
         """Run a step once a record: whoever asks for the same key gets the same value, or the same error.
 
         Raises:
@@ -428,8 +428,8 @@ def _digest(
 class _Once(Generic[T]):
     """Runs a step for whoever asks first; everyone gets its value, or its error."""
 
-    def __init__(self, judges: Sequence[Judge], run: Callable[[Metered], Awaitable[T]]) -> None:
-        self._judges = [Metered(judge) for judge in judges]
+    def __init__(self, judges: Sequence[Judge], run: Callable[[MeteredJudge], Awaitable[T]]) -> None:
+        self._judges = [MeteredJudge(judge) for judge in judges]
         self._run = run
         self._lock = asyncio.Lock()  # two metrics that need the same step would both ask the judge
         self._outcome: T | JudgeError | None = None
@@ -448,7 +448,7 @@ class _Once(Generic[T]):
             raise self._outcome
         return self._outcome
 
-    async def _attempt(self, judge: Metered, *others: Metered) -> T | JudgeError:
+    async def _attempt(self, judge: MeteredJudge, *others: MeteredJudge) -> T | JudgeError:
         try:
             return await self._run(judge)
         except JudgeCompromised as failed:

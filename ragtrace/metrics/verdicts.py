@@ -10,7 +10,16 @@ from typing import TypeAlias
 from ragtrace.metrics.forms import GivenVerdict, VerdictWord, VerifyReply
 from ragtrace.model import VerdictLabel
 
-__all__ = ["CheckedReply", "FindQuote", "Ruling", "Rulings", "check_reply", "combine", "omitted", "undecided"]
+__all__ = [
+    "CheckedReply",
+    "CheckedVerdict",
+    "CheckedVerdicts",
+    "FindQuote",
+    "check_reply",
+    "combine",
+    "omitted",
+    "undecided",
+]
 
 FindQuote: TypeAlias = Callable[[int, str], str | None]
 """Looks a quote up in the chunk of this number; returns the chunk's own text."""
@@ -23,7 +32,7 @@ _LABELS: Mapping[VerdictWord, VerdictLabel] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class CheckedVerdict:
     """What one reply says about one claim, after the checks."""
 
     label: VerdictLabel
@@ -39,19 +48,19 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rulings:
+class CheckedVerdicts:
     """What was ruled on the claims of a record, by number."""
 
-    rulings: Mapping[int, Ruling]
+    rulings: Mapping[int, CheckedVerdict]
     rejected: int = 0
     """Verdicts under ids that nobody asked for."""
     sentinels_passed: int = 0
     sentinels_silent: int = 0
 
-    def corrected_by(self, second: Rulings) -> Rulings:
+    def corrected_by(self, second: CheckedVerdicts) -> CheckedVerdicts:
         """Add a second look: it finds a claim supported only where it can quote the chunks for it."""
         found = {number: ruling for number, ruling in second.rulings.items() if _is_proven(ruling)}
-        return Rulings(
+        return CheckedVerdicts(
             rulings={**self.rulings, **found},
             rejected=self.rejected + second.rejected,
             sentinels_passed=self.sentinels_passed + second.sentinels_passed,
@@ -63,7 +72,7 @@ class Rulings:
 class CheckedReply:
     """A reply of the judge, sorted by claim."""
 
-    rulings: Mapping[int, Ruling]
+    rulings: Mapping[int, CheckedVerdict]
     unanswered: tuple[int, ...]
     """Ids that were asked for and came not at all, or more than once."""
     rejected: int
@@ -89,14 +98,14 @@ class CheckedReply:
         return replace(self, rulings={**self.rulings, **given_up}, unanswered=())
 
 
-def undecided(reason: str) -> Ruling:
+def undecided(reason: str) -> CheckedVerdict:
     """Rule that there is no verdict, and why."""
-    return Ruling(label=VerdictLabel.UNJUDGED, reason=reason)
+    return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason)
 
 
-def omitted(reason: str) -> Ruling:
+def omitted(reason: str) -> CheckedVerdict:
     """Rule that the judge left out a verdict that it owed, and how."""
-    return Ruling(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)
+    return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)
 
 
 def check_reply(
@@ -129,7 +138,7 @@ def check_reply(
     )
 
 
-def combine(rulings: Sequence[Ruling]) -> Ruling:
+def combine(rulings: Sequence[CheckedVerdict]) -> CheckedVerdict:
     """Join what was ruled on one claim from several packs of chunks.
 
     One pack that supports is enough; silence needs all of them, and is as sure as the least sure. Evidence
@@ -142,21 +151,21 @@ def combine(rulings: Sequence[Ruling]) -> Ruling:
     return min(rulings, key=_confidence, default=undecided("no chunk with text was shown"))
 
 
-def _confidence(ruling: Ruling) -> float:
+def _confidence(ruling: CheckedVerdict) -> float:
     return ruling.confidence or 0.0
 
 
-def _is_proven(ruling: Ruling) -> bool:
+def _is_proven(ruling: CheckedVerdict) -> bool:
     return ruling.label is VerdictLabel.SUPPORTED and ruling.quote is not None
 
 
-def _ruling(given: GivenVerdict, shown: Collection[int], find_quote: FindQuote) -> Ruling:
+def _ruling(given: GivenVerdict, shown: Collection[int], find_quote: FindQuote) -> CheckedVerdict:
     reason = given.reason.strip() or None
     if given.label == "not_mentioned":
-        return Ruling(label=VerdictLabel.UNSUPPORTED, reason=reason)
+        return CheckedVerdict(label=VerdictLabel.UNSUPPORTED, reason=reason)
     cited = tuple(number for number in dict.fromkeys(given.chunks) if number in shown)
     holder, quote = _first_holding(given.quote, cited, find_quote)
-    return Ruling(
+    return CheckedVerdict(
         label=_LABELS[given.label],
         reason=reason,
         chunks=tuple(sorted(cited, key=lambda number: number != holder)),

@@ -15,10 +15,10 @@ from ragtrace.metrics.canaries import CanaryClaims
 from ragtrace.metrics.context import Material, NumberedContext
 from ragtrace.metrics.forms import NumberedText
 from ragtrace.metrics.prompt import Prompt
-from ragtrace.metrics.verdicts import Ruling, Rulings, undecided
-from ragtrace.metrics.verify_json import JsonAsking
+from ragtrace.metrics.verdicts import CheckedVerdict, CheckedVerdicts, undecided
+from ragtrace.metrics.verify_json import JsonVerifier
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
-from ragtrace.metrics.verify_yes_no import YesNoAsking
+from ragtrace.metrics.verify_yes_no import YesNoVerifier
 from ragtrace.model import Claim, Usage, Verdict, VerdictLabel
 from ragtrace.ports import Judge
 
@@ -92,14 +92,14 @@ async def verify_claims(
             rate=0.0 if judge.identity.computes else settings.sentinel_rate,
         ),
     )
-    batched = JsonAsking(
+    batched = JsonVerifier(
         material=material,
         prompt=prompt,
         again=again if settings.second_look else None,
         claims_per_call=claims_per_call,
     )
     if yes_no and settings.first_form is VerifyForm.LOGPROBS:
-        one_by_one = YesNoAsking(material=material, prompt=yes_no, settings=settings)
+        one_by_one = YesNoVerifier(material=material, prompt=yes_no, settings=settings)
         form, found = await _by_probability(one_by_one, batched, numbered, settings)
     else:
         form, found = VerifyForm.JSON, await batched.rule(numbered)
@@ -113,8 +113,8 @@ async def verify_claims(
 
 
 async def _by_probability(
-    one_by_one: YesNoAsking, batched: JsonAsking, claims: Sequence[NumberedText], settings: VerifySettings
-) -> tuple[VerifyForm, Rulings]:
+    one_by_one: YesNoVerifier, batched: JsonVerifier, claims: Sequence[NumberedText], settings: VerifySettings
+) -> tuple[VerifyForm, CheckedVerdicts]:
     try:
         return VerifyForm.LOGPROBS, await one_by_one.rule(claims)
     except JudgeUnable as unable:  # adapters remember it: no later record pays for it
@@ -124,7 +124,7 @@ async def _by_probability(
     return VerifyForm.JSON, await batched.rule(claims)
 
 
-def _verdict(claim: Claim, ruling: Ruling, context: NumberedContext) -> Verdict:
+def _verdict(claim: Claim, ruling: CheckedVerdict, context: NumberedContext) -> Verdict:
     if ruling.label is VerdictLabel.UNSUPPORTED and context.cut:
         ruling = undecided(
             "unsupported by the chunks that were shown, and the context is too long to show all"

@@ -11,17 +11,17 @@ from ragtrace.metrics.context import Material
 from ragtrace.metrics.forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.metrics.judge_calls import batches, halves, output_tokens, together
 from ragtrace.metrics.prompt import Prompt, render_verify
-from ragtrace.metrics.verdicts import CheckedReply, Rulings, check_reply, combine, omitted
+from ragtrace.metrics.verdicts import CheckedReply, CheckedVerdicts, check_reply, combine, omitted
 from ragtrace.model import VerdictLabel
 from ragtrace.ports import JudgeRequest
 
-__all__ = ["JsonAsking"]
+__all__ = ["JsonVerifier"]
 
 Pack = Sequence[NumberedText]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JsonAsking:
+class JsonVerifier:
     """Asks for verdicts in batches."""
 
     material: Material
@@ -30,7 +30,7 @@ class JsonAsking:
     """For a second look at claims that are not supported, if there is to be one."""
     claims_per_call: int
 
-    async def rule(self, claims: Sequence[NumberedText]) -> Rulings:
+    async def rule(self, claims: Sequence[NumberedText]) -> CheckedVerdicts:
         """Rule on every claim.
 
         Raises:
@@ -45,13 +45,13 @@ class JsonAsking:
         reordered = [tuple(reversed(pack)) for pack in self.material.context.packs]
         return found.corrected_by(await looking_again.rule_once(doubtful, reordered))
 
-    async def rule_once(self, claims: Sequence[NumberedText], packs: Iterable[Pack]) -> Rulings:
+    async def rule_once(self, claims: Sequence[NumberedText], packs: Iterable[Pack]) -> CheckedVerdicts:
         """Rule on every claim, without a second look."""
         replies = await together(
             self._rule_batch(pack, batch) for pack in packs for batch in batches(claims, self.claims_per_call)
         )
         given = {c.number: [r.rulings[c.number] for r in replies if c.number in r.rulings] for c in claims}
-        return Rulings(
+        return CheckedVerdicts(
             rulings={number: combine(rulings) for number, rulings in given.items()},
             rejected=sum(reply.rejected for reply in replies),
             sentinels_passed=sum(reply.sentinels_passed for reply in replies),

@@ -20,12 +20,12 @@ from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.forms import NumberedText
 from ragtrace.metrics.judge_calls import together
 from ragtrace.metrics.prompt import Prompt, chunk_sections
-from ragtrace.metrics.verdicts import Ruling, Rulings, combine, omitted
+from ragtrace.metrics.verdicts import CheckedVerdict, CheckedVerdicts, combine, omitted
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Usage, VerdictLabel
 from ragtrace.ports import JudgeRequest, YesProbability
 
-__all__ = ["YesNoAsking", "YesNoInput"]
+__all__ = ["YesNoInput", "YesNoVerifier"]
 
 Pack: TypeAlias = tuple[NumberedText, ...]
 Question: TypeAlias = Literal["support", "contradict"]
@@ -45,14 +45,14 @@ class YesNoInput(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class YesNoAsking:
+class YesNoVerifier:
     """Asks for the probability of a yes, claim by claim."""
 
     material: Material
     prompt: Prompt
     settings: VerifySettings
 
-    async def rule(self, claims: Sequence[NumberedText]) -> Rulings:
+    async def rule(self, claims: Sequence[NumberedText]) -> CheckedVerdicts:
         """Rule on every claim.
 
         Raises:
@@ -68,7 +68,7 @@ class YesNoAsking:
             heard = await together(self._hear_again(pack, doubtful) for pack in heard)
         doubtful = self._doubtful(claims, heard)
         heard = await together(self._hear_against(pack, doubtful) for pack in heard)
-        return Rulings(
+        return CheckedVerdicts(
             rulings={
                 claim.number: combine([self._ruling(pack, claim) for pack in heard]) for claim in claims
             },
@@ -145,7 +145,7 @@ class YesNoAsking:
     def _is_yes(self, p: float) -> bool:
         return p >= self.settings.threshold
 
-    def _ruling(self, heard: _Heard, claim: NumberedText) -> Ruling:
+    def _ruling(self, heard: _Heard, claim: NumberedText) -> CheckedVerdict:
         p, q = heard.support.get(claim.number), heard.against.get(claim.number)
         if p is None:
             return omitted("the judge answered neither yes nor no")
@@ -157,16 +157,18 @@ class YesNoAsking:
             # either it was not asked, as another pack supports the claim, or it got no answer
             return omitted("the judge said neither that the chunks contradict the claim nor that they do not")
         if q >= _EVEN:
-            return Ruling(label=VerdictLabel.CONTRADICTED, chunks=chunks, confidence=(1 - p) * q)
-        return Ruling(label=VerdictLabel.UNSUPPORTED, confidence=(1 - p) * (1 - q))
+            return CheckedVerdict(label=VerdictLabel.CONTRADICTED, chunks=chunks, confidence=(1 - p) * q)
+        return CheckedVerdict(label=VerdictLabel.UNSUPPORTED, confidence=(1 - p) * (1 - q))
 
-    def _supported(self, heard: _Heard, claim: NumberedText, p: float, chunks: tuple[int, ...]) -> Ruling:
+    def _supported(
+        self, heard: _Heard, claim: NumberedText, p: float, chunks: tuple[int, ...]
+    ) -> CheckedVerdict:
         """Cite the chunk that says it word for word, if one does: no quote was asked for."""
         label = VerdictLabel.SUPPORTED
         for chunk in heard.pack:
             if quote := self.material.context.find_quote(chunk.number, claim.text.rstrip(" .")):
-                return Ruling(label=label, chunks=(chunk.number,), quote=quote, confidence=p)
-        return Ruling(label=label, chunks=chunks, confidence=p)
+                return CheckedVerdict(label=label, chunks=(chunk.number,), quote=quote, confidence=p)
+        return CheckedVerdict(label=label, chunks=chunks, confidence=p)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from ragtrace.reports.answers import AnswerOutcome, JudgedAnswer, Status, standing_of
 from ragtrace.reports.formats import SUFFIXES, open_report
-from ragtrace.reports.report import About, Ending, LeftOut, Report
+from ragtrace.reports.report import Report, RunEnd, RunInfo, SkippedAnswers
 from ragtrace.reports.rows import SCHEMA_VERSION, AnswerRow, answer_row
 
 __all__ = [
     "SCHEMA_VERSION",
     "SUFFIXES",
-    "About",
     "AnswerOutcome",
     "AnswerRow",
-    "Ending",
     "JudgedAnswer",
-    "LeftOut",
     "Report",
+    "RunEnd",
+    "RunInfo",
+    "SkippedAnswers",
     "Status",
     "answer_row",
     "open_report",

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, cast
 from ragtrace.model import VerdictLabel
 from ragtrace.reports.answers import JudgedAnswer
 from ragtrace.reports.files import AppendedFile
-from ragtrace.reports.report import Ending
+from ragtrace.reports.report import RunEnd
 from ragtrace.reports.rows import AnswerRow, MetricRow, answer_row
 
 __all__ = ["CsvReport", "harmless"]
@@ -81,7 +81,7 @@ class CsvReport:
         row = answer_row(answer)
         self._file.append(b"".join(_line(tuple(_cells(row, metric))) for metric in row["metrics"]))
 
-    def close(self, ending: Ending) -> None:
+    def close(self, ending: RunEnd) -> None:
         """Close the file."""
         self._file.commit()
 

@@ -10,14 +10,14 @@ from ragtrace.reports.csv_cells import CsvReport
 from ragtrace.reports.json_lines import JsonLinesReport
 from ragtrace.reports.page import WORST, PageReport
 from ragtrace.reports.parquet import ParquetReport
-from ragtrace.reports.report import About, Report
+from ragtrace.reports.report import Report, RunInfo
 
 __all__ = ["SUFFIXES", "open_report"]
 
 SUFFIXES: Final = (".html", ".jsonl", ".csv", ".parquet")
 
 
-def open_report(path: str | Path, about: About, *, worst: int = WORST) -> Report:
+def open_report(path: str | Path, about: RunInfo, *, worst: int = WORST) -> Report:
     """Open a report: ``.html``, ``.jsonl``, ``.csv`` or ``.parquet``.
 
     JSON lines and CSV grow by each answer, after what earlier runs wrote there. A page or a Parquet file

@@ -7,7 +7,7 @@ from pathlib import Path
 from ragtrace.escaping import one_json_line
 from ragtrace.reports.answers import JudgedAnswer
 from ragtrace.reports.files import AppendedFile
-from ragtrace.reports.report import Ending
+from ragtrace.reports.report import RunEnd
 from ragtrace.reports.rows import SCHEMA_VERSION, answer_row
 
 __all__ = ["JsonLinesReport"]
@@ -25,7 +25,7 @@ class JsonLinesReport:
         """Append a line."""
         self._file.append(f"{one_json_line(answer_row(answer))}\n".encode())
 
-    def close(self, ending: Ending) -> None:
+    def close(self, ending: RunEnd) -> None:
         """Close the file."""
         self._file.commit()
 

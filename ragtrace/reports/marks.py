@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from ragtrace.model import VerdictLabel
 
-__all__ = ["WORST_FIRST", "Mark", "MarkedText", "pieces"]
+__all__ = ["WORST_FIRST", "MarkedPassage", "MarkedText", "pieces"]
 
 WORST_FIRST: Final = (
     VerdictLabel.CONTRADICTED,
@@ -23,7 +23,7 @@ _MOST_UNMARKED: Final = 2_000
 """Characters of a passage without a mark that are shown: one answer of a megabyte must not make the page."""
 
 
-class Mark(NamedTuple):
+class MarkedPassage(NamedTuple):
     """A passage that a claim is about, or rests on."""
 
     start: int
@@ -45,7 +45,7 @@ class MarkedText(NamedTuple):
     """Characters that are not shown before the text."""
 
 
-def pieces(text: str, marks: Sequence[Mark]) -> tuple[MarkedText, ...]:
+def pieces(text: str, marks: Sequence[MarkedPassage]) -> tuple[MarkedText, ...]:
     """Part a text where marks begin and end; marks may overlap."""
     within = [each for each in marks if 0 <= each.start < each.end <= len(text)]
     cuts = sorted({0, len(text), *(each.start for each in within), *(each.end for each in within)})

@@ -14,11 +14,11 @@ from ragtrace.model import Direction, SkipReason
 from ragtrace.reports.answers import JudgedAnswer, Status
 from ragtrace.reports.files import replaced_file
 from ragtrace.reports.histogram import Histogram, draw
-from ragtrace.reports.report import About, Ending
+from ragtrace.reports.report import RunEnd, RunInfo
 from ragtrace.reports.tally import MetricTally
 from ragtrace.reports.templates import open_template
 from ragtrace.reports.totals import HistogramBin, MetricTotals, Totals
-from ragtrace.reports.worst import Worst, shown_answer
+from ragtrace.reports.worst import WorstAnswers, shown_answer
 from ragtrace.stats import WeightedMean
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ WORST: Final = 50
 class PageReport:
     """Counts, keeps the worst answers, and writes the page at the end."""
 
-    def __init__(self, path: Path, about: About, *, worst: int = WORST) -> None:
+    def __init__(self, path: Path, about: RunInfo, *, worst: int = WORST) -> None:
         self.path = path
         self._about = about
         self._totals = Totals()
-        self._worst = Worst(worst)
+        self._worst = WorstAnswers(worst)
         self._file = replaced_file(path)
 
     def add(self, answer: JudgedAnswer) -> None:
@@ -44,7 +44,7 @@ class PageReport:
         self._totals.add(answer)
         self._worst.add(answer)
 
-    def close(self, ending: Ending) -> None:
+    def close(self, ending: RunEnd) -> None:
         """Write the page."""
         page = _template().render(
             about=self._about,

@@ -15,7 +15,7 @@ from ragtrace.escaping import one_json_line
 from ragtrace.extras import install_command
 from ragtrace.reports.answers import JudgedAnswer
 from ragtrace.reports.files import replaced_file
-from ragtrace.reports.report import Ending
+from ragtrace.reports.report import RunEnd
 from ragtrace.reports.rows import SCHEMA_VERSION, AnswerRow, answer_row
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ParquetReport:
         if len(self._rows) >= _MOST_ROWS or self._chars >= _MOST_CHARS:
             self._write()
 
-    def close(self, ending: Ending) -> None:
+    def close(self, ending: RunEnd) -> None:
         """Write what is left, and how the run ended: the key ``ragtrace.report`` of the file's metadata."""
         self._write()
         told = {

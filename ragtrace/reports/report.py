@@ -9,11 +9,11 @@ from typing import Protocol
 
 from ragtrace.reports.answers import JudgedAnswer
 
-__all__ = ["About", "Ending", "LeftOut", "Report"]
+__all__ = ["Report", "RunEnd", "RunInfo", "SkippedAnswers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class RunInfo:
     """What a run is about, known before it begins."""
 
     source: str
@@ -33,7 +33,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class SkippedAnswers:
     """Answers or traces that no report is told of one by one."""
 
     what: str
@@ -46,12 +46,12 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class RunEnd:
     """How a run ended, and what it did not judge."""
 
     cut_short: str | None = None
     """Why it ended before its end, as a clause: ``it was stopped``."""
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[SkippedAnswers, ...] = ()
 
 
 class Report(Protocol):
@@ -70,7 +70,7 @@ class Report(Protocol):
         """
         ...
 
-    def close(self, ending: Ending) -> None:
+    def close(self, ending: RunEnd) -> None:
         """Make the file whole, and show it under its name.
 
         Raises:

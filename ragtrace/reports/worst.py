@@ -10,15 +10,15 @@ from typing import Final, NamedTuple
 
 from ragtrace.model import Chunk, ChunkVerdict, Direction, MetricResult, Verdict, VerdictLabel
 from ragtrace.reports.answers import JudgedAnswer
-from ragtrace.reports.marks import WORST_FIRST, Mark, MarkedText, pieces
+from ragtrace.reports.marks import WORST_FIRST, MarkedPassage, MarkedText, pieces
 
-__all__ = ["ShownAnswer", "ShownChunk", "ShownClaim", "Worst", "shown_answer"]
+__all__ = ["ShownAnswer", "ShownChunk", "ShownClaim", "WorstAnswers", "shown_answer"]
 
 _MOST_CHUNKS: Final = 20
 _OF_REFERENCE: Final = "reference"
 
 
-class Worst:
+class WorstAnswers:
     """Keeps the answers with the lowest scores, so many and no more; those without a flaw are never among
     them."""
 
@@ -143,17 +143,17 @@ def _place_in_answer(verdict: Verdict) -> tuple[int, int]:
     return (verdict.claim.index, WORST_FIRST.index(verdict.label))
 
 
-def _mark(shown: ShownClaim) -> Iterator[Mark]:
+def _mark(shown: ShownClaim) -> Iterator[MarkedPassage]:
     claim = shown.verdict.claim
     if claim.start is not None and claim.end is not None:
-        yield Mark(claim.start, claim.end, shown.number, shown.verdict.label)
+        yield MarkedPassage(claim.start, claim.end, shown.number, shown.verdict.label)
 
 
 def _chunk(place: int, chunk: Chunk, claims: Sequence[ShownClaim], judged: JudgedAnswer) -> ShownChunk:
     text = chunk.text or ""
     quoting = [each for each in claims if each.places[:1] == (place,) and each.verdict.quote]
     marks = [
-        Mark(at, at + len(quote), each.number, each.verdict.label)
+        MarkedPassage(at, at + len(quote), each.number, each.verdict.label)
         for each in quoting
         if (quote := each.verdict.quote or "") and (at := text.find(quote)) >= 0
     ]

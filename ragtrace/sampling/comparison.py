@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from ragtrace.model import AttributeValue
 
-__all__ = ["Condition", "Scalar"]
+__all__ = ["Scalar", "ValueTest"]
 
 Scalar: TypeAlias = str | bool | int | float
 
@@ -17,7 +17,7 @@ _MOST_CHARS: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class ValueTest:
     """Holds for a value that satisfies all that is named; with nothing named, for every value there is."""
 
     one_of: tuple[Scalar, ...] = ()

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, RagRecord
-from ragtrace.sampling.comparison import Condition
+from ragtrace.sampling.comparison import ValueTest
 from ragtrace.sampling.position import RULE_RATIO
 from ragtrace.traces.trace import Span, StatusCode, Trace
 
@@ -37,21 +37,21 @@ class Rule:
     name: str
     rate: float = 1.0
     drop: bool = False
-    service: Condition | None = None
+    service: ValueTest | None = None
     error: bool = False
     """A span of the trace has the status ERROR."""
-    attributes: Mapping[str, Condition] = field(default_factory=dict)
+    attributes: Mapping[str, ValueTest] = field(default_factory=dict)
     """Of the span, or else of its resource."""
     absent: frozenset[str] = frozenset()
     """Attributes that no span of the trace has, nor its resource."""
-    tenant: Condition | None = None
-    model: Condition | None = None
-    prompt_version: Condition | None = None
-    session: Condition | None = None
+    tenant: ValueTest | None = None
+    model: ValueTest | None = None
+    prompt_version: ValueTest | None = None
+    session: ValueTest | None = None
     slower_than_s: float | None = None
     """The answer's span took longer."""
-    question_chars: Condition | None = None
-    answer_chars: Condition | None = None
+    question_chars: ValueTest | None = None
+    answer_chars: ValueTest | None = None
 
     @property
     def is_about_feedback(self) -> bool:
@@ -67,7 +67,7 @@ class Rule:
 
     def matches_answer(self, record: RagRecord, tenant: str) -> bool:
         """Say whether what the rule says of the answer holds."""
-        asked: tuple[tuple[Condition | None, AttributeValue], ...] = (
+        asked: tuple[tuple[ValueTest | None, AttributeValue], ...] = (
             (self.tenant, tenant or None),
             (self.model, record.model),
             (self.prompt_version, record.prompt_version),

@@ -11,8 +11,8 @@ from ragtrace.model import VerdictLabel
 from ragtrace.scoring.grades import Grade, MadeQuestion, read_grades, read_questions, read_ratings
 
 __all__ = [
-    "Asked",
-    "Given",
+    "ScoringInput",
+    "ScoringVerdicts",
     "read_contexts",
     "read_number",
     "read_of_two",
@@ -23,7 +23,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ScoringInput:
     """What is to be scored, besides the verdicts."""
 
     metric: str
@@ -36,7 +36,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class ScoringVerdicts:
     """What a rule reads."""
 
     grades: tuple[Grade, ...] = ()
@@ -52,7 +52,7 @@ class Given:
     penalize: bool = False
 
 
-def read_verdicts(given: Any, asked: Asked) -> Given:
+def read_verdicts(given: Any, asked: ScoringInput) -> ScoringVerdicts:
     """Read a list of verdicts.
 
     Raises:
@@ -60,7 +60,7 @@ def read_verdicts(given: Any, asked: Asked) -> Given:
     """
     grades = read_grades(_list(given, asked, *_KEYS.get(asked.metric, ("verdicts",))))
     present = tuple(grade for grade in grades if grade is not None)
-    return Given(
+    return ScoringVerdicts(
         grades=present,
         total=_total(given, asked, len(grades)),
         no_context=asked.n_contexts == 0,
@@ -69,7 +69,7 @@ def read_verdicts(given: Any, asked: Asked) -> Given:
     )
 
 
-def read_of_two(given: Any, asked: Asked) -> Given:
+def read_of_two(given: Any, asked: ScoringInput) -> ScoringVerdicts:
     """Read grades of 0, 1 and 2: irrelevant, partly relevant, relevant.
 
     Raises:
@@ -79,7 +79,7 @@ def read_of_two(given: Any, asked: Asked) -> Given:
     return replace(read, grades=tuple(_OF_TWO.get(grade, grade) for grade in read.grades))
 
 
-def read_contexts(given: Any, asked: Asked) -> Given:
+def read_contexts(given: Any, asked: ScoringInput) -> ScoringVerdicts:
     """Read a list of verdicts a context; a single verdict a context is a list of one.
 
     Raises:
@@ -87,10 +87,10 @@ def read_contexts(given: Any, asked: Asked) -> Given:
     """
     lists = [_verdicts_of(each) for each in _list(given, asked, "per_context", "verdicts")]
     per_context = tuple(tuple(g for g in read_grades(each) if g is not None) for each in lists)
-    return Given(per_context=per_context, strict_mode=asked.strict_mode)
+    return ScoringVerdicts(per_context=per_context, strict_mode=asked.strict_mode)
 
 
-def read_ratings_given(given: Any, asked: Asked) -> Given:
+def read_ratings_given(given: Any, asked: ScoringInput) -> ScoringVerdicts:
     """Read the ratings of two judges.
 
     Raises:
@@ -99,20 +99,22 @@ def read_ratings_given(given: Any, asked: Asked) -> Given:
     no_context = asked.n_contexts == 0
     if isinstance(given, Mapping) and "per_context" in given:
         no_context = no_context or not given["per_context"]
-    return Given(ratings=read_ratings(_list(given, asked, "ratings")), no_context=no_context)
+    return ScoringVerdicts(ratings=read_ratings(_list(given, asked, "ratings")), no_context=no_context)
 
 
-def read_questions_made(given: Any, asked: Asked) -> Given:
+def read_questions_made(given: Any, asked: ScoringInput) -> ScoringVerdicts:
     """Read the questions made from an answer.
 
     Raises:
         InputError: it is in no form that is understood.
     """
     made = _list(given, asked, "questions")
-    return Given(questions=read_questions(made, question=asked.question, embeddings=asked.embeddings))
+    return ScoringVerdicts(
+        questions=read_questions(made, question=asked.question, embeddings=asked.embeddings)
+    )
 
 
-def read_number(given: Any, asked: Asked) -> Given:
+def read_number(given: Any, asked: ScoringInput) -> ScoringVerdicts:
     """Read the number that a judge gave.
 
     Raises:
@@ -123,7 +125,7 @@ def read_number(given: Any, asked: Asked) -> Given:
         value = value[0]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"rag_evals scores {asked.metric} by the judge's own number: give it, such as 0.8")
-    return Given(number=float(value))
+    return ScoringVerdicts(number=float(value))
 
 
 _KEYS = {
@@ -149,7 +151,7 @@ def _verdicts_of(context: Any) -> Sequence[Any]:
     return [context] if single else list(context)
 
 
-def _list(given: Any, asked: Asked, *keys: str) -> Sequence[Any]:
+def _list(given: Any, asked: ScoringInput, *keys: str) -> Sequence[Any]:
     if isinstance(given, Mapping):
         found = next((given[key] for key in keys if key in given), None)
         if found is None:
@@ -160,7 +162,7 @@ def _list(given: Any, asked: Asked, *keys: str) -> Sequence[Any]:
     return list(given)
 
 
-def _total(given: Any, asked: Asked, came: int) -> int:
+def _total(given: Any, asked: ScoringInput, came: int) -> int:
     told = asked.n_contexts if asked.metric in _OF_CHUNKS else asked.n_claims
     if told is not None:
         return told

@@ -14,7 +14,7 @@ from typing import Any
 from ragtrace.errors import InputError
 from ragtrace.model import Compat, CompatStatus
 from ragtrace.scoring.grades import Judged
-from ragtrace.scoring.inputs import Asked
+from ragtrace.scoring.inputs import ScoringInput
 from ragtrace.scoring.rules import RULES, Read, Rule
 
 __all__ = ["ALIASES", "PROFILES", "ProfileScore", "canonical", "score", "scored_metrics"]
@@ -103,7 +103,7 @@ def score(
         InputError: the tool has no such metric, or the verdicts are in no form that is understood.
     """
     read, rule = _rule(metric, profile)
-    asked = Asked(
+    asked = ScoringInput(
         metric=canonical(metric),
         n_claims=n_claims,
         n_contexts=n_contexts,

@@ -22,8 +22,8 @@ from ragtrace.scoring.formulas import (
 )
 from ragtrace.scoring.grades import Grade
 from ragtrace.scoring.inputs import (
-    Asked,
-    Given,
+    ScoringInput,
+    ScoringVerdicts,
     read_contexts,
     read_number,
     read_of_two,
@@ -34,9 +34,9 @@ from ragtrace.scoring.inputs import (
 
 __all__ = ["RULES", "Read", "Rule"]
 
-Read: TypeAlias = Callable[[Any, Asked], Given]
+Read: TypeAlias = Callable[[Any, ScoringInput], ScoringVerdicts]
 """Reads what was given into what the rule needs."""
-Rule: TypeAlias = Callable[[Given], Compat]
+Rule: TypeAlias = Callable[[ScoringVerdicts], Compat]
 """Says what the tool reports."""
 
 
@@ -67,33 +67,33 @@ def _share(passing: Iterable[bool], total: int, *, empty: Compat) -> Compat:
     return _ok(sum(passing) / total) if total else empty
 
 
-def _ragas_faithfulness(given: Given) -> Compat:
+def _ragas_faithfulness(given: ScoringVerdicts) -> Compat:
     return _share(map(_yes, given.grades), len(given.grades), empty=_NAN)
 
 
-def _ragas_questions(given: Given) -> Compat:
+def _ragas_questions(given: ScoringVerdicts) -> Compat:
     """All questions noncommittal: 0. RAGAS leaves [0, 1] where the cosines do."""
     if not given.questions:
         return _ok(0.0)
     return _ok(_mean_cosine(given) * (not all(made.noncommittal for made in given.questions)))
 
 
-def _ragas_legacy_questions(given: Given) -> Compat:
+def _ragas_legacy_questions(given: ScoringVerdicts) -> Compat:
     return _ragas_questions(given) if given.questions else _NAN
 
 
-def _mean_cosine(given: Given) -> float:
+def _mean_cosine(given: ScoringVerdicts) -> float:
     return sum(made.cosine for made in given.questions) / len(given.questions)
 
 
-def _ragas_precision(given: Given) -> Compat:
+def _ragas_precision(given: ScoringVerdicts) -> Compat:
     """RAGAS calculates with the very integers its judge wrote."""
     if not given.grades:
         return _RAISES
     return _precision_with_epsilon([_number(grade) for grade in given.grades])
 
 
-def _ragas_legacy_precision(given: Given) -> Compat:
+def _ragas_legacy_precision(given: ScoringVerdicts) -> Compat:
     return _precision_with_epsilon([int(_yes(grade)) for grade in given.grades])
 
 
@@ -103,12 +103,12 @@ def _precision_with_epsilon(numbers: Sequence[int]) -> Compat:
     return _ok(weighted / (sum(numbers) + 1e-10))
 
 
-def _ragas_recall(given: Given) -> Compat:
+def _ragas_recall(given: ScoringVerdicts) -> Compat:
     numbers = [_number(grade) for grade in given.grades]
     return _ok(sum(numbers) / len(numbers)) if numbers else _NAN
 
 
-def _ragas_ratings(given: Given) -> Compat:
+def _ragas_ratings(given: ScoringVerdicts) -> Compat:
     """The mean of two judges, or the one that did not fail."""
     came = [rating for rating in given.ratings if rating is not None]
     if given.no_context:
@@ -116,7 +116,7 @@ def _ragas_ratings(given: Given) -> Compat:
     return _ok(sum(came) / len(came) / 2) if came else _NAN
 
 
-def _ragas_legacy_ratings(given: Given) -> Compat:
+def _ragas_legacy_ratings(given: ScoringVerdicts) -> Compat:
     """As ``max(a, b)`` goes: where the first judge failed it is NaN, where the second did it is the first."""
     if given.no_context:
         return _ok(0.0)
@@ -125,49 +125,49 @@ def _ragas_legacy_ratings(given: Given) -> Compat:
     return _ragas_ratings(given)
 
 
-def _deepeval(given: Given, share: Compat) -> Compat:
+def _deepeval(given: ScoringVerdicts, share: Compat) -> Compat:
     strict = given.strict_mode and share.score is not None and share.score < 1
     return _ok(0.0) if strict else share
 
 
-def _deepeval_faithfulness(given: Given) -> Compat:
+def _deepeval_faithfulness(given: ScoringVerdicts) -> Compat:
     passing = [_yes(grade) or (_maybe(grade) and not given.penalize) for grade in given.grades]
     return _deepeval(given, _share(passing, len(passing), empty=_ok(1.0)))
 
 
-def _deepeval_relevance(given: Given) -> Compat:
+def _deepeval_relevance(given: ScoringVerdicts) -> Compat:
     passing = [_yes(grade) or _maybe(grade) for grade in given.grades]
     return _deepeval(given, _share(passing, len(passing), empty=_ok(1.0)))
 
 
-def _deepeval_4_hallucination(given: Given) -> Compat:
+def _deepeval_4_hallucination(given: ScoringVerdicts) -> Compat:
     """From 4.2.0 on, 1 is good: the share of contexts that the answer agrees with."""
     return _deepeval(given, _share(map(_yes, given.grades), len(given.grades), empty=_ok(1.0)))
 
 
-def _deepeval_3_hallucination(given: Given) -> Compat:
+def _deepeval_3_hallucination(given: ScoringVerdicts) -> Compat:
     """Up to 4.1, 0 is good: the share of contexts that the answer contradicts."""
     contradicted = [not _yes(grade) for grade in given.grades]
     share = _share(contradicted, len(contradicted), empty=_ok(0.0))
     return _ok(1.0) if given.strict_mode and share.score else share
 
 
-def _deepeval_precision(given: Given) -> Compat:
+def _deepeval_precision(given: ScoringVerdicts) -> Compat:
     precision = average_precision([_yes(grade) for grade in given.grades])
     return _deepeval(given, _ok(precision or 0.0))
 
 
-def _deepeval_recall(given: Given) -> Compat:
+def _deepeval_recall(given: ScoringVerdicts) -> Compat:
     return _deepeval(given, _share(map(_yes, given.grades), len(given.grades), empty=_ok(0.0)))
 
 
-def _deepeval_context_relevance(given: Given) -> Compat:
+def _deepeval_context_relevance(given: ScoringVerdicts) -> Compat:
     """Statements of all contexts weigh alike: a verbose context weighs more."""
     statements = [_yes(grade) for verdicts in given.per_context for grade in verdicts]
     return _deepeval(given, _share(statements, len(statements), empty=_ok(0.0)))
 
 
-def _promptfoo_faithfulness(given: Given) -> Compat:
+def _promptfoo_faithfulness(given: ScoringVerdicts) -> Compat:
     """A missing verdict counts as a no; its one clamp keeps surplus noes from going below 0."""
     if not given.grades or not given.total:
         return _GRADER_ERROR
@@ -176,35 +176,35 @@ def _promptfoo_faithfulness(given: Given) -> Compat:
     return _ok(min(1.0, max(0.0, 1 - (noes + missing) / given.total)))
 
 
-def _promptfoo_questions(given: Given) -> Compat:
+def _promptfoo_questions(given: ScoringVerdicts) -> Compat:
     return _ok(_mean_cosine(given)) if given.questions else _GRADER_ERROR
 
 
-def _promptfoo_recall(given: Given) -> Compat:
+def _promptfoo_recall(given: ScoringVerdicts) -> Compat:
     return _share(map(_yes, given.grades), len(given.grades), empty=_GRADER_ERROR)
 
 
-def _promptfoo_context_relevance(given: Given) -> Compat:
+def _promptfoo_context_relevance(given: ScoringVerdicts) -> Compat:
     """The unit is the context: it counts where anything in it is relevant."""
     relevant = [any(map(_yes, verdicts)) for verdicts in given.per_context]
     return _share(relevant, len(relevant), empty=_ok(0.0))
 
 
-def _rag_evals_faithfulness(given: Given) -> Compat:
+def _rag_evals_faithfulness(given: ScoringVerdicts) -> Compat:
     return _share(map(_yes, given.grades), given.total, empty=_ok(0.0))
 
 
-def _rag_evals_precision(given: Given) -> Compat:
+def _rag_evals_precision(given: ScoringVerdicts) -> Compat:
     """A plain mean, whatever the rank; without a chunk it divides by zero."""
     return _share(map(_yes, given.grades), given.total, empty=_RAISES)
 
 
-def _rag_evals_relevance(given: Given) -> Compat:
+def _rag_evals_relevance(given: ScoringVerdicts) -> Compat:
     return _ok(given.number)
 
 
 def _of_claims(reading: Callable[[VerdictCounts], float | None]) -> Rule:
-    def rule(given: Given) -> Compat:
+    def rule(given: ScoringVerdicts) -> Compat:
         yes, maybe, no = _counts(given.grades)
         return _maybe_ok(reading(VerdictCounts(supported=yes, unsupported=maybe, contradicted=no)))
 
@@ -212,18 +212,18 @@ def _of_claims(reading: Callable[[VerdictCounts], float | None]) -> Rule:
 
 
 def _of_relevance(reading: Callable[[VerdictCounts], float | None]) -> Rule:
-    def rule(given: Given) -> Compat:
+    def rule(given: ScoringVerdicts) -> Compat:
         yes, maybe, no = _counts(given.grades)
         return _maybe_ok(reading(VerdictCounts(relevant=yes, partly_relevant=maybe, irrelevant=no)))
 
     return rule
 
 
-def _own_precision(given: Given) -> Compat:
+def _own_precision(given: ScoringVerdicts) -> Compat:
     return _maybe_ok(average_precision([_yes(grade) for grade in given.grades]))
 
 
-def _own_questions(given: Given) -> Compat:
+def _own_questions(given: ScoringVerdicts) -> Compat:
     """An answer that declines has no score here."""
     declines = any(made.noncommittal for made in given.questions)
     return _NAN if declines or not given.questions else _ok(_mean_cosine(given))

@@ -24,7 +24,7 @@ from ragtrace.model import (
 )
 from ragtrace.traces._carrier_outcomes import judge_of, keyed, worst_first
 from ragtrace.traces._carrier_text import explain
-from ragtrace.traces._carrier_verdicts import Shown, choose
+from ragtrace.traces._carrier_verdicts import CarrierVerdict, choose
 from ragtrace.traces.text import cut_utf8
 from ragtrace.traces.trace import SpanEvent
 
@@ -173,7 +173,7 @@ def _claim_name(verdict: Verdict) -> str:
     return f"{prefix}{verdict.label.value}"
 
 
-def _claim(shown: Shown[Verdict], *, content: bool) -> Attributes:
+def _claim(shown: CarrierVerdict[Verdict], *, content: bool) -> Attributes:
     verdict, claim = shown.verdict, shown.verdict.claim
     is_of_reference = claim.kind == _OF_REFERENCE
     return {
@@ -202,7 +202,7 @@ def _claim_texts(verdict: Verdict) -> Attributes:
 
 
 def _chunks(
-    chosen: Iterable[Shown[ChunkVerdict]], record: RagRecord, *, content: bool
+    chosen: Iterable[CarrierVerdict[ChunkVerdict]], record: RagRecord, *, content: bool
 ) -> Iterator[tuple[str, Attributes]]:
     scores = {chunk.id: chunk.score for chunk in record.chunks}
     for shown in chosen:

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 from ragtrace.model import ChunkVerdict, Claim, MetricOutcome, MetricResult, Verdict, VerdictLabel
 
-__all__ = ["Chosen", "Shown", "choose"]
+__all__ = ["CarrierVerdict", "CarrierVerdicts", "choose"]
 
 MAX_CLAIM_EVENTS: Final = 90
 MAX_CHUNK_EVENTS: Final = 32
@@ -29,7 +29,7 @@ VerdictT = TypeVar("VerdictT", Verdict, ChunkVerdict)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown(Generic[VerdictT]):
+class CarrierVerdict(Generic[VerdictT]):
     """A verdict, and the metrics that rest on it."""
 
     verdict: VerdictT
@@ -38,11 +38,11 @@ class Shown(Generic[VerdictT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class CarrierVerdicts:
     """The verdicts a carrier has room for."""
 
-    claims: tuple[Shown[Verdict], ...]
-    chunks: tuple[Shown[ChunkVerdict], ...]
+    claims: tuple[CarrierVerdict[Verdict], ...]
+    chunks: tuple[CarrierVerdict[ChunkVerdict], ...]
 
     @property
     def claims_of(self) -> Counter[str]:
@@ -55,16 +55,16 @@ class Chosen:
         return Counter(name for shown in self.chunks for name in shown.metrics)
 
 
-def choose(outcomes: Sequence[tuple[str, MetricOutcome]], *, max_claims: int, room: int) -> Chosen:
+def choose(outcomes: Sequence[tuple[str, MetricOutcome]], *, max_claims: int, room: int) -> CarrierVerdicts:
     """Choose what is shown of several metrics' verdicts in ``room`` events, some of them about claims."""
     results = [(key, outcome) for key, outcome in outcomes if isinstance(outcome, MetricResult)]
     claims = _once([(key, verdict) for key, result in results for verdict in result.verdicts])
     claims = claims[: max(0, min(max_claims, MAX_CLAIM_EVENTS, room))]
     chunks = _once([(key, verdict) for key, result in results for verdict in result.chunk_verdicts])
-    return Chosen(tuple(claims), tuple(chunks[: max(0, min(MAX_CHUNK_EVENTS, room - len(claims)))]))
+    return CarrierVerdicts(tuple(claims), tuple(chunks[: max(0, min(MAX_CHUNK_EVENTS, room - len(claims)))]))
 
 
-def _once(verdicts: Iterable[tuple[str, VerdictT]]) -> list[Shown[VerdictT]]:
+def _once(verdicts: Iterable[tuple[str, VerdictT]]) -> list[CarrierVerdict[VerdictT]]:
     """Put equal verdicts together: three metrics that count the same claim need it once."""
     first: dict[Hashable, VerdictT] = {}
     metrics: dict[Hashable, dict[str, None]] = {}
@@ -72,7 +72,7 @@ def _once(verdicts: Iterable[tuple[str, VerdictT]]) -> list[Shown[VerdictT]]:
         mark = _mark(verdict)
         first.setdefault(mark, verdict)
         metrics.setdefault(mark, {})[key] = None
-    shown = [Shown(verdict, tuple(metrics[mark])) for mark, verdict in first.items()]
+    shown = [CarrierVerdict(verdict, tuple(metrics[mark])) for mark, verdict in first.items()]
     return sorted(shown, key=lambda each: _ORDER[each.verdict.label])
 
 

@@ -4,25 +4,25 @@ a call and two evaluators compared on the same answers."""
 from __future__ import annotations
 
 from ragtrace.transcripts.comparison import (
-    Comparing,
+    Comparer,
     Disagreement,
     EvaluatorComparison,
     MetricComparison,
     compare,
 )
-from ragtrace.transcripts.file import EvaluatorInfo, Kept, Transcripts
+from ragtrace.transcripts.file import EvaluatorInfo, TranscriptRecord, Transcripts
 from ragtrace.transcripts.judges import recorded, replayed
 from ragtrace.transcripts.reevaluation import ask_again
-from ragtrace.transcripts.rescore import Rescored, metrics_of, rescore, unpaid
+from ragtrace.transcripts.rescore import RescoredRecord, metrics_of, rescore, unpaid
 
 __all__ = [
-    "Comparing",
+    "Comparer",
     "Disagreement",
     "EvaluatorComparison",
     "EvaluatorInfo",
-    "Kept",
     "MetricComparison",
-    "Rescored",
+    "RescoredRecord",
+    "TranscriptRecord",
     "Transcripts",
     "ask_again",
     "compare",

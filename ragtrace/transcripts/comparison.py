@@ -15,10 +15,10 @@ from ragtrace.transcripts.differences import (
     paired_difference,
     sign_test,
 )
-from ragtrace.transcripts.file import Kept
+from ragtrace.transcripts.file import TranscriptRecord
 from ragtrace.transcripts.pairs import pairs_of
 
-__all__ = ["ClaimPair", "Comparing", "Disagreement", "EvaluatorComparison", "MetricComparison", "compare"]
+__all__ = ["ClaimPair", "Comparer", "Disagreement", "EvaluatorComparison", "MetricComparison", "compare"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +76,12 @@ class EvaluatorComparison:
     """What each spent on all that it judged."""
 
 
-def compare(first: Iterable[Kept], second: Iterable[Kept]) -> EvaluatorComparison:
+def compare(first: Iterable[TranscriptRecord], second: Iterable[TranscriptRecord]) -> EvaluatorComparison:
     """Compare what two evaluators made of the same answers, which are found again by their ids.
 
     Averages are over what the answers were drawn from: each counts by the inverse of its probability.
     """
-    comparing = Comparing()
+    comparing = Comparer()
     known = {each.record.id: _Side.of(each) for each in first}
     for each in second:
         comparing.add_sides(known.pop(each.record.id, None), _Side.of(each))
@@ -90,7 +90,7 @@ def compare(first: Iterable[Kept], second: Iterable[Kept]) -> EvaluatorCompariso
     return comparing.comparison()
 
 
-class Comparing:
+class Comparer:
     """Compares answer by answer; of what it was shown it keeps no texts but those of claims."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Comparing:
         self._tallies: dict[tuple[str, str, str], _Tally] = {}
         self._disagreements: list[Disagreement] = []
 
-    def add_pair(self, first: Kept, second: Kept) -> None:
+    def add_pair(self, first: TranscriptRecord, second: TranscriptRecord) -> None:
         """Count what two evaluators made of an answer."""
         self.add_sides(_Side.of(first), _Side.of(second))
 
@@ -161,7 +161,7 @@ class _Side:
     usage: Usage
 
     @classmethod
-    def of(cls, kept: Kept) -> _Side:
+    def of(cls, kept: TranscriptRecord) -> _Side:
         target = kept.record.target
         return cls(
             record_id=kept.record.id,

@@ -26,7 +26,7 @@ from ragtrace.ports import Clock
 from ragtrace.traces.attach import Sample, record_sha256
 from ragtrace.transcripts.values import from_json, to_json
 
-__all__ = ["EvaluatorInfo", "Kept", "Said", "Transcripts"]
+__all__ = ["EvaluatorInfo", "TranscriptRecord", "TranscriptReply", "Transcripts"]
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS evaluation (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class TranscriptReply:
     """What came of a request."""
 
     body: bytes
@@ -60,7 +60,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class TranscriptRecord:
     """A record that was judged, and what came of it."""
 
     record: RagRecord
@@ -164,16 +164,16 @@ class Transcripts:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.executescript(f"PRAGMA application_id={_OURS};PRAGMA user_version={_FORM};{_SCHEMA}")
 
-    def said(self, request: bytes, *, session: str, time: int) -> Said | None:
+    def said(self, request: bytes, *, session: str, time: int) -> TranscriptReply | None:
         """Return what came of a request in a session, the first time, the second, …; ``None`` if nothing."""
         row = self._db.execute(
             "SELECT body, usage, error FROM reply WHERE request = ? AND session = ? AND time = ?",
             (request, session, time),
         ).fetchone()
-        return Said(body=row[0], usage=row[1], error=row[2]) if row else None
+        return TranscriptReply(body=row[0], usage=row[1], error=row[2]) if row else None
 
     async def keep_said(
-        self, request: bytes, said: Said, *, identity: JudgeIdentity, step: str, prompt: str
+        self, request: bytes, said: TranscriptReply, *, identity: JudgeIdentity, step: str, prompt: str
     ) -> None:
         """Keep what came of a request in this session."""
         sha256 = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).digest()
@@ -187,7 +187,7 @@ class Transcripts:
             *(self._clock.now_ns(), said.error, said.body, said.usage),
         )
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: TranscriptRecord) -> None:
         """Keep what came of a record, in place of what the same evaluator made of it before.
 
         An evaluation that made no call tells what was known, out of a cache: then what there is stays.
@@ -204,7 +204,7 @@ class Transcripts:
             evaluation.usage.calls > 0 or evaluation.judge.computes,
         )
 
-    def find(self, record_id: str, evaluator_set: str, evaluator_version: str) -> Kept | None:
+    def find(self, record_id: str, evaluator_set: str, evaluator_version: str) -> TranscriptRecord | None:
         """Return what an evaluator made of a record; ``None`` if that is not kept.
 
         Raises:
@@ -248,7 +248,7 @@ class Transcripts:
         wrong = "several evaluators" if found else f"no evaluator {name!r}"
         raise InputError(f"{str(self.path)!r} holds {wrong}; name one as {self.path.name}#NAME:{listed}")
 
-    def of(self, evaluator: EvaluatorInfo) -> Iterator[Kept]:
+    def of(self, evaluator: EvaluatorInfo) -> Iterator[TranscriptRecord]:
         """Yield what an evaluator made of each record, in the order in which they came.
 
         Raises:
@@ -282,8 +282,8 @@ class Transcripts:
             )
 
 
-def _kept(record: bytes, body: bytes) -> Kept:
-    kept = from_json(Kept, zlib.decompress(body))
+def _kept(record: bytes, body: bytes) -> TranscriptRecord:
+    kept = from_json(TranscriptRecord, zlib.decompress(body))
     return replace(kept, record=from_json(RagRecord, zlib.decompress(record)))
 
 

@@ -11,10 +11,10 @@ from pydantic import BaseModel
 
 from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeUnable, NotInTranscript
 from ragtrace.judge.content import as_json, asked, digest, read_reply, write_reply
-from ragtrace.judge.layers import Layer
+from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
-from ragtrace.transcripts.file import Said, Transcripts
+from ragtrace.transcripts.file import TranscriptReply, Transcripts
 
 __all__ = ["recorded", "replayed"]
 
@@ -40,7 +40,7 @@ def replayed(identity: JudgeIdentity, transcripts: Transcripts, *, session: str)
     return _Replayed(identity, transcripts, session)
 
 
-class _Recorded(Layer):
+class _Recorded(JudgeLayer):
     def __init__(self, judge: Judge, transcripts: Transcripts) -> None:
         super().__init__(judge)
         self._transcripts = transcripts
@@ -51,10 +51,12 @@ class _Recorded(Layer):
         except tuple(_SAID.values()) as exc:
             await self._keep(request, _failed(exc))
             raise
-        await self._keep(request, Said(body=write_reply(reply), usage=as_json(asdict(reply.usage))))
+        await self._keep(
+            request, TranscriptReply(body=write_reply(reply), usage=as_json(asdict(reply.usage)))
+        )
         return reply
 
-    async def _keep(self, request: JudgeRequest[Any], said: Said) -> None:
+    async def _keep(self, request: JudgeRequest[Any], said: TranscriptReply) -> None:
         await self._transcripts.keep_said(
             _key(self.identity, request),
             said,
@@ -96,16 +98,16 @@ def _key(identity: JudgeIdentity, request: JudgeRequest[Any]) -> bytes:
     return digest([*asked(request, who), request.user, request.max_output_tokens])
 
 
-def _failed(exc: JudgeError) -> Said:
-    return Said(
+def _failed(exc: JudgeError) -> TranscriptReply:
+    return TranscriptReply(
         body=as_json({"message": str(exc)}), usage=as_json(asdict(exc.usage)), error=type(exc).__name__
     )
 
 
-def _error(said: Said) -> JudgeError:
+def _error(said: TranscriptReply) -> JudgeError:
     kind = _SAID.get(said.error, JudgeNonsense)
     return kind(json.loads(said.body)["message"], usage=_usage(said))
 
 
-def _usage(said: Said) -> Usage:
+def _usage(said: TranscriptReply) -> Usage:
     return Usage(**json.loads(said.usage))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.ordered import map_in_order
 from ragtrace.ports import Judge, Metric
-from ragtrace.transcripts.file import Kept, Transcripts
+from ragtrace.transcripts.file import TranscriptRecord, Transcripts
 from ragtrace.transcripts.judges import recorded
 from ragtrace.transcripts.rescore import metrics_of
 
@@ -16,12 +16,12 @@ __all__ = ["ask_again"]
 
 
 async def ask_again(
-    kept: Iterable[Kept],
+    kept: Iterable[TranscriptRecord],
     transcripts: Transcripts,
     judge: Judge,
     *,
     metrics: Sequence[Metric] | None = None,
-    on_judged: Callable[[Kept, Kept], None],
+    on_judged: Callable[[TranscriptRecord, TranscriptRecord], None],
     concurrency: int = 8,
 ) -> None:
     """Have records judged by another judge, by the limits they were judged by, and keep what it says.
@@ -31,7 +31,7 @@ async def ask_again(
     """
     asked = recorded(judge, transcripts)
 
-    async def work(each: Kept) -> tuple[Kept, Kept]:
+    async def work(each: TranscriptRecord) -> tuple[TranscriptRecord, TranscriptRecord]:
         chosen = metrics_of(each.evaluation) if metrics is None else metrics
         version = evaluator_version(chosen, judge, limits=each.limits)
         known = transcripts.find(each.record.id, evaluator_set(chosen), version)
@@ -43,12 +43,12 @@ async def ask_again(
         transcripts.keep(judged)
         return each, judged
 
-    async def emit(pair: tuple[Kept, Kept]) -> None:
+    async def emit(pair: tuple[TranscriptRecord, TranscriptRecord]) -> None:
         on_judged(*pair)
 
     await map_in_order(_each(kept), work, emit, concurrency=concurrency)
 
 
-async def _each(kept: Iterable[Kept]) -> AsyncIterator[Kept]:
+async def _each(kept: Iterable[TranscriptRecord]) -> AsyncIterator[TranscriptRecord]:
     for each in kept:
         yield each

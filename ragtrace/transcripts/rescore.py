@@ -13,20 +13,20 @@ from ragtrace.model import Evaluation, JudgeIdentity, MetricFailure, MetricOutco
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace.traces.attach import AttachOptions, Sample, carrier
 from ragtrace.traces.trace import Span
-from ragtrace.transcripts.file import Kept, Transcripts
+from ragtrace.transcripts.file import TranscriptRecord, Transcripts
 from ragtrace.transcripts.judges import replayed
 
-__all__ = ["Rescored", "metrics_of", "rescore", "unpaid"]
+__all__ = ["RescoredRecord", "metrics_of", "rescore", "unpaid"]
 
 _NOT_KNOWN = "not_in_transcript"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rescored:
+class RescoredRecord:
     """A record whose verdicts were scored again."""
 
-    before: Kept
-    after: Kept
+    before: TranscriptRecord
+    after: TranscriptRecord
 
     @property
     def is_whole(self) -> bool:
@@ -64,13 +64,13 @@ class Rescored:
 
 
 async def rescore(
-    kept: Iterable[Kept],
+    kept: Iterable[TranscriptRecord],
     transcripts: Transcripts,
     *,
     metrics: Sequence[Metric] | None = None,
     embedder: Embedder | None = None,
     clock: Clock | None = None,
-) -> AsyncIterator[Rescored]:
+) -> AsyncIterator[RescoredRecord]:
     """Evaluate records again out of what was said about them; no judge is asked.
 
     Without ``metrics``: those that ran, with their thresholds. What was never asked comes back as a
@@ -91,7 +91,7 @@ async def rescore(
             embedder=embedder,
             clock=clock,
         )
-        yield Rescored(before=each, after=replace(each, evaluation=evaluation))
+        yield RescoredRecord(before=each, after=replace(each, evaluation=evaluation))
 
 
 def metrics_of(evaluation: Evaluation) -> list[Metric]:
@@ -111,7 +111,7 @@ def _again(outcome: MetricOutcome) -> Metric:
     )
 
 
-def unpaid(kept: Kept) -> Kept:
+def unpaid(kept: TranscriptRecord) -> TranscriptRecord:
     """Take the cost out of an evaluation that made no call."""
     evaluation = kept.evaluation
     outcomes = tuple(replace(outcome, usage=Usage()) for outcome in evaluation.outcomes)

@@ -22,7 +22,7 @@ from ragtrace.backfill import Progress
 from ragtrace.backfill.run_budget import RunBudget
 from ragtrace.cli.app import cli
 from ragtrace.errors import JudgeOverBudget
-from ragtrace.judge.calls import Asked, Call
+from ragtrace.judge.calls import CallRequest, JudgeCall
 from ragtrace.judge.spend import CostEstimator, Limit, ReservingSpender, Spend
 from ragtrace.model import Usage
 from ragtrace_collector.config import CollectorConfig
@@ -205,7 +205,7 @@ async def test_a_call_that_may_have_cost_its_tokens_stays_counted_as_estimated(
 ) -> None:
     judge, calls, tokens = await after_one_answer(tmp_path, WORKED_ON[way])
     estimates = [
-        Asked(body=body, document=document, output_tokens=0).largest
+        CallRequest(body=body, document=document, output_tokens=0).largest
         for document in judge.bodies
         for body in [json.loads(document)]
     ]
@@ -242,9 +242,9 @@ async def attempt(
             turnstile.spending(CostEstimator(price=None), Usage(calls=1, input_tokens=how[1])) as bill,
             turns,
         ):
-            asked = Asked(body={}, document=bytes(how[1]), output_tokens=0)
+            asked = CallRequest(body={}, document=bytes(how[1]), output_tokens=0)
             for _ in range(how[0]):
-                call = Call(asked=asked)
+                call = JudgeCall(asked=asked)
                 async with bill.request(call):
                     left += 1
                     await asyncio.sleep(0)

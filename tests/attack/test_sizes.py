@@ -28,7 +28,7 @@ from ragtrace.errors import (
     SendUnconfirmed,
 )
 from ragtrace.evaluation import evaluate
-from ragtrace.http import Body, Oversized, Unreadable
+from ragtrace.http import Body, BodyTooLarge, UnreadableBody
 from ragtrace.judge import open_judge
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.ports import TraceQuery
@@ -240,18 +240,18 @@ def take_all(body: Body, sent: bytes, size: int) -> None:
 def test_a_body_of_one_byte_too_many_is_oversized(size: int) -> None:
     plain = b" " * 10_001
     for coding, sent in (("gzip", packed(plain)), ("", plain)):
-        with pytest.raises(Oversized):
+        with pytest.raises(BodyTooLarge):
             take_all(Body(coding, most_bytes=10_000), sent, size)
 
 
 def test_pieces_that_unpack_to_nothing_are_counted_as_they_came() -> None:
     nothing = b"\0\0\0\xff\xff"  # an empty stored block of deflate
     sent = packed(b"")[:10] + nothing * 1_000
-    with pytest.raises(Oversized):
+    with pytest.raises(BodyTooLarge):
         take_all(Body("gzip", most_bytes=1_000), sent, 5)
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress"])
 def test_a_coding_that_was_not_asked_for_is_named(coding: str) -> None:
-    with pytest.raises(Unreadable, match=coding):
+    with pytest.raises(UnreadableBody, match=coding):
         Body(coding, most_bytes=1)

@@ -19,7 +19,7 @@ from ragtrace.backfill import Progress
 from ragtrace.backfill.run_budget import RunBudget
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.judge.batch_settings import BatchSettings
-from ragtrace.judge.calls import END_TOKENS, TEMPLATE_TOKENS, Asked, Call
+from ragtrace.judge.calls import END_TOKENS, TEMPLATE_TOKENS, CallRequest, JudgeCall
 from ragtrace.judge.spend import CostEstimator, Limit, ReservingSpender, budgeted
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest
@@ -163,7 +163,7 @@ numbers = st.none() | st.booleans() | st.text(max_size=3) | st.integers() | st.f
 def test_whatever_is_said_tokens_are_of_a_number_that_can_be(
     sent: object, came: object, cached: object, reasoned: object, size: int
 ) -> None:
-    call = Call(asked=Asked(body={"max_tokens": 100}, document=bytes(size), output_tokens=100))
+    call = JudgeCall(asked=CallRequest(body={"max_tokens": 100}, document=bytes(size), output_tokens=100))
     call.took(input_tokens=sent, output_tokens=came, cached_tokens=cached, reasoning_tokens=reasoned)
     usage = call.usage
     assert 0 <= usage.input_tokens <= size + TEMPLATE_TOKENS

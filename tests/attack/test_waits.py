@@ -14,7 +14,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ragtrace.backends.http_api import WebApi
+from ragtrace.backends.http_api import HttpApi
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
 from ragtrace.errors import JudgeUnavailable, SendRetryable
 from ragtrace.retry_after import LONGEST_ASKED_S, asked_wait_s
@@ -244,7 +244,7 @@ async def test_a_reader_waits_no_longer_than_it_would_by_itself(wait: str) -> No
 
     moods = iter([HttpAnswer(body=b"{}"), *[HttpAnswer(status=503, headers={"Retry-After": wait})] * 3])
     with http_server(lambda _: next(moods, None) or HttpAnswer(body=b"{}")) as server:
-        api = WebApi("Tempo", server.url, sleep=sleep)
+        api = HttpApi("Tempo", server.url, sleep=sleep)
         for _ in range(2):
             assert await api.document("/api/search") == {}
         await api.aclose()

@@ -12,7 +12,7 @@ from ragtrace.traces.additions import Addition, add_to_spans, encode_addition
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.store.port import Holding, Job, Released, WorkStore
+from ragtrace_collector.store.port import HoldMode, Job, ReleasedTraces, WorkStore
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.rag_spans import rag_trace
 
@@ -41,7 +41,7 @@ async def store(tmp_path: Path) -> AsyncIterator[WorkStore]:
     await opened.aclose()
 
 
-async def hold(store: WorkStore, *spans: Span, holding: Holding = Holding.NEW, now_ns: int = 10) -> None:
+async def hold(store: WorkStore, *spans: Span, holding: HoldMode = HoldMode.NEW, now_ns: int = 10) -> None:
     await store.append([part(*spans)], forward={}, now_ns=now_ns, holding=holding)
 
 
@@ -70,9 +70,9 @@ async def test_spans_of_a_new_trace_wait_and_go_on_in_order_when_there_is_nothin
 
 async def test_only_traces_that_are_held_already_wait_when_no_more_are_to_be_held(store: WorkStore) -> None:
     await hold(store, GENERATION)
-    await hold(store, ROOT, holding=Holding.KNOWN)
+    await hold(store, ROOT, holding=HoldMode.KNOWN)
     other = rag_trace(1)
-    await hold(store, *other, holding=Holding.KNOWN)
+    await hold(store, *other, holding=HoldMode.KNOWN)
     assert await sent_to(store) == [encode(other)]
 
 
@@ -133,7 +133,7 @@ async def test_the_traces_that_waited_longest_go_on_where_too_much_is_held(store
         await hold(store, *spans, now_ns=10 + number)
     size = len(encode(traces[0]))
     released = await store.release(before_ns=0, now_ns=20, most_bytes=2 * size)
-    assert released == Released(overdue=0, surplus=2)
+    assert released == ReleasedTraces(overdue=0, surplus=2)
     assert await sent_to(store) == [encode(traces[0]), encode(traces[1])]
 
 
@@ -141,8 +141,8 @@ async def test_what_waits_since_a_time_to_come_goes_on_because_the_clock_was_set
     store: WorkStore,
 ) -> None:
     await hold(store, ROOT, now_ns=1_000)
-    assert await store.release(before_ns=0, now_ns=1_000, most_bytes=PLENTY) == Released(0, 0)
-    assert await store.release(before_ns=0, now_ns=999, most_bytes=PLENTY) == Released(1, 0)
+    assert await store.release(before_ns=0, now_ns=1_000, most_bytes=PLENTY) == ReleasedTraces(0, 0)
+    assert await store.release(before_ns=0, now_ns=999, most_bytes=PLENTY) == ReleasedTraces(1, 0)
 
 
 async def test_held_traces_are_there_after_a_restart_and_released_once(tmp_path: Path) -> None:

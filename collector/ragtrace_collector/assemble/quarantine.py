@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ragtrace.ports import Clock
-from ragtrace_collector.store.port import Poison, StoreUnavailable, WorkStore
+from ragtrace_collector.store.port import QuarantineReason, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["Quarantine", "Screening"]
+__all__ = ["Quarantine", "QuarantineCheck"]
 
 log = logging.getLogger("ragtrace.collector")
 
 
-class Screening(NamedTuple):
+class QuarantineCheck(NamedTuple):
     """At which of some traces to look, and how."""
 
     together: Collection[str]
@@ -40,7 +40,7 @@ class Quarantine:
     most_cpu_ns: int
     """How much CPU time it may take to put one trace together and read it."""
 
-    async def begin(self, trace_ids: Collection[str]) -> Screening:
+    async def begin(self, trace_ids: Collection[str]) -> QuarantineCheck:
         """Look at traces from now on, until they are settled or the look ends.
 
         Raises:
@@ -48,13 +48,13 @@ class Quarantine:
         """
         known = await self.store.look(trace_ids)
         poison = {
-            trace_id: each.poison or Poison.CRASHES
+            trace_id: each.poison or QuarantineReason.CRASHES
             for trace_id, each in known.items()
             if each.poison or each.crashes >= self.max_crashes
         }
         for trace_id, why in poison.items():
             await self.set_aside(trace_id, why, again=bool(known[trace_id].poison))
-        return Screening(
+        return QuarantineCheck(
             together=[each for each in trace_ids if each not in known],
             alone=[each for each in known if each not in poison],
             set_aside=list(poison),

@@ -9,8 +9,8 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from ragtrace import semconv
-from ragtrace.sampling import RULE_RATIO, Condition, Rule, SamplingPlan, Scalar
-from ragtrace_collector.config.values import Also, Duration, Pattern, Section, Timeout
+from ragtrace.sampling import RULE_RATIO, Rule, SamplingPlan, Scalar, ValueTest
+from ragtrace_collector.config.values import AlternativeForm, Duration, Pattern, Section, Timeout
 
 __all__ = [
     "ComparisonConfig",
@@ -51,10 +51,10 @@ class ComparisonConfig(Section):
             raise ValueError("what does not exist has no value: leave the rest out with `exists: false`")
         return self
 
-    def opened(self) -> Condition:
+    def opened(self) -> ValueTest:
         """Return what a rule takes."""
         matches = re.compile(self.matches) if self.matches is not None else None
-        return Condition(one_of=self.one_of, matches=matches, above=self.above, below=self.below)
+        return ValueTest(one_of=self.one_of, matches=matches, above=self.above, below=self.below)
 
 
 def _compared(value: object) -> object:
@@ -71,7 +71,7 @@ def _compared(value: object) -> object:
 
 
 Compared = Annotated[
-    ComparisonConfig, BeforeValidator(_compared), Also("string", "number", "boolean", "array")
+    ComparisonConfig, BeforeValidator(_compared), AlternativeForm("string", "number", "boolean", "array")
 ]
 
 
@@ -131,7 +131,7 @@ class RuleConfig(Section):
         return value
 
 
-def _opened(comparison: ComparisonConfig | None) -> Condition | None:
+def _opened(comparison: ComparisonConfig | None) -> ValueTest | None:
     return comparison.opened() if comparison else None
 
 

@@ -24,7 +24,7 @@ from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.security import ReceiveTlsConfig, SpanLimitsConfig, TlsConfig, TokenConfig
 from ragtrace_collector.config.values import (
     Address,
-    Also,
+    AlternativeForm,
     Duration,
     Endpoint,
     EnvName,
@@ -160,14 +160,18 @@ class JudgeConfig(Section):
     """What else each request says: part of the evaluator's version."""
     timeout: Timeout = timedelta(seconds=60)
     max_concurrency: int = Field(default=8, gt=0)
-    second: Annotated[SecondJudgeConfig, BeforeValidator(named("use")), Also("string")] | None = None
-    cheaper: Annotated[SecondJudgeConfig, BeforeValidator(named("use")), Also("string")] | None = None
+    second: Annotated[SecondJudgeConfig, BeforeValidator(named("use")), AlternativeForm("string")] | None = (
+        None
+    )
+    cheaper: Annotated[SecondJudgeConfig, BeforeValidator(named("use")), AlternativeForm("string")] | None = (
+        None
+    )
     embedder: str | None = None
     verify: Literal["auto", "json", "logprobs"] = "auto"
     calibration: Path | None = None
     second_look: bool = False
     sentinel_rate: float = Field(default=1.0, ge=0, le=1)
-    cache: Annotated[CacheConfig, BeforeValidator(named("path")), Also("string")] | None = None
+    cache: Annotated[CacheConfig, BeforeValidator(named("path")), AlternativeForm("string")] | None = None
     prices: Path | None = None
 
 
@@ -213,9 +217,9 @@ class MetricConfig(Section):
 class EvaluateConfig(Section):
     """What is measured, and what happens when the judge fails."""
 
-    metrics: tuple[Annotated[MetricConfig, BeforeValidator(named("name")), Also("string")], ...] = Field(
-        default=(MetricConfig(name="faithfulness"),), min_length=1
-    )
+    metrics: tuple[
+        Annotated[MetricConfig, BeforeValidator(named("name")), AlternativeForm("string")], ...
+    ] = Field(default=(MetricConfig(name="faithfulness"),), min_length=1)
     concurrency: int = Field(default=8, gt=0)
     retry_delays: tuple[Duration, ...] = tuple(
         timedelta(seconds=seconds) for seconds in (10, 60, 600, 3600, 14_400)

@@ -27,7 +27,7 @@ from ragtrace.traces.extract import AttributePath
 
 __all__ = [
     "Address",
-    "Also",
+    "AlternativeForm",
     "Duration",
     "Endpoint",
     "EnvName",
@@ -98,7 +98,7 @@ def _sendable(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
 Headers = Annotated[dict[str, SecretStr], AfterValidator(_sendable)]
 
 
-class Also:
+class AlternativeForm:
     """Says in the schema what a section may be written as besides, such as one text for all of it."""
 
     def __init__(self, *kinds: str) -> None:
@@ -162,7 +162,9 @@ def _pattern(value: str) -> str:
     return value
 
 
-Paths = Annotated[tuple[Annotated[str, AfterValidator(_path)], ...], BeforeValidator(_listed), Also("string")]
+Paths = Annotated[
+    tuple[Annotated[str, AfterValidator(_path)], ...], BeforeValidator(_listed), AlternativeForm("string")
+]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ragtrace.ports import Clock
-from ragtrace_collector.store.port import Holding, WorkStore
+from ragtrace_collector.store.port import HoldMode, WorkStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
@@ -47,9 +47,9 @@ class HoldStage:
     _is_behind: bool = False
     """Whether answers are queued for longer than spans may be held: more would be held for nothing."""
 
-    def holding(self) -> Holding:
+    def holding(self) -> HoldMode:
         """Say what becomes of spans that come now."""
-        return Holding.KNOWN if self._is_behind or self.is_judge_away() else Holding.NEW
+        return HoldMode.KNOWN if self._is_behind or self.is_judge_away() else HoldMode.NEW
 
     async def step(self) -> bool:
         """Release what waited too long, or for a judge that is away; say whether there was anything."""

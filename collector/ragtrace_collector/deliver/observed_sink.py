@@ -10,14 +10,14 @@ from ragtrace.errors import SendError
 from ragtrace.ports import SpanSink
 from ragtrace_collector.telemetry.tracing import working
 
-__all__ = ["WatchedSink", "without_quotes"]
+__all__ = ["ObservedSink", "without_quotes"]
 
 _LONGEST_REASON: Final = 300
 _QUOTE_BYTES: Final = 16
 """A run of so many bytes that was sent, too, is taken for a quote."""
 
 
-class WatchedSink:
+class ObservedSink:
     """A sink whose deliveries are traced, and whose errors hold nothing of what was sent."""
 
     def __init__(self, sink: SpanSink, tracer: Tracer) -> None:

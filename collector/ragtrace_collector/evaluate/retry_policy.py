@@ -25,7 +25,7 @@ from typing import Final
 
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.model import MetricFailure
-from ragtrace_collector.budget import OverBudget, Uncounted
+from ragtrace_collector.budget import BudgetStoreUnavailable, OverBudget
 from ragtrace_collector.ledger.outcomes import POISON, State
 from ragtrace_collector.store.port import Job
 
@@ -51,7 +51,7 @@ _MENDS: Final = {
     TIMED_OUT: RetryClass.AGAIN,
     JudgeRefused.error_type: RetryClass.WAIT,
     OverBudget.error_type: RetryClass.WAIT,
-    Uncounted.error_type: RetryClass.WAIT,
+    BudgetStoreUnavailable.error_type: RetryClass.WAIT,
 }
 
 

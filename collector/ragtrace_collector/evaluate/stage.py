@@ -23,7 +23,7 @@ from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.budget import OverBudget
 from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, Retry, RetryClass, RetryPolicy
 from ragtrace_collector.judge.evaluator import Evaluator
-from ragtrace_collector.ledger.outcomes import Ended, State
+from ragtrace_collector.ledger.outcomes import FinalOutcome, State
 from ragtrace_collector.sample.followup import LowScoreWatch
 from ragtrace_collector.store.port import Job, JudgedInput, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
@@ -209,7 +209,7 @@ class EvaluateStage:
         outcome = _outcome(evaluation, judging)
         # without a carrier, an earlier verdict would stay in force
         is_told = deserves_carrier(evaluation) or bool(job.replaces)
-        if not is_told or Ended.of(outcome).state is State.OVER_BUDGET:
+        if not is_told or FinalOutcome.of(outcome).state is State.OVER_BUDGET:
             await self._end(job, outcome, judged=judged)
             return
         span = carrier(
@@ -247,7 +247,7 @@ class EvaluateStage:
             judged=judged,
         )
         self.counters.add(Counts.ANSWERS_ON_SPAN, await self._write(finish))
-        if counted := _COUNTED_AS.get(Ended.of(outcome).state):
+        if counted := _COUNTED_AS.get(FinalOutcome.of(outcome).state):
             self.counters.add(counted)
         self.done.set()
 

@@ -10,7 +10,7 @@ from typing import Final
 from ragtrace.judge.spend import CostEstimator, RequestCost, ReservingSpender, Spend
 from ragtrace.model import Usage
 from ragtrace.ports import Clock
-from ragtrace_collector.budget import Budget, BudgetStatus, ExceededLimit, OverBudget, Uncounted
+from ragtrace_collector.budget import Budget, BudgetStatus, BudgetStoreUnavailable, ExceededLimit, OverBudget
 from ragtrace_collector.store.budget import BudgetStore, Reservation
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.logs import event
@@ -86,7 +86,7 @@ class _Page:
         try:
             answer = await self.book.reserve(self.purse, estimate, now_ns=self.clock.now_ns(), share=share)
         except StoreUnavailable as exc:
-            raise Uncounted(f"the judge is not asked: {exc}", usage=Usage()) from exc
+            raise BudgetStoreUnavailable(f"the judge is not asked: {exc}", usage=Usage()) from exc
         if isinstance(answer, ExceededLimit):
             raise OverBudget(self.purse.name, answer)
         return answer

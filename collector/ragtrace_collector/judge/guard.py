@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from ragtrace.errors import ConfigError
 from ragtrace.judge import AdaptiveLimiter, Prices, limiter_of, load_prices
 from ragtrace.judge.calls import watched_by
-from ragtrace.judge.layers import Layer
+from ragtrace.judge.layers import JudgeLayer
 from ragtrace.judge.spend import CostEstimator, Limit, RequestCost, largest_usage
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock, Embedder, Embeddings, Judge, JudgeReply, JudgeRequest
@@ -178,7 +178,7 @@ class JudgeGuards:
         return self.by_name[name]
 
 
-class _GuardedJudge(Layer):
+class _GuardedJudge(JudgeLayer):
     def __init__(self, judge: Judge, guard: JudgeGuard) -> None:
         super().__init__(judge)
         self._guard = guard

@@ -16,7 +16,7 @@ from ragtrace_collector.config import CollectorConfig, ReceiveConfig, TokenConfi
 from ragtrace_collector.receive.hosts import KnownHosts
 from ragtrace_collector.receive.http_server import is_loopback
 from ragtrace_collector.receive.tls import Certificate
-from ragtrace_collector.receive.tokens import Grant, TokenAuth
+from ragtrace_collector.receive.tokens import TokenAuth, TokenGrant
 from ragtrace_collector.telemetry.logs import event
 
 __all__ = ["ReceiverAuth", "open_auth"]
@@ -88,7 +88,7 @@ def _certificate(receive: ReceiveConfig) -> Certificate | None:
     return Certificate(cert=receive.tls.cert, key=receive.tls.key, client_ca=receive.tls.client_ca)
 
 
-def _grants(receive: ReceiveConfig) -> tuple[Grant, ...]:
+def _grants(receive: ReceiveConfig) -> tuple[TokenGrant, ...]:
     grants = tuple(map(_grant, (*receive.tokens, *_tokens_in_file(receive))))
     names = [grant.name for grant in grants]
     digests = [grant.digest for grant in grants]
@@ -111,10 +111,10 @@ def _missing(receive: ReceiveConfig) -> str:
     return " and ".join(lacking if knows_senders else [*lacking, "tokens"])
 
 
-def _grant(token: TokenConfig) -> Grant:
+def _grant(token: TokenConfig) -> TokenGrant:
     limits = token.limits
     a_minute = {"requests": limits.requests, "spans": limits.spans, "bytes": limits.bytes}
-    return Grant(
+    return TokenGrant(
         name=token.name,
         digest=bytes.fromhex(token.sha256),
         tenant=token.tenant,

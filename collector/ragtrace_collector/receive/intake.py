@@ -29,7 +29,7 @@ from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.span_limits import SpanLimits
 from ragtrace_collector.receive.tenants import stamp_tenant
 from ragtrace_collector.sampling import Sampler
-from ragtrace_collector.store.port import Holding, StoreUnavailable, WorkStore
+from ragtrace_collector.store.port import HoldMode, StoreUnavailable, WorkStore
 from ragtrace_collector.store.trace_key import trace_id_of, trace_key
 from ragtrace_collector.telemetry.counters import Counters, Counts
 
@@ -80,7 +80,7 @@ class Intake:
         clock: Clock,
         received: asyncio.Event,
         room: RequestMemory,
-        holding: Callable[[], Holding],
+        holding: Callable[[], HoldMode],
         span_limits: SpanLimits,
     ) -> None:
         self.room = room
@@ -222,12 +222,12 @@ class Intake:
         split: SplitRequest,
         request: ExportTraceServiceRequest,
         unchanged: bytes | None,
-        holding: Holding,
+        holding: HoldMode,
     ) -> bytes:
         """Return what is forwarded at once. The request is changed where that is a part of it."""
         if not self._forward_to:
             return b""
-        if split.slices and holding is not Holding.OFF:  # the store forwards what it keeps, now or later
+        if split.slices and holding is not HoldMode.OFF:  # the store forwards what it keeps, now or later
             drop_traces(request, split.slices)
             unchanged = None
         return request.SerializeToString() if unchanged is None else unchanged

@@ -16,7 +16,7 @@ from ragtrace.ports import Clock
 from ragtrace_collector.receive.hosts import KnownHosts
 from ragtrace_collector.receive.refusal import RequestRefused
 
-__all__ = ["Grant", "Permission", "TokenAuth", "TokenSender", "digest_of", "new_token"]
+__all__ = ["Permission", "TokenAuth", "TokenGrant", "TokenSender", "digest_of", "new_token"]
 
 Permission = Literal["send", "read"]
 """``send`` spans; ``read`` the collector's pages."""
@@ -27,7 +27,7 @@ _DOING: Final[Mapping[Permission, str]] = {"send": "send spans", "read": "read t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class TokenGrant:
     """What the bearer of one token may do."""
 
     name: str
@@ -41,7 +41,7 @@ class Grant:
 class TokenSender:
     """Who sends, as their token says, and what they have left of this minute."""
 
-    def __init__(self, grant: Grant, clock: Clock) -> None:
+    def __init__(self, grant: TokenGrant, clock: Clock) -> None:
         self.grant = grant
         self._clock = clock
         self._left = {what: float(most) for what, most in grant.a_minute.items()}
@@ -88,14 +88,16 @@ class TokenSender:
 class TokenAuth:
     """The gate before receivers and pages. Without tokens everyone may do everything."""
 
-    def __init__(self, grants: Sequence[Grant], clock: Clock, *, hosts: KnownHosts | None = None) -> None:
+    def __init__(
+        self, grants: Sequence[TokenGrant], clock: Clock, *, hosts: KnownHosts | None = None
+    ) -> None:
         """``hosts`` are looked at as long as no tokens are asked for."""
         self._clock = clock
         self._hosts = hosts
         self._senders: tuple[TokenSender, ...] = ()
         self.replace(grants)
 
-    def replace(self, grants: Sequence[Grant]) -> None:
+    def replace(self, grants: Sequence[TokenGrant]) -> None:
         """Take other tokens from now on. A token that stays keeps what it has left."""
         kept = [sender for sender in self._senders if sender.grant in grants]
         new = [grant for grant in grants if all(sender.grant != grant for sender in kept)]

@@ -16,11 +16,18 @@ from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.assemble.open_traces import Assembly, Ready
-from ragtrace_collector.assemble.quarantine import Quarantine, Screening
-from ragtrace_collector.ledger.outcomes import Ended, State
+from ragtrace_collector.assemble.quarantine import Quarantine, QuarantineCheck
+from ragtrace_collector.ledger.outcomes import FinalOutcome, State
 from ragtrace_collector.sampling import Decision, EarlierDecision, Sampler
-from ragtrace_collector.sampling.sampler import Changes
-from ragtrace_collector.store.port import Job, Outcome, Poison, StoreUnavailable, TraceDecided, WorkStore
+from ragtrace_collector.sampling.sampler import SamplingChanges
+from ragtrace_collector.store.port import (
+    Job,
+    Outcome,
+    QuarantineReason,
+    StoreUnavailable,
+    TraceDecided,
+    WorkStore,
+)
 from ragtrace_collector.store.sampling import SamplingStore
 from ragtrace_collector.store.trace_key import trace_id_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
@@ -107,7 +114,7 @@ class SampleStage:
             await self.lookout.end([each.trace_id for each in failed])
         return failed
 
-    async def _begin(self, trace_ids: Sequence[str]) -> Screening:
+    async def _begin(self, trace_ids: Sequence[str]) -> QuarantineCheck:
         look = await self.lookout.begin(trace_ids)
         for trace_id in look.set_aside:
             self.assembly.drop(trace_id)
@@ -144,7 +151,7 @@ class SampleStage:
         digests = {each.target.span_id: record_sha256(each) for each in records if each.target}
         moved = {} if ready.calls else answers.moved()
         if answers.cpu_ns + time.thread_time_ns() - begun_ns > self.lookout.most_cpu_ns:
-            await self.lookout.set_aside(trace_id, Poison.CPU)
+            await self.lookout.set_aside(trace_id, QuarantineReason.CPU)
             self.assembly.drop(trace_id)
             return
         known = await self.book.standings(trace_id) if records and answers.stored.has_jobs else {}
@@ -190,7 +197,7 @@ class SampleStage:
         self.counters.add(Counts.ANSWERS_QUEUED, settled.queued)
         self.counters.add(Counts.ANSWERS_BROUGHT_BACK, settled.brought_back)
         for outcome in filter(None, of_new):
-            self.counters.add(_COUNTED_AS[Ended.of(outcome).state])
+            self.counters.add(_COUNTED_AS[FinalOutcome.of(outcome).state])
 
     async def _decide(
         self, trace_id: str, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, EarlierDecision]
@@ -208,7 +215,7 @@ _COUNTED_AS: Final = {
 }
 
 
-def _keyed(changes: Changes, trace_id: str) -> Changes:
+def _keyed(changes: SamplingChanges, trace_id: str) -> SamplingChanges:
     """Let answers that linger be found by the key that their trace has in the store."""
     lingering = tuple(
         each._replace(trace_id=trace_id) if each.trace_id == trace_id_of(trace_id) else each

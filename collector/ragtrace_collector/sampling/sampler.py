@@ -12,13 +12,13 @@ from ragtrace.model import RagRecord
 from ragtrace.sampling import Choice, SamplingPlan, TracePlan, position_of
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.ledger.outcomes import Ended, State
+from ragtrace_collector.ledger.outcomes import FinalOutcome, State
 from ragtrace_collector.sampling.follow_up import RULE_FOLLOW_UP, FollowUps, LowAnswer
 from ragtrace_collector.sampling.rate_limit import Limits
-from ragtrace_collector.sampling.tenant_floor import Fairness
-from ragtrace_collector.sampling.windows import Horizon, WindowRow, Windows
+from ragtrace_collector.sampling.tenant_floor import TenantFloor
+from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow, Windows
 
-__all__ = ["Changes", "Decision", "EarlierDecision", "LeftOutAnswer", "Odds", "Sampler"]
+__all__ = ["Decision", "EarlierDecision", "LeftOutAnswer", "Sampler", "SamplingChanges", "SamplingOdds"]
 
 RULE_TENANT: Final = "tenant"
 _LEFT_OUT: Final = (State.SAMPLED_OUT, State.FILTERED, State.SHED)
@@ -40,12 +40,12 @@ class EarlierDecision(NamedTuple):
     @property
     def left_out(self) -> str | None:
         """The outcome, where it was left out for good."""
-        is_left_out = bool(self.outcome) and Ended.of(self.outcome).state in _LEFT_OUT
+        is_left_out = bool(self.outcome) and FinalOutcome.of(self.outcome).state in _LEFT_OUT
         return self.outcome if is_left_out else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Odds:
+class SamplingOdds:
     """How probable it is that an answer is kept, and why."""
 
     choice: Choice
@@ -104,11 +104,11 @@ class LeftOutAnswer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class SamplingChanges:
     """What must be stored of decisions, lest a restart decides otherwise."""
 
     windows: tuple[WindowRow, ...] = ()
-    horizons: tuple[Horizon, ...] = ()
+    horizons: tuple[UsefulWindows, ...] = ()
     """Beyond them, counts are of no use any more."""
     low: tuple[LowAnswer, ...] = ()
     """Of which a neighbour was kept."""
@@ -130,7 +130,7 @@ class Sampler:
     """
 
     plan: SamplingPlan
-    fairness: Fairness | None = None
+    fairness: TenantFloor | None = None
     limits: Limits | None = None
     neighbours: FollowUps | None = None
     _ceiling: float = field(init=False)
@@ -179,14 +179,14 @@ class Sampler:
         self._roll(now_ns)
         return tuple(self._decisions(trace, records, known, now_ns))
 
-    def explain(self, trace: Trace, record: RagRecord, *, now_ns: int) -> Odds:
+    def explain(self, trace: Trace, record: RagRecord, *, now_ns: int) -> SamplingOdds:
         """Say how an answer would be decided about now, without deciding."""
         self._roll(now_ns)
         return self._odds(self.plan.of_trace(trace), record, position_of(trace.trace_id))
 
-    def _odds(self, plan: TracePlan, record: RagRecord, position: float) -> Odds:
+    def _odds(self, plan: TracePlan, record: RagRecord, position: float) -> SamplingOdds:
         tenant = plan.tenant_of(record)
-        return Odds(
+        return SamplingOdds(
             choice=plan.choose(record),
             tenant=tenant,
             position=position,
@@ -195,9 +195,9 @@ class Sampler:
             throttle=self._throttle,
         )
 
-    def take_changes(self) -> Changes:
+    def take_changes(self) -> SamplingChanges:
         """Return what has changed since the last call, to be stored before the decisions are."""
-        changes = Changes(
+        changes = SamplingChanges(
             windows=tuple(row for windows in self.all_windows() for row in windows.changes()),
             horizons=tuple(each for windows in self.all_windows() if (each := windows.horizon())),
             low=tuple(self._low),
@@ -249,7 +249,7 @@ class Sampler:
             else:
                 yield self._decide_again(odds, standing, record, now_ns)
 
-    def _decide_first(self, odds: Odds, record: RagRecord, now_ns: int) -> Decision:
+    def _decide_first(self, odds: SamplingOdds, record: RagRecord, now_ns: int) -> Decision:
         if odds.choice.is_drop:
             return _decision(odds, record, left_out=State.FILTERED)
         if odds.keeps:
@@ -259,7 +259,7 @@ class Sampler:
         return self._as_neighbour(odds, record, now_ns) or _decision(odds, record, left_out=State.SAMPLED_OUT)
 
     def _decide_again(
-        self, odds: Odds, standing: EarlierDecision, record: RagRecord, now_ns: int
+        self, odds: SamplingOdds, standing: EarlierDecision, record: RagRecord, now_ns: int
     ) -> Decision:
         before = _decision(odds, record, sample=standing.sample, left_out=standing.left_out)
         rose = odds.choice.rate > standing.sample.rate
@@ -269,7 +269,7 @@ class Sampler:
         sample = Sample(rule=odds.choice.rule, rate=odds.choice.rate, probability=None)
         return replace(before, sample=sample, left_out=None)
 
-    def _as_neighbour(self, odds: Odds, record: RagRecord, now_ns: int) -> Decision | None:
+    def _as_neighbour(self, odds: SamplingOdds, record: RagRecord, now_ns: int) -> Decision | None:
         if self.neighbours is None or odds.position >= self.neighbours.policy.rate * odds.throttle:
             return None
         keys = self.neighbours.policy.keys_of(record)
@@ -287,7 +287,7 @@ class Sampler:
         rate = self.neighbours.policy.rate if self.neighbours else 0.0
         return Sample(rule=RULE_FOLLOW_UP, rate=rate, probability=None)
 
-    def _count(self, odds: Odds) -> None:
+    def _count(self, odds: SamplingOdds) -> None:
         if self.fairness:
             self.fairness.see(odds.tenant)
         if self.limits and self._ceiling:
@@ -297,7 +297,7 @@ class Sampler:
 
 
 def _decision(
-    odds: Odds, record: RagRecord, *, sample: Sample | None = None, left_out: str | None = None
+    odds: SamplingOdds, record: RagRecord, *, sample: Sample | None = None, left_out: str | None = None
 ) -> Decision:
     assert record.target is not None
     return Decision(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ragtrace_collector.sampling.windows import Windows
 
-__all__ = ["Fairness"]
+__all__ = ["TenantFloor"]
 
 _PERIOD = "tenant_floor"
 
 
-class Fairness:
+class TenantFloor:
     """Raises the rate of tenants of which the rules would keep too few answers a window.
 
     The rate of a window is what would have kept ``answers`` of those seen in the last one. Of a tenant that

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["MOST_TENANTS", "Horizon", "WindowCounts", "WindowRow", "Windows"]
+__all__ = ["MOST_TENANTS", "UsefulWindows", "WindowCounts", "WindowRow", "Windows"]
 
 MOST_TENANTS: Final = 1_000
 """Tenants beyond these share one tally: strangers may write what names them."""
@@ -40,7 +40,7 @@ class WindowRow(NamedTuple):
     kept: int
 
 
-class Horizon(NamedTuple):
+class UsefulWindows(NamedTuple):
     """The windows of a period that are of use; the others can be forgotten."""
 
     period: str
@@ -84,10 +84,10 @@ class Windows:
         self._changed.clear()
         return rows
 
-    def horizon(self) -> Horizon | None:
+    def horizon(self) -> UsefulWindows | None:
         """Return which windows are of use, if that has changed since the last call."""
         rolled, self._rolled = self._rolled, False
-        return Horizon(self.period, self.start_ns - self._length_ns, self.start_ns) if rolled else None
+        return UsefulWindows(self.period, self.start_ns - self._length_ns, self.start_ns) if rolled else None
 
     def restore(self, rows: Iterable[WindowRow], now_ns: int) -> None:
         """Go on where the process before ended."""

@@ -14,7 +14,7 @@ from ragtrace_collector.evaluate.retry_policy import RetryPolicy
 from ragtrace_collector.evaluate.stage import EvaluateStage, PartialEvaluations
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.sample.stage import SampleStage
-from ragtrace_collector.sampling import Fairness, FollowUpPolicy, FollowUps, Limits, Sampler
+from ragtrace_collector.sampling import FollowUpPolicy, FollowUps, Limits, Sampler, TenantFloor
 
 __all__ = [
     "assemble_policy_of",
@@ -85,7 +85,7 @@ def sampler_of(config: SampleConfig) -> Sampler:
     floor, limit, near = config.tenant_floor, config.limit, config.neighbours
     return Sampler(
         plan=config.plan(),
-        fairness=Fairness(answers=floor.answers, window_ns=nanoseconds(floor.window)) if floor else None,
+        fairness=TenantFloor(answers=floor.answers, window_ns=nanoseconds(floor.window)) if floor else None,
         limits=Limits(answers=limit.answers, per_tenant=limit.per_tenant) if limit else None,
         neighbours=FollowUps(_neighbour_policy(near)) if near else None,
     )

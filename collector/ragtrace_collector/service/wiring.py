@@ -22,7 +22,7 @@ from ragtrace_collector.assemble.quarantine import Quarantine
 from ragtrace_collector.assemble.sweep import Sweeper
 from ragtrace_collector.config import CollectorConfig, StoreConfig
 from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
-from ragtrace_collector.deliver.observed_sink import WatchedSink
+from ragtrace_collector.deliver.observed_sink import ObservedSink
 from ragtrace_collector.deliver.outbox import DeliverStage
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
@@ -49,7 +49,7 @@ from ragtrace_collector.service.from_config import (
     sampler_of,
 )
 from ragtrace_collector.store.cipher import open_cipher
-from ragtrace_collector.store.port import Holding
+from ragtrace_collector.store.port import HoldMode
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry.clock import SteadyClock
 from ragtrace_collector.telemetry.counters import Counters
@@ -118,7 +118,7 @@ async def open_collector(
 def _open_sinks(config: CollectorConfig, tracer: Tracer, stack: AsyncExitStack) -> Mapping[str, SpanSink]:
     sinks = {}
     for export in config.export:
-        sinks[export.endpoint] = WatchedSink(open_export(export), tracer)
+        sinks[export.endpoint] = ObservedSink(open_export(export), tracer)
         stack.push_async_callback(sinks[export.endpoint].aclose)
     return sinks
 
@@ -232,7 +232,7 @@ class _Parts:
                 _REQUESTS_AT_ONCE * receive.max_message_bytes, self.counters, most_unread=_UNREAD_AT_ONCE
             ),
             span_limits=SpanLimits(**receive.limits.model_dump()),
-            holding=holder.holding if self.holds else lambda: Holding.OFF,
+            holding=holder.holding if self.holds else lambda: HoldMode.OFF,
         )
 
     def _settler(self, reader: AnswerReader) -> SampleStage:

@@ -13,10 +13,10 @@ from typing import Final
 
 from ragtrace.traces.additions import add_to_spans
 from ragtrace.traces.otlp import TraceSlice
-from ragtrace_collector.store.port import Job, Released
+from ragtrace_collector.store.port import Job, ReleasedTraces
 from ragtrace_collector.store.revisions import UNSETTLED
 
-__all__ = ["HOLDS", "Holds"]
+__all__ = ["HOLDS", "HeldTraces"]
 
 HOLDS: Final = """
 CREATE TABLE held (
@@ -31,7 +31,7 @@ _UNSETTLED: Final = f"SELECT 1 FROM trace WHERE trace_id = ? AND {UNSETTLED}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holds:
+class HeldTraces:
     """What is held back in one store. Every method runs inside a transaction."""
 
     sinks: tuple[str, ...]
@@ -86,7 +86,7 @@ class Holds:
 
     def release_overdue(
         self, db: sqlite3.Connection, *, before_ns: int, now_ns: int, most_bytes: int, limit: int
-    ) -> Released:
+    ) -> ReleasedTraces:
         """Release the traces held since before, or since a time to come: the clock was set back.
 
         Then the oldest, until all that is held is at most so many bytes.
@@ -103,7 +103,7 @@ class Holds:
             (most_bytes, limit),
         ).fetchall()
         self._release_each(db, surplus)
-        return Released(
+        return ReleasedTraces(
             overdue=len(overdue), surplus=len(surplus), queue_ns=now_ns - _next_due_ns(db, now_ns)
         )
 

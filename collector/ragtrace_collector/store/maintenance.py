@@ -13,10 +13,10 @@ from ragtrace.errors import InputError, ReadError
 from ragtrace.files.private import PendingFile
 from ragtrace_collector.store.ledger import reading
 
-__all__ = ["Refused", "back_up", "new_copy", "refused", "send_again"]
+__all__ = ["RefusedDeliveries", "back_up", "new_copy", "refused", "send_again"]
 
 
-class Refused(NamedTuple):
+class RefusedDeliveries(NamedTuple):
     """Requests that a sink refused for one reason; they are kept for ``store.retention``."""
 
     sink: str
@@ -66,7 +66,7 @@ def _taken(to: Path) -> InputError:
     return InputError(f"there is a file {str(to)!r} already: name another")
 
 
-def refused(store: Path) -> tuple[Refused, ...]:
+def refused(store: Path) -> tuple[RefusedDeliveries, ...]:
     """Return what sinks refused for good, by sink and reason.
 
     Raises:
@@ -77,7 +77,7 @@ def refused(store: Path) -> tuple[Refused, ...]:
             "SELECT sink, reason, count(*), min(rejected_ns) FROM parcel WHERE rejected_ns IS NOT NULL"
             " GROUP BY sink, reason ORDER BY 1, 2"
         )
-        return tuple(Refused(*row) for row in rows)
+        return tuple(RefusedDeliveries(*row) for row in rows)
 
 
 def send_again(store: Path, *, sink: str | None = None) -> int:

@@ -15,16 +15,16 @@ from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.store.trace_key import trace_id_of
 
 __all__ = [
-    "Holding",
+    "HoldMode",
     "Job",
     "JudgedInput",
     "OutboxItem",
     "Outcome",
-    "Poison",
-    "Released",
+    "QuarantineReason",
+    "QuarantineRecord",
+    "ReleasedTraces",
     "StoreUnavailable",
     "StoredSpans",
-    "Suspicion",
     "TraceDecided",
     "WorkStore",
 ]
@@ -94,7 +94,7 @@ class OutboxItem:
     payload: bytes
 
 
-class Holding(StrEnum):
+class HoldMode(StrEnum):
     """What becomes of spans that are kept for judging, beside that."""
 
     OFF = "off"
@@ -105,7 +105,7 @@ class Holding(StrEnum):
     """A trace that is held goes on waiting; spans of others are forwarded."""
 
 
-class Released(NamedTuple):
+class ReleasedTraces(NamedTuple):
     """How many held traces went on without waiting any longer, and what the others wait for."""
 
     overdue: int
@@ -130,7 +130,7 @@ class StoredSpans(NamedTuple):
     """Whether something was decided about answers of this trace before."""
 
 
-class Poison(StrEnum):
+class QuarantineReason(StrEnum):
     """Why a trace was set aside."""
 
     CRASHES = "crashes"
@@ -139,13 +139,13 @@ class Poison(StrEnum):
     """To put it together and read it took too much CPU time."""
 
 
-class Suspicion(NamedTuple):
+class QuarantineRecord(NamedTuple):
     """What is known against a trace."""
 
     crashes: int
     """How many processes ended, and not in order, while they looked at it."""
     poison: str
-    """Why it was set aside, a [`Poison`][ragtrace_collector.store.port.Poison]; empty where it was not."""
+    """Why it was set aside (a `QuarantineReason`); empty if it was not."""
 
 
 class JudgedInput(NamedTuple):
@@ -185,7 +185,7 @@ class WorkStore(Protocol):
         *,
         forward: Mapping[str, bytes],
         now_ns: int,
-        holding: Holding = Holding.OFF,
+        holding: HoldMode = HoldMode.OFF,
         cut: Collection[str] = (),
     ) -> frozenset[str]:
         """Keep spans, and originals to forward by sink. Return the traces of which others came before.
@@ -217,7 +217,7 @@ class WorkStore(Protocol):
         """Return the spans of a trace, and what is known of its answers."""
         ...
 
-    async def look(self, trace_ids: Collection[str]) -> Mapping[str, Suspicion]:
+    async def look(self, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord]:
         """Note that traces are looked at, but for those that something is known against, which are returned.
 
         A look ends when the trace is settled, or with ``end_look``. What is looked at when the process ends,
@@ -312,7 +312,9 @@ class WorkStore(Protocol):
         """Give a leased job back as it was: whoever had it was told to stop."""
         ...
 
-    async def release(self, *, before_ns: int, now_ns: int, most_bytes: int, limit: int = 64) -> Released:
+    async def release(
+        self, *, before_ns: int, now_ns: int, most_bytes: int, limit: int = 64
+    ) -> ReleasedTraces:
         """Forward traces held since ``before_ns`` or earlier, and the oldest while more bytes are held."""
         ...
 

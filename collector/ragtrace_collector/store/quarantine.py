@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from ragtrace_collector.ledger.outcomes import POISON
-from ragtrace_collector.store.port import Suspicion
+from ragtrace_collector.store.port import QuarantineRecord
 from ragtrace_collector.store.revisions import settle_trace
 
 __all__ = ["SUSPECTS", "clear", "count_crash", "end_look", "look", "look_alone", "set_aside"]
@@ -34,15 +34,15 @@ _SUSPECT_UNDER_WAY: Final = (
 )
 
 
-def look(db: sqlite3.Connection, trace_ids: Collection[str]) -> Mapping[str, Suspicion]:
+def look(db: sqlite3.Connection, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord]:
     """Note that traces are looked at, but for those that something is known of, which are returned."""
-    known: dict[str, Suspicion] = {}
+    known: dict[str, QuarantineRecord] = {}
     for trace_id in trace_ids:
         found = db.execute(_KNOWN, (trace_id,)).fetchone()
         if found is None:
             db.execute(_LOOK, (trace_id,))
         else:
-            known[trace_id] = Suspicion(crashes=found[0], poison=found[1])
+            known[trace_id] = QuarantineRecord(crashes=found[0], poison=found[1])
     return known
 
 

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from ragtrace.traces.attach import Sample
 from ragtrace_collector.sampling.follow_up import LowAnswer
-from ragtrace_collector.sampling.sampler import Changes, EarlierDecision, LeftOutAnswer
-from ragtrace_collector.sampling.windows import Horizon, WindowRow
+from ragtrace_collector.sampling.sampler import EarlierDecision, LeftOutAnswer, SamplingChanges
+from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
 from ragtrace_collector.store.port import Job, StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
 
@@ -94,7 +94,7 @@ class SamplingStore:
 
         return await self._submit(work)
 
-    async def save(self, changes: Changes) -> None:
+    async def save(self, changes: SamplingChanges) -> None:
         """Keep what changed with the decisions.
 
         Raises:
@@ -170,7 +170,7 @@ def _put_windows(db: sqlite3.Connection, rows: Sequence[WindowRow]) -> None:
     db.executemany("INSERT OR REPLACE INTO sample_window VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
-def _forget_windows(db: sqlite3.Connection, horizons: Sequence[Horizon]) -> None:
+def _forget_windows(db: sqlite3.Connection, horizons: Sequence[UsefulWindows]) -> None:
     db.executemany(
         "DELETE FROM sample_window WHERE period = ? AND start_ns NOT BETWEEN ? AND ?",
         horizons,

@@ -14,25 +14,25 @@ from typing import Any, Final, TypeVar
 from ragtrace.errors import ReadError
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
-from ragtrace_collector.ledger.outcomes import Ended, State
+from ragtrace_collector.ledger.outcomes import FinalOutcome, State
 from ragtrace_collector.store import leases, revisions
 from ragtrace_collector.store import quarantine as suspects
 from ragtrace_collector.store.budget import BudgetStore
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.files import StoreLock
-from ragtrace_collector.store.holds import Holds
+from ragtrace_collector.store.holds import HeldTraces
 from ragtrace_collector.store.ledger import of_tenant, read_ledger, reading
 from ragtrace_collector.store.open_errors import DAMAGED, lock_file, unusable
 from ragtrace_collector.store.port import (
-    Holding,
+    HoldMode,
     Job,
     JudgedInput,
     OutboxItem,
     Outcome,
-    Released,
+    QuarantineRecord,
+    ReleasedTraces,
     StoredSpans,
     StoreUnavailable,
-    Suspicion,
     TraceDecided,
 )
 from ragtrace_collector.store.retention import (
@@ -70,7 +70,7 @@ class SqliteStore:
         self, commits: GroupCommit, lock: StoreLock, *, max_bytes: int, forward_to: Sequence[str]
     ) -> None:
         self._commits = commits
-        self._holds = Holds(sinks=tuple(forward_to))
+        self._holds = HeldTraces(sinks=tuple(forward_to))
         self._lock = lock
         self._max_bytes = max_bytes
 
@@ -125,7 +125,7 @@ class SqliteStore:
         *,
         forward: Mapping[str, bytes],
         now_ns: int,
-        holding: Holding = Holding.OFF,
+        holding: HoldMode = HoldMode.OFF,
         cut: Collection[str] = (),
     ) -> frozenset[str]:
         def work(db: sqlite3.Connection) -> frozenset[str]:
@@ -133,8 +133,8 @@ class SqliteStore:
                 raise _Full(
                     f"the store holds more than `store.max_bytes` ({self._max_bytes}), all unfinished"
                 )
-            if holding is not Holding.OFF:
-                hold_new = holding is Holding.NEW and self._has_room_to_hold(db)
+            if holding is not HoldMode.OFF:
+                hold_new = holding is HoldMode.NEW and self._has_room_to_hold(db)
                 for part in slices:
                     self._holds.pass_on(db, part, hold_new=hold_new, now_ns=now_ns)
             reopened = frozenset(part.trace_id for part in slices if _keep_slice(db, part, now_ns=now_ns))
@@ -165,7 +165,7 @@ class SqliteStore:
     async def spans(self, trace_id: str) -> StoredSpans:
         return await self._submit(lambda db: _stored_spans(db, trace_id))
 
-    async def look(self, trace_ids: Collection[str]) -> Mapping[str, Suspicion]:
+    async def look(self, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord]:
         return await self._submit(lambda db: suspects.look(db, trace_ids))
 
     async def look_alone(self, trace_id: str) -> bool:
@@ -229,11 +229,11 @@ class SqliteStore:
         addition: bytes = b"",
         judged: JudgedInput | None = None,
     ) -> bool:
-        ended = Ended.of(outcome)
+        ended = FinalOutcome.of(outcome)
 
         def work(db: sqlite3.Connection) -> bool:
             if revisions.has_moved(db, job):
-                _end(db, job, Ended(State.SUPERSEDED), now_ns=now_ns)
+                _end(db, job, FinalOutcome(State.SUPERSEDED), now_ns=now_ns)
                 self._holds.release_if_done(db, job.trace_id)
                 return False
             _end(db, job, ended, now_ns=now_ns, carrier=carrier, evaluator=evaluator)
@@ -261,8 +261,10 @@ class SqliteStore:
     async def give_back(self, job: Job) -> None:
         await self._submit(lambda db: leases.give_back(db, job))
 
-    async def release(self, *, before_ns: int, now_ns: int, most_bytes: int, limit: int = 64) -> Released:
-        def work(db: sqlite3.Connection) -> Released:
+    async def release(
+        self, *, before_ns: int, now_ns: int, most_bytes: int, limit: int = 64
+    ) -> ReleasedTraces:
+        def work(db: sqlite3.Connection) -> ReleasedTraces:
             return self._holds.release_overdue(
                 db, before_ns=before_ns, now_ns=now_ns, most_bytes=most_bytes, limit=limit
             )
@@ -406,7 +408,13 @@ def _write_nothing_new(db: sqlite3.Connection) -> None:
 
 
 def _end(
-    db: sqlite3.Connection, job: Job, ended: Ended, *, now_ns: int, carrier: str = "", evaluator: str = ""
+    db: sqlite3.Connection,
+    job: Job,
+    ended: FinalOutcome,
+    *,
+    now_ns: int,
+    carrier: str = "",
+    evaluator: str = "",
 ) -> None:
     db.execute(
         "UPDATE job SET state = 'ended', outcome = ?, ended_ns = ?, carrier = ?, evaluator = ? "
@@ -464,7 +472,7 @@ def _end_job(db: sqlite3.Connection, trace_id: str, ended: Outcome, *, now_ns: i
         " state, seen_ns, due_ns, ended_ns, outcome)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, 'ended', ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET outcome = excluded.outcome WHERE outcome = 'superseded'",
-        (trace_id, ended.span_id, *about, now_ns, now_ns, now_ns, str(Ended.of(ended.outcome))),
+        (trace_id, ended.span_id, *about, now_ns, now_ns, now_ns, str(FinalOutcome.of(ended.outcome))),
     )
     return cursor.rowcount
 

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from ragtrace.escaping import escaped_json, escaped_line
 
-__all__ = ["JsonLines", "LogFormat", "Storms", "TextLines", "event", "log_to_stderr", "place_of"]
+__all__ = ["JsonLines", "LogFormat", "LogRateLimit", "TextLines", "event", "log_to_stderr", "place_of"]
 
 LogFormat = Literal["text", "json"]
 Field = str | int | float | bool
@@ -29,7 +29,7 @@ def log_to_stderr(level: str, log_format: LogFormat) -> None:
     """Send every line of the process to stderr, in this format, a storm of equal ones cut short."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
-    handler.addFilter(Storms())
+    handler.addFilter(LogRateLimit())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -43,7 +43,7 @@ def event(name: str, **fields: Field) -> dict[str, object]:
     return {"event_name": name, "fields": fields}
 
 
-class Storms(logging.Filter):
+class LogRateLimit(logging.Filter):
     """Lets a few lines of one place in the code pass a minute, and says then how many it held back."""
 
     def __init__(self, most_a_minute: int = _MOST_A_MINUTE) -> None:

@@ -19,13 +19,13 @@ from ragtrace.capture.libraries.import_hooks import when_imported
 from ragtrace.capture.libraries.langchain_runs import follow_runs
 from ragtrace.capture.libraries.table import LIBRARIES, InstrumentorKind, Library
 
-__all__ = ["Instrumented", "chosen", "of_names", "release"]
+__all__ = ["InstrumentedLibraries", "chosen", "of_names", "release"]
 
 TakeBack = Callable[[], object]
 """Leaves a library as it was found."""
 
 
-class Instrumented:
+class InstrumentedLibraries:
     """The libraries whose spans ragtrace turned on, and those it will when they are imported."""
 
     def __init__(self, provider: TracerProvider, *, content: bool) -> None:

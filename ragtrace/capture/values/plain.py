@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from json import JSONEncoder
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["CONTAINERS", "INT64", "MAX_VALUES", "Plain", "compact_json", "plain"]
+__all__ = ["CONTAINERS", "INT64", "MAX_VALUES", "JsonValue", "compact_json", "plain"]
 
 V = TypeVar("V")
 Text = Callable[[object], str | None]
@@ -21,7 +21,7 @@ MAX_VALUES = 1_000
 compact_json = JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-class Plain(NamedTuple):
+class JsonValue(NamedTuple):
     """A value as JSON values."""
 
     value: object
@@ -29,13 +29,13 @@ class Plain(NamedTuple):
     """Something lay too deep, or beyond the first 1,000 values."""
 
 
-def plain(value: object, text: Text, longest_number: int = INT64) -> Plain:
+def plain(value: object, text: Text, longest_number: int = INT64) -> JsonValue:
     """Return the value as JSON values; ``text`` writes what is no container, number or truth value.
 
     An integer that is not below ``longest_number`` is text, as JSON's readers lose digits of some.
     """
     room = _Room(longest_number)
-    return Plain(_plain(value, text, room, 0), room.is_cut)
+    return JsonValue(_plain(value, text, room, 0), room.is_cut)
 
 
 class _Room:

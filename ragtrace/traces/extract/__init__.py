@@ -7,7 +7,7 @@ tree of spans, ``record`` chooses what to believe, and says why.
 from __future__ import annotations
 
 from ragtrace.traces.extract.calls import is_evaluator
-from ragtrace.traces.extract.extraction import Extraction, Note, extract_records
+from ragtrace.traces.extract.extraction import Extraction, ExtractionNote, extract_records
 from ragtrace.traces.extract.mapping import AttributeMapping, AttributePath
 from ragtrace.traces.extract.rules import ContextFrom, ExtractRules
 
@@ -17,7 +17,7 @@ __all__ = [
     "ContextFrom",
     "ExtractRules",
     "Extraction",
-    "Note",
+    "ExtractionNote",
     "extract_records",
     "is_evaluator",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ragtrace.model import AttributeValue, SkipReason
 from ragtrace.traces.extract.content import (
-    Damage,
+    ContentDamage,
     FoundValue,
     clean,
     cut_damage,
@@ -49,7 +49,9 @@ def found_text(
     damage = text_damage(kept, attribute)
     value = None if damage else kept
     if has_excess:
-        damage = Damage(reason=SkipReason.TRUNCATED, detail=f"`{attribute}` is longer than ragtrace reads")
+        damage = ContentDamage(
+            reason=SkipReason.TRUNCATED, detail=f"`{attribute}` is longer than ragtrace reads"
+        )
     elif damage is None and isinstance(raw, str) and is_cut_by_tempo(raw):
         damage = cut_damage(attribute)
     return FoundValue(value=value, attribute=attribute, convention=convention, how=how, damage=damage)

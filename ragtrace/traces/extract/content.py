@@ -17,7 +17,7 @@ from ragtrace.traces.text import scrub_surrogates
 
 __all__ = [
     "MAX_TEXT_BYTES",
-    "Damage",
+    "ContentDamage",
     "FoundValue",
     "best",
     "broken_damage",
@@ -50,7 +50,7 @@ _OBJECT_REPR = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
+class ContentDamage:
     """Why a text that was found cannot be trusted."""
 
     reason: SkipReason
@@ -66,7 +66,7 @@ class FoundValue(Generic[T]):
     convention: str
     how: str
     """For people: which part of the attribute."""
-    damage: Damage | None = None
+    damage: ContentDamage | None = None
 
 
 def best(*candidates: FoundValue[T] | None) -> FoundValue[T] | None:
@@ -104,10 +104,10 @@ def is_cut_by_tempo(text: str) -> bool:
     )
 
 
-def text_damage(text: str, attribute: str) -> Damage | None:
+def text_damage(text: str, attribute: str) -> ContentDamage | None:
     """Say what is wrong with a plain text, if anything."""
     if _HASHED.fullmatch(text):
-        return Damage(
+        return ContentDamage(
             reason=SkipReason.REDACTED,
             detail=f"`{attribute}` holds a digest instead of text: content is hashed; the mode `redacted` "
             "leaves what can be judged",
@@ -116,9 +116,9 @@ def text_damage(text: str, attribute: str) -> Damage | None:
         detail = f"`{attribute}` holds a redaction mark instead of text"
         hint = ": unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and their like"
         is_hidden = text == semconv.OI_REDACTED
-        return Damage(reason=SkipReason.REDACTED, detail=detail + hint * is_hidden)
+        return ContentDamage(reason=SkipReason.REDACTED, detail=detail + hint * is_hidden)
     if _OBJECT_REPR.fullmatch(text):
-        return Damage(
+        return ContentDamage(
             reason=SkipReason.NO_CONTENT,
             detail=f"`{attribute}` holds the name of a Python object instead of text, as "
             "instrumentations write that do not wait for a stream",
@@ -126,22 +126,24 @@ def text_damage(text: str, attribute: str) -> Damage | None:
     return None
 
 
-def cut_damage(attribute: str) -> Damage:
+def cut_damage(attribute: str) -> ContentDamage:
     """Say that a stored string was cut."""
-    return Damage(
+    return ContentDamage(
         reason=SkipReason.TRUNCATED,
         detail=f"`{attribute}` was cut at {semconv.TEMPO_STRING_BYTES} bytes, as Tempo does by default: "
         "raise `max_attribute_bytes`, or use ragtrace's own instrumentation, whose lists are not cut",
     )
 
 
-def broken_damage(value: AttributeValue, attribute: str) -> Damage:
+def broken_damage(value: AttributeValue, attribute: str) -> ContentDamage:
     """Say what is wrong with an attribute that should hold JSON and does not."""
     text = value if isinstance(value, str) else ""
     if is_cut_by_tempo(text):
         return cut_damage(attribute)
     damage = text_damage(text, attribute)
-    return damage or Damage(reason=SkipReason.TRUNCATED, detail=f"`{attribute}` holds JSON that is not whole")
+    return damage or ContentDamage(
+        reason=SkipReason.TRUNCATED, detail=f"`{attribute}` holds JSON that is not whole"
+    )
 
 
 def parse_loosely(value: AttributeValue) -> AttributeValue:

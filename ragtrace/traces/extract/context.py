@@ -13,7 +13,7 @@ from ragtrace.traces.extract.documents import MAX_CHUNKS, joined
 from ragtrace.traces.extract.mapping import is_mapped
 from ragtrace.traces.extract.missing import missing_documents
 from ragtrace.traces.extract.nesting import final_retrievals, named_by_steps
-from ragtrace.traces.extract.prompt_context import Prompted, prompted
+from ragtrace.traces.extract.prompt_context import PromptContext, prompted
 from ragtrace.traces.extract.rules import ContextFrom
 from ragtrace.traces.extract.span_reader import Role, SpanReading
 
@@ -52,7 +52,7 @@ def context_of(
     return replace(found, gaps=(_no_retrieval(call, _PROMPT_IS_BARE if is_liberal else _USE_THE_PROMPT),))
 
 
-def _of_prompt(found: Prompted) -> ExtractedContext:
+def _of_prompt(found: PromptContext) -> ExtractedContext:
     damage = found.damage
     gaps = (Gap(part=Part.CONTEXT, reason=damage.reason, detail=damage.detail),) if damage else ()
     return ExtractedContext(

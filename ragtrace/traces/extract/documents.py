@@ -10,7 +10,7 @@ from dataclasses import replace
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk, SkipReason
 from ragtrace.traces.extract.content import (
-    Damage,
+    ContentDamage,
     FoundValue,
     broken_damage,
     clean,
@@ -58,9 +58,9 @@ def find_documents(
     )
     if broken:
         detail = f"{len(broken)} of {len(items)} documents in `{attribute}` are JSON that is not whole"
-        damage = Damage(reason=SkipReason.TRUNCATED, detail=detail)
+        damage = ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
     if len(items) > MAX_CHUNKS:
-        damage = Damage(
+        damage = ContentDamage(
             reason=SkipReason.TRUNCATED,
             detail=f"`{attribute}` holds {len(items)} documents: ragtrace reads the first {MAX_CHUNKS}",
         )
@@ -103,7 +103,7 @@ def is_unnamed(chunk: Chunk) -> bool:
     return chunk.id == _id_from(chunk.text, chunk.rank)
 
 
-def with_text_damage(chunks: Sequence[Chunk], attribute: str) -> Damage | None:
+def with_text_damage(chunks: Sequence[Chunk], attribute: str) -> ContentDamage | None:
     """Say what is wrong with the texts of the chunks, if anything."""
     redacted = next(
         (damage for chunk in chunks if (damage := text_damage(chunk.text or "", attribute))), None
@@ -116,10 +116,10 @@ def with_text_damage(chunks: Sequence[Chunk], attribute: str) -> Damage | None:
         detail = (
             f"{without_text} of {len(chunks)} documents in `{attribute}` have no text: {_remedy(attribute)}"
         )
-        return Damage(reason=SkipReason.NO_CONTENT, detail=detail)
+        return ContentDamage(reason=SkipReason.NO_CONTENT, detail=detail)
     if cut:
         detail = f"{cut} of {len(chunks)} documents in `{attribute}` were cut"
-        return Damage(reason=SkipReason.TRUNCATED, detail=detail)
+        return ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
     return None
 
 
@@ -174,7 +174,7 @@ def _broken(items: Sequence[AttributeValue], parsed: Sequence[AttributeValue]) -
     )
 
 
-def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeValue], Damage | None]:
+def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeValue], ContentDamage | None]:
     parsed = parse_loosely(value)
     if isinstance(parsed, Mapping):
         listed = next((parsed[key] for key in ("documents", "nodes") if key in parsed), None)

@@ -16,11 +16,11 @@ from ragtrace.traces.extract.rules import ExtractRules
 from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["Extraction", "Note", "extract_records"]
+__all__ = ["Extraction", "ExtractionNote", "extract_records"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class ExtractionNote:
     """Why something was not used, for ``ragtrace explain``."""
 
     text: str
@@ -35,7 +35,7 @@ class Extraction:
 
     records: tuple[RagRecord, ...]
     """One a RAG call, in order of start."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[ExtractionNote, ...] = ()
 
 
 _DEFAULT: Final = ExtractRules()
@@ -70,9 +70,11 @@ def _with_session(
     return replace(record, session_id=session or record.session_id)
 
 
-def _without_evaluators(trace: Trace, tree: SpanTree, evaluators: set[str]) -> tuple[list[Span], list[Note]]:
+def _without_evaluators(
+    trace: Trace, tree: SpanTree, evaluators: set[str]
+) -> tuple[list[Span], list[ExtractionNote]]:
     kept: list[Span] = []
-    notes: list[Note] = []
+    notes: list[ExtractionNote] = []
     under_evaluators = tree.nearest_above([span.span_id for span in trace.spans], evaluators)
     for span in trace.spans:
         if span.span_id in evaluators or span.span_id in under_evaluators:
@@ -92,7 +94,7 @@ def _has_steps(call: Call) -> bool:
     return own is not None and (own.convention == "ragtrace" or own.answer is not None)
 
 
-def _unused(readings: Sequence[SpanReading], calls: Sequence[Call]) -> list[Note]:
+def _unused(readings: Sequence[SpanReading], calls: Sequence[Call]) -> list[ExtractionNote]:
     used = {member.span.span_id for call in calls for member in call.members}
     notes = [
         _note(reading.span, f"is a {reading.role} outside of any RAG call")
@@ -100,7 +102,7 @@ def _unused(readings: Sequence[SpanReading], calls: Sequence[Call]) -> list[Note
         if reading.span.span_id not in used and reading.role is not Role.STEP
     ]
     if not calls:
-        notes.append(Note(text=_why_none(readings)))
+        notes.append(ExtractionNote(text=_why_none(readings)))
     return notes
 
 
@@ -114,5 +116,5 @@ def _why_none(readings: Sequence[SpanReading]) -> str:
     return f"the trace has {' and '.join(roles)} spans only: a RAG call has a retrieval and a generation"
 
 
-def _note(span: Span, text: str) -> Note:
-    return Note(text=text, span_id=span.span_id, span_name=span.name)
+def _note(span: Span, text: str) -> ExtractionNote:
+    return ExtractionNote(text=text, span_id=span.span_id, span_name=span.name)

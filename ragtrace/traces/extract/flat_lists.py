@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ragtrace.model import AttributeValue, Chunk, SkipReason
-from ragtrace.traces.extract.content import Damage, FoundValue, cut_damage, is_cut_by_tempo
+from ragtrace.traces.extract.content import ContentDamage, FoundValue, cut_damage, is_cut_by_tempo
 from ragtrace.traces.extract.documents import MAX_CHUNKS, chunk_of, with_text_damage, without_marks
 from ragtrace.traces.extract.messages import Message
 from ragtrace.traces.trace import Span
@@ -76,21 +76,21 @@ def _tool_call(fields: Fields) -> AttributeValue:
     return {"id": fields.get("id"), "name": fields.get("function.name", fields.get("name"))}
 
 
-def _dropped(span: Span, documents: Mapping[int, object], attribute: str) -> Damage | None:
+def _dropped(span: Span, documents: Mapping[int, object], attribute: str) -> ContentDamage | None:
     missing = max(documents) + 1 - len(documents)
     if len(documents) > MAX_CHUNKS:
         detail = f"`{attribute}` holds {len(documents)} documents: ragtrace reads the first {MAX_CHUNKS}"
-        return Damage(reason=SkipReason.TRUNCATED, detail=detail)
+        return ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
     if not missing and not span.dropped_attributes_count:
         return None
     detail = (
         f"{span.dropped_attributes_count} attributes of the span were dropped and {missing} documents of "
         f"`{attribute}` are missing: raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
     )
-    return Damage(reason=SkipReason.INCOMPLETE, detail=detail)
+    return ContentDamage(reason=SkipReason.INCOMPLETE, detail=detail)
 
 
-def _cut(chunks: tuple[Chunk, ...], attribute: str) -> Damage | None:
+def _cut(chunks: tuple[Chunk, ...], attribute: str) -> ContentDamage | None:
     if any(chunk.text and is_cut_by_tempo(chunk.text) for chunk in chunks):
         return cut_damage(attribute)
     return with_text_damage(chunks, attribute)

@@ -9,9 +9,9 @@ from ragtrace.model import AttributeValue
 from ragtrace.traces.extract.content import parse_loosely, salvage_elements
 
 __all__ = [
+    "ChatTurn",
     "Message",
     "ToolMessage",
-    "Turn",
     "answer_text",
     "calls_tools",
     "last_answer_text",
@@ -33,7 +33,7 @@ class ToolMessage(NamedTuple):
     content: AttributeValue
 
 
-class Turn(NamedTuple):
+class ChatTurn(NamedTuple):
     """What the system, the user or the model said."""
 
     role: str
@@ -74,14 +74,14 @@ def last_user_text(messages: Sequence[Message]) -> str | None:
     return next((text for text in texts if text), None)
 
 
-def turns_of(messages: Sequence[Message]) -> tuple[Turn, ...]:
+def turns_of(messages: Sequence[Message]) -> tuple[ChatTurn, ...]:
     """Return what was said in messages that have a text; what tools returned is nobody's turn."""
     names = {
         **dict.fromkeys(_SYSTEM_ROLES, "system"),
         **dict.fromkeys(_USER_ROLES, "user"),
         **dict.fromkeys(_ANSWER_ROLES, "assistant"),
     }
-    turns = (Turn(names.get(_role(each), ""), message_text(each)) for each in messages)
+    turns = (ChatTurn(names.get(_role(each), ""), message_text(each)) for each in messages)
     return tuple(turn for turn in turns if turn.role and turn.text)
 
 

@@ -11,17 +11,17 @@ from ragtrace import semconv
 from ragtrace.model import Chunk, Part, Provenance, SkipReason
 from ragtrace.traces.extract.attributes import found_text
 from ragtrace.traces.extract.calls import Call
-from ragtrace.traces.extract.content import Damage, FoundValue, clean, without_excess
+from ragtrace.traces.extract.content import ContentDamage, FoundValue, clean, without_excess
 from ragtrace.traces.extract.conventions import PROMPTS
 from ragtrace.traces.extract.documents import chunk_of, joined, with_text_damage
-from ragtrace.traces.extract.messages import Message, Turn, calls_tools, turns_of
+from ragtrace.traces.extract.messages import ChatTurn, Message, calls_tools, turns_of
 from ragtrace.traces.extract.passage_split import parted
 from ragtrace.traces.extract.passages import Passages, directions_in, is_instruction, passages_in
 from ragtrace.traces.extract.prompts import asked_in
 from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
 
-__all__ = ["Prompted", "prompted"]
+__all__ = ["PromptContext", "prompted"]
 
 _PROMPT_MARK: Final = "messages"
 """What ragtrace's content policy calls a prompt that it cut."""
@@ -32,20 +32,20 @@ _PARAGRAPHS: Final = re.compile(r"\n[ \t]*\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prompted:
+class PromptContext:
     """The passages of a prompt, and the question that stands beside them."""
 
     chunks: tuple[Chunk, ...]
     question: FoundValue[str] | None
     provenance: Provenance
-    damage: Damage | None
+    damage: ContentDamage | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Material:
     """One turn of the system or the user, parted."""
 
-    turn: Turn
+    turn: ChatTurn
     found: Passages
     is_last: bool
     """Whether the user asked in it, last."""
@@ -53,7 +53,7 @@ class _Material:
 
 def prompted(
     call: Call, generation: SpanReading | None, *, question: str | None, is_liberal: bool
-) -> Prompted | None:
+) -> PromptContext | None:
     """Take the prompt of the generation for the context.
 
     Without ``is_liberal`` only passages that are set off count, and never in a turn of an agent, whose tools
@@ -150,7 +150,7 @@ def _prompted(
     passages: Sequence[str],
     material: Sequence[_Material],
     asked: str | None,
-) -> Prompted:
+) -> PromptContext:
     chunks = joined([[chunk_of({"text": each}, rank, span.span_id) for rank, each in enumerate(passages)]])
     shapes = dict.fromkeys(each.found.shape for each in material if each.found.passages) or {
         "as one text": None
@@ -159,7 +159,7 @@ def _prompted(
         f"no span of the RAG call is a retrieval, so its prompt is the context: {_many(len(chunks))}, "
         f"{', '.join(shapes)}."
     )
-    return Prompted(
+    return PromptContext(
         chunks=chunks,
         question=found_text(
             asked,
@@ -188,12 +188,12 @@ def _damage(
     prompt: FoundValue[tuple[Message, ...]],
     chunks: Sequence[Chunk],
     material: Sequence[_Material],
-) -> Damage | None:
+) -> ContentDamage | None:
     marks = span.attributes.get(semconv.RAG_TRUNCATED)
     if isinstance(marks, tuple) and _PROMPT_MARK in marks:
         detail = "the content policy of `ragtrace.instrument` cut the prompt: raise `max_messages_bytes`"
-        return Damage(reason=SkipReason.TRUNCATED, detail=detail)
+        return ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
     if any(without_excess(clean(each.turn.text))[1] for each in material):
         detail = f"`{prompt.attribute}` is longer than ragtrace reads"
-        return Damage(reason=SkipReason.TRUNCATED, detail=detail)
+        return ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
     return with_text_damage(chunks, prompt.attribute)

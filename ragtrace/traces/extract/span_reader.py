@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import Chunk, Part, SkipReason
-from ragtrace.traces.extract.content import Damage, FoundValue, best
+from ragtrace.traces.extract.content import ContentDamage, FoundValue, best
 from ragtrace.traces.trace import Span
 
 __all__ = ["Role", "SpanReading", "T", "ToolResult", "merge"]
@@ -104,7 +104,7 @@ def _marked(span: Span, part: Part, found: FoundValue[T] | None) -> FoundValue[T
     if found is None or found.damage or not isinstance(marks, tuple) or part not in marks:
         return found
     detail = f"the content policy of `ragtrace.instrument` cut the {part}: raise its limit"
-    return replace(found, damage=Damage(reason=SkipReason.TRUNCATED, detail=detail))
+    return replace(found, damage=ContentDamage(reason=SkipReason.TRUNCATED, detail=detail))
 
 
 def _first(values: Iterable[str | None]) -> str | None:

@@ -18,7 +18,7 @@ from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode, encode_json
 from ragtrace_collector.receive.refusal import RequestRefused
-from ragtrace_collector.receive.tokens import Grant, TokenAuth, digest_of
+from ragtrace_collector.receive.tokens import TokenAuth, TokenGrant, digest_of
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.trace_key import trace_key
 from tests.integration.cli.program import run
@@ -162,7 +162,7 @@ class HandClock:
 @pytest.mark.parametrize("what", ["spans", "bytes"])
 def test_what_was_sent_too_much_is_made_up_for(what: str) -> None:
     clock = HandClock()
-    grant = Grant(name="a", digest=digest_of(TOKEN), a_minute={what: 60})
+    grant = TokenGrant(name="a", digest=digest_of(TOKEN), a_minute={what: 60})
     access = TokenAuth([grant], clock)
     sender = access.admit(BEARER["authorization"], "send")
     assert sender is not None

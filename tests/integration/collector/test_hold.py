@@ -19,7 +19,7 @@ from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.wiring import open_collector
-from ragtrace_collector.store.port import Holding
+from ragtrace_collector.store.port import HoldMode
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.integration.collector.gated_judge import GATED, gate_of
 from tests.integration.collector.running import (
@@ -210,11 +210,11 @@ async def test_nothing_is_held_for_a_judge_that_is_too_slow_until_it_has_caught_
     async with running_collector(config) as collector:
         await post(collector, request_of(*rag_trace(0), *rag_trace(1)))  # one is judged, the other is queued
         await arrived(downstream, 6)
-        await until(lambda: collector.holder.holding() is Holding.KNOWN)
+        await until(lambda: collector.holder.holding() is HoldMode.KNOWN)
         await post(collector, request_of(*rag_trace(2)))
         assert (await collector.store.ledger()).held_traces == 0
         gate_of(str(tmp_path)).set()
-        await until(lambda: collector.holder.holding() is Holding.NEW)
+        await until(lambda: collector.holder.holding() is HoldMode.NEW)
 
 
 async def test_beyond_the_bytes_the_oldest_traces_go_on(tmp_path: Path, downstream: OtlpReceiver) -> None:

@@ -18,7 +18,7 @@ from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.store.cipher import NO_CIPHER, open_cipher
-from ragtrace_collector.store.port import Holding, Job, StoreUnavailable
+from ragtrace_collector.store.port import HoldMode, Job, StoreUnavailable
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.collector.running import (
     carriers_in,
@@ -151,7 +151,7 @@ async def test_held_spans_and_their_scores_are_sealed_and_go_out_whole(tmp_path:
     path = tmp_path / "store.db"
     request = request_of(*rag_trace(0))
     async with store_with(path, OLD) as store:
-        await store.append([part(request)], forward={}, now_ns=1, holding=Holding.NEW)
+        await store.append([part(request)], forward={}, now_ns=1, holding=HoldMode.NEW)
         assert request not in on_disk(path)
         assert await store.parcels("sink", 10) == ()
         await store.release(before_ns=2, now_ns=2, most_bytes=1 << 20)

@@ -16,7 +16,7 @@ from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.ports import Judge, Metric
 from ragtrace.reports import JudgedAnswer
-from ragtrace.sampling import Condition, Rule, SamplingPlan, keeps
+from ragtrace.sampling import Rule, SamplingPlan, ValueTest, keeps
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ExtractRules
 from ragtrace.traces.trace import Trace
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, StoredTraces, plain_trace, rag_trace, trace_id
@@ -65,8 +65,8 @@ async def test_carriers_say_that_they_are_a_backfills_and_how_they_were_sampled(
 
 async def test_rules_choose_what_the_collector_would_choose() -> None:
     sink = MemorySink()
-    errors = Rule(name="asked", attributes={"ragtrace.kind": Condition(one_of=("rag",))}, rate=1.0)
-    plan = SamplingPlan(ratio=0.0, rules=(errors, Rule(name="other", model=Condition(one_of=("x",)))))
+    errors = Rule(name="asked", attributes={"ragtrace.kind": ValueTest(one_of=("rag",))}, rate=1.0)
+    plan = SamplingPlan(ratio=0.0, rules=(errors, Rule(name="other", model=ValueTest(one_of=("x",)))))
     report = await backfill(
         StoredTraces(rag_trace(0), plain_trace(1)),
         sink,

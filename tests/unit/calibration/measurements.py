@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ragtrace.calibration.labeled_data import HumanLabel, LabelledAnswer
-from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, Measured
+from ragtrace.calibration.labeled_data import HumanLabel, LabeledAnswer
+from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, MeasuredAnswer
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import Chunk, Claim, RagRecord, Usage, Verdict, VerdictLabel
@@ -18,11 +18,11 @@ S, C, N, U = (
 )
 
 
-def labelled(human: str, *, id_: str = "a", file: str = "data.jsonl") -> LabelledAnswer:
+def labelled(human: str, *, id_: str = "a", file: str = "data.jsonl") -> LabeledAnswer:
     """Return an answer; each letter of ``human`` is a claim: ``s``, ``c`` or ``n``."""
     names = {"s": HumanLabel.SUPPORTED, "c": HumanLabel.CONTRADICTED, "n": HumanLabel.UNSUPPORTED}
     chunks = tuple(Chunk(id=str(at), text=f"Chunk {at}.", rank=at) for at in range(2))
-    return LabelledAnswer(
+    return LabeledAnswer(
         record=RagRecord(id=id_, question="Q?", chunks=chunks, answer="An answer."),
         claims=tuple(Claim(index=at, text=f"Claim {at} of {id_}.") for at in range(len(human))),
         labels=tuple(names[letter] for letter in human),
@@ -50,9 +50,9 @@ def run(*said: VerdictLabel | float) -> CandidateRun:
 
 def measured(
     position: int, human: str, *runs: CandidateRun | Sequence[CandidateRun], file: str = "data.jsonl"
-) -> Measured:
+) -> MeasuredAnswer:
     """Return what each candidate made of an answer."""
-    return Measured(
+    return MeasuredAnswer(
         answer=labelled(human, id_=f"a{position}", file=file),
         position=position,
         runs=tuple((each,) if isinstance(each, CandidateRun) else tuple(each) for each in runs),

@@ -13,7 +13,7 @@ from ragtrace.calibration.agreement import (
     NO_WRONG_CLAIM,
     ConfusionCounts,
     Ranking,
-    Scored,
+    ScoredAnswer,
     balanced_accuracy,
     cohen_kappa,
     precision_of_unsupported,
@@ -127,7 +127,7 @@ def test_reliability_is_the_share_of_supported_among_alike_scores() -> None:
 
 
 def ranking(scored: list[tuple[float, bool]]) -> Ranking:
-    return Ranking(Scored(score, supported, at) for at, (score, supported) in enumerate(scored))
+    return Ranking(ScoredAnswer(score, supported, at) for at, (score, supported) in enumerate(scored))
 
 
 def accuracy(scored: list[tuple[float, bool]], threshold: float) -> float:
@@ -140,7 +140,9 @@ def test_answers_pass_without_a_wrong_claim_unless_a_share_does_better() -> None
     lax = [(1.0, True), (0.8, True), (0.4, False)]
     even = [1.0, 1.0, 1.0]
     answers = [
-        Ranking([Scored(score, said, at) for at, (score, said) in enumerate(kind)], default=NO_WRONG_CLAIM)
+        Ranking(
+            [ScoredAnswer(score, said, at) for at, (score, said) in enumerate(kind)], default=NO_WRONG_CLAIM
+        )
         for kind in (strict, lax)
     ]
     assert [ranked.best_threshold(even) for ranked in answers] == [1.0, pytest.approx(0.6)]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ragtrace.calibration.labeled_data import HumanLabel, LabelledAnswer, read_labelled
+from ragtrace.calibration.labeled_data import HumanLabel, LabeledAnswer, read_labelled
 from ragtrace.calibration.sampling import draw
 from ragtrace.errors import InputError
 
 
-def read(path: Path, *rows: Any) -> list[LabelledAnswer]:
+def read(path: Path, *rows: Any) -> list[LabeledAnswer]:
     path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows), "utf-8")
     return list(read_labelled(path))
 

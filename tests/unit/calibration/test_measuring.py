@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ragtrace.calibration.labeled_data import LabelledAnswer
-from ragtrace.calibration.measurement import JudgeCandidate, Measured, measure_all
+from ragtrace.calibration.labeled_data import LabeledAnswer
+from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
 from ragtrace.errors import JudgeTimeout
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics.verify_settings import VerifyForm
@@ -19,9 +19,9 @@ JUDGE_SAYS = Script(
 
 
 async def measure(
-    judge: ScriptedJudge, *answers: LabelledAnswer, runs: int = 1, end_to_end: bool = False
-) -> list[Measured]:
-    found: list[Measured] = []
+    judge: ScriptedJudge, *answers: LabeledAnswer, runs: int = 1, end_to_end: bool = False
+) -> list[MeasuredAnswer]:
+    found: list[MeasuredAnswer] = []
     candidate = JudgeCandidate(judge=judge, form=VerifyForm.JSON, runs=runs, end_to_end=end_to_end)
     await measure_all(answers, [candidate], concurrency=2, seed=0, done=found.append)
     return sorted(found, key=lambda each: each.position)
@@ -78,7 +78,7 @@ async def test_asked_for_a_yes_the_judge_s_probability_is_kept_beside_the_verdic
         assert isinstance(asked, YesNoInput)
         return YesProbability(p_yes=says[asked.claim] if asked.question == "support" else 0.1)
 
-    found: list[Measured] = []
+    found: list[MeasuredAnswer] = []
     candidate = JudgeCandidate(judge=ScriptedJudge(respond), form=VerifyForm.LOGPROBS)
     await measure_all([labelled("sn")], [candidate], concurrency=1, seed=0, done=found.append)
     [[run]] = found[0].runs

@@ -9,25 +9,27 @@ from statistics import mean
 
 import pytest
 
-from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, Measured
+from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, MeasuredAnswer
 from ragtrace.calibration.results import CandidateResult, Results
 from ragtrace.calibration.sampling import draw
-from ragtrace.calibration.summary import Plan, stratum_of, summarize
+from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
 from ragtrace.metrics.verify_settings import VerifyForm
 from tests.unit.calibration.measurements import C, N, S, U, candidate, measured, run
 
 
-def plan(members: Sequence[Measured], *, resamples: int = 100) -> Plan:
+def plan(members: Sequence[MeasuredAnswer], *, resamples: int = 100) -> MeasurementPlan:
     population = Counter(stratum_of(each.answer) for each in members)
-    return Plan(population=population, sampled=False, resamples=resamples)
+    return MeasurementPlan(population=population, sampled=False, resamples=resamples)
 
 
-def results(members: Sequence[Measured], *candidates: JudgeCandidate, resamples: int = 100) -> Results:
+def results(members: Sequence[MeasuredAnswer], *candidates: JudgeCandidate, resamples: int = 100) -> Results:
     asked = candidates or (candidate(),)
     return summarize(members, asked, plan(members, resamples=resamples), lambda identity, usage: None)
 
 
-def only(members: Sequence[Measured], *candidates: JudgeCandidate, resamples: int = 100) -> CandidateResult:
+def only(
+    members: Sequence[MeasuredAnswer], *candidates: JudgeCandidate, resamples: int = 100
+) -> CandidateResult:
     [found, *_] = results(members, *candidates, resamples=resamples).overall.candidates
     return found
 
@@ -88,7 +90,7 @@ def test_a_sample_with_more_flawed_answers_is_weighted_back() -> None:
     found = []
     for seed in range(60):
         sample = draw([each.answer for each in world], 40, seed=seed)
-        of_world = Plan(population=plan(world).population, sampled=True, resamples=0)
+        of_world = MeasurementPlan(population=plan(world).population, sampled=True, resamples=0)
         members = [by_id[answer.record.id] for answer in sample]
         [of_judge] = summarize(members, [candidate()], of_world, lambda *_: None).overall.candidates
         found.append(of_judge.claims.precision.value)  # type: ignore[union-attr]
@@ -169,7 +171,7 @@ def test_a_run_that_was_stopped_is_a_sample() -> None:
 
 
 def test_nothing_measured_is_nothing_said() -> None:
-    none = Plan(population={("data.jsonl", True): 3}, sampled=True)
+    none = MeasurementPlan(population={("data.jsonl", True): 3}, sampled=True)
     found = summarize([], [candidate()], none, lambda *_: None)
     assert (found.overall.answers, found.overall.of_answers) == (0, 3)
     assert found.recommended is None

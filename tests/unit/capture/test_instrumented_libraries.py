@@ -16,7 +16,7 @@ import pytest
 from opentelemetry.trace import NoOpTracerProvider
 
 import ragtrace
-from ragtrace.capture.libraries.instrumentors import Instrumented, chosen
+from ragtrace.capture.libraries.instrumentors import InstrumentedLibraries, chosen
 from ragtrace.capture.libraries.table import LIBRARIES, InstrumentorKind, Library
 from ragtrace.capture.settings import resolve
 
@@ -86,12 +86,12 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def instrumented() -> Iterator[Callable[..., Instrumented]]:
+def instrumented() -> Iterator[Callable[..., InstrumentedLibraries]]:
     """Instrument the library, with content or without."""
-    made: list[Instrumented] = []
+    made: list[InstrumentedLibraries] = []
 
-    def instrument(*, content: bool = True, library: Library = SEARCH) -> Instrumented:
-        made.append(Instrumented(NoOpTracerProvider(), content=content))
+    def instrument(*, content: bool = True, library: Library = SEARCH) -> InstrumentedLibraries:
+        made.append(InstrumentedLibraries(NoOpTracerProvider(), content=content))
         made[-1].turn_on([library])
         return made[-1]
 

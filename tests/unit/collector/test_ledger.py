@@ -20,7 +20,7 @@ from ragtrace.errors import JudgeError, JudgeOverBudget, NotInTranscript
 from ragtrace.model import SkipReason
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.ledger.outcomes import PENDING, TERMINAL, Ended, State, meaning_of, vocabulary
+from ragtrace_collector.ledger.outcomes import PENDING, TERMINAL, FinalOutcome, State, meaning_of, vocabulary
 from ragtrace_collector.service import run as service
 from ragtrace_collector.store.ledger_tables import OTHERS
 from ragtrace_collector.store.maintenance import send_again
@@ -154,7 +154,7 @@ class TheLedger(RuleBasedStateMachine):
 
 def stands(state: str, outcome: str, reason: str) -> tuple[str, str]:
     if state == "ended":
-        ended = Ended.of(outcome)
+        ended = FinalOutcome.of(outcome)
         return ended.state, ended.reason
     if state == "queued" and reason:
         return State.POSTPONED, reason
@@ -168,7 +168,7 @@ TestTheLedger.settings = settings(max_examples=10, stateful_step_count=15, deadl
 @pytest.mark.parametrize("outcome", ["", "queued", "done", "Judged"])
 def test_no_answer_ends_in_a_state_without_a_name(outcome: str) -> None:
     with pytest.raises(ValueError, match="no state that ends"):
-        Ended.of(outcome)
+        FinalOutcome.of(outcome)
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -201,7 +201,7 @@ SOURCE = "\n".join(path.read_text() for path in Path(service.__file__).parent.rg
 
 @pytest.mark.parametrize("state", sorted(set(re.findall(r"outcome = '([^'{]+)'", SOURCE))))
 def test_every_outcome_that_a_statement_writes_is_a_state(state: str) -> None:
-    assert Ended.of(state)
+    assert FinalOutcome.of(state)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace_collector.telemetry.logs import JsonLines, Storms, TextLines, event
+from ragtrace_collector.telemetry.logs import JsonLines, LogRateLimit, TextLines, event
 
 SECRET = "Refunds take 14 days."
 
@@ -20,7 +20,7 @@ class Lines(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.setFormatter(JsonLines())
-        self.addFilter(Storms(most_a_minute=3))
+        self.addFilter(LogRateLimit(most_a_minute=3))
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:

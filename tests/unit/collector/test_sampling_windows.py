@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from ragtrace.sampling import SamplingPlan
 from ragtrace.stats import Weighed, weighted_mean
-from ragtrace_collector.sampling import Fairness, Limits, Sampler
+from ragtrace_collector.sampling import Limits, Sampler, TenantFloor
 from tests.unit.collector.asked import HOUR_NS, START_NS, Asked, asked, decide
 
 
 def fair(answers: int, *, ratio: float = 0.01) -> Sampler:
-    return Sampler(plan=SamplingPlan(ratio=ratio), fairness=Fairness(answers=answers, window_ns=HOUR_NS))
+    return Sampler(plan=SamplingPlan(ratio=ratio), fairness=TenantFloor(answers=answers, window_ns=HOUR_NS))
 
 
 def limited(answers: int | None, *, per_tenant: int | None = None, ratio: float = 1.0) -> Sampler:
@@ -128,7 +128,7 @@ def test_no_window_exceeds_a_limit_whatever_comes(
 def test_a_limit_leaves_a_tenants_floor_alone() -> None:
     sampler = Sampler(
         plan=SamplingPlan(ratio=1.0),
-        fairness=Fairness(answers=30, window_ns=HOUR_NS),
+        fairness=TenantFloor(answers=30, window_ns=HOUR_NS),
         limits=Limits(answers=10, per_tenant=None),
     )
     kept = Counter[str]()
@@ -172,7 +172,7 @@ def test_a_restart_changes_no_rate() -> None:
 def both_limits() -> Sampler:
     return Sampler(
         plan=SamplingPlan(ratio=0.5),
-        fairness=Fairness(answers=10, window_ns=HOUR_NS),
+        fairness=TenantFloor(answers=10, window_ns=HOUR_NS),
         limits=Limits(answers=10, per_tenant=8),
     )
 

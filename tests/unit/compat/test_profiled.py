@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ragtrace.compat.profile_metric import Profiled
+from ragtrace.compat.profile_metric import ProfileMetric
 from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import Script, ScriptedJudge
@@ -136,4 +136,4 @@ async def test_names_of_other_tools_are_understood() -> None:
 
 def test_a_number_that_only_the_judge_of_the_tool_gives_is_refused() -> None:
     with pytest.raises(ConfigError, match="--peer-prompts"):
-        Profiled(metric="answer_relevance", profile="rag_evals")
+        ProfileMetric(metric="answer_relevance", profile="rag_evals")

@@ -22,10 +22,10 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
-from ragtrace.reports import About, Ending, JudgedAnswer, open_report
+from ragtrace.reports import JudgedAnswer, RunEnd, RunInfo, open_report
 from ragtrace.traces.attach import Sample
 
-ABOUT = About(
+ABOUT = RunInfo(
     source="otlp-file:traces.jsonl", judge="scripted:scripted", metrics=("faithfulness",), began_at_ns=0
 )
 CHUNK = "Orders can be returned within 14 days."
@@ -138,10 +138,10 @@ def a_verdict(label: VerdictLabel, text: str = CHUNK, quote: str | None = CHUNK)
     )
 
 
-def write(path: Path, *answers: JudgedAnswer, ending: Ending | None = None, about: About = ABOUT) -> Path:
+def write(path: Path, *answers: JudgedAnswer, ending: RunEnd | None = None, about: RunInfo = ABOUT) -> Path:
     """Write a report."""
     report = open_report(path, about)
     for each in answers:
         report.add(each)
-    report.close(ending or Ending())
+    report.close(ending or RunEnd())
     return path

@@ -18,7 +18,7 @@ from ragtrace.cli.reporting import ReportChoice, Reports
 from ragtrace.errors import ConfigError
 from ragtrace.judge import load_prices
 from ragtrace.model import VerdictLabel
-from ragtrace.reports import Ending, LeftOut, answer_row, open_report
+from ragtrace.reports import RunEnd, SkippedAnswers, answer_row, open_report
 from tests.unit.reports.judged_answers import (
     ABOUT,
     a_verdict,
@@ -158,13 +158,13 @@ def test_an_earlier_report_stands_until_the_new_one_is_whole(tmp_path: Path, suf
     report = open_report(path, ABOUT)
     report.add(judged(1, score=0.0))
     assert path.read_bytes() == before
-    report.close(Ending())
+    report.close(RunEnd())
     assert path.read_bytes() != before
 
 
 def test_parquet_is_written_in_groups_and_says_how_the_run_ended(tmp_path: Path) -> None:
-    left_out = LeftOut(what="sampled out", number=3, unit="answer", why="by the rate")
-    ending = Ending(cut_short="it was stopped", left_out=(left_out,))
+    left_out = SkippedAnswers(what="sampled out", number=3, unit="answer", why="by the rate")
+    ending = RunEnd(cut_short="it was stopped", left_out=(left_out,))
     path = write(tmp_path / "r.parquet", *(judged(number) for number in range(1001)), ending=ending)
     metadata = pyarrow.parquet.read_metadata(path)
     assert (metadata.num_row_groups, metadata.num_rows) == (2, 1001)

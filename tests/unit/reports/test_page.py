@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.model import Direction, VerdictLabel
-from ragtrace.reports import Ending, LeftOut, open_report
-from ragtrace.reports.marks import Mark, pieces
+from ragtrace.reports import RunEnd, SkippedAnswers, open_report
+from ragtrace.reports.marks import MarkedPassage, pieces
 from tests.unit.reports.judged_answers import (
     ABOUT,
     a_verdict,
@@ -100,7 +100,7 @@ def test_the_worst_answers_stand_first_and_are_no_more_than_wanted(tmp_path: Pat
     report = open_report(tmp_path / "r.html", ABOUT, worst=3)
     for number, score in enumerate((0.9, 0.2, 1.0, 0.0, 0.5, 0.2)):
         report.add(judged(number, score, question=f"question {number}"))
-    report.close(Ending())
+    report.close(RunEnd())
     shown = [text for text in Page(report.path).texts if text.startswith("question ")]
     assert shown == ["question 3", "question 1", "question 5"]
 
@@ -112,8 +112,8 @@ def test_an_answer_without_a_flaw_is_not_among_the_worst(tmp_path: Path) -> None
 
 
 def test_what_was_not_judged_is_told_with_its_reason(tmp_path: Path) -> None:
-    left_out = LeftOut(what="sampled out", number=7, unit="answer", why="by the rate")
-    ending = Ending(cut_short="it was stopped", left_out=(left_out,))
+    left_out = SkippedAnswers(what="sampled out", number=7, unit="answer", why="by the rate")
+    ending = RunEnd(cut_short="it was stopped", left_out=(left_out,))
     found = (of_outcome(failure()), judged(1, None), judged(2, None))
     text = Page(write(tmp_path / "r.html", *found, ending=ending)).text
     assert "This run ended before its end: it was stopped." in text
@@ -146,12 +146,12 @@ def test_an_answer_of_a_megabyte_is_shortened_around_what_is_marked(tmp_path: Pa
 
 
 marks = st.builds(
-    Mark, st.integers(0, 9), st.integers(0, 12), st.integers(1, 3), st.sampled_from(VerdictLabel)
+    MarkedPassage, st.integers(0, 9), st.integers(0, 12), st.integers(1, 3), st.sampled_from(VerdictLabel)
 )
 
 
 @given(st.text("ab ", max_size=10), st.lists(marks, max_size=4))
-def test_pieces_make_the_text_again_and_each_mark_ends_once(text: str, marks: list[Mark]) -> None:
+def test_pieces_make_the_text_again_and_each_mark_ends_once(text: str, marks: list[MarkedPassage]) -> None:
     found = pieces(text, marks)
     within = {(each.number, each.end) for each in marks if each.start < each.end <= len(text)}
     assert "".join(piece.text for piece in found) == text

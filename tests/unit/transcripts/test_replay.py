@@ -36,7 +36,15 @@ from ragtrace.model import (
 )
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters
 from ragtrace.traces.attach import Sample
-from ragtrace.transcripts import Kept, Rescored, Transcripts, compare, recorded, replayed, rescore
+from ragtrace.transcripts import (
+    RescoredRecord,
+    TranscriptRecord,
+    Transcripts,
+    compare,
+    recorded,
+    replayed,
+    rescore,
+)
 from tests.unit.metrics.test_laws import METRICS, RECORD, judges, limits
 from tests.unit.traces.strategies import attributes, text
 
@@ -66,11 +74,11 @@ async def judged(
     evaluations = [await evaluate(each, metrics=metrics, judge=judge, **options) for each in records]
     for record, evaluation in zip(records, evaluations, strict=True):
         told = {"limits": options.get("limits", StepLimits()), "session": transcripts.session}
-        transcripts.keep(Kept(record=record, evaluation=evaluation, **told))
+        transcripts.keep(TranscriptRecord(record=record, evaluation=evaluation, **told))
     return evaluations
 
 
-async def again(transcripts: Transcripts, **options: Any) -> list[Rescored]:
+async def again(transcripts: Transcripts, **options: Any) -> list[RescoredRecord]:
     kept = transcripts.of(transcripts.evaluators()[0])
     return [each async for each in rescore(kept, transcripts, **options)]
 
@@ -192,7 +200,7 @@ async def test_what_rests_on_the_second_judge_rests_on_it_again(transcripts: Tra
     first = recorded(_Model(gullible), transcripts)
     evaluation = await evaluate(FIRST, judge=first, second_judge=second)
     who, session = second.identity, transcripts.session
-    transcripts.keep(Kept(record=FIRST, evaluation=evaluation, second_judge=who, session=session))
+    transcripts.keep(TranscriptRecord(record=FIRST, evaluation=evaluation, second_judge=who, session=session))
     (found,) = await again(transcripts)
     assert (evaluation.compromised, evaluation.results[0].judge) == (True, who)
     assert timeless(found.after.evaluation) == timeless(evaluation)
@@ -254,9 +262,9 @@ def test_a_record_comes_back_as_it_was(record: RagRecord) -> None:
         with Transcripts(path) as transcripts:
             evaluation = await evaluate(record, judge=ScriptedJudge())
             sample = Sample(rule="ratio", rate=0.5, probability=0.5)
-            transcripts.keep(Kept(record=record, evaluation=evaluation, sample=sample))
+            transcripts.keep(TranscriptRecord(record=record, evaluation=evaluation, sample=sample))
             (kept,) = transcripts.of(transcripts.evaluator())
-            assert kept == Kept(record=record, evaluation=evaluation, sample=sample)
+            assert kept == TranscriptRecord(record=record, evaluation=evaluation, sample=sample)
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(law(Path(folder) / "judged.db"))
@@ -265,12 +273,14 @@ def test_a_record_comes_back_as_it_was(record: RagRecord) -> None:
 async def test_answers_are_compared_that_both_judged_on_the_same_texts(transcripts: Transcripts) -> None:
     third = replace(SECOND, id="third")
     (one, two, three) = await judged(transcripts, FIRST, SECOND, third)
-    mine = [Kept(record=r, evaluation=e) for r, e in ((FIRST, one), (SECOND, two), (third, three))]
+    mine = [
+        TranscriptRecord(record=r, evaluation=e) for r, e in ((FIRST, one), (SECOND, two), (third, three))
+    ]
     cut = replace(SECOND, answer="Refunds")
     theirs = [
         mine[0],
-        Kept(record=cut, evaluation=two),
-        Kept(record=replace(third, id="4"), evaluation=three),
+        TranscriptRecord(record=cut, evaluation=two),
+        TranscriptRecord(record=replace(third, id="4"), evaluation=three),
     ]
     found = compare(mine, theirs)
     assert (found.both, found.other_material, found.only_first, found.only_second) == (1, 1, 1, 1)

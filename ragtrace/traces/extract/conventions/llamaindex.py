@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk, SkipReason
-from ragtrace.traces.extract.content import Damage, FoundValue, best
+from ragtrace.traces.extract.content import ContentDamage, FoundValue, best
 from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
 from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
@@ -103,7 +103,7 @@ def _streamed(events: Mapping[str, _Attributes]) -> FoundValue[str] | None:
         "the answer was streamed, which LlamaIndex's own export does not record: use another "
         "instrumentation, such as `ragtrace.instrument()`"
     )
-    damage = Damage(reason=SkipReason.NO_CONTENT, detail=detail)
+    damage = ContentDamage(reason=SkipReason.NO_CONTENT, detail=detail)
     return FoundValue(
         value=None, attribute=f"{event}.{key}", convention=NAME, how="a generator", damage=damage
     )

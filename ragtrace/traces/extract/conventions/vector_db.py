@@ -9,7 +9,13 @@ from typing import Final
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk, SkipReason
 from ragtrace.traces.extract.attributes import first_text
-from ragtrace.traces.extract.content import Damage, FoundValue, cut_damage, is_cut_by_tempo, parse_loosely
+from ragtrace.traces.extract.content import (
+    ContentDamage,
+    FoundValue,
+    cut_damage,
+    is_cut_by_tempo,
+    parse_loosely,
+)
 from ragtrace.traces.extract.documents import find_documents
 from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span, SpanEvent
@@ -58,17 +64,17 @@ def _documents(span: Span, results: list[SpanEvent]) -> FoundValue[tuple[Chunk, 
         attribute=semconv.DB_QUERY_RESULT,
         convention=NAME,
         how="no results",
-        damage=Damage(reason=SkipReason.NO_CONTENT, detail=detail),
+        damage=ContentDamage(reason=SkipReason.NO_CONTENT, detail=detail),
     )
 
 
-def _loss(span: Span, found: FoundValue[tuple[Chunk, ...]]) -> Damage | None:
+def _loss(span: Span, found: FoundValue[tuple[Chunk, ...]]) -> ContentDamage | None:
     if any(chunk.text and is_cut_by_tempo(chunk.text) for chunk in found.value or ()):
         return cut_damage(found.attribute)
     if len(span.events) < _SDK_EVENTS:
         return None
     detail = f"the span has {_SDK_EVENTS} events, and SDKs keep no more: raise OTEL_SPAN_EVENT_COUNT_LIMIT"
-    return Damage(reason=SkipReason.INCOMPLETE, detail=detail)
+    return ContentDamage(reason=SkipReason.INCOMPLETE, detail=detail)
 
 
 def _document(event: SpanEvent) -> AttributeValue:
