@@ -173,8 +173,8 @@ async def _measure(metric: Metric, record: RagRecord, steps: Steps) -> MetricOut
     fault = problem_in(result, metric)
     if fault:
         return _failure(metric, steps, "metric_invalid", fault)
-    if isinstance(result, MetricResult) and result.judge != steps.stand_in:
-        return replace(result, judge=steps.stand_in)
+    if isinstance(result, MetricResult) and result.judge != steps.substitute:
+        return replace(result, judge=steps.substitute)
     return result
 
 

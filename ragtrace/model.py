@@ -88,7 +88,7 @@ class SkipReason(StrEnum):
     """A metric that this one is made of has no score."""
     OUT_OF_RANGE = "out_of_range"
     """The rule that was asked for gives a number outside [0, 1]: `Compat.score` or the details have it."""
-    PEER_NAN = "peer_nan"
+    TOOL_NAN = "peer_nan"
     """The rule of the tool that was asked for gives no number here (NaN)."""
 
 

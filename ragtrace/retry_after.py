@@ -9,19 +9,19 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["LONGEST_ASKED_S", "asked_number", "asked_wait_s", "bounded_wait_s"]
+__all__ = ["LONGEST_WAIT_S", "bounded_wait_s", "number_in", "retry_after_s_of"]
 
-LONGEST_ASKED_S: Final = 86_400.0
+LONGEST_WAIT_S: Final = 86_400.0
 """A day: more is asked for by who is wrong, or means harm."""
 _NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 
 
-def asked_wait_s(header: str, *, now: datetime) -> float | None:
+def retry_after_s_of(header: str, *, now: datetime) -> float | None:
     """Return how many seconds are asked for, by a number or a date; ``None`` where it says neither.
 
     It never raises. A date without a zone is read as GMT.
     """
-    number = asked_number(header)
+    number = number_in(header)
     if number is not None:
         return bounded_wait_s(number)
     from email.utils import parsedate_to_datetime  # applications load this module, and read no dates
@@ -33,7 +33,7 @@ def asked_wait_s(header: str, *, now: datetime) -> float | None:
     return bounded_wait_s((moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds())
 
 
-def asked_number(header: str) -> float | None:
+def number_in(header: str) -> float | None:
     """Return the number that a header says, of whatever unit; ``None`` where it says none."""
     header = header.strip()
     return float(header) if _NUMBER.fullmatch(header) else None
@@ -43,4 +43,4 @@ def bounded_wait_s(seconds: float | None) -> float | None:
     """Return a wait between none and a day; ``None`` for what is no number of seconds."""
     if seconds is None or seconds != seconds:  # NaN; `isnan` cannot take 10**400
         return None
-    return float(min(max(0, seconds), LONGEST_ASKED_S))
+    return float(min(max(0, seconds), LONGEST_WAIT_S))

@@ -79,8 +79,8 @@ class ExceededLimit:
 class OverBudget(JudgeOverBudget):
     """A window of the budget has no room for a request to the judge, which was not made."""
 
-    def __init__(self, purse: str, refusal: ExceededLimit) -> None:
-        super().__init__(f"the budget `{purse}` has nothing left ({refusal.limit})")
+    def __init__(self, budget: str, refusal: ExceededLimit) -> None:
+        super().__init__(f"the budget `{budget}` has nothing left ({refusal.limit})")
         self.refusal = refusal
 
 
@@ -143,7 +143,7 @@ class LimitUsage(NamedTuple):
 class BudgetStatus:
     """What was spent of a purse in the windows of a moment."""
 
-    purse: Budget
+    budget: Budget
     spent: Mapping[BudgetWindow, Spend]
     """Requests under way are in it by their estimates."""
 
@@ -152,7 +152,7 @@ class BudgetStatus:
         return tuple(
             LimitUsage(limit=f"{window.period}_{name}", spent=amount, most=most, resets_ns=window.end_ns)
             for window, spent in self.spent.items()
-            for name, most, amount in self.purse.limits[window.period].pairs(spent)
+            for name, most, amount in self.budget.limits[window.period].pairs(spent)
         )
 
     def share_to_sample(self, now_ns: int) -> float:
@@ -162,7 +162,7 @@ class BudgetStatus:
         count: who waits for the next one loses nothing.
         """
         shares = (
-            _share(self.purse.limits[window.period].used(spent), window.elapsed(now_ns))
+            _share(self.budget.limits[window.period].used(spent), window.elapsed(now_ns))
             for window, spent in self.spent.items()
             if window.period is not Period.MINUTE
         )

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
 
-__all__ = ["Step", "run_stage", "tell_of_error"]
+__all__ = ["Step", "report_stage_error", "run_stage"]
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -33,13 +33,13 @@ async def run_stage(
         try:
             found_work = await step()
         except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
-            tell_of_error(exc, stage=step.__qualname__, counters=counters)
+            report_stage_error(exc, stage=step.__qualname__, counters=counters)
             found_work = False
         if not found_work:
             await _first_of(wake, stop, timeout_s=pause_s)
 
 
-def tell_of_error(exc: Exception, *, stage: str, counters: Counters) -> None:
+def report_stage_error(exc: Exception, *, stage: str, counters: Counters) -> None:
     """Count and tell what the wall of one stage's item stopped, without its text: that may quote content."""
     counters.add(Counts.STAGE_ERRORS)
     log.error("%s: %s", stage, place_of(exc), extra=event("stage_error", stage=stage))

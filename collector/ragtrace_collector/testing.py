@@ -66,8 +66,8 @@ async def _check_suspects(open_store: OpenStore) -> None:
     async with _opened(open_store) as store:
         (found,) = (await store.look((suspect,))).values()
         assert found.poison == QuarantineReason.CRASHES, "it forgot why a trace was set aside"
-        assert suspect not in await store.unsettled(), "it has a restart look at a trace that was set aside"
-        await store.settle(innocent, jobs=[], outcomes=[], keep_spans=False, now_ns=3)
+        assert suspect not in await store.undecided(), "it has a restart look at a trace that was set aside"
+        await store.decide_trace(innocent, jobs=[], outcomes=[], keep_spans=False, now_ns=3)
 
 
 async def _try_append(store: WorkStore, trace_id: str) -> bool:
@@ -85,14 +85,14 @@ async def _check_spans(open_store: OpenStore, accepted: Sequence[str]) -> None:
         assert not lost, f"{len(lost)} traces were accepted before it was closed and have lost their spans"
         doubled = [trace_id for trace_id, payloads in kept.items() if len(payloads) > 1]
         assert not doubled, f"{len(doubled)} traces have their spans twice after it was closed"
-        assert set(accepted) <= set(await store.unsettled()), "`unsettled` forgot traces that nobody settled"
-        waiting = [parcel.payload for parcel in await store.parcels(_SINK, len(_TRACES) + 1)]
+        assert set(accepted) <= set(await store.undecided()), "`undecided` forgot traces that nobody settled"
+        waiting = [outbox_item.payload for outbox_item in await store.outbox_items(_SINK, len(_TRACES) + 1)]
         assert all(waiting.count(_payload(trace_id)) == 1 for trace_id in accepted), (
             "originals to forward are not in the outbox once each"
         )
         for trace_id in accepted:
             job = Job(trace_id=trace_id, span_id=trace_id[:16], sample=_SAMPLE)
-            await store.settle(trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=2)
+            await store.decide_trace(trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=2)
         await _check_ledger(store, seen=len(accepted), pending=len(accepted))
 
 
@@ -109,12 +109,14 @@ async def _check_endings(open_store: OpenStore, accepted: Sequence[str]) -> None
         jobs = []
         while taken := await store.take_jobs(len(_TRACES), now_ns=4):  # suspects of a crash come one by one
             for job in taken:
-                await store.finish(job, State.JUDGED, parcels={_SINK: _carrier(job.trace_id)}, now_ns=4)
+                await store.finish(job, State.JUDGED, outbox_items={_SINK: _carrier(job.trace_id)}, now_ns=4)
             jobs += [job.trace_id for job in taken]
         assert sorted(jobs) == sorted(accepted), "leases did not end with the process, or jobs came twice"
     async with _opened(open_store) as store:
         assert not await store.take_jobs(1, now_ns=5), "an answer that was judged is queued again"
-        waiting = [parcel.payload for parcel in await store.parcels(_SINK, 2 * len(_TRACES) + 1)]
+        waiting = [
+            outbox_item.payload for outbox_item in await store.outbox_items(_SINK, 2 * len(_TRACES) + 1)
+        ]
         assert all(waiting.count(_carrier(trace_id)) == 1 for trace_id in accepted), (
             "carriers of answers that were judged are not in the outbox once each"
         )

@@ -15,7 +15,7 @@ from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
 from ragtrace.http import BodyTooLarge, UnreadableBody, open_web_client, read_whole, redirected_to
 from ragtrace.http.tls import ClientTls
-from ragtrace.retry_after import asked_wait_s
+from ragtrace.retry_after import retry_after_s_of
 
 if TYPE_CHECKING:
     import httpx
@@ -109,7 +109,7 @@ class HttpApi:
         Raises:
             ReadError: the back end cannot be reached, refuses the credentials, or answers something else.
         """
-        patience = ReadRetries() if self._is_known else ReadRetries(seconds=_FIRST_PATIENCE_S)
+        retries = ReadRetries() if self._is_known else ReadRetries(seconds=_FIRST_PATIENCE_S)
         while True:
             began = monotonic()
             try:
@@ -123,9 +123,9 @@ class HttpApi:
                     return self._checked(response)
                 failure = ReadUnavailable(f"{self.where} answered {_said(response)}")
                 asked_for_s = _asked_for_s(response)
-            pause_s = patience.pause_s(asked_for_s, took_s=monotonic() - began)
+            pause_s = retries.pause_s(asked_for_s, took_s=monotonic() - began)
             if pause_s is None:
-                raise ReadUnavailable(f"{failure} ({patience})") from failure
+                raise ReadUnavailable(f"{failure} ({retries})") from failure
             await self._sleep(pause_s)
 
     async def document(self, path: str, params: Parameters | None = None) -> dict[str, Any] | None:
@@ -223,7 +223,7 @@ async def _read(response: httpx.Response) -> HttpResponse:
 
 
 def _asked_for_s(response: HttpResponse) -> float | None:
-    return asked_wait_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
+    return retry_after_s_of(response.headers.get("retry-after", ""), now=datetime.now(UTC))
 
 
 def _is_page(response: HttpResponse) -> bool:

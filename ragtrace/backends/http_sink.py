@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from ragtrace.errors import SendRefused, SendRejected, SendRetryable
 from ragtrace.http import UnreadableBody, open_web_client, read_whole, redirected_to
 from ragtrace.http.tls import ClientTls
-from ragtrace.retry_after import asked_wait_s
+from ragtrace.retry_after import retry_after_s_of
 
 if TYPE_CHECKING:
     import httpx
@@ -118,7 +118,7 @@ class HttpSender:
             return
         message = f"{self.name} answered {response.status_code} {response.reason_phrase}{_pointing(response)}"
         if response.status_code in self._retryable:
-            wait_s = asked_wait_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
+            wait_s = retry_after_s_of(response.headers.get("retry-after", ""), now=datetime.now(UTC))
             raise SendRetryable(message, retry_after_s=wait_s)
         raise SendRefused(message) if response.status_code in _REFUSING else SendRejected(message)
 
@@ -149,15 +149,15 @@ class HttpSink:
         tls: ClientTls | None = None,
         timeout_s: float = 10,
     ) -> None:
-        self._poster = HttpSender(
+        self._sender = HttpSender(
             url, headers=headers, tls=tls, timeout_s=timeout_s, retryable=self.retryable
         )
 
     @property
     def name(self) -> str:
         """The URL without user, password and query."""
-        return self._poster.name
+        return self._sender.name
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._poster.aclose()
+        await self._sender.aclose()

@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeVar
 from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Sleep
 from ragtrace.backends.jaeger_v2 import spans_of_v2, trace_ids_of_v2
 from ragtrace.backends.listing import SearchOnlyReader
-from ragtrace.backends.search_windows import cut_where_oversized
+from ragtrace.backends.search_windows import cut_if_too_large
 from ragtrace.errors import CodecError, InputError, ReadError, ReadOversized, ReadUnavailable
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json
@@ -70,7 +70,7 @@ class JaegerReader(SearchOnlyReader):
 
     async def _search(self, query: TraceQuery) -> Page:
         bounds = {"shortest_ns": self.shortest_ns, "limit": self._traces_at_once}
-        return await cut_where_oversized(query, self._page, **bounds)
+        return await cut_if_too_large(query, self._page, **bounds)
 
     async def _page(self, query: TraceQuery) -> Page:
         version = await self._spoken()

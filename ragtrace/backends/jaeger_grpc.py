@@ -15,7 +15,7 @@ from ragtrace.backends.http_api import MOST_READ_BYTES, ConnectionSettings, Slee
 from ragtrace.backends.jaeger import normalized_trace_id, search_each_service, traces_by_id
 from ragtrace.backends.listing import SearchOnlyReader
 from ragtrace.backends.read_retries import ReadRetries
-from ragtrace.backends.search_windows import cut_where_oversized
+from ragtrace.backends.search_windows import cut_if_too_large
 from ragtrace.errors import CodecError, ReadError, ReadOversized, ReadUnavailable
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import spans_in
@@ -80,7 +80,7 @@ class JaegerGrpcReader(SearchOnlyReader):
 
     async def _search(self, query: TraceQuery) -> Page:
         bounds = {"shortest_ns": self.shortest_ns, "limit": self._traces_at_once}
-        return await cut_where_oversized(query, self._page, **bounds)
+        return await cut_if_too_large(query, self._page, **bounds)
 
     async def _page(self, query: TraceQuery) -> Page:
         request = _message("FindTracesRequest")
@@ -121,16 +121,16 @@ class JaegerGrpcReader(SearchOnlyReader):
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask again where that may help; one that never answered well is not waited for."""
-        patience = ReadRetries()
+        retries = ReadRetries()
         while True:
             try:
                 answer = await ask()
             except ReadUnavailable as exc:
                 if not self._is_known:
                     raise
-                pause_s = patience.pause_s()
+                pause_s = retries.pause_s()
                 if pause_s is None:
-                    raise ReadUnavailable(f"{exc} ({patience})") from exc
+                    raise ReadUnavailable(f"{exc} ({retries})") from exc
                 await self._sleep(pause_s)
             else:
                 self._is_known = True

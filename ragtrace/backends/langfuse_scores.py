@@ -31,9 +31,9 @@ class LangfuseScoreSink(HttpSink):
         """
         scores = scores_in(request)
         if not scores:
-            await self._poster.ask("GET", "/api/public/projects")
+            await self._sender.ask("GET", "/api/public/projects")
         for score in scores:
-            await self._poster.ask(
+            await self._sender.ask(
                 "POST",
                 "/api/public/scores",
                 body=json.dumps(_body(score)).encode(),

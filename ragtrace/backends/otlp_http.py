@@ -44,7 +44,7 @@ class OtlpHttpSink(HttpSink):
         headers, body = {"content-type": "application/x-protobuf"}, request
         if self._compression == "gzip":
             headers, body = {**headers, "content-encoding": "gzip"}, gzip.compress(request, mtime=0)
-        reply = await self._poster.ask("POST", body=body, headers=headers)
+        reply = await self._sender.ask("POST", body=body, headers=headers)
         if reply.body is None:
             raise SendUnconfirmed(
                 f"{self.name} answered {reply.status}, and what it said cannot be read", again=True

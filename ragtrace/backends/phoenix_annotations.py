@@ -33,7 +33,7 @@ class PhoenixAnnotationSink(HttpSink):
         """
         body = json.dumps({"data": [_annotation(score) for score in scores_in(request)]})
         headers = {"content-type": "application/json"}
-        reply = await self._poster.ask(
+        reply = await self._sender.ask(
             "POST", _PATH, body=body.encode(), headers=headers, understood={_NO_SUCH_SPAN}
         )
         if reply.status == _NO_SUCH_SPAN:

@@ -14,7 +14,7 @@ from ragtrace.errors import ReadOversized
 from ragtrace.ports import Page, TraceQuery, TraceSearch
 from ragtrace.traces.trace import Trace
 
-__all__ = ["SearchWindow", "at_most", "cut_where_oversized", "windows"]
+__all__ = ["SearchWindow", "at_most", "cut_if_too_large", "windows"]
 
 _FIRST_NS: Final = 600 * 10**9
 
@@ -54,7 +54,7 @@ async def windows(reader: TraceSearch, query: TraceQuery) -> AsyncIterator[Searc
             length_ns = min(2 * length_ns, reader.longest_ns)
 
 
-async def cut_where_oversized(
+async def cut_if_too_large(
     query: TraceQuery, search: Callable[[TraceQuery], Awaitable[Page]], *, shortest_ns: int, limit: int
 ) -> Page:
     """Search, and call a page cut that is longer than any answer that is read: less is asked for then.

@@ -98,7 +98,7 @@ async def dry_run(
     chosen = choose(reader, selection or Selection(), ledger, evaluator, run)
     await map_in_order(chosen, work, count, concurrency=concurrency)
     trial = _Trial(
-        judging=BackfillEvaluator(
+        evaluator=BackfillEvaluator(
             metrics=metrics,
             judge=judge,
             second_judge=second_judge,
@@ -133,7 +133,7 @@ def _estimate(sizes: TotalLoad, trial: _Trial, concurrency: int) -> RunEstimate:
     if trial.observed:
         pilot = Pilot(observed=trial.observed, seconds=trial.seconds)
         return from_pilot(sizes, pilot, concurrency=concurrency)
-    judge = trial.judging.judge.identity
+    judge = trial.evaluator.judge.identity
     if judge.computes:
         sizes = TotalLoad(records=sizes.records)
     elif trial.ledger.failed or trial.ledger.left:
@@ -184,11 +184,13 @@ class _Sizing:
     async def size(self, candidate: SelectedRecord) -> _Sized:
         """Size a record in three manners; in one where the others are not told."""
         record = candidate.record
-        evaluation, likely = await size_of(record, metrics=self.metrics, judge=self.judge, manner=LIKELY)
+        evaluation, likely = await size_of(
+            record, metrics=self.metrics, judge=self.judge, reply_profile=LIKELY
+        )
         if self.pilot or self.judge.identity.computes or not likely.calls:
             return _Sized(candidate, evaluation, likely, likely, likely)
-        _, low = await size_of(record, metrics=self.metrics, judge=self.judge, manner=LOW)
-        _, high = await size_of(record, metrics=self.metrics, judge=self.judge, manner=HIGH)
+        _, low = await size_of(record, metrics=self.metrics, judge=self.judge, reply_profile=LOW)
+        _, high = await size_of(record, metrics=self.metrics, judge=self.judge, reply_profile=HIGH)
         return _Sized(candidate, evaluation, low, likely, high)
 
     def add(self, sized: _Sized) -> None:
@@ -226,7 +228,7 @@ class _Sizing:
 class _Trial:
     """Judges the pilot."""
 
-    judging: BackfillEvaluator
+    evaluator: BackfillEvaluator
     prices: Prices | None
     on_evaluated: Callable[[JudgedAnswer], None] | None
     ledger: RunCounts = field(default_factory=RunCounts)
@@ -235,14 +237,14 @@ class _Trial:
 
     async def carry_out(self, chosen: Sequence[_Sized], concurrency: int) -> None:
         """Judge these records, many at once."""
-        began_ns = self.judging.clock.now_ns()
+        began_ns = self.evaluator.clock.now_ns()
         await map_in_order(_each(chosen), self._judge, self._count, concurrency=concurrency)
-        self.seconds = (self.judging.clock.now_ns() - began_ns) / _NANO
+        self.seconds = (self.evaluator.clock.now_ns() - began_ns) / _NANO
 
     async def _judge(self, sized: _Sized) -> tuple[_Sized, EvaluatedRecord] | None:
-        if not await may_begin(self.judging.run, self.ledger):
+        if not await may_begin(self.evaluator.run, self.ledger):
             return None
-        judged = await self.judging.judge_one(sized.candidate)
+        judged = await self.evaluator.judge_one(sized.candidate)
         if judged is None:
             return None
         self.ledger.over_budget = self.ledger.over_budget or judged.refusal
@@ -271,7 +273,7 @@ class _Trial:
         """Price three loads: the first as if the provider knew all prompts, the last by the dearer judge."""
         if self.prices is None:
             return (None, None, None)
-        who = self.judging.judge.identity
+        who = self.evaluator.judge.identity
         cheap = replace(low.usage, cached_tokens=low.usage.input_tokens)
         dear = [self.prices.cost_usd(high.usage, judge) for judge in self._judges]
         known = [cost for cost in dear if cost is not None]
@@ -293,7 +295,7 @@ class _Trial:
 
     @property
     def _judges(self) -> Sequence[JudgeIdentity]:
-        judges = (self.judging.judge, self.judging.second_judge)
+        judges = (self.evaluator.judge, self.evaluator.second_judge)
         return [judge.identity for judge in judges if judge is not None]
 
 

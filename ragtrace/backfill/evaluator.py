@@ -36,7 +36,7 @@ class EvaluatedRecord(NamedTuple):
     """What became of a candidate."""
 
     answer: JudgedAnswer
-    parcel: OutgoingCarrier | None
+    outgoing: OutgoingCarrier | None
 
     @property
     def evaluation(self) -> Evaluation:
@@ -89,10 +89,10 @@ class BackfillEvaluator:
         span = make()
         if replaced := _superseded(span, earlier):
             span = make(supersedes=replaced)
-        parcel = OutgoingCarrier(span.trace_id, span.span_id, encode([span]))
+        outgoing = OutgoingCarrier(span.trace_id, span.span_id, encode([span]))
         if self.run is not None:
-            await self.run.progress.keep(*parcel)
-        return EvaluatedRecord(replace(judged.answer, carrier_span_id=span.span_id), parcel)
+            await self.run.progress.keep(*outgoing)
+        return EvaluatedRecord(replace(judged.answer, carrier_span_id=span.span_id), outgoing)
 
 
 async def _unless_left(

@@ -55,7 +55,7 @@ async def backfill(
     if run is not None:
         run.watch(ledger)
     delivery = _Delivery(sink=sink, ledger=ledger, run=run, sleep=sleep)
-    judging = BackfillEvaluator(
+    evaluator = BackfillEvaluator(
         metrics=metrics, judge=judge, second_judge=second_judge, attach=attach, run=run, clock=clock
     )
 
@@ -64,7 +64,7 @@ async def backfill(
             return item
         if not await may_begin(run, ledger):
             return None
-        judged = await judging.judge_one(item)
+        judged = await evaluator.judge_one(item)
         if judged is not None:
             ledger.over_budget = ledger.over_budget or judged.refusal
         return judged
@@ -83,8 +83,8 @@ async def backfill(
         ledger.count(done.evaluation)
         if on_evaluated is not None:
             on_evaluated(done.answer)
-        if done.parcel is not None:
-            await delivery.send(done.parcel)
+        if done.outgoing is not None:
+            await delivery.send(done.outgoing)
 
     await delivery.send_what_waits()
     chosen = choose(reader, selection, ledger, evaluator_of(metrics, judge, second_judge), run)
@@ -119,30 +119,30 @@ class _Delivery:
             for waiting in self.run.progress.waiting():
                 await self.send(OutgoingCarrier(*waiting))
 
-    async def send(self, parcel: OutgoingCarrier) -> None:
+    async def send(self, outgoing: OutgoingCarrier) -> None:
         """Send a carrier, again where that may help.
 
         Raises:
             SendRetryable: the destination took nothing in several attempts.
         """
-        patience = ReadRetries()
+        retries = ReadRetries()
         while True:
             try:
-                await self.sink.send(parcel.payload)
+                await self.sink.send(outgoing.payload)
             except SendRejected as exc:
                 self.ledger.rejected[str(exc)] += 1
                 break
             except (SendRetryable, SendUnconfirmed) as exc:  # a carrier's ids are the same each time
                 asked_for_s = exc.retry_after_s if isinstance(exc, SendRetryable) else None
-                pause_s = patience.pause_s(asked_for_s)
+                pause_s = retries.pause_s(asked_for_s)
                 if pause_s is None:
-                    raise _given_up(exc, patience, self.ledger) from exc
+                    raise _given_up(exc, retries, self.ledger) from exc
                 await self.sleep(pause_s)
             else:
                 self.ledger.sent += 1
                 break
         if self.run is not None:
-            await self.run.progress.sent(parcel.trace_id, parcel.span_id)
+            await self.run.progress.sent(outgoing.trace_id, outgoing.span_id)
 
     async def reached(self, mark: SearchedUpTo) -> None:
         """Note that all before is judged and sent."""
@@ -150,8 +150,8 @@ class _Delivery:
             await self.run.progress.reached(self.run.name, mark.time_ns)
 
 
-def _given_up(exc: SendError, patience: ReadRetries, ledger: RunCounts) -> SendRetryable:
+def _given_up(exc: SendError, retries: ReadRetries, ledger: RunCounts) -> SendRetryable:
     return SendRetryable(
-        f"{exc} ({patience}; carriers sent before: {ledger.sent}). "
+        f"{exc} ({retries}; carriers sent before: {ledger.sent}). "
         "Run it again when the destination answers: the span ids will be the same"
     )

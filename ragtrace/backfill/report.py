@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from ragtrace.model import Evaluation, Usage
-from ragtrace.reports import AnswerOutcome, Status, standing_of
+from ragtrace.reports import AnswerOutcome, Status, outcome_of
 
 __all__ = ["BackfillReport", "RunCounts"]
 
@@ -105,7 +105,7 @@ class RunCounts:
         """Count what became of a record: judged where one metric scored, else failed, else ineligible."""
         self.usage += evaluation.usage
         self.labels.update(str(result.label) for result in evaluation.results if result.score is not None)
-        match standing_of(evaluation):
+        match outcome_of(evaluation):
             case AnswerOutcome(status=Status.FAILED, reason=str(error_type)):
                 self.failed[error_type] += 1
             case AnswerOutcome(status=Status.INELIGIBLE, reason=str(skip_reason)):

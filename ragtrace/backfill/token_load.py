@@ -168,20 +168,20 @@ class UnknownLoad(JudgeError):
 
 
 async def size_of(
-    record: RagRecord, *, metrics: Sequence[Metric], judge: Judge, manner: ReplyProfile
+    record: RagRecord, *, metrics: Sequence[Metric], judge: Judge, reply_profile: ReplyProfile
 ) -> tuple[Evaluation, TokenLoad]:
     """Return what a record will ask of a judge that answers in this manner, and how it would end."""
-    stand_in = _ProfiledJudge(judge.identity, manner)
-    evaluation = await evaluate(record, metrics=metrics, judge=stand_in)
-    return evaluation, stand_in.load
+    profiled = _ProfiledJudge(judge.identity, reply_profile)
+    evaluation = await evaluate(record, metrics=metrics, judge=profiled)
+    return evaluation, profiled.load
 
 
 class _ProfiledJudge:
     """Answers in the place of a judge, and adds up how much it was asked."""
 
-    def __init__(self, identity: JudgeIdentity, manner: ReplyProfile) -> None:
+    def __init__(self, identity: JudgeIdentity, reply_profile: ReplyProfile) -> None:
         self._identity = identity
-        self._manner = manner
+        self._reply_profile = reply_profile
         self.load = TokenLoad()
 
     @property
@@ -191,14 +191,16 @@ class _ProfiledJudge:
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer as little as the steps need to go on."""
-        manner = self._manner
-        asked = manner.tokens(f"{request.system}{request.user}")
-        value = _value(request, manner)
-        if manner.counts_schema and value is not None:
-            asked += manner.tokens(_schema(request.reply_type))
-        told = 0.0 if value is None else manner.tokens(value.model_dump_json(), reply=True)
-        share = manner.with_claims if request.step in _OF_CLAIMS else 1.0
-        self.load += TokenLoad(calls=1, input_tokens=asked, output_tokens=told) * (manner.times * share)
+        reply_profile = self._reply_profile
+        asked = reply_profile.tokens(f"{request.system}{request.user}")
+        value = _value(request, reply_profile)
+        if reply_profile.counts_schema and value is not None:
+            asked += reply_profile.tokens(_schema(request.reply_type))
+        told = 0.0 if value is None else reply_profile.tokens(value.model_dump_json(), reply=True)
+        share = reply_profile.with_claims if request.step in _OF_CLAIMS else 1.0
+        self.load += TokenLoad(calls=1, input_tokens=asked, output_tokens=told) * (
+            reply_profile.times * share
+        )
         if value is None:
             raise UnknownLoad("only a judge can say how it would answer this")
         return JudgeReply(value=request.reply_type.model_validate(value), usage=Usage())
@@ -211,17 +213,18 @@ _OF_CLAIMS: Final = frozenset({"verify", "relevance"})
 """Steps that are left out where an answer states nothing."""
 
 
-def _value(request: JudgeRequest[Any], manner: ReplyProfile) -> BaseModel | None:
+def _value(request: JudgeRequest[Any], reply_profile: ReplyProfile) -> BaseModel | None:
     match request.inputs:
         case ExtractInput() as given if request.reply_type is ExtractReply:
-            return _extracted(given, manner)
+            return _extracted(given, reply_profile)
         case VerifyInput() as given if request.reply_type is VerifyReply:
-            return VerifyReply(verdicts=_verdicts(given.claims, given.chunks, manner))
+            return VerifyReply(verdicts=_verdicts(given.claims, given.chunks, reply_profile))
         case ChunksInput() as given if request.reply_type is ChunksReply:
-            return ChunksReply(chunks=_grades(given.chunks, manner))
+            return ChunksReply(chunks=_grades(given.chunks, reply_profile))
         case RetrievalInput() as given if request.reply_type is RetrievalReply:
             return RetrievalReply(
-                chunks=_grades(given.chunks, manner), verdicts=_verdicts(given.claims, given.chunks, manner)
+                chunks=_grades(given.chunks, reply_profile),
+                verdicts=_verdicts(given.claims, given.chunks, reply_profile),
             )
         case RelevanceInput() as given if request.reply_type is RelevanceReply:
             found = [GivenRelevance(id=each.number, relevance="direct") for each in given.statements]
@@ -231,8 +234,8 @@ def _value(request: JudgeRequest[Any], manner: ReplyProfile) -> BaseModel | None
     return None
 
 
-def _extracted(given: ExtractInput, manner: ReplyProfile) -> ExtractReply:
-    stated = list(_stated(given.sentences, manner))
+def _extracted(given: ExtractInput, reply_profile: ReplyProfile) -> ExtractReply:
+    stated = list(_stated(given.sentences, reply_profile))
     claims = [
         ExtractedClaim(id=number, sentence_ids=sentences[:16], text=text[:1000], kind=kind)
         for number, (sentences, text, kind) in enumerate(stated[:400], start=1)
@@ -242,12 +245,12 @@ def _extracted(given: ExtractInput, manner: ReplyProfile) -> ExtractReply:
 
 
 def _stated(
-    sentences: Sequence[NumberedText], manner: ReplyProfile
+    sentences: Sequence[NumberedText], reply_profile: ReplyProfile
 ) -> Iterator[tuple[list[int], str, ClaimKind]]:
     """Yield the numbers of the sentences of each statement, its text and kind."""
-    for part in batches(sentences, manner.sentences_a_claim):
+    for part in batches(sentences, reply_profile.sentences_a_claim):
         text, kind = part[0].text, _kind(part[0].text)
-        for time in range(manner.claims_a_place):
+        for time in range(reply_profile.claims_a_place):
             yield [each.number for each in part], f"{text} {'again' * time}", kind
 
 
@@ -258,7 +261,7 @@ def _kind(sentence: str) -> ClaimKind:
 
 
 def _verdicts(
-    claims: Sequence[NumberedText], chunks: Sequence[NumberedText], manner: ReplyProfile
+    claims: Sequence[NumberedText], chunks: Sequence[NumberedText], reply_profile: ReplyProfile
 ) -> list[GivenVerdict]:
     """Support every claim that stands in a chunk, word for word: so the planted ones come out right."""
     texts = [" ".join(chunk.text.split()) for chunk in chunks]
@@ -266,20 +269,22 @@ def _verdicts(
         GivenVerdict(
             id=claim.number,
             chunks=[],
-            quote=(claim.text * ceil(manner.quote))[: min(1000, int(len(claim.text) * manner.quote))],
+            quote=(claim.text * ceil(reply_profile.quote))[
+                : min(1000, int(len(claim.text) * reply_profile.quote))
+            ],
             label="supported" if any(claim.text in text for text in texts) else "not_mentioned",
-            reason=_reason(manner),
+            reason=_reason(reply_profile),
         )
         for claim in claims
     ]
 
 
-def _grades(chunks: Sequence[NumberedText], manner: ReplyProfile) -> list[GivenGrade]:
-    return [GivenGrade(id=chunk.number, reason=_reason(manner), relevance=1) for chunk in chunks]
+def _grades(chunks: Sequence[NumberedText], reply_profile: ReplyProfile) -> list[GivenGrade]:
+    return [GivenGrade(id=chunk.number, reason=_reason(reply_profile), relevance=1) for chunk in chunks]
 
 
-def _reason(manner: ReplyProfile) -> str:
-    return "x" * manner.reason_chars
+def _reason(reply_profile: ReplyProfile) -> str:
+    return "x" * reply_profile.reason_chars
 
 
 @lru_cache(maxsize=64)

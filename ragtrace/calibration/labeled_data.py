@@ -23,7 +23,7 @@ from ragtrace.model import Claim, RagRecord
 from ragtrace.records import RECORD_NAMES, Contexts, RecordRow, Text, record_of
 from ragtrace.row_files import STRICT, FieldNames, Row, RowNotices, read_rows
 
-__all__ = ["HumanLabel", "LabeledAnswer", "read_labelled"]
+__all__ = ["HumanLabel", "LabeledAnswer", "read_labeled"]
 
 
 class HumanLabel(StrEnum):
@@ -61,7 +61,7 @@ class LabeledAnswer:
         return any(label is not HumanLabel.SUPPORTED for label in self.labels)
 
 
-def read_labelled(
+def read_labeled(
     path: str | Path, *, group_by: str | None = None, notices: RowNotices = STRICT
 ) -> Iterator[LabeledAnswer]:
     """Read labelled answers, as records are read; where ``notices`` does not raise, bad rows are left out.
@@ -111,15 +111,15 @@ _NAMES: Final = FieldNames(
 
 def _answer(row: _Row, file: str, place: str) -> LabeledAnswer:
     claims = [claim for claim in row.claims if not announces_answer(claim.text)]
-    labelled = [(claim.text, claim.label) for claim in claims if claim.label is not None]
+    labeled = [(claim.text, claim.label) for claim in claims if claim.label is not None]
     record = record_of(row, place)
     return LabeledAnswer(
         record=replace(record, answer=row.answer or "\n".join(claim.text for claim in row.claims)),
-        claims=tuple(Claim(index=index, text=text) for index, (text, _) in enumerate(labelled)),
-        labels=tuple(label for _, label in labelled),
+        claims=tuple(Claim(index=index, text=text) for index, (text, _) in enumerate(labeled)),
+        labels=tuple(label for _, label in labeled),
         supported=_is_supported(row, claims),
         file=file,
-        left_out=len(claims) - len(labelled),
+        left_out=len(claims) - len(labeled),
         announcements=len(row.claims) - len(claims),
     )
 

@@ -66,7 +66,7 @@ def _draw_accuracies(axes: Axes, results: Results) -> None:
         ticks.append((at, group.name))
         for order, candidate in enumerate(group.candidates):
             at += 1
-            _draw_bar(axes, at, candidate, _colour(candidate, order), labelled=group is results.groups[0])
+            _draw_bar(axes, at, candidate, _colour(candidate, order), labeled=group is results.groups[0])
         at += 1
     axes.axvline(0.5, color="#9ca3af", linewidth=1, linestyle=":")
     axes.text(0.5, -0.6, " guessing", color="#6b7280", va="top")
@@ -80,8 +80,8 @@ def _draw_accuracies(axes: Axes, results: Results) -> None:
     )
 
 
-def _draw_bar(axes: Axes, at: float, candidate: CandidateResult, colour: str, *, labelled: bool) -> None:
-    label = _title(candidate) if labelled else None
+def _draw_bar(axes: Axes, at: float, candidate: CandidateResult, colour: str, *, labeled: bool) -> None:
+    label = _title(candidate) if labeled else None
     found = candidate.two_way
     if found is None:
         axes.plot([], [], "o", color=colour, label=label)

@@ -52,13 +52,13 @@ class AnsweredRecording(Recording):
     def add_answer(self, piece: object) -> None:
         """Tell the next piece of a streamed answer: a text, or an event that holds one."""
         text = answer_in(piece)
-        if text is None or self._passage is None:
+        if text is None or self._content_filter is None:
             return
         if not self._streaming:
             self._streaming = True
             self._on_first_piece()
         # A character is at least a byte: past so many characters nothing more is kept.
-        if text and self._kept <= self._passage.policy.kept_answer_chars:
+        if text and self._kept <= self._content_filter.policy.kept_answer_chars:
             self._keep(text)
 
     def expect(self, media_type: str) -> None:
@@ -96,12 +96,12 @@ class AnsweredRecording(Recording):
     def _on_first_piece(self) -> None:
         """Note when a stream began."""
 
-    def _answer_within(self, passage: ContentFilter) -> str | None:
+    def _answer_within(self, content_filter: ContentFilter) -> str | None:
         """Return the answer as it may be recorded."""
         if self._reader is not None and (rest := self._reader.rest()):
             self._keep(rest)
         answer = "".join(self._pieces) if self._pieces else _told(self._answer)
-        return passage.text(answer, Part.ANSWER, passage.policy.max_answer_bytes)
+        return content_filter.text(answer, Part.ANSWER, content_filter.policy.max_answer_bytes)
 
 
 @guarded

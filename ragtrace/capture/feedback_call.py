@@ -126,8 +126,8 @@ def _record(recorder: Recorder, target: object, span_id: object, said: _Said) ->
         found = _target(target, span_id)
         if found is None:
             return False
-        passage = ContentFilter(recorder.policy, found.trace_id)
-        attributes = _attributes(found, said, passage)
+        content_filter = ContentFilter(recorder.policy, found.trace_id)
+        attributes = _attributes(found, said, content_filter)
         span = _start(recorder.tracer, found, attributes)
     except InputError as exc:
         _refused = next(_refusals)
@@ -170,11 +170,11 @@ def _id(text: object, argument: str, *, digits: int) -> int:
     raise InputError(f"`{argument}` is no id: give {digits} hex digits, not all of them 0")
 
 
-def _attributes(target: _Target, said: _Said, passage: ContentFilter) -> dict[str, AttributeValue]:
-    limit = min(passage.policy.max_question_bytes, semconv.SAFE_STRING_BYTES)
+def _attributes(target: _Target, said: _Said, content_filter: ContentFilter) -> dict[str, AttributeValue]:
+    limit = min(content_filter.policy.max_question_bytes, semconv.SAFE_STRING_BYTES)
     label, score = _label(said.thumbs), _score(said.score)
-    comment = passage.text(said.comment, Part.QUESTION, limit, COMMENT)
-    reference = passage.text(said.reference, Part.REFERENCE, passage.policy.max_reference_bytes)
+    comment = content_filter.text(said.comment, Part.QUESTION, limit, COMMENT)
+    reference = content_filter.text(said.reference, Part.REFERENCE, content_filter.policy.max_reference_bytes)
     if all(each is None for each in said[:4]):
         raise InputError("it says nothing: give `thumbs`, `score`, `comment` or `reference`")
     asked = name(said.name, "name") or DEFAULT_NAME
@@ -186,10 +186,10 @@ def _attributes(target: _Target, said: _Said, passage: ContentFilter) -> dict[st
         semconv.FEEDBACK_SCORE: score,
         semconv.FEEDBACK_COMMENT: comment,
         semconv.REFERENCE_ANSWER: reference,
-        semconv.USER_ID: None if user is None else passage.policy.identifier(user),
+        semconv.USER_ID: None if user is None else content_filter.policy.identifier(user),
         semconv.TARGET_TRACE_ID: format_trace_id(target.trace_id),
         **(_annotation(asked, label, score, comment) if target.span_id != INVALID_SPAN_ID else {}),
-        **passage.marks(),
+        **content_filter.marks(),
     }
     return {key: value for key, value in found.items() if value is not None}
 

@@ -197,12 +197,12 @@ class GenerationCall(AnsweredRecording):
                 attributes[key] = policy.identifier(text)
         return attributes
 
-    def _at_end(self, passage: ContentFilter) -> dict[str, AttributeValue]:
+    def _at_end(self, content_filter: ContentFilter) -> dict[str, AttributeValue]:
         attributes = self._facts or {}
-        messages = prompt_messages(self._messages, passage)
+        messages = prompt_messages(self._messages, content_filter)
         if messages is not None:
             attributes[semconv.INPUT_MESSAGES] = messages
-        answer = self._answer_within(passage)
+        answer = self._answer_within(content_filter)
         if answer is not None:
             attributes[semconv.OUTPUT_MESSAGES] = text_message("assistant", answer, self._finish_reason)
         return attributes

@@ -31,14 +31,14 @@ def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
     """Stop every ``Exception`` of the function: count it, tell it once without content, return ``None``."""
 
     @functools.wraps(function)
-    def behind_the_wall(*args: P.args, **kwargs: P.kwargs) -> R | None:
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
         try:
             return function(*args, **kwargs)
         except Exception as exc:  # noqa: BLE001 - the application guard
             _stop(function.__qualname__, exc)
             return None
 
-    return behind_the_wall
+    return guarded
 
 
 def note_unread(what: str, value: object) -> None:

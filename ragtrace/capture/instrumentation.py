@@ -165,13 +165,13 @@ class _Installed:
     provider: TracerProvider
     pipeline: Pipeline | None
     watch: RagCallWatch
-    outlets: tuple[ExportSwitch, ...]
+    export_switches: tuple[ExportSwitch, ...]
     libraries: InstrumentedLibraries
 
 
 _lock = threading.RLock()  # two threads that start an application race to instrument it
 _installed: _Installed | None = None
-_outlets: WeakKeyDictionary[TracerProvider, ExportSwitch] = WeakKeyDictionary()
+_export_switches: WeakKeyDictionary[TracerProvider, ExportSwitch] = WeakKeyDictionary()
 _own: WeakKeyDictionary[TracerProvider, bool] = WeakKeyDictionary()
 
 
@@ -213,9 +213,11 @@ def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -
     from ragtrace.capture.watch import RagCallWatch
 
     pipeline, watch = Pipeline(settings) if exporting else None, RagCallWatch()
-    outlets = tuple(_outlet(member) for member in {provider, *_own_global_provider()} if _takes(member))
-    for outlet in outlets:
-        outlet.pipeline, outlet.watch = pipeline, watch
+    export_switches = tuple(
+        _export_switch(member) for member in {provider, *_own_global_provider()} if _takes(member)
+    )
+    for export_switch in export_switches:
+        export_switch.pipeline, export_switch.watch = pipeline, watch
     from ragtrace.capture.libraries.instrumentors import InstrumentedLibraries, chosen
     from ragtrace.capture.libraries.langchain_runs import NestingProvider
 
@@ -231,7 +233,7 @@ def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -
         provider=provider,
         pipeline=pipeline,
         watch=watch,
-        outlets=outlets,
+        export_switches=export_switches,
         libraries=libraries,
     )
     atexit.register(uninstrument)
@@ -255,8 +257,8 @@ def _switch_off(timeout_s: float) -> bool:
     if installed is None:
         return True
     installed.libraries.turn_off()
-    for outlet in installed.outlets:
-        outlet.pipeline = outlet.watch = None
+    for export_switch in installed.export_switches:
+        export_switch.pipeline = export_switch.watch = None
     _report(installed)
     return installed.pipeline is None or installed.pipeline.close(timeout_s)
 
@@ -268,7 +270,7 @@ def _report(installed: _Installed) -> None:
         return
     joined = getattr(installed.provider, "_active_span_processor", None)  # the SDK says it nowhere else
     processors = getattr(joined, "_span_processors", None)
-    if processors is not None and all(each in installed.outlets for each in processors):
+    if processors is not None and all(each in installed.export_switches for each in processors):
         hint(
             "nowhere",
             "spans ended in the application's own tracer provider, which has no exporter: give it one, or "
@@ -322,13 +324,13 @@ def _takes(provider: TracerProvider) -> bool:
     return hasattr(provider, "add_span_processor")  # those of the SDK do
 
 
-def _outlet(provider: TracerProvider) -> ExportSwitch:
+def _export_switch(provider: TracerProvider) -> ExportSwitch:
     from ragtrace.capture.pipeline import ExportSwitch
 
-    if provider not in _outlets:
-        _outlets[provider] = ExportSwitch()
-        provider.add_span_processor(_outlets[provider])
-    return _outlets[provider]
+    if provider not in _export_switches:
+        _export_switches[provider] = ExportSwitch()
+        provider.add_span_processor(_export_switches[provider])
+    return _export_switches[provider]
 
 
 @guarded

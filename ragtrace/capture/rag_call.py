@@ -169,20 +169,20 @@ class RagCall(AnsweredRecording):
                 attributes[key] = policy.identifier(value)
         return attributes
 
-    def _at_end(self, passage: ContentFilter) -> dict[str, AttributeValue]:
-        policy = passage.policy
-        attributes = (None if self._metadata is None else _metadata(self._metadata, passage)) or {}
-        question = passage.text(_asked(self._question), Part.QUESTION, policy.max_question_bytes)
+    def _at_end(self, content_filter: ContentFilter) -> dict[str, AttributeValue]:
+        policy = content_filter.policy
+        attributes = (None if self._metadata is None else _metadata(self._metadata, content_filter)) or {}
+        question = content_filter.text(_asked(self._question), Part.QUESTION, policy.max_question_bytes)
         if question is not None:
             messages = attributes[semconv.INPUT_MESSAGES] = text_message("user", question)
             if _is_long(messages):
                 attributes[semconv.RAG_QUESTION] = (question,)
-        answer = self._answer_within(passage)
+        answer = self._answer_within(content_filter)
         if answer is not None:
             messages = attributes[semconv.OUTPUT_MESSAGES] = text_message("assistant", answer)
             if _is_long(messages):
                 attributes[semconv.RAG_ANSWER] = (answer,)
-        reference = passage.text(self._reference, Part.REFERENCE, policy.max_reference_bytes)
+        reference = content_filter.text(self._reference, Part.REFERENCE, policy.max_reference_bytes)
         if reference is not None:
             attributes[semconv.REFERENCE_ANSWER] = reference
         return attributes
@@ -217,35 +217,38 @@ def _is_long(text: str) -> bool:
 
 
 @guarded
-def _metadata(metadata: Mapping[str, object], passage: ContentFilter) -> dict[str, AttributeValue]:
+def _metadata(metadata: Mapping[str, object], content_filter: ContentFilter) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {}
-    budget = passage.policy.max_metadata_bytes
-    for number, (key, value) in enumerate(passage.metadata(metadata).items()):
-        called, scalar = passage.metadata_value(key, Part.QUESTION, METADATA), _scalar(value, passage)
+    budget = content_filter.policy.max_metadata_bytes
+    for number, (key, value) in enumerate(content_filter.metadata(metadata).items()):
+        called, scalar = (
+            content_filter.metadata_value(key, Part.QUESTION, METADATA),
+            _scalar(value, content_filter),
+        )
         budget -= len(f"{called}{scalar}".encode())
         if len(attributes) == MAX_METADATA or number == 2 * MAX_METADATA or budget < 0:
-            passage.truncated(METADATA)
+            content_filter.truncated(METADATA)
             break
         if called is not None and scalar is not None:
-            attributes[semconv.RAG_METADATA_PREFIX + _short(called, passage)] = (
-                _short(scalar, passage) if isinstance(scalar, str) else scalar
+            attributes[semconv.RAG_METADATA_PREFIX + _short(called, content_filter)] = (
+                _short(scalar, content_filter) if isinstance(scalar, str) else scalar
             )
     return attributes
 
 
 @guarded
-def _scalar(value: object, passage: ContentFilter) -> bool | int | float | str | None:
+def _scalar(value: object, content_filter: ContentFilter) -> bool | int | float | str | None:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, float):
         return float(value)
-    if isinstance(value, int) and abs(value) < passage.longest_number:
+    if isinstance(value, int) and abs(value) < content_filter.longest_number:
         return int(value)
-    return passage.metadata_value(value, Part.QUESTION, METADATA)
+    return content_filter.metadata_value(value, Part.QUESTION, METADATA)
 
 
-def _short(text: str, passage: ContentFilter) -> str:
+def _short(text: str, content_filter: ContentFilter) -> str:
     kept, _, is_cut = cut(text, semconv.SAFE_STRING_BYTES)
     if is_cut:
-        passage.truncated(METADATA)
+        content_filter.truncated(METADATA)
     return kept

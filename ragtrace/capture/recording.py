@@ -49,7 +49,7 @@ class Recording:
     # Defaults of the class: an instance costs little where nothing records.
     _parent: Recording | None = None
     _span: Span | None = None
-    _passage: ContentFilter | None = None
+    _content_filter: ContentFilter | None = None
     _inside: Context | None = None
     _token: Token[Context] | None = None
     _marker: Token[object] | None = None
@@ -107,7 +107,7 @@ class Recording:
         self._open = True
         self._inside = set_span_in_context(self._span, context)
         if self._span.is_recording():
-            self._passage = ContentFilter(recorder.policy, self._span.get_span_context().trace_id)
+            self._content_filter = ContentFilter(recorder.policy, self._span.get_span_context().trace_id)
 
     @guarded
     def step_in(self) -> None:
@@ -150,8 +150,8 @@ class Recording:
             return
         self._open = False
         try:
-            if self._passage is not None:
-                self._write(span, self._passage, exc)
+            if self._content_filter is not None:
+                self._write(span, self._content_filter, exc)
         finally:
             span.end()
 
@@ -164,16 +164,16 @@ class Recording:
     def conclude(self, result: object) -> None:
         """Note what a decorated function returned."""
 
-    def _write(self, span: Span, passage: ContentFilter, exc: BaseException | None) -> None:
-        attributes = _content(self, passage) or {}
-        attributes.update(passage.marks())
+    def _write(self, span: Span, content_filter: ContentFilter, exc: BaseException | None) -> None:
+        attributes = _content(self, content_filter) or {}
+        attributes.update(content_filter.marks())
         abandoned = isinstance(exc, GeneratorExit) or (self._streaming and isinstance(exc, _ABANDONED))
         if abandoned or self._streaming:
             # who streams by hand knows no finish reason: that it was read to its end, only we know
             attributes[semconv.RAG_STREAM_COMPLETE] = exc is None
         span.set_attributes(attributes)
         if exc is not None and not abandoned:
-            _write_error(span, exc, passage)
+            _write_error(span, exc, content_filter)
 
     @guarded
     def _id(self, read: Callable[[SpanContext], str]) -> str | None:
@@ -187,7 +187,7 @@ class Recording:
     def _at_start(self, policy: ContentPolicy) -> Mapping[str, AttributeValue]:
         raise NotImplementedError
 
-    def _at_end(self, passage: ContentFilter) -> dict[str, AttributeValue]:
+    def _at_end(self, content_filter: ContentFilter) -> dict[str, AttributeValue]:
         raise NotImplementedError
 
 
@@ -207,15 +207,15 @@ def _recording(value: object) -> Recording | None:
 
 
 @guarded
-def _content(recording: Recording, passage: ContentFilter) -> dict[str, AttributeValue]:
-    return recording._at_end(passage)  # noqa: SLF001 - a subclass's
+def _content(recording: Recording, content_filter: ContentFilter) -> dict[str, AttributeValue]:
+    return recording._at_end(content_filter)  # noqa: SLF001 - a subclass's
 
 
-def _write_error(span: Span, exc: BaseException, passage: ContentFilter) -> None:
+def _write_error(span: Span, exc: BaseException, content_filter: ContentFilter) -> None:
     kind = type(exc)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     span.set_attribute(semconv.ERROR_TYPE, name)
     # The message may quote the text under capture, and no limit or redaction has seen it.
     span.set_status(Status(StatusCode.ERROR, name))
-    if passage.policy.verbatim:
+    if content_filter.policy.verbatim:
         span.record_exception(exc)

@@ -128,13 +128,13 @@ class RetrievalCall(Recording):
         string. Results of vector stores and frameworks may be given as they are. An iterator is not consumed:
         give a list.
         """
-        if self._passage is None or chunks is None:
+        if self._content_filter is None or chunks is None:
             return
         documents = documents_in(chunks)
         if documents is None:
             note_unread("list of chunks", chunks)
         else:
-            self._documents = chunk_documents(documents, self._passage)
+            self._documents = chunk_documents(documents, self._content_filter)
 
     def set_query(self, query: object) -> None:
         """Tell the query, if it was not known at the start."""
@@ -143,7 +143,7 @@ class RetrievalCall(Recording):
     @guarded
     def take(self, piece: object) -> None:
         """Note a chunk that a decorated function yields."""
-        if self._passage is None:
+        if self._content_filter is None:
             return
         self._streaming = True
         if self._yielded is None:
@@ -175,15 +175,17 @@ class RetrievalCall(Recording):
             attributes[semconv.RETRIEVAL_TOP_K] = top_k
         return attributes
 
-    def _at_end(self, passage: ContentFilter) -> dict[str, AttributeValue]:
+    def _at_end(self, content_filter: ContentFilter) -> dict[str, AttributeValue]:
         attributes: dict[str, AttributeValue] = {}
         # a vector, as retrievers are given too, is no text
-        query = passage.text(question_in(self._query), Part.QUESTION, passage.policy.max_question_bytes)
+        query = content_filter.text(
+            question_in(self._query), Part.QUESTION, content_filter.policy.max_question_bytes
+        )
         if query is not None:
             attributes[semconv.RETRIEVAL_QUERY] = query
         documents = self._documents
         if documents is None and self._yielded:
-            documents = chunk_documents(self._yielded, passage)
+            documents = chunk_documents(self._yielded, content_filter)
         if documents is not None:
             attributes[semconv.RETRIEVAL_DOCUMENTS] = documents.document
             attributes[semconv.RAG_DOCUMENTS] = documents.elements

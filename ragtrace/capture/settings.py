@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from ragtrace.capture.guard import guarded, log
 from ragtrace.capture.privacy.policy import ContentMode, ContentPolicy, Redact
-from ragtrace.capture.privacy.settings import settled_policy
+from ragtrace.capture.privacy.settings import resolved_policy
 
 __all__ = ["ENDPOINT_OVERRIDE", "Protocol", "Settings", "resolve", "wants_quiet"]
 
@@ -76,7 +76,7 @@ def resolve(
         protocol=spoken,
         headers=tuple((key.lower(), value) for key, value in (headers or {}).items()),
         exporters=("otlp",) if endpoint is not None else _exporters(env),
-        policy=settled_policy(env, capture_content, content, redact),
+        policy=resolved_policy(env, capture_content, content, redact),
         only=_names(only, env.get("RAGTRACE_ONLY")),
         exclude=_names(exclude, env.get("RAGTRACE_EXCLUDE")) or frozenset(),
         max_queue_bytes=_queue_bytes(env, max_queue_bytes),

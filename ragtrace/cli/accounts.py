@@ -49,13 +49,13 @@ class Accounts:
             InputError: it is no trace id, or several begin so.
             ConfigError: the configuration is wrong.
         """
-        from ragtrace_collector.operations.accounts import WHY_PATH, standing_form
+        from ragtrace_collector.operations.accounts import WHY_PATH, trace_status_form
         from ragtrace_collector.operations.why import look_up, trace_id_in
         from ragtrace_collector.service.from_config import sampler_of
 
         trace_id = trace_id_in(wanted)
         if self.url is not None:
-            return standing_form.validate_python(self._get(self.url, f"{WHY_PATH}{quote(trace_id)}"))
+            return trace_status_form.validate_python(self._get(self.url, f"{WHY_PATH}{quote(trace_id)}"))
         config = self._config()
         return look_up(
             self._store(config),

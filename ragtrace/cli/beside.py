@@ -38,7 +38,7 @@ class Neighbour:
     """A collector beside which a back-fill runs."""
 
     store: Path
-    purse: Budget
+    budget: Budget
 
     def check(self, who: JudgeIdentity, prices: Prices) -> None:
         """Make sure that the purse can be kept for a judge.
@@ -46,7 +46,7 @@ class Neighbour:
         Raises:
             ConfigError: it limits money, and what the judge costs is not known.
         """
-        if self.purse.limits_money and not who.computes and prices.price_of(who) is None:
+        if self.budget.limits_money and not who.computes and prices.price_of(who) is None:
             raise ConfigError(
                 f"the collector's `budget.backfill` limits US dollars, and there is no price for"
                 f" {who.provider}:{who.model}: name it in a file for --prices"
@@ -67,9 +67,9 @@ class Neighbour:
         beside = Beside(store=self.store, stop=stop, clock=clock)
         await beside.count()
         async with AsyncExitStack() as opened:
-            if self.purse.limits:
+            if self.budget.limits:
                 book = await opened.enter_async_context(open_budget(self.store))
-                wall = BudgetGuard(purse=self.purse, book=book, clock=clock)
+                wall = BudgetGuard(budget=self.budget, spend_ledger=book, clock=clock)
                 beside.spender = _NextMinute(wall=wall, stop=stop, clock=clock)
             yield beside
 
@@ -84,7 +84,7 @@ def read_neighbour(config: Path) -> Neighbour:
     from ragtrace_collector.judge.guard import budget_of
 
     read = load_config(config)
-    return Neighbour(store=read.store.file, purse=budget_of("backfill", read.budget.backfill))
+    return Neighbour(store=read.store.file, budget=budget_of("backfill", read.budget.backfill))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,14 +138,14 @@ class _NextMinute:
     clock: Clock
 
     @asynccontextmanager
-    async def spending(self, tariff: CostEstimator, largest: Usage) -> AsyncIterator[RequestCost]:
+    async def spending(self, cost_estimator: CostEstimator, largest: Usage) -> AsyncIterator[RequestCost]:
         async with AsyncExitStack() as counted:
-            bill = await self.entered(counted, lambda: self.wall.spending(tariff, largest))
-            waiting = _WaitingBill(bill=bill, minute=self)
+            request_cost = await self.entered(counted, lambda: self.wall.spending(cost_estimator, largest))
+            waiting = _WaitingBill(request_cost=request_cost, minute=self)
             try:
                 yield waiting
             finally:
-                bill.usage = waiting.usage
+                request_cost.usage = waiting.usage
 
     async def entered(
         self, counted: AsyncExitStack, enter: Callable[[], AbstractAsyncContextManager[T]]
@@ -171,11 +171,11 @@ class _NextMinute:
 class _WaitingBill(RequestCost):
     """A bill whose further requests wait for the next minute, too."""
 
-    bill: RequestCost
+    request_cost: RequestCost
     minute: _NextMinute
 
     @asynccontextmanager
     async def request(self, call: JudgeCall) -> AsyncIterator[None]:
         async with AsyncExitStack() as counted:
-            await self.minute.entered(counted, lambda: self.bill.request(call))
+            await self.minute.entered(counted, lambda: self.request_cost.request(call))
             yield

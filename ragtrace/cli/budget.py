@@ -46,11 +46,11 @@ def budget(file: Path, as_json: bool) -> None:
     with needs_extra("collector"):
         found = list(_standings(file))
     if as_json:
-        print_json({"limits": [_as_json(each.purse.name, left) for each in found for left in each.left()]})
+        print_json({"limits": [_as_json(each.budget.name, left) for each in found for left in each.left()]})
         return
     console = open_console()
     for each in found:
-        console.print(f"{each.purse.name}: {'' if each.left() else 'no limits'}".rstrip(": "), style="bold")
+        console.print(f"{each.budget.name}: {'' if each.left() else 'no limits'}".rstrip(": "), style="bold")
         for left in each.left():
             console.print(f"  {_line(left)}", soft_wrap=True)
 
@@ -58,20 +58,20 @@ def budget(file: Path, as_json: bool) -> None:
 def _standings(file: Path) -> Iterator[BudgetStatus]:
     from ragtrace_collector.config import load_config
     from ragtrace_collector.judge.guard import budget_of
-    from ragtrace_collector.store.budget import standing
+    from ragtrace_collector.store.budget import status
     from ragtrace_collector.store.ledger import reading
 
     config = load_config(file)
     now_ns = SystemClock().now_ns()
     with reading(config.store.file) as db:
-        for name, purse in (("live", config.budget.live), ("backfill", config.budget.backfill)):
-            yield standing(db, budget_of(name, purse), now_ns=now_ns)
+        for name, budget in (("live", config.budget.live), ("backfill", config.budget.backfill)):
+            yield status(db, budget_of(name, budget), now_ns=now_ns)
 
 
-def _as_json(purse: str, left: LimitUsage) -> dict[str, object]:
+def _as_json(budget: str, left: LimitUsage) -> dict[str, object]:
     unit = _NANO if left.limit.endswith("_usd") else 1
     return {
-        "purse": purse,
+        "purse": budget,
         "limit": left.limit,
         "spent": left.spent / unit,
         "most": left.most / unit,

@@ -15,7 +15,7 @@ from typing import Final
 
 import click
 
-from ragtrace.calibration.labeled_data import HumanLabel, LabeledAnswer, read_labelled
+from ragtrace.calibration.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
 from ragtrace.calibration.results import Results
 from ragtrace.calibration.sampling import draw
@@ -199,7 +199,7 @@ def _sample(
     chosen: list[LabeledAnswer] = []
     for path in paths:
         of_file: list[LabeledAnswer] = []
-        for read in read_labelled(path, group_by=group_by, notices=notices):
+        for read in read_labeled(path, group_by=group_by, notices=notices):
             answer = replace(read, file=path) if names[read.file] > 1 else read
             left_out["claims without a label"] += answer.left_out
             left_out["lines about the answer itself"] += answer.announcements

@@ -136,7 +136,7 @@ def _as_json(report: _Report) -> dict[str, object]:
         "open_traces": found.open_traces,
         "held_traces": found.held_traces,
         "poison_traces": found.poison_traces,
-        "parcels": found.parcels,
+        "parcels": found.outbox_items,
         "store_bytes": found.store_bytes,
     }
 
@@ -176,7 +176,7 @@ def _below(report: _Report) -> Iterator[str]:
         yield f"{many(found.open_traces, 'open trace')}, {many(found.held_traces, 'trace')} held"
     if found.poison_traces:
         yield f"{many(found.poison_traces, 'trace')} set aside as poison: the log names them"
-    for sink, sums in found.parcels.items():
+    for sink, sums in found.outbox_items.items():
         states = ", ".join(f"{number:,} {state}" for state, number in sums.items() if state != "put")
         yield f"to {one_line(sink)}: {states}"
 

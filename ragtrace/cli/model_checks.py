@@ -48,8 +48,8 @@ async def _judged(judge: Judge, name: str) -> Check:
     if isinstance(outcome, MetricFailure):
         return _failed(name, outcome.error_type, outcome.message)
     inner = unwrapped(judge)
-    rung = inner.rung if isinstance(inner, (OpenAICompatibleJudge, LlamaJudge)) else None
-    takes = f"; takes a schema as {rung}" if rung else ""
+    output_mode = inner.output_mode if isinstance(inner, (OpenAICompatibleJudge, LlamaJudge)) else None
+    takes = f"; takes a schema as {output_mode}" if output_mode else ""
     if outcome.score != 1:
         found = f"answers, but finds a sentence that the context repeats unsupported{takes}"
         return Check(name=name, status="warn", found=found, advice="choose a more capable model")

@@ -61,7 +61,7 @@ class Spending:
         """
         if self.limit != Limit():
             book = RunBudget(progress=run.progress, run=run.name, limit=self.limit)
-            self._spenders.append(ReservingSpender(book=book))
+            self._spenders.append(ReservingSpender(spend_ledger=book))
         if self.neighbour is None:
             yield run
             return

@@ -49,11 +49,12 @@ def why(trace: str, accounts: Accounts, as_json: bool) -> None:
       ragtrace why 5b8efff7 --url http://127.0.0.1:4329
     """
     with needs_extra("collector"):
-        from ragtrace_collector.operations.accounts import standing_form
+        from ragtrace_collector.operations.accounts import trace_status_form
 
         standing = accounts.standing(trace)
     if as_json:
-        print_json({**standing_form.dump_python(standing, mode="json"), "why": list(_lines(standing))})
+        form = trace_status_form.dump_python(standing, mode="json", by_alias=True)
+        print_json({**form, "why": list(_lines(standing))})
     else:
         console = open_console()
         console.print(_title(standing), style="bold", soft_wrap=True)
@@ -138,8 +139,8 @@ def _about_trace(trace: TraceState, standing: TraceStatus) -> Iterator[str]:
         if trace.ready_ns is not None:
             ready = _when(trace.ready_ns, now_ns) if trace.ready_ns > now_ns else "now"
             yield f"  if nothing more comes, it is looked at {ready}"
-    elif trace.settled_ns is not None and not trace.poison:
-        yield f"its spans were looked at {_when(trace.settled_ns, now_ns)}; late ones can still join"
+    elif trace.decided_ns is not None and not trace.poison:
+        yield f"its spans were looked at {_when(trace.decided_ns, now_ns)}; late ones can still join"
         if not standing.answers:
             yield "  no RAG answer is in them -> `ragtrace explain` with --from store:PATH says what was read"
     if trace.poison:
@@ -167,17 +168,17 @@ def _waits_for(spans: OpenSpans) -> str:
 
 def _possibilities(standing: TraceStatus) -> Iterator[str]:
     """Yield what may be the case, the decided first."""
-    door = standing.door
-    if door is None:
-        yield "left out at the door? --config or --url computes that from the trace id"
-    elif not door.is_kept:
+    sampling = standing.head_sampling
+    if sampling is None:
+        yield "left out by head sampling? --config or --url computes that from the trace id"
+    elif not sampling.is_kept:
         yield (
-            f"its id alone leaves it out (position {door.position:.4f} is above every rate): if it came, its "
-            "spans were counted and not looked at -> raise `sample.ratio` to judge more"
+            f"head sampling leaves it out (position {sampling.position:.4f} is above every rate): if it came, "
+            "its spans were counted and not looked at -> raise `sample.ratio` to judge more"
         )
         return
     else:
-        yield f"its id does not leave it out (position {door.position:.4f})"
+        yield f"head sampling keeps it (position {sampling.position:.4f})"
     yield "it never came? -> look at the application's exporter, and at `spans_received` on the status page"
     yield (
         "it came and is forgotten? spans are kept for `assemble.linger`"

@@ -85,8 +85,8 @@ def read_object(text: str, *, commas_first: bool) -> JsonObject:
     """
     start, end = text.find("{"), text.rfind("}") + 1
     piece = "" if start < 0 else text[start:end] if end else text[start:] + "}"
-    mended = _TRAILING_COMMA.sub(r"\1", piece)
-    for candidate in (mended,) if commas_first else (piece, mended):
+    repaired = _TRAILING_COMMA.sub(r"\1", piece)
+    for candidate in (repaired,) if commas_first else (piece, repaired):
         try:
             value: JsonObject = json.loads(candidate)
         except (ValueError, RecursionError):

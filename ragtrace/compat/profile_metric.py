@@ -113,7 +113,7 @@ class ProfileMetric:
                 score=compat.score if in_range else None,
                 skip_reason=None if in_range else SkipReason.OUT_OF_RANGE,
             )
-        return replace(named, score=None, skip_reason=result.skip_reason or SkipReason.PEER_NAN)
+        return replace(named, score=None, skip_reason=result.skip_reason or SkipReason.TOOL_NAN)
 
     async def _compat(self, record: RagRecord, found: MetricResult, steps: Steps) -> Compat:
         if self.name == "answer_relevance" and self.profile in _COSINES:

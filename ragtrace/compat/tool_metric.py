@@ -38,31 +38,31 @@ class ToolPrompted:
     """None of our own judge steps."""
 
     def __init__(
-        self, peer: ToolMetric, *, options: ToolOptions | None = None, threshold: float | None = None
+        self, tool: ToolMetric, *, options: ToolOptions | None = None, threshold: float | None = None
     ) -> None:
-        self._peer = peer
+        self._tool = tool
         self._options = options or ToolOptions()
-        self.threshold = _threshold(peer, self._options) if threshold is None else threshold
+        self.threshold = _threshold(tool, self._options) if threshold is None else threshold
 
     @property
     def name(self) -> str:
         """Our name of the metric."""
-        return self._peer.metric
+        return self._tool.metric
 
     @property
     def profile(self) -> str:
         """Whose rules."""
-        return self._peer.profile
+        return self._tool.profile
 
     @property
     def needs(self) -> tuple[Part, ...]:
         """The parts of a record that it reads."""
-        return self._peer.needs
+        return self._tool.needs
 
     @property
     def direction(self) -> Direction:
         """Which way the peer's numbers are good."""
-        return self._peer.direction
+        return self._tool.direction
 
     @property
     def version(self) -> str:
@@ -74,7 +74,7 @@ class ToolPrompted:
         key = f"{self.name}.{self.profile}.{self.version}"
 
         async def run(judge: Judge) -> ToolRun:
-            return await self._peer.run(record, _OurCalls(judge, steps), self._options)
+            return await self._tool.run(record, _OurCalls(judge, steps), self._options)
 
         try:
             outcome = self._outcome(await steps.shared(key, run), steps)
@@ -106,7 +106,7 @@ class ToolPrompted:
         )
 
     def _judge_failed(self, failed: JudgeError, steps: Steps) -> MetricFailure:
-        failure = self._failure(failed.error_type, str(failed), _report_of_failure(self._peer), steps)
+        failure = self._failure(failed.error_type, str(failed), _report_of_failure(self._tool), steps)
         return replace(failure, retryable=failed.retryable)
 
     def _failure(self, error_type: str, message: str, compat: Compat, steps: Steps) -> MetricFailure:
@@ -120,25 +120,25 @@ class ToolPrompted:
         )
 
 
-def _report_of_failure(peer: ToolMetric) -> Compat:
+def _report_of_failure(tool: ToolMetric) -> Compat:
     """Return what the peer reports where its model cannot be reached; most raise."""
-    if peer.profile == "promptfoo":
+    if tool.profile == "promptfoo":
         return Compat(status=CompatStatus.GRADER_ERROR, score=0.0)
-    if peer.profile.startswith("ragas") and peer.metric in ("context_relevance", "groundedness"):
+    if tool.profile.startswith("ragas") and tool.metric in ("context_relevance", "groundedness"):
         return Compat(status=CompatStatus.NAN)
     return Compat(status=CompatStatus.ERROR)
 
 
 def _why_no_score(compat: Compat) -> SkipReason | None:
     if compat.status is CompatStatus.NAN or compat.score is None:
-        return SkipReason.PEER_NAN
+        return SkipReason.TOOL_NAN
     return None if 0 <= compat.score <= 1 else SkipReason.OUT_OF_RANGE
 
 
-def _threshold(peer: ToolMetric, options: ToolOptions) -> float:
-    if not (options.strict_mode and peer.profile.startswith("deepeval")):
-        return peer.threshold
-    return 1.0 if peer.direction is Direction.HIGHER_IS_BETTER else 0.0
+def _threshold(tool: ToolMetric, options: ToolOptions) -> float:
+    if not (options.strict_mode and tool.profile.startswith("deepeval")):
+        return tool.threshold
+    return 1.0 if tool.direction is Direction.HIGHER_IS_BETTER else 0.0
 
 
 class _Asked(BaseModel):

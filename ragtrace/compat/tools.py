@@ -27,7 +27,7 @@ def tool_named(metric: str, profile: str) -> ToolMetric:
     """
     if profile not in PROFILES:
         raise ConfigError(f"there is no profile {profile!r}: choose from {', '.join(PROFILES)}")
-    there = {peer.metric: peer for peer in tool_metrics() if peer.profile == profile}
+    there = {tool.metric: tool for tool in tool_metrics() if tool.profile == profile}
     name = metric if metric in there else canonical(metric)
     if name not in there:
         raise ConfigError(f"{profile} has no metric {metric!r}: choose from {', '.join(sorted(there))}")

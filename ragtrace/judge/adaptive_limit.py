@@ -27,7 +27,7 @@ def limiter_of(judge: Judge) -> AdaptiveLimiter | None:
     """Return the pace at which a judge is asked, if a layer of it keeps one."""
     while isinstance(judge, JudgeLayer):
         if isinstance(judge, _Paced):
-            return judge.pace
+            return judge.limiter
         judge = judge.inner
     return None
 
@@ -92,10 +92,10 @@ class AdaptiveLimiter:
 
 
 class _Paced(JudgeLayer):
-    def __init__(self, judge: Judge, pace: AdaptiveLimiter) -> None:
+    def __init__(self, judge: Judge, limiter: AdaptiveLimiter) -> None:
         super().__init__(judge)
-        self.pace = pace
+        self.limiter = limiter
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        async with self.pace.turn():
+        async with self.limiter.turn():
             return await self.inner.ask(request)

@@ -54,7 +54,7 @@ class BatchLane:
         self._api = api
         self._settings = settings
         self._sleep = sleep
-        self._crowd = _SubmissionLimiter(settings, sleep)
+        self._limiter = _SubmissionLimiter(settings, sleep)
         self._draws = lru_cache(_DRAWS_KNOWN)(lambda _digest: count())
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._held: deque[_Waiting] = deque()
@@ -103,12 +103,12 @@ class BatchLane:
         return _Request(id=name, line=json.dumps(line).encode() + b"\n")
 
     async def _outcome_of(self, request: _Request) -> Outcome:
-        sent = self.log.batch_of(request.id) or await self._entrusted(request)
+        sent = self.log.batch_of(request.id) or await self._submitted(request)
         if not isinstance(sent, PlannedBatch):
             return sent
         return await asyncio.shield(self._followed(sent))
 
-    async def _entrusted(self, request: _Request) -> PlannedBatch | Failure | None:
+    async def _submitted(self, request: _Request) -> PlannedBatch | Failure | None:
         """Have a request sent."""
         placed: asyncio.Future[PlannedBatch | Failure | None] = self._promise()
         self._queue.put_nowait(_Waiting(request, placed))
@@ -133,11 +133,11 @@ class BatchLane:
                 async with asyncio.TaskGroup() as self._tasks:
                     self._is_ready.set()
                     while True:
-                        wave = await self._gathered()
-                        await self._crowd.turn()
-                        room = self._crowd.room
-                        self._held.extendleft(reversed(wave[room:]))
-                        self._tasks.create_task(self._send(wave[:room]))
+                        group = await self._gathered()
+                        await self._limiter.turn()
+                        room = self._limiter.room
+                        self._held.extendleft(reversed(group[room:]))
+                        self._tasks.create_task(self._send(group[:room]))
         except BaseException as exc:
             for each in [*self._promised]:  # nobody else would answer them
                 each.cancel() if isinstance(exc, asyncio.CancelledError) else each.set_exception(exc)
@@ -145,19 +145,19 @@ class BatchLane:
 
     async def _gathered(self) -> list[_Waiting]:
         """Wait for requests until nothing new comes, or no more go into one batch."""
-        wave: list[_Waiting] = []
+        group: list[_Waiting] = []
         size = 0
-        while len(wave) < self._crowd.room:
+        while len(group) < self._limiter.room:
             try:
-                each = await self._next(min(_LONGEST_QUIET_S, self._settings.poll_s) if wave else None)
+                each = await self._next(min(_LONGEST_QUIET_S, self._settings.poll_s) if group else None)
             except TimeoutError:
                 break
             size += len(each.request.line)
-            if wave and size > self._settings.most_bytes:
+            if group and size > self._settings.most_bytes:
                 self._held.appendleft(each)
                 break
-            wave.append(each)
-        return wave
+            group.append(each)
+        return group
 
     async def _next(self, timeout_s: float | None) -> _Waiting:
         if self._held:
@@ -165,15 +165,15 @@ class BatchLane:
         async with asyncio.timeout(timeout_s):
             return await self._queue.get()
 
-    async def _send(self, wave: Sequence[_Waiting]) -> None:
+    async def _send(self, group: Sequence[_Waiting]) -> None:
         placed: PlannedBatch | Failure | None = None
         try:
-            wave = [each for each in wave if not each.placed.done()]
-            if wave:
-                placed = await self._placed([each.request for each in wave])
+            group = [each for each in group if not each.placed.done()]
+            if group:
+                placed = await self._placed([each.request for each in group])
         finally:
-            self._crowd.leave()
-        for each in wave:
+            self._limiter.leave()
+        for each in group:
             each.settle(placed)
 
     async def _placed(self, requests: Sequence[_Request]) -> PlannedBatch | Failure | None:
@@ -225,8 +225,8 @@ class BatchLane:
 
     def _refused(self, planned: PlannedBatch) -> Failure | None:
         """Have a batch sent again in parts, later, unless that was tried often enough."""
-        self._crowd.refuse(self.log.drop(planned))
-        if self._crowd.refusals < _ATTEMPTS:
+        self._limiter.refuse(self.log.drop(planned))
+        if self._limiter.refusals < _ATTEMPTS:
             self._settings.tell("the provider's queue of batches is full: smaller ones follow, one by one")
             return None
         what = "its queue of batches stays full (limit of enqueued tokens): run it again later"
@@ -239,7 +239,7 @@ class BatchLane:
         outcome = self._outcomes.get(planned.key)
         if outcome is None:
             outcome = self._outcomes[planned.key] = self._promise()
-            self._crowd.enter()
+            self._limiter.enter()
             self._tasks.create_task(self._follow(planned, outcome))
         return outcome
 
@@ -249,7 +249,7 @@ class BatchLane:
         except JudgeError as exc:
             ended = Failure.of(exc)
         finally:
-            self._crowd.leave()
+            self._limiter.leave()
         outcome.set_result(ended)
         if not isinstance(ended, BatchReplies):
             del self._outcomes[planned.key]
@@ -298,7 +298,7 @@ class BatchLane:
                 return None
             lines |= {each.custom_id: each for each in told if isinstance(each.custom_id, str)}
         self.log.ended(planned)
-        self._crowd.ease()
+        self._limiter.ease()
         return BatchReplies(batch=batch.id, was_cancelled=batch.status == "cancelled", lines=lines)
 
     async def _lines(self, file_id: str) -> Sequence[JsonObject]:

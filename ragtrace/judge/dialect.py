@@ -65,7 +65,7 @@ class Likelihoods(StrEnum):
 class Dialect:
     """What a server understands."""
 
-    rung: OutputMode = OutputMode.JSON_SCHEMA
+    output_mode: OutputMode = OutputMode.JSON_SCHEMA
     token_limits: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
     """Names of the output limit that were not refused yet; the first is used."""
     temperature: bool = True
@@ -103,7 +103,7 @@ class Dialect:
             return replace(self, json_mode=False) if self._asks_for_json(sampling) else None
         if (
             self.bounded
-            and self.rung in (OutputMode.JSON_SCHEMA, OutputMode.TOOLS)
+            and self.output_mode in (OutputMode.JSON_SCHEMA, OutputMode.TOOLS)
             and _BOUND_WORDS.search(complaint)
         ):
             return replace(self, bounded=False)
@@ -111,8 +111,8 @@ class Dialect:
 
     def lowered(self) -> Dialect | None:
         """Return the dialect one rung down."""
-        rung = self.rung.next_lower()
-        return replace(self, rung=rung) if rung else None
+        output_mode = self.output_mode.next_lower()
+        return replace(self, output_mode=output_mode) if output_mode else None
 
     def with_other_likelihoods(self) -> Dialect | None:
         """Return the dialect with the next way to ask for log-probabilities."""
@@ -179,7 +179,7 @@ class Dialect:
 
     def _schema_form(self, name: str, reply_type: type[BaseModel]) -> Mapping[str, Any]:
         schema = reply_schema(reply_type, bounded=self.bounded)
-        match self.rung:
+        match self.output_mode:
             case OutputMode.JSON_SCHEMA:
                 form = {"name": name, "schema": schema, "strict": True}
                 return {"response_format": {"type": "json_schema", "json_schema": form}}

@@ -186,7 +186,10 @@ class Exchange(Generic[ReplyT]):
 
     def _messages(self) -> list[dict[str, str]]:
         system = self.request.system
-        if self.kind is ReplyKind.JSON and self.dialect.rung in (OutputMode.JSON_OBJECT, OutputMode.TEXT):
+        if self.kind is ReplyKind.JSON and self.dialect.output_mode in (
+            OutputMode.JSON_OBJECT,
+            OutputMode.TEXT,
+        ):
             schema = json.dumps(reply_schema(self.request.reply_type))
             system = f"{system}\n\nThe JSON schema of the reply: {schema}"
         instructions = [("system", system)] if system else []

@@ -23,7 +23,7 @@ from ragtrace.errors import (
 from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
 from ragtrace.model import Usage
-from ragtrace.retry_after import asked_number, asked_wait_s
+from ragtrace.retry_after import number_in, retry_after_s_of
 
 __all__ = [
     "OPENAI_URL",
@@ -176,7 +176,7 @@ def _classify(status: int, code: str) -> tuple[type[JudgeError], str]:
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Read OpenAI's ``retry-after-ms``, else ``Retry-After``."""
-    told_ms = asked_number(headers.get("retry-after-ms", ""))
+    told_ms = number_in(headers.get("retry-after-ms", ""))
     if told_ms is not None:
         return told_ms / 1000
-    return asked_wait_s(headers.get("retry-after", ""), now=datetime.now(UTC))
+    return retry_after_s_of(headers.get("retry-after", ""), now=datetime.now(UTC))

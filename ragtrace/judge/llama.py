@@ -64,9 +64,9 @@ class LlamaJudge:
         return JudgeIdentity(provider="llama", model=self._serving.path.name, parameters=self._parameters)
 
     @property
-    def rung(self) -> OutputMode | None:
+    def output_mode(self) -> OutputMode | None:
         """How the server takes a schema; ``None`` until a request for JSON succeeded."""
-        return self._running.judge.rung if self._running else None
+        return self._running.judge.output_mode if self._running else None
 
     @property
     def likelihoods(self) -> Likelihoods | None:

@@ -78,9 +78,9 @@ class OpenAICompatibleJudge:
         return self._identity
 
     @property
-    def rung(self) -> OutputMode | None:
+    def output_mode(self) -> OutputMode | None:
         """How the endpoint takes a schema; ``None`` until a request for JSON succeeded."""
-        return self._dialect.rung if ReplyKind.JSON in self._confirmed else None
+        return self._dialect.output_mode if ReplyKind.JSON in self._confirmed else None
 
     @property
     def likelihoods(self) -> Likelihoods | None:

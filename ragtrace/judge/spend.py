@@ -229,7 +229,9 @@ class RequestCost:
 class Spender(Protocol):
     """Counts requests, and lets them pass as long as there is room."""
 
-    def spending(self, tariff: CostEstimator, largest: Usage) -> AbstractAsyncContextManager[RequestCost]:
+    def spending(
+        self, cost_estimator: CostEstimator, largest: Usage
+    ) -> AbstractAsyncContextManager[RequestCost]:
         """Count a request before it is made; its bill says afterwards what it did cost.
 
         Raises:
@@ -259,7 +261,7 @@ class SpendLedger(Protocol[ReservationT]):
 class ReservingSpender(Generic[ReservationT]):
     """Lets requests pass as their estimates fit: a `Spender` over a `SpendLedger`."""
 
-    book: SpendLedger[ReservationT]
+    spend_ledger: SpendLedger[ReservationT]
     _announced: int = 0
     """Attempts of which no request was made yet."""
     _away: int = 0
@@ -269,7 +271,7 @@ class ReservingSpender(Generic[ReservationT]):
 
     @asynccontextmanager
     async def spending(
-        self, tariff: CostEstimator, largest: Usage, *, share: float = 1.0
+        self, cost_estimator: CostEstimator, largest: Usage, *, share: float = 1.0
     ) -> AsyncIterator[RequestCost]:
         """Count an attempt before it is made; its bill says afterwards what it did cost.
 
@@ -279,25 +281,27 @@ class ReservingSpender(Generic[ReservationT]):
             JudgeOverBudget: a limit would be exceeded, even if all that is under way cost nothing.
             JudgeError: it cannot be counted, so it is not made.
         """
-        estimate = tariff.estimate(largest)
+        estimate = cost_estimator.estimate(largest)
         first = await self._first(estimate, share)
-        bill = _Itemized(turnstile=self, tariff=tariff, share=share, first=first, estimate=estimate)
+        request_cost = _Itemized(
+            spender=self, cost_estimator=cost_estimator, share=share, first=first, estimate=estimate
+        )
         self._announced += 1
         try:
-            yield bill
+            yield request_cost
         except JudgeTimeout:
             raise
         except JudgeError as failed:
-            bill.usage = failed.usage
+            request_cost.usage = failed.usage
             raise
         finally:
-            await bill.close()
+            await request_cost.close()
 
     async def settle(self, reservation: ReservationT, actual: Spend | None, *, was_away: bool) -> None:
         """Count what was spent instead of an estimate, if that is known; those who wait look again."""
         try:
             if actual is not None:
-                await self.book.settle(reservation, actual)
+                await self.spend_ledger.settle(reservation, actual)
         finally:
             self._away -= was_away
             self._announced -= not was_away
@@ -313,7 +317,7 @@ class ReservingSpender(Generic[ReservationT]):
         while True:
             settled = self._settled
             try:
-                return await self.book.reserve(estimate, share=share)
+                return await self.spend_ledger.reserve(estimate, share=share)
             except JudgeOverBudget:
                 if not self._announced and not self._away and not settled.is_set():
                     raise
@@ -332,7 +336,7 @@ class ReservingSpender(Generic[ReservationT]):
         while True:
             settled = self._settled
             try:
-                reservation = await self.book.reserve(estimate, share=share)
+                reservation = await self.spend_ledger.reserve(estimate, share=share)
             except JudgeOverBudget:
                 if not self._away and not settled.is_set():
                     if not self._announced:
@@ -350,8 +354,8 @@ class ReservingSpender(Generic[ReservationT]):
 class _Itemized(RequestCost, Generic[ReservationT]):
     """The bill of an attempt at a turnstile."""
 
-    turnstile: ReservingSpender[ReservationT]
-    tariff: CostEstimator
+    spender: ReservingSpender[ReservationT]
+    cost_estimator: CostEstimator
     share: float
     first: ReservationT
     """For its first request, or for the whole of it."""
@@ -362,40 +366,40 @@ class _Itemized(RequestCost, Generic[ReservationT]):
     async def request(self, call: JudgeCall) -> AsyncIterator[None]:
         is_first, self.is_begun = not self.is_begun, True
         if is_first:
-            self.turnstile.begin()
+            self.spender.begin()
             reservation, estimate = self.first, self.estimate
         else:
-            estimate = self.tariff.expected_of(call)
-            reservation = await self.turnstile.further(estimate, self.share)
+            estimate = self.cost_estimator.expected_of(call)
+            reservation = await self.spender.further(estimate, self.share)
         try:
             yield
         finally:
             self.doubts += bool(call.doubt)
-            actual = self.tariff.actual_of(call, estimate, is_first=is_first)
-            await self.turnstile.settle(reservation, actual, was_away=True)
+            actual = self.cost_estimator.actual_of(call, estimate, is_first=is_first)
+            await self.spender.settle(reservation, actual, was_away=True)
 
     async def close(self) -> None:
         """Settle an attempt whose requests nobody told of."""
         if not self.is_begun:
-            actual = None if self.usage is None else self.tariff.actual(self.usage, self.estimate)
-            await self.turnstile.settle(self.first, actual, was_away=False)
+            actual = None if self.usage is None else self.cost_estimator.actual(self.usage, self.estimate)
+            await self.spender.settle(self.first, actual, was_away=False)
 
 
 class _Budgeted(JudgeLayer):
-    def __init__(self, judge: Judge, spenders: Sequence[Spender], tariff: CostEstimator) -> None:
+    def __init__(self, judge: Judge, spenders: Sequence[Spender], cost_estimator: CostEstimator) -> None:
         super().__init__(judge)
         self._spenders = spenders
-        self._tariff = tariff
+        self._cost_estimator = cost_estimator
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         largest = largest_usage(request)
         async with AsyncExitStack() as counted:
-            bills = [
-                await counted.enter_async_context(each.spending(self._tariff, largest))
+            request_costs = [
+                await counted.enter_async_context(each.spending(self._cost_estimator, largest))
                 for each in self._spenders
             ]
-            with watched_by(*bills):
+            with watched_by(*request_costs):
                 reply = await self.inner.ask(request)
-            for bill in bills:
-                bill.usage = reply.usage
+            for request_cost in request_costs:
+                request_cost.usage = reply.usage
             return reply

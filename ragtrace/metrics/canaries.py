@@ -72,14 +72,14 @@ class CanaryClaims:
         )
 
     def weave(
-        self, claims: Sequence[NumberedText], sentinels: Iterable[CanaryClaim]
+        self, claims: Sequence[NumberedText], canaries: Iterable[CanaryClaim]
     ) -> tuple[NumberedText, ...]:
         """Put the planted claims at chance places among the others, whose order stays."""
         woven = list(claims)
         chance = self._chance(f"places {[claim.number for claim in claims]}")
-        for sentinel in sentinels:
-            planted = NumberedText(number=sentinel.number, text=sentinel.text)
-            woven.insert(chance.randrange(len(woven) + 1), planted)
+        for canary in canaries:
+            canary_claims = NumberedText(number=canary.number, text=canary.text)
+            woven.insert(chance.randrange(len(woven) + 1), canary_claims)
         return tuple(woven)
 
     @property
@@ -92,7 +92,7 @@ class CanaryClaims:
         return Random(int.from_bytes(digest[:8]))
 
 
-def check_canaries(sentinels: Iterable[CanaryClaim], said: Iterable[tuple[int, bool]]) -> int:
+def check_canaries(canaries: Iterable[CanaryClaim], said: Iterable[tuple[int, bool]]) -> int:
     """Count the planted claims that the judge got right; it may have said nothing about some.
 
     ``said`` holds numbers, and whether the judge called the claim supported.
@@ -100,17 +100,17 @@ def check_canaries(sentinels: Iterable[CanaryClaim], said: Iterable[tuple[int, b
     Raises:
         JudgeCompromised: it got one wrong.
     """
-    planted = {sentinel.number: sentinel for sentinel in sentinels}
-    heard = [(planted[number], supported) for number, supported in said if number in planted]
-    for sentinel, supported in heard:
-        if supported != sentinel.supported:
-            kind = "a sentence of the chunks" if sentinel.supported else "an invented claim"
+    canary_claims = {canary.number: canary for canary in canaries}
+    heard = [(canary_claims[number], supported) for number, supported in said if number in canary_claims]
+    for canary, supported in heard:
+        if supported != canary.supported:
+            kind = "a sentence of the chunks" if canary.supported else "an invented claim"
             raise JudgeCompromised(
                 f"the judge called {kind} {'' if supported else 'not '}supported:"
                 " what it says of this record is not to be believed",
                 usage=Usage(),  # the reply was paid for as a reply
             )
-    return len({sentinel.number for sentinel, _ in heard})
+    return len({canary.number for canary, _ in heard})
 
 
 def _sentence_of(chunks: Sequence[NumberedText], chance: Random) -> str | None:
@@ -135,10 +135,10 @@ def _oddness(sentence: str) -> int:
 @lru_cache(maxsize=256)  # retrievers find the same chunks again and again
 def _plantable(text: str) -> tuple[tuple[int, str], ...]:
     sentences = (sentence.text for sentence in split_sentences(text))
-    return tuple((_oddness(sentence), sentence) for sentence in sentences if _may_be_planted(sentence))
+    return tuple((_oddness(sentence), sentence) for sentence in sentences if _may_be_canary(sentence))
 
 
-def _may_be_planted(sentence: str) -> bool:
+def _may_be_canary(sentence: str) -> bool:
     # scripts without spaces say as much in fewer letters
     least = _LEAST_LETTERS if sentence.isascii() else _LEAST_LETTERS // 3
     fits = least <= sum(map(str.isalpha, sentence)) <= _MOST_LETTERS

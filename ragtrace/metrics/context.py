@@ -45,4 +45,4 @@ class Material:
     context: NumberedContext
     judge: Judge
     fence_code: str
-    sentinels: CanaryClaims
+    canaries: CanaryClaims

@@ -44,7 +44,7 @@ class ContextRecall(BuiltInMetric):
                 coverage=coverage(counts),
                 contradicted_share=counts.contradicted / counts.judged,
                 verdicts_rejected=found.rejected,
-                sentinels_passed=found.sentinels_passed or None,
+                canaries_passed=found.canaries_passed or None,
             ),
         )
 

@@ -55,7 +55,7 @@ class Faithfulness(ClaimMetric):
                 claims_rejected=found.extraction.rejected,
                 verdicts_rejected=found.verification.rejected,
                 quotes_unverified=found.verification.quotes_unverified,
-                sentinels_passed=found.verification.sentinels_passed or None,
+                canaries_passed=found.verification.canaries_passed or None,
             ),
         )
 

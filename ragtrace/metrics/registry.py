@@ -35,7 +35,7 @@ _BUILT_IN = {
     "rag_score": "ragtrace.metrics.rag_score:RagScore",
 }
 """Also in `pyproject.toml`, as what an installed package offers."""
-_PROFILED = EntryPoint("profile", "ragtrace.compat.profile_metric:Profiled", GROUP)
+_PROFILED = EntryPoint("profile", "ragtrace.compat.profile_metric:ProfileMetric", GROUP)
 """Scores the verdicts of a metric of ours by another tool's rule."""
 
 

@@ -138,7 +138,7 @@ class Steps:
         return view
 
     @property
-    def stand_in(self) -> JudgeIdentity | None:
+    def substitute(self) -> JudgeIdentity | None:
         """The second judge, if a step that was asked for here rests on it."""
         return self.second_judge if self.asked & self._on_second else None
 

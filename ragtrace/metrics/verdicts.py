@@ -54,8 +54,8 @@ class CheckedVerdicts:
     rulings: Mapping[int, CheckedVerdict]
     rejected: int = 0
     """Verdicts under ids that nobody asked for."""
-    sentinels_passed: int = 0
-    sentinels_silent: int = 0
+    canaries_passed: int = 0
+    canaries_silent: int = 0
 
     def corrected_by(self, second: CheckedVerdicts) -> CheckedVerdicts:
         """Add a second look: it finds a claim supported only where it can quote the chunks for it."""
@@ -63,8 +63,8 @@ class CheckedVerdicts:
         return CheckedVerdicts(
             rulings={**self.rulings, **found},
             rejected=self.rejected + second.rejected,
-            sentinels_passed=self.sentinels_passed + second.sentinels_passed,
-            sentinels_silent=self.sentinels_silent + second.sentinels_silent,
+            canaries_passed=self.canaries_passed + second.canaries_passed,
+            canaries_silent=self.canaries_silent + second.canaries_silent,
         )
 
 
@@ -77,8 +77,8 @@ class CheckedReply:
     """Ids that were asked for and came not at all, or more than once."""
     rejected: int
     """Verdicts under ids that nobody asked for."""
-    sentinels_passed: int = 0
-    sentinels_silent: int = 0
+    canaries_passed: int = 0
+    canaries_silent: int = 0
 
     def joined(self, other: CheckedReply) -> CheckedReply:
         """Add a further reply, about other claims or about the unanswered ones."""
@@ -88,8 +88,8 @@ class CheckedReply:
             rulings=rulings,
             unanswered=tuple(number for number in unanswered if number not in rulings),
             rejected=self.rejected + other.rejected,
-            sentinels_passed=self.sentinels_passed + other.sentinels_passed,
-            sentinels_silent=self.sentinels_silent + other.sentinels_silent,
+            canaries_passed=self.canaries_passed + other.canaries_passed,
+            canaries_silent=self.canaries_silent + other.canaries_silent,
         )
 
     def settled(self, reason: str) -> CheckedReply:
@@ -112,7 +112,7 @@ def check_reply(
     reply: VerifyReply,
     *,
     asked: Collection[int],
-    planted: Collection[int] = (),
+    canary_claims: Collection[int] = (),
     abstained: Mapping[int, str],
     shown: Collection[int],
     find_quote: FindQuote,
@@ -133,7 +133,7 @@ def check_reply(
         rulings=rulings,
         unanswered=tuple(number for number in asked if number not in rulings),
         rejected=sum(
-            count for number, count in times.items() if number not in asked and number not in planted
+            count for number, count in times.items() if number not in asked and number not in canary_claims
         ),
     )
 

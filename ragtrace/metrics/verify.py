@@ -35,9 +35,9 @@ class Verification:
     """Verdicts under ids that do not exist."""
     form: VerifyForm = VerifyForm.JSON
     """How the judge was asked: ``json`` or ``logprobs``."""
-    sentinels_passed: int = 0
+    canaries_passed: int = 0
     """Planted claims that the judge got right. One it got wrong is a ``JudgeCompromised``."""
-    sentinels_silent: int = 0
+    canaries_silent: int = 0
     """Planted claims that it said nothing about."""
 
     @property
@@ -86,7 +86,7 @@ async def verify_claims(
         context=context,
         judge=judge,
         fence_code=fence_code,
-        sentinels=CanaryClaims(
+        canaries=CanaryClaims(
             seed=fence_code,
             first_number=max((claim.number for claim in numbered), default=0) + 1,
             rate=0.0 if judge.identity.computes else settings.sentinel_rate,
@@ -107,8 +107,8 @@ async def verify_claims(
         verdicts=tuple(_verdict(claim, found.rulings[claim.index + 1], context) for claim in claims),
         rejected=found.rejected,
         form=form,
-        sentinels_passed=found.sentinels_passed,
-        sentinels_silent=found.sentinels_silent,
+        canaries_passed=found.canaries_passed,
+        canaries_silent=found.canaries_silent,
     )
 
 

@@ -54,8 +54,8 @@ class JsonVerifier:
         return CheckedVerdicts(
             rulings={number: combine(rulings) for number, rulings in given.items()},
             rejected=sum(reply.rejected for reply in replies),
-            sentinels_passed=sum(reply.sentinels_passed for reply in replies),
-            sentinels_silent=sum(reply.sentinels_silent for reply in replies),
+            canaries_passed=sum(reply.canaries_passed for reply in replies),
+            canaries_silent=sum(reply.canaries_silent for reply in replies),
         )
 
     async def _rule_batch(self, pack: Pack, claims: Sequence[NumberedText]) -> CheckedReply:
@@ -71,23 +71,23 @@ class JsonVerifier:
         return first.joined(second).settled("the judge gave no verdict, or several, and asked again as well")
 
     async def _ask(self, pack: Pack, claims: Sequence[NumberedText]) -> CheckedReply:
-        planted = self.material.sentinels.among(pack)
+        canary_claims = self.material.canaries.among(pack)
         try:
-            reply = await self.material.judge.ask(self._request(pack, claims, planted))
+            reply = await self.material.judge.ask(self._request(pack, claims, canary_claims))
         except JudgeCutOff:
             if len(claims) == 1:
                 raise
             return await self._ask_in_halves(pack, claims)
-        passed = check_canaries(planted, _supported(reply.value))
+        passed = check_canaries(canary_claims, _supported(reply.value))
         checked = check_reply(
             reply.value,
             asked=[claim.number for claim in claims],
-            planted={sentinel.number for sentinel in planted},
+            canary_claims={canary.number for canary in canary_claims},
             abstained={number: reply.notes.get(number, "the judge abstained") for number in reply.abstained},
             shown={chunk.number for chunk in pack},
             find_quote=self.material.context.find_quote,
         )
-        return replace(checked, sentinels_passed=passed, sentinels_silent=len(planted) - passed)
+        return replace(checked, canaries_passed=passed, canaries_silent=len(canary_claims) - passed)
 
     async def _ask_in_halves(self, pack: Pack, claims: Sequence[NumberedText]) -> CheckedReply:
         replies: list[CheckedReply] = []
@@ -103,17 +103,17 @@ class JsonVerifier:
         return replace(answered, rulings={**lost, **answered.rulings})
 
     def _request(
-        self, pack: Pack, claims: Sequence[NumberedText], planted: tuple[CanaryClaim, ...]
+        self, pack: Pack, claims: Sequence[NumberedText], canary_claims: tuple[CanaryClaim, ...]
     ) -> JudgeRequest[VerifyReply]:
-        woven = self.material.sentinels.weave(claims, planted)
+        woven = self.material.canaries.weave(claims, canary_claims)
         given = VerifyInput(chunks=tuple(pack), claims=woven)
 
         def about(numbers: Collection[int]) -> JudgeRequest[VerifyReply]:
             kept = [claim for claim in claims if claim.number in numbers]
-            return self._request(pack, kept, planted if kept else ())
+            return self._request(pack, kept, canary_claims if kept else ())
 
         def check(reply: VerifyReply) -> None:
-            check_canaries(planted, _supported(reply))
+            check_canaries(canary_claims, _supported(reply))
 
         return JudgeRequest(
             step=self.material.step,

@@ -72,21 +72,21 @@ class YesNoVerifier:
             rulings={
                 claim.number: combine([self._ruling(pack, claim) for pack in heard]) for claim in claims
             },
-            sentinels_passed=sum(pack.sentinels_passed for pack in heard),
-            sentinels_silent=sum(pack.sentinels_silent for pack in heard),
+            canaries_passed=sum(pack.canaries_passed for pack in heard),
+            canaries_silent=sum(pack.canaries_silent for pack in heard),
         )
 
     def _doubtful(self, claims: Sequence[NumberedText], heard: Sequence[_Heard]) -> list[NumberedText]:
         return [c for c in claims if not any(self._is_yes(pack.support.get(c.number, 0.0)) for pack in heard)]
 
     async def _hear(self, pack: Pack, claims: Sequence[NumberedText]) -> _Heard:
-        planted = self.material.sentinels.among(pack) if claims else ()
-        woven = self.material.sentinels.weave(claims, planted)
-        said = await self._ask_each(pack, woven, "support", planted)
+        canary_claims = self.material.canaries.among(pack) if claims else ()
+        woven = self.material.canaries.weave(claims, canary_claims)
+        said = await self._ask_each(pack, woven, "support", canary_claims)
         # not as they come in: what was asked beside a wrong one would be paid for and not counted
-        passed = check_canaries(planted, [(number, self._is_yes(p)) for number, p in said.items()])
+        passed = check_canaries(canary_claims, [(number, self._is_yes(p)) for number, p in said.items()])
         return _Heard(
-            pack=pack, support=said, sentinels_passed=passed, sentinels_silent=len(planted) - passed
+            pack=pack, support=said, canaries_passed=passed, canaries_silent=len(canary_claims) - passed
         )
 
     async def _hear_again(self, heard: _Heard, doubtful: Sequence[NumberedText]) -> _Heard:
@@ -106,22 +106,22 @@ class YesNoVerifier:
         pack: Pack,
         items: Sequence[NumberedText],
         question: Question,
-        planted: Sequence[CanaryClaim] = (),
+        canary_claims: Sequence[CanaryClaim] = (),
     ) -> Mapping[int, float]:
         """Return P(yes) by number; an item that the judge said neither yes nor no to is left out."""
         if not items:
             return {}
         # the first alone: then the server has read the chunks once, and not once for each claim at once
-        first = await self._ask(pack, items[0], question, planted)
-        others = await together(self._ask(pack, item, question, planted) for item in items[1:])
+        first = await self._ask(pack, items[0], question, canary_claims)
+        others = await together(self._ask(pack, item, question, canary_claims) for item in items[1:])
         answers = zip(items, [first, *others], strict=True)
         return {item.number: p for item, p in answers if p is not None}
 
     async def _ask(
-        self, pack: Pack, item: NumberedText, question: Question, planted: Sequence[CanaryClaim]
+        self, pack: Pack, item: NumberedText, question: Question, canary_claims: Sequence[CanaryClaim]
     ) -> float | None:
         def check(reply: YesProbability) -> None:
-            check_canaries(planted, [(item.number, self._is_yes(reply.p_yes))])
+            check_canaries(canary_claims, [(item.number, self._is_yes(reply.p_yes))])
 
         try:
             reply = await self.material.judge.ask(self._request(pack, item, question, check))
@@ -178,8 +178,8 @@ class _Heard:
     pack: Pack
     support: Mapping[int, float]
     against: Mapping[int, float] = field(default_factory=dict)
-    sentinels_passed: int
-    sentinels_silent: int
+    canaries_passed: int
+    canaries_silent: int
 
 
 def _render(pack: Pack, claim: str, question: Question, code: str) -> str:

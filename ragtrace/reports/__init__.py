@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragtrace.reports.answers import AnswerOutcome, JudgedAnswer, Status, standing_of
+from ragtrace.reports.answers import AnswerOutcome, JudgedAnswer, Status, outcome_of
 from ragtrace.reports.formats import SUFFIXES, open_report
 from ragtrace.reports.report import Report, RunEnd, RunInfo, SkippedAnswers
 from ragtrace.reports.rows import SCHEMA_VERSION, AnswerRow, answer_row
@@ -20,5 +20,5 @@ __all__ = [
     "Status",
     "answer_row",
     "open_report",
-    "standing_of",
+    "outcome_of",
 ]

@@ -10,7 +10,7 @@ from ragtrace.model import Evaluation, RagRecord
 from ragtrace.semconv import SERVICE_NAME
 from ragtrace.traces.attach import Sample
 
-__all__ = ["AnswerOutcome", "JudgedAnswer", "Status", "standing_of"]
+__all__ = ["AnswerOutcome", "JudgedAnswer", "Status", "outcome_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class AnswerOutcome(NamedTuple):
     reason: str | None
 
 
-def standing_of(evaluation: Evaluation) -> AnswerOutcome:
+def outcome_of(evaluation: Evaluation) -> AnswerOutcome:
     """Say what became of an answer: judged where one metric scored, else failed, else ineligible."""
     if any(result.score is not None for result in evaluation.results):
         return AnswerOutcome(Status.JUDGED, None)

@@ -146,5 +146,5 @@ _MEANINGS: Final[Mapping[str, str]] = {
     SkipReason.NO_REFERENCE: "the metric needs a reference answer and there is none",
     SkipReason.MISSING_PART: "a metric that this one is made of has no score",
     SkipReason.OUT_OF_RANGE: "the rule that was asked for gives a number outside 0 to 1",
-    SkipReason.PEER_NAN: "the rule of the tool that was asked for gives no number",
+    SkipReason.TOOL_NAN: "the rule of the tool that was asked for gives no number",
 }

@@ -17,7 +17,7 @@ from ragtrace.records import (
     token_counts,
     verdict_object,
 )
-from ragtrace.reports.answers import JudgedAnswer, standing_of
+from ragtrace.reports.answers import JudgedAnswer, outcome_of
 from ragtrace.traces.attach import Sample
 
 __all__ = ["SCHEMA_VERSION", "AnswerRow", "MetricRow", "answer_row"]
@@ -124,7 +124,7 @@ def answer_row(answer: JudgedAnswer) -> AnswerRow:
     What has no UTF-8 form (lone surrogates) becomes U+FFFD, and numbers that are not finite become ``None``.
     """
     record, evaluation, target = answer.record, answer.evaluation, answer.record.target
-    status, reason = standing_of(evaluation)
+    status, reason = outcome_of(evaluation)
     row: AnswerRow = {
         "version": SCHEMA_VERSION,
         "record_id": record.id,

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from ragtrace.model import Label, MetricOutcome, MetricResult, Usage
-from ragtrace.reports.answers import JudgedAnswer, Status, standing_of
+from ragtrace.reports.answers import JudgedAnswer, Status, outcome_of
 from ragtrace.reports.tally import MetricTally
 from ragtrace.stats import RunningMean, Weighed
 
@@ -102,7 +102,7 @@ class Totals:
 
     def add(self, answer: JudgedAnswer) -> None:
         """Count an answer."""
-        status, reason = standing_of(answer.evaluation)
+        status, reason = outcome_of(answer.evaluation)
         self.statuses[status] += 1
         if reason is not None:
             self.reasons[status][reason] += 1

@@ -131,8 +131,8 @@ def evaluation_objects(
 
 def judge_of(outcome: MetricOutcome, evaluation: Evaluation) -> JudgeIdentity:
     """Say who judged: the evaluation's judge, or the second one where that failed a planted claim."""
-    stand_in = outcome.judge if isinstance(outcome, MetricResult) else None
-    return stand_in or evaluation.judge
+    substitute = outcome.judge if isinstance(outcome, MetricResult) else None
+    return substitute or evaluation.judge
 
 
 def _annotator_kind(judge: JudgeIdentity) -> Literal["LLM", "CODE"]:

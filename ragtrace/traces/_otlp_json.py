@@ -45,7 +45,7 @@ def from_json(data: bytes | str) -> tuple[ExportTraceServiceRequest, int]:
         raise CodecError("not OTLP JSON: a number is too large") from exc
     except (ValueError, TypeError, AttributeError) as exc:
         raise CodecError(f"not OTLP JSON: {exc}") from exc
-    return request, rewritten.mended
+    return request, rewritten.repaired
 
 
 def to_json(request: ExportTraceServiceRequest) -> str:
@@ -58,7 +58,7 @@ class _Rewritten:
     """OTLP's JSON as protobuf's: ids in base64, unknown spellings left out, valid text."""
 
     def __init__(self, *, replaced: bool) -> None:
-        self.mended = 0
+        self.repaired = 0
         """Texts that were not valid."""
         self._replaced = replaced
         """Whether U+FFFD stands where bytes were no UTF-8."""
@@ -80,7 +80,7 @@ class _Rewritten:
 
     def _text(self, text: str) -> str:
         scrubbed = scrub_surrogates(text)
-        self.mended += scrubbed != text or (self._replaced and "\ufffd" in text)
+        self.repaired += scrubbed != text or (self._replaced and "\ufffd" in text)
         return scrubbed
 
 

@@ -17,10 +17,10 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from ragtrace.traces._otlp_size import MAX_PARTS
 
-__all__ = ["mended_text"]
+__all__ = ["repaired_text"]
 
 
-def mended_text(body: bytes) -> tuple[bytes, int] | None:
+def repaired_text(body: bytes) -> tuple[bytes, int] | None:
     """Return the request with U+FFFD for what is no UTF-8, and the number of texts that were changed.
 
     ``None`` where it is no request by this schema either, or has too many parts to look at each.
@@ -29,7 +29,7 @@ def mended_text(body: bytes) -> tuple[bytes, int] | None:
         request = _REQUEST.FromString(body)
     except DecodeError:
         return None
-    waiting, seen, mended = [request], 0, 0
+    waiting, seen, repaired = [request], 0, 0
     while waiting:
         message = waiting.pop()
         seen += 1
@@ -39,23 +39,23 @@ def mended_text(body: bytes) -> tuple[bytes, int] | None:
             if field.message_type is not None:
                 waiting.extend((value,) if isinstance(value, Message) else value)
             elif field.full_name in _TEXTS:
-                mended += _mend(message, field.name, value)
-    return request.SerializeToString(), mended
+                repaired += _repair(message, field.name, value)
+    return request.SerializeToString(), repaired
 
 
-def _mend(message: Message, field: str, value: Any) -> int:
+def _repair(message: Message, field: str, value: Any) -> int:
     is_one = isinstance(value, bytes)
     texts: list[bytes] = [value] if is_one else list(value)
-    mended = [_mended(text) for text in texts]
-    changed = sum(before != after for before, after in zip(texts, mended, strict=True))
+    repaired = [_repaired(text) for text in texts]
+    changed = sum(before != after for before, after in zip(texts, repaired, strict=True))
     if changed and is_one:
-        setattr(message, field, mended[0])
+        setattr(message, field, repaired[0])
     elif changed:
-        value[:] = mended
+        value[:] = repaired
     return changed
 
 
-def _mended(text: bytes) -> bytes:
+def _repaired(text: bytes) -> bytes:
     return text if text.isascii() else text.decode("utf-8", "replace").encode()
 
 

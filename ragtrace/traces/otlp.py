@@ -24,7 +24,7 @@ from ragtrace.errors import CodecError
 from ragtrace.traces._otlp_envelope import new_envelope, read_envelope
 from ragtrace.traces._otlp_fast_json import usual_spans
 from ragtrace.traces._otlp_json import from_json, to_json
-from ragtrace.traces._otlp_repair import mended_text
+from ragtrace.traces._otlp_repair import repaired_text
 from ragtrace.traces._otlp_size import MAX_PARTS, is_flood, is_flood_of_json, is_flood_on_the_wire
 from ragtrace.traces._otlp_values import has_valid_ids, parent_id, to_request, to_spans
 from ragtrace.traces.trace import Span
@@ -101,7 +101,7 @@ class ParsedRequest:
     request: ExportTraceServiceRequest
     body: bytes | None
     """The protobuf bytes that say the same; ``None`` of JSON."""
-    texts_mended: int = 0
+    texts_repaired: int = 0
     """Names and other texts that were no UTF-8: they have U+FFFD in place of what is none."""
 
 
@@ -114,7 +114,7 @@ def parse_request(data: bytes, *, encoding: Encoding) -> ExportTraceServiceReque
     return read_request(data, encoding=encoding).request
 
 
-def read_request(data: bytes, *, encoding: Encoding, mend: bool = True) -> ParsedRequest:
+def read_request(data: bytes, *, encoding: Encoding, repair: bool = True) -> ParsedRequest:
     """Parse the body of an export request.
 
     Spans with zero, missing or short ids are let through: they are refused one by one in ``split_by_trace``.
@@ -126,26 +126,26 @@ def read_request(data: bytes, *, encoding: Encoding, mend: bool = True) -> Parse
     if encoding == "json":
         if is_flood_of_json(data):
             raise CodecError(_FLOOD)
-        request, mended = from_json(data)
-        return ParsedRequest(request=request, body=None, texts_mended=mended)
+        request, repaired = from_json(data)
+        return ParsedRequest(request=request, body=None, texts_repaired=repaired)
     if is_flood_on_the_wire(data):
         raise CodecError(_FLOOD)
-    parsed = _parse(data, mend=mend)
+    parsed = _parse(data, repair=repair)
     if len(data) > 2 * MAX_PARTS and is_flood(parsed.request):  # fewer bytes cannot hold so many
         del parsed  # or the error's traceback would keep it in memory
         raise CodecError(_FLOOD)
     return parsed
 
 
-def _parse(data: bytes, *, mend: bool) -> ParsedRequest:
+def _parse(data: bytes, *, repair: bool) -> ParsedRequest:
     try:
         return ParsedRequest(request=ExportTraceServiceRequest.FromString(data), body=data)
     except DecodeError as exc:
-        mended = mended_text(data) if mend else None
-        if mended is None or mended[1] == 0:
+        repaired = repaired_text(data) if repair else None
+        if repaired is None or repaired[1] == 0:
             raise CodecError(f"not an OTLP protobuf trace request ({len(data)} bytes): {exc}") from exc
-    body, number = mended
-    return ParsedRequest(request=ExportTraceServiceRequest.FromString(body), body=body, texts_mended=number)
+    body, number = repaired
+    return ParsedRequest(request=ExportTraceServiceRequest.FromString(body), body=body, texts_repaired=number)
 
 
 _FLOOD: Final = f"more than {MAX_PARTS:,} parts in one request: send smaller batches"

@@ -233,19 +233,19 @@ attempts = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 900), st.boolean
 
 
 async def attempt(
-    turnstile: ReservingSpender[Spend], turns: asyncio.Semaphore, how: tuple[int, int, bool]
+    spender: ReservingSpender[Spend], turns: asyncio.Semaphore, how: tuple[int, int, bool]
 ) -> int:
     """Make the requests of an attempt, in its turn; return how many left."""
     left = 0
     with suppress(JudgeOverBudget, Lost):
         async with (
-            turnstile.spending(CostEstimator(price=None), Usage(calls=1, input_tokens=how[1])) as bill,
+            spender.spending(CostEstimator(price=None), Usage(calls=1, input_tokens=how[1])) as request_cost,
             turns,
         ):
             asked = CallRequest(body={}, document=bytes(how[1]), output_tokens=0)
             for _ in range(how[0]):
                 call = JudgeCall(asked=asked)
-                async with bill.request(call):
+                async with request_cost.request(call):
                     left += 1
                     await asyncio.sleep(0)
                     call.took(input_tokens=max(1, how[1] // 4))
@@ -259,15 +259,15 @@ async def attempt(
 def test_attempts_of_several_requests_pass_no_limit_and_none_waits_for_ever(
     wanted: list[tuple[int, int, bool]], at_once: int, most: int
 ) -> None:
-    async def all_at_once(purse: RunBudget) -> int:
-        turnstile, turns = ReservingSpender(book=purse), asyncio.Semaphore(at_once)
+    async def all_at_once(budget: RunBudget) -> int:
+        spender, turns = ReservingSpender(spend_ledger=budget), asyncio.Semaphore(at_once)
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
-            made = [group.create_task(attempt(turnstile, turns, how)) for how in wanted]
+            made = [group.create_task(attempt(spender, turns, how)) for how in wanted]
         return sum(task.result() for task in made)
 
     with TemporaryDirectory() as folder, Progress(Path(folder) / "progress.db") as progress:
-        purse = RunBudget(progress=progress, run="run", limit=Limit(calls=most, tokens=2_000))
-        left = asyncio.run(all_at_once(purse))
+        budget = RunBudget(progress=progress, run="run", limit=Limit(calls=most, tokens=2_000))
+        left = asyncio.run(all_at_once(budget))
         spent = progress.spent("run")
     assert left <= spent.calls <= most
     assert spent.tokens <= 2_000

@@ -41,7 +41,7 @@ class Clock:
 
 def wait_for_spans(slices: Sequence[bytes], clock: Clock) -> None:
     """Take in a trace as a receiver does, look for calls that are whole, and then for all there is."""
-    assembly = Assembly(POLICY, steady_ns=lambda: clock.time_ns)
+    assembly = Assembly(POLICY, monotonic_ns=lambda: clock.time_ns)
     for body in slices:
         for part in split_by_trace(parse_request(body, encoding="protobuf"), body=body).slices:
             assert not assembly.has_all(part.trace_id, part.spans)

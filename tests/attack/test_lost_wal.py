@@ -88,7 +88,7 @@ async def test_a_log_that_is_moved_away_and_back_is_used_again(tmp_path: Path) -
             await store.append([part("t1")], forward={}, now_ns=1)
         away.rename(log)
         await store.append([part("t2")], forward={}, now_ns=2)
-        assert await store.unsettled() == ("t2",)
+        assert await store.undecided() == ("t2",)
     finally:
         await store.aclose()
 

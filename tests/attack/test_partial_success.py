@@ -26,7 +26,7 @@ def is_odd(span: Span) -> bool:
 
 async def is_quiet(collector: Collector) -> bool:
     ledger = await collector.store.ledger()
-    return ledger.ended == ANSWERS and not ledger.parcels_in("waiting")
+    return ledger.ended == ANSWERS and not ledger.outbox_items_in("waiting")
 
 
 async def judge_all(collector: Collector) -> None:
@@ -51,7 +51,12 @@ async def test_every_verdict_that_a_back_end_refused_is_told_kept_and_counted(
         told = [run("why", trace_id_of(number), "--store", store, columns=200).output for number in range(2)]
         shown = run("outbox", "--store", store, columns=200).output
     assert ledger.adds_up
-    assert ledger.parcels[back_end.url] == {"put": ANSWERS, "waiting": 0, "delivered": 10, "rejected": 10}
+    assert ledger.outbox_items[back_end.url] == {
+        "put": ANSWERS,
+        "waiting": 0,
+        "delivered": 10,
+        "rejected": 10,
+    }
     assert set(back_end.times()) == {trace_id_of(n) for n in range(ANSWERS) if (n + 1) % 2 == 0}
     assert (counts["parcels_rejected"], counts["parcels_delivered"]) == (10, 10)
     assert counts["deliveries_partial"] >= 1
@@ -77,7 +82,7 @@ async def test_what_is_in_doubt_is_sent_once_more_and_then_nothing_is_sent_toget
             await put(collector, back_end, range(10, 30))
             await until(lambda: collector.counters.snapshot()["parcels_delivered"] >= 27)
             ledger = await collector.store.ledger()
-    assert ledger.parcels[back_end.url]["rejected"] == 1
+    assert ledger.outbox_items[back_end.url]["rejected"] == 1
     assert trace_id_of(3) not in back_end.times()
     assert max(back_end.times().values()) <= 2
     assert set(back_end.requests[back_end.requests.index(8) + 1 :] if 8 in back_end.requests else [1]) == {1}
@@ -91,8 +96,8 @@ async def test_a_request_that_was_refused_in_part_and_cannot_be_divided_is_kept_
             body = request_of(*rag_trace(0))
             await collector.store.append([], forward={back_end.url: body}, now_ns=1)
             await until(lambda: collector.counters.snapshot()["parcels_rejected"])
-            assert await collector.store.parcels(back_end.url, 10) == ()
+            assert await collector.store.outbox_items(back_end.url, 10) == ()
             ledger = await collector.store.ledger()
     assert (len(back_end.requests), back_end.times()) == (1, {trace_id_of(0): 2})
-    assert ledger.parcels[back_end.url]["rejected"] == 1
+    assert ledger.outbox_items[back_end.url]["rejected"] == 1
     assert len(decode(body)) == 3

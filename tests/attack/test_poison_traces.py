@@ -129,10 +129,10 @@ async def test_answers_that_wait_end_with_a_trace_that_is_set_aside(tmp_path: Pa
     async with stepped_collector(config_of(tmp_path)) as first:
         await first.send(*rag_trace(0))
         first.clock.time_ns += 1_000_000_000
-        await first.collector.settler.step()
+        await first.collector.sample_stage.step()
         assert await first.outcomes() == {"queued": 1}
         await first.send(replace(rag_trace(0)[1], span_id="dd" * 8))
-        await first.collector.settler.lookout.set_aside(trace_id_of(0), "cpu")
+        await first.collector.sample_stage.quarantine.set_aside(trace_id_of(0), "cpu")
         await first.pass_time(1)
         assert await first.outcomes() == {"failed:poison": 1}
         assert (await first.collector.store.ledger()).adds_up

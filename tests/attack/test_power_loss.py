@@ -110,7 +110,7 @@ def accounted(folder: Path) -> tuple[int, int]:
     with reading(folder / "store.db") as db:
         ledger = read_ledger(db)
     assert ledger.adds_up
-    return ledger.seen, ledger.pending + ledger.parcels_in("waiting")
+    return ledger.seen, ledger.pending + ledger.outbox_items_in("waiting")
 
 
 @pytest.mark.parametrize("answers", [1, 25, 120])

@@ -210,7 +210,7 @@ async def test_spans_of_two_tenants_under_one_trace_id_are_kept_apart(tmp_path: 
     async with running_collector(shared(tmp_path, **waiting)) as collector:
         for tenant in TENANTS:
             await send(collector, tenant, *rag_trace(0))
-        assert len(await collector.store.unsettled()) == len(TENANTS)
+        assert len(await collector.store.undecided()) == len(TENANTS)
 
 
 @pytest.mark.slow
@@ -303,7 +303,7 @@ def stamped(number: int, tenant: str | None, *, root_alone: bool = False) -> byt
     return encode([replace(each, resource=replace(each.resource, attributes=owned)) for each in spans])
 
 
-def store_of_version_2(path: Path, sealing: PayloadCipher) -> None:
+def store_of_version_2(path: Path, cipher: PayloadCipher) -> None:
     """Write a store as the version before did, by trace ids alone.
 
     0 is acme's and open, 1 acme's and judged, its spans forgotten, 2 was acme's and taken by bandit, 3 has no
@@ -314,7 +314,7 @@ def store_of_version_2(path: Path, sealing: PayloadCipher) -> None:
         for step in schema._MIGRATIONS[:2]:
             db.executescript(step)
         db.execute("PRAGMA user_version = 2")
-        sealing.install(db)
+        cipher.install(db)
         for number, tenant, alone in (
             (0, "acme", False),
             (2, "acme", False),
@@ -348,16 +348,16 @@ def store_of_version_2(path: Path, sealing: PayloadCipher) -> None:
         )
 
 
-@pytest.mark.parametrize("sealing", ["plain", "sealed"])
-async def test_an_older_store_is_kept_by_tenant_without_loss(tmp_path: Path, sealing: str) -> None:
+@pytest.mark.parametrize("cipher", ["plain", "encrypted"])
+async def test_an_older_store_is_kept_by_tenant_without_loss(tmp_path: Path, cipher: str) -> None:
     path = tmp_path / "store.db"
-    seals = NO_CIPHER if sealing == "plain" else open_cipher([base64.b64encode(bytes(32)).decode()])
+    seals = NO_CIPHER if cipher == "plain" else open_cipher([base64.b64encode(bytes(32)).decode()])
     store_of_version_2(path, seals)
     acme = [trace_key(trace_id_of(number), "acme") for number in range(5)]
     for _ in range(2):  # the second time, there is nothing left to do
-        store = await SqliteStore.open(path, max_bytes=50 << 20, sealing=seals, tenants=frozenset(TENANTS))
+        store = await SqliteStore.open(path, max_bytes=50 << 20, cipher=seals, tenants=frozenset(TENANTS))
         try:
-            assert set(await store.unsettled()) == {
+            assert set(await store.undecided()) == {
                 acme[0],
                 acme[2],
                 trace_key(trace_id_of(2), "bandit"),
@@ -369,7 +369,7 @@ async def test_an_older_store_is_kept_by_tenant_without_loss(tmp_path: Path, sea
             assert (await store.spans(trace_key(trace_id_of(2), "bandit"))).has_jobs is True
             assert (await store.spans(trace_id_of(3))).payloads == (stamped(3, None),)
             assert (await store.spans(acme[1])).has_jobs is True
-            assert [parcel.payload for parcel in await store.parcels(SINK, 9)] == [b"\2"]
+            assert [outbox_item.payload for outbox_item in await store.outbox_items(SINK, 9)] == [b"\2"]
             ledger, own = await store.ledger(), await store.ledger("acme")
         finally:
             await store.aclose()
@@ -391,7 +391,7 @@ async def test_without_tokens_an_older_store_stays_keyed_as_it_was(tmp_path: Pat
     store_of_version_2(path, NO_CIPHER)
     store = await SqliteStore.open(path, max_bytes=50 << 20)
     try:
-        assert set(await store.unsettled()) == {trace_id_of(0), trace_id_of(3)}
+        assert set(await store.undecided()) == {trace_id_of(0), trace_id_of(3)}
         assert len((await store.spans(trace_id_of(2))).payloads) == 2
     finally:
         await store.aclose()

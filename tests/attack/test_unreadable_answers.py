@@ -100,7 +100,7 @@ async def test_what_is_answered_unreadably_is_sent_ever_more_seldom(tmp_path: Pa
     assert ledger.adds_up
     if answer is BROKEN:
         assert len(back_end.requests) == MOST_UNREADABLE
-        assert ledger.parcels[back_end.url] == {"put": 1, "waiting": 0, "unconfirmed": 1}
+        assert ledger.outbox_items[back_end.url] == {"put": 1, "waiting": 0, "unconfirmed": 1}
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ async def test_an_answer_whose_delivery_nobody_confirmed_says_so(
         shown = run("ledger", "--store", str(config.store.path)).output
     assert back_end.times() == {trace_id_of(number): 1 for number in range(5)}
     assert ledger.adds_up
-    assert ledger.parcels[back_end.url] == {"put": 5, "waiting": 0, "unconfirmed": 5}
+    assert ledger.outbox_items[back_end.url] == {"put": 5, "waiting": 0, "unconfirmed": 5}
     assert (counts["parcels_delivered"], counts["parcels_unconfirmed"]) == (0, 5)
     assert "unconfirmed" in told
     assert "5 unconfirmed" in shown
@@ -148,7 +148,7 @@ async def test_a_sink_that_fails_as_no_sink_should_is_not_asked_each_second(tmp_
             with suppress(RuntimeError):
                 await deliverer.step()
             clock.time_ns += 1_000_000_000
-        assert (await stepped.collector.store.ledger()).parcels_in("waiting") == 1
+        assert (await stepped.collector.store.ledger()).outbox_items_in("waiting") == 1
     assert sink.asked <= 20
 
 

@@ -88,11 +88,11 @@ async def judged(spans: Stepped, *numbers: int) -> None:
 
 
 async def booked(collector: Collector) -> dict[str, int]:
-    guards = collector.in_force.tenure.judging.guards
+    guards = collector.live.shared_evaluator.evaluator.guards
     assert guards is not None
-    assert guards.wall is not None
-    standing = await guards.wall.book.standing(guards.purse, now_ns=guards.clock.now_ns())
-    return {left.limit.removeprefix("month_"): left.spent for left in standing.left()}
+    assert guards.budget_guard is not None
+    status = await guards.budget_guard.spend_ledger.status(guards.budget, now_ns=guards.clock.now_ns())
+    return {left.limit.removeprefix("month_"): left.spent for left in status.left()}
 
 
 def bounds(judge: HostileJudge) -> tuple[int, int]:
@@ -180,10 +180,10 @@ def test_whatever_is_said_tokens_are_of_a_number_that_can_be(
 def test_what_a_plug_in_says_is_bounded_by_the_estimate(
     calls: int, sent: int, came: int, cached: int
 ) -> None:
-    tariff = CostEstimator(price=None)
-    estimate = tariff.estimate(Usage(calls=1, input_tokens=100, output_tokens=100))
+    cost_estimator = CostEstimator(price=None)
+    estimate = cost_estimator.estimate(Usage(calls=1, input_tokens=100, output_tokens=100))
     said = Usage(calls=calls, input_tokens=sent, output_tokens=came, cached_tokens=cached)
-    spend = tariff.actual(said, estimate)
+    spend = cost_estimator.actual(said, estimate)
     assert 0 <= spend.tokens <= 2 * 64 * 200
     assert spend.calls == max(0, calls)
 
@@ -197,17 +197,17 @@ async def test_embedders_are_believed_no_more(tmp_path: Path, usage: str) -> Non
     answer = json.dumps({"data": data, "usage": ABSURD[usage]}).encode()
     purse = config(tmp_path, "http://127.0.0.1:9")
     with hostile_judge(lambda _: Said(body=answer)) as endpoint:
-        async with open_budget(tmp_path / "store.db") as book:
-            guards = guards_of(purse, clock=StandingClock(), book=book)
+        async with open_budget(tmp_path / "store.db") as store:
+            guards = guards_of(purse, clock=StandingClock(), spend_ledger=store)
             opened = open_embedder(
                 "openai:e", base_url=endpoint.base_url, environ={}, around=guards.embedder("embedder")
             )
             async with aclosing(opened) as embedder:
                 for number in range(1, 4):
                     assert (await embedder.embed(["How long do refunds take?"])).vectors == ((1.0,),)
-                    assert guards.wall is not None
-                    standing = await book.standing(guards.purse, now_ns=guards.clock.now_ns())
-                    calls, tokens = (left.spent for left in standing.left())
+                    assert guards.budget_guard is not None
+                    status = await store.status(guards.budget, now_ns=guards.clock.now_ns())
+                    calls, tokens = (left.spent for left in status.left())
                     assert calls == number == endpoint.requests
                     most = sum(len(body) + TEMPLATE_TOKENS for body in endpoint.bodies)
                     assert number <= tokens <= most
@@ -223,13 +223,13 @@ async def test_batches_are_believed_no_more(tmp_path: Path, usage: str) -> None:
     )
     with running_batch_server(model) as server, Progress(tmp_path / "progress.db") as progress:
         purse = RunBudget(progress=progress, run="run", limit=Limit(calls=9, tokens=1_000_000))
-        turnstile = ReservingSpender(book=purse)
+        spender = ReservingSpender(spend_ledger=purse)
         judge = open_judge(
             "openai:gpt-4o-mini",
             base_url=server.url,
             environ={},
             batches=BatchSettings(path=tmp_path / "batches.db", poll_s=0.02),
-            around=lambda judge: budgeted(judge, [turnstile], None),
+            around=lambda judge: budgeted(judge, [spender], None),
         )
         async with aclosing(judge):
             assert (await judge.ask(request)).value.text == "Yes."

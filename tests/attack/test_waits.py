@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ragtrace.backends.http_api import HttpApi
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
 from ragtrace.errors import JudgeUnavailable, SendRetryable
-from ragtrace.retry_after import LONGEST_ASKED_S, asked_wait_s
+from ragtrace.retry_after import LONGEST_WAIT_S, retry_after_s_of
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.operations.instruments import Measurement
@@ -75,8 +75,8 @@ async def sent(spans: Stepped, *numbers: int) -> None:
 @example(header="9" * 5_000)
 @example(header="1e400")
 def test_any_text_asks_for_a_wait_that_has_an_end_or_for_none(header: str) -> None:
-    wait_s = asked_wait_s(header, now=NOW)
-    assert wait_s is None or 0 <= wait_s <= LONGEST_ASKED_S
+    wait_s = retry_after_s_of(header, now=NOW)
+    assert wait_s is None or 0 <= wait_s <= LONGEST_WAIT_S
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_any_text_asks_for_a_wait_that_has_an_end_or_for_none(header: str) -> No
         ("Sun, 01 Nov 2026 12:30:00", 1800),  # without a zone it is GMT, as RFC 9110 has all dates
         ("Sun, 01 Nov 2026 12:30:00 -0000", 1800),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
-        *((header, LONGEST_ASKED_S) for header in ABSURD if header not in ("86000", ABSURD[-1])),
+        *((header, LONGEST_WAIT_S) for header in ABSURD if header not in ("86000", ABSURD[-1])),
         *((header, None) for header in STRANGE),
     ],
 )
 def test_what_a_header_asks_for(header: str, wait_s: float | None) -> None:
-    assert asked_wait_s(header, now=NOW) == wait_s
+    assert retry_after_s_of(header, now=NOW) == wait_s
 
 
 @given(told_s=st.floats() | st.integers())
@@ -104,7 +104,7 @@ def test_what_a_plug_in_says_it_was_asked_for_has_an_end_too(told_s: float) -> N
         JudgeUnavailable("busy", retry_after_s=told_s),
         SendRetryable("busy", retry_after_s=told_s),
     ):
-        assert error.retry_after_s is None or 0 <= error.retry_after_s <= LONGEST_ASKED_S
+        assert error.retry_after_s is None or 0 <= error.retry_after_s <= LONGEST_WAIT_S
 
 
 # --- a judge
@@ -202,8 +202,8 @@ async def test_a_back_end_that_asks_for_ever_gets_its_spans_when_it_takes_them(
 @pytest.mark.parametrize(
     ("seconds", "nanos", "wait_s"),
     [
-        (2**63 - 1, 0, LONGEST_ASKED_S),
-        (99_999_999_999, 0, LONGEST_ASKED_S),
+        (2**63 - 1, 0, LONGEST_WAIT_S),
+        (99_999_999_999, 0, LONGEST_WAIT_S),
         (-(2**63), 0, 0),
         (-7, -500_000_000, 0),
         (7, 500_000_000, 7.5),

@@ -23,8 +23,8 @@ KEY = base64.b64encode(bytes(32)).decode()
 
 @pytest.mark.parametrize("keys", [(), (KEY,)], ids=["plain", "sealed"])
 async def test_the_store_keeps_what_it_accepted(tmp_path: Path, keys: Sequence[str]) -> None:
-    sealing = open_cipher(keys) if keys else NO_CIPHER
-    await check_store(lambda: SqliteStore.open(tmp_path / "store.db", max_bytes=10 << 20, sealing=sealing))
+    cipher = open_cipher(keys) if keys else NO_CIPHER
+    await check_store(lambda: SqliteStore.open(tmp_path / "store.db", max_bytes=10 << 20, cipher=cipher))
 
 
 class LosesSpans(SqliteStore):
@@ -33,19 +33,21 @@ class LosesSpans(SqliteStore):
 
 
 class SendsTwice(SqliteStore):
-    async def finish(self, job: Job, outcome: str, *, parcels: Mapping[str, bytes], **options: Any) -> bool:
-        await super().append([], forward=parcels, now_ns=1)
-        return await super().finish(job, outcome, parcels=parcels, **options)
+    async def finish(
+        self, job: Job, outcome: str, *, outbox_items: Mapping[str, bytes], **options: Any
+    ) -> bool:
+        await super().append([], forward=outbox_items, now_ns=1)
+        return await super().finish(job, outcome, outbox_items=outbox_items, **options)
 
 
 class ForgetsParcels(SqliteStore):
-    async def parcels(self, sink: str, limit: int, **options: Any) -> tuple[OutboxItem, ...]:
-        return (await super().parcels(sink, limit, **options))[1:]
+    async def outbox_items(self, sink: str, limit: int, **options: Any) -> tuple[OutboxItem, ...]:
+        return (await super().outbox_items(sink, limit, **options))[1:]
 
 
 class CountsWrong(SqliteStore):
     async def ledger(self) -> Ledger:
-        return Ledger(seen=1, accounts=(), parcels={})
+        return Ledger(seen=1, accounts=(), outbox_items={})
 
 
 @pytest.mark.parametrize(

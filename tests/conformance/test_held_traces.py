@@ -46,16 +46,16 @@ async def hold(store: WorkStore, *spans: Span, holding: HoldMode = HoldMode.NEW,
 
 
 async def settle(store: WorkStore, *jobs: Job) -> None:
-    await store.settle(ROOT.trace_id, jobs=jobs, outcomes=[], keep_spans=bool(jobs), now_ns=20)
+    await store.decide_trace(ROOT.trace_id, jobs=jobs, outcomes=[], keep_spans=bool(jobs), now_ns=20)
 
 
 async def finish(store: WorkStore, job: Job = JOB, addition: bytes = ADDITION) -> bool:
-    parcels = CARRIERS if addition else {}
-    return await store.finish(job, "judged", parcels=parcels, now_ns=30, addition=addition)
+    outbox_items = CARRIERS if addition else {}
+    return await store.finish(job, "judged", outbox_items=outbox_items, now_ns=30, addition=addition)
 
 
 async def sent_to(store: WorkStore, sink: str = "back end") -> list[bytes]:
-    return [parcel.payload for parcel in await store.parcels(sink, 100)]
+    return [outbox_item.payload for outbox_item in await store.outbox_items(sink, 100)]
 
 
 async def test_spans_of_a_new_trace_wait_and_go_on_in_order_when_there_is_nothing_to_judge(
@@ -172,6 +172,6 @@ async def test_a_store_that_is_nearly_full_holds_no_more(tmp_path: Path) -> None
 async def test_a_held_trace_is_not_forgotten(store: WorkStore) -> None:
     await hold(store, ROOT)
     await settle(store, JOB)
-    await store.expire(settled_before_ns=1_000, ended_before_ns=1_000)
+    await store.expire(decided_before_ns=1_000, ended_before_ns=1_000)
     await store.release(before_ns=10, now_ns=2_000, most_bytes=PLENTY)
     assert await sent_to(store) == [encode([ROOT])]

@@ -93,7 +93,7 @@ async def test_a_number_outside_0_to_1_is_kept_beside_an_absent_score(peers: Pee
 async def test_nan_is_an_absent_score(peers: Peers) -> None:
     outcome = await peers.measure("faithfulness", "ragas", '{"statements": []}')
     assert not isinstance(outcome, MetricFailure)
-    assert (outcome.score, outcome.skip_reason) == (None, SkipReason.PEER_NAN)
+    assert (outcome.score, outcome.skip_reason) == (None, SkipReason.TOOL_NAN)
 
 
 async def test_ragas_asks_as_its_collections_do(peers: Peers) -> None:

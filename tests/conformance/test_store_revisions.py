@@ -36,7 +36,7 @@ async def append(store: WorkStore, *, cut: tuple[str, ...] = ()) -> None:
 
 
 async def settle(store: WorkStore, *jobs: Job, slices: int, **options: object) -> TraceDecided:
-    return await store.settle(
+    return await store.decide_trace(
         "t1",
         jobs=jobs,
         outcomes=[],
@@ -50,7 +50,7 @@ async def settle(store: WorkStore, *jobs: Job, slices: int, **options: object) -
 async def judge(store: WorkStore, *, carrier: str = "c1", slices: int = 1) -> Job:
     (job,) = await store.take_jobs(1, now_ns=3)
     judged = JudgedInput(record_sha256="one", slices=slices)
-    await store.finish(job, "judged", parcels={}, now_ns=3, carrier=carrier, judged=judged)
+    await store.finish(job, "judged", outbox_items={}, now_ns=3, carrier=carrier, judged=judged)
     return job
 
 
@@ -89,7 +89,7 @@ async def test_a_record_that_changed_while_it_was_judged_is_queued_at_its_end(st
     await settle(store, JOB, slices=1)
     (job,) = await store.take_jobs(1, now_ns=3)
     await settle(store, OTHER, slices=2)
-    await store.finish(job, "judged", parcels={}, now_ns=4, judged=JudgedInput("one", 1))
+    await store.finish(job, "judged", outbox_items={}, now_ns=4, judged=JudgedInput("one", 1))
     assert await counted(store) == {"queued": 1}
 
 
@@ -97,7 +97,7 @@ async def test_what_was_judged_with_newer_spans_than_were_settled_is_not_queued(
     await append(store)
     await settle(store, JOB, slices=1)
     (job,) = await store.take_jobs(1, now_ns=3)
-    await store.finish(job, "judged", parcels={}, now_ns=4, judged=JudgedInput("other", 2))
+    await store.finish(job, "judged", outbox_items={}, now_ns=4, judged=JudgedInput("other", 2))
     assert await counted(store) == {"judged": 1}
 
 
@@ -119,8 +119,10 @@ async def test_an_answer_that_moves_while_it_is_judged_yields_nothing(store: Wor
     await settle(store, JOB, slices=1)
     (job,) = await store.take_jobs(1, now_ns=3)
     await settle(store, replace(OTHER, span_id="s2"), slices=2, moved={"s1": "s2"})
-    await store.finish(job, "judged", parcels={"sink": b"carrier"}, now_ns=4, judged=JudgedInput("one", 1))
-    assert await store.parcels("sink", 9) == ()
+    await store.finish(
+        job, "judged", outbox_items={"sink": b"carrier"}, now_ns=4, judged=JudgedInput("one", 1)
+    )
+    assert await store.outbox_items("sink", 9) == ()
     assert await counted(store) == {"queued": 1}
 
 
@@ -138,7 +140,7 @@ async def test_an_answer_that_moves_back_may_be_sampled_out_then(store: WorkStor
     await settle(store, JOB, slices=1, moved={})
     await settle(store, slices=2, moved={"s1": None})
     left_out = [Outcome(span_id="s1", outcome="sampled_out")]
-    await store.settle("t1", jobs=[], outcomes=left_out, keep_spans=True, now_ns=3, slices=3)
+    await store.decide_trace("t1", jobs=[], outcomes=left_out, keep_spans=True, now_ns=3, slices=3)
     assert await counted(store) == {"sampled_out": 1}
 
 
@@ -146,7 +148,7 @@ async def test_an_answer_whose_spans_were_forgotten_rests(store: WorkStore) -> N
     await append(store)
     await settle(store, JOB, slices=1)
     await judge(store)
-    assert await store.expire(settled_before_ns=9, ended_before_ns=0) == 1
+    assert await store.expire(decided_before_ns=9, ended_before_ns=0) == 1
     await append(store)
     assert (await store.spans("t1")).answers == ()
     assert (await settle(store, OTHER, slices=1)).revised == 0
@@ -156,18 +158,18 @@ async def test_an_answer_whose_spans_were_forgotten_rests(store: WorkStore) -> N
 async def test_a_trace_is_settled_as_far_as_its_spans_were_read(store: WorkStore) -> None:
     await append(store)
     await append(store)
-    await store.settle("t1", jobs=[], outcomes=[], keep_spans=False, now_ns=2, slices=1)
-    assert await store.unsettled() == ("t1",)
+    await store.decide_trace("t1", jobs=[], outcomes=[], keep_spans=False, now_ns=2, slices=1)
+    assert await store.undecided() == ("t1",)
     assert len((await store.spans("t1")).payloads) == 2
-    await store.settle("t1", jobs=[], outcomes=[], keep_spans=False, now_ns=2, slices=2)
-    assert await store.unsettled() == ()
+    await store.decide_trace("t1", jobs=[], outcomes=[], keep_spans=False, now_ns=2, slices=2)
+    assert await store.undecided() == ()
     assert (await store.spans("t1")).payloads == ()
 
 
 async def test_a_trace_that_goes_on_stays_unsettled(store: WorkStore) -> None:
     await append(store)
     await settle(store, JOB, slices=1, goes_on=True)
-    assert await store.unsettled() == ("t1",)
+    assert await store.undecided() == ("t1",)
     assert await counted(store) == {"queued": 1}
 
 
@@ -177,7 +179,7 @@ async def test_a_trace_that_lost_spans_is_marked(store: WorkStore) -> None:
     await append(store, cut=("t1", "t2"))
     assert (await store.spans("t1")).is_cut
     assert (await store.spans("t2")).is_cut
-    assert await store.unsettled() == ("t1",)
+    assert await store.undecided() == ("t1",)
 
 
 async def test_a_job_says_how_much_of_its_trace_had_come_when_it_was_leased(store: WorkStore) -> None:

@@ -40,7 +40,7 @@ async def store(path: Path) -> AsyncIterator[WorkStore]:
 async def queue_one(store: WorkStore, trace_id: str = "t1", *, now_ns: int = 1) -> None:
     await store.append([part(trace_id)], forward={}, now_ns=now_ns)
     job = replace(JOB, trace_id=trace_id)
-    await store.settle(trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=now_ns)
+    await store.decide_trace(trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=now_ns)
 
 
 async def test_spans_come_back_in_order_of_arrival(store: WorkStore) -> None:
@@ -53,17 +53,17 @@ async def test_what_was_acknowledged_is_there_after_a_restart(store: WorkStore, 
     await store.append([part("t1", b"1")], forward={"sink": b"original"}, now_ns=5)
     await store.aclose()
     reopened = await SqliteStore.open(path, max_bytes=10 << 20)
-    (unsettled,) = await reopened.unsettled()
+    (undecided,) = await reopened.undecided()
     payloads = (await reopened.spans("t1")).payloads
-    (parcel,) = await reopened.parcels("sink", 10)
+    (outbox_item,) = await reopened.outbox_items("sink", 10)
     await reopened.aclose()
-    assert (unsettled, payloads) == ("t1", (b"1",))
-    assert parcel.payload == b"original"
+    assert (undecided, payloads) == ("t1", (b"1",))
+    assert outbox_item.payload == b"original"
 
 
 async def test_a_job_is_queued_once_however_often_its_trace_is_settled(store: WorkStore) -> None:
     await queue_one(store)
-    again = await store.settle("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=2)
+    again = await store.decide_trace("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=2)
     assert again == TraceDecided(queued=0, ended=0)
     assert len(await store.take_jobs(10, now_ns=3)) == 1
 
@@ -114,7 +114,7 @@ async def test_a_job_that_was_leased_when_a_process_ended_is_leased_alone(
     while jobs := await reopened.take_jobs(10, now_ns=9):
         assert await reopened.take_jobs(10, now_ns=9) == ()
         leased.append([job.crashes for job in jobs])
-        await reopened.finish(jobs[0], "judged", parcels={}, now_ns=9)
+        await reopened.finish(jobs[0], "judged", outbox_items={}, now_ns=9)
     await reopened.aclose()
     assert leased == [[1], [1], [1], [0]]
 
@@ -130,7 +130,7 @@ async def test_only_the_job_that_was_leased_alone_is_blamed_for_the_next_crash(
     crashes = []
     while jobs := await reopened.take_jobs(10, now_ns=9):
         crashes += [job.crashes for job in jobs]
-        await reopened.finish(jobs[0], "judged", parcels={}, now_ns=9)
+        await reopened.finish(jobs[0], "judged", outbox_items={}, now_ns=9)
     await reopened.aclose()
     assert sorted(crashes) == [1, 1, 2]
 
@@ -144,7 +144,7 @@ async def test_a_suspect_waits_until_the_jobs_beside_it_have_ended(store: WorkSt
     await queue_one(reopened, "t2", now_ns=0)
     (other,) = await reopened.take_jobs(10, now_ns=0)
     assert await reopened.take_jobs(10, now_ns=9) == ()
-    await reopened.finish(other, "judged", parcels={}, now_ns=9)
+    await reopened.finish(other, "judged", outbox_items={}, now_ns=9)
     (alone,) = await reopened.take_jobs(10, now_ns=9)
     await reopened.aclose()
     assert (other.trace_id, alone.trace_id, alone.crashes) == ("t2", "t1", 1)
@@ -164,7 +164,7 @@ async def test_who_gives_a_job_back_has_not_crashed(store: WorkStore, path: Path
 async def test_a_job_that_has_ended_is_not_given_back(store: WorkStore) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
-    await store.finish(job, "judged", parcels={}, now_ns=3)
+    await store.finish(job, "judged", outbox_items={}, now_ns=3)
     await store.give_back(job)
     assert await store.take_jobs(1, now_ns=4) == ()
 
@@ -189,16 +189,16 @@ async def test_old_jobs_are_leased_before_they_are_due_where_they_are_asked_for(
 async def test_finishing_a_job_hands_its_carrier_over_in_the_same_step(store: WorkStore) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
-    await store.finish(job, "judged", parcels={"a": b"carrier", "b": b"carrier"}, now_ns=3)
+    await store.finish(job, "judged", outbox_items={"a": b"carrier", "b": b"carrier"}, now_ns=3)
     assert (await store.ledger()).by_name()["judged"] == 1
-    assert [parcel.payload for parcel in await store.parcels("b", 10)] == [b"carrier"]
+    assert [outbox_item.payload for outbox_item in await store.outbox_items("b", 10)] == [b"carrier"]
 
 
 async def test_a_finished_job_is_not_queued_again(store: WorkStore) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
-    await store.finish(job, "judged", parcels={}, now_ns=3)
-    assert await store.settle("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=4) == TraceDecided(
+    await store.finish(job, "judged", outbox_items={}, now_ns=3)
+    assert await store.decide_trace("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=4) == TraceDecided(
         queued=0, ended=0
     )
 
@@ -206,9 +206,9 @@ async def test_a_finished_job_is_not_queued_again(store: WorkStore) -> None:
 async def test_an_answer_that_was_sampled_out_can_be_brought_back_once(store: WorkStore) -> None:
     await store.append([part("t1")], forward={}, now_ns=1)
     left_out = Outcome(span_id=JOB.span_id, outcome="sampled_out")
-    await store.settle("t1", jobs=[], outcomes=[left_out], keep_spans=True, now_ns=2)
+    await store.decide_trace("t1", jobs=[], outcomes=[left_out], keep_spans=True, now_ns=2)
     for brought_back in (1, 0):
-        settled = await store.settle("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=3)
+        settled = await store.decide_trace("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=3)
         assert settled == TraceDecided(queued=brought_back, ended=0, brought_back=brought_back)
     (job,) = await store.take_jobs(10, now_ns=3)
     assert (job.span_id, job.sample) == (JOB.span_id, SAMPLE)
@@ -219,8 +219,8 @@ async def test_parcels_are_read_in_bounded_portions(store: WorkStore) -> None:
     for size in (500, 600, 2_000, 10):
         await store.append([], forward={"sink": bytes(size)}, now_ns=1)
     sizes = []
-    while portion := await store.parcels("sink", 10, most_bytes=1_000):
-        sizes.append([len(parcel.payload) for parcel in portion])
+    while portion := await store.outbox_items("sink", 10, most_bytes=1_000):
+        sizes.append([len(outbox_item.payload) for outbox_item in portion])
         await store.delivered(portion)
     assert sizes == [[500], [600], [2_000], [10]]
 
@@ -228,10 +228,10 @@ async def test_parcels_are_read_in_bounded_portions(store: WorkStore) -> None:
 async def test_delivered_and_rejected_parcels_leave_the_queue(store: WorkStore) -> None:
     for payload in (b"1", b"2", b"3"):
         await store.append([], forward={"sink": payload}, now_ns=1)
-    first, second, third = await store.parcels("sink", 10)
+    first, second, third = await store.outbox_items("sink", 10)
     await store.delivered([first])
     await store.reject([second], reason="no", now_ns=2)
-    assert await store.parcels("sink", 10) == (third,)
+    assert await store.outbox_items("sink", 10) == (third,)
     assert (await store.ledger()).by_name()["rejected"] == 1
 
 
@@ -239,7 +239,7 @@ async def test_an_outcome_is_recorded_once(store: WorkStore) -> None:
     await store.append([part("t1")], forward={}, now_ns=1)
     for new in (1, 0):
         left_out = [Outcome(span_id="s1", outcome="sampled_out")]
-        assert await store.settle(
+        assert await store.decide_trace(
             "t1", jobs=[], outcomes=left_out, keep_spans=False, now_ns=2
         ) == TraceDecided(queued=0, ended=new)
     assert (await store.ledger()).by_name()["sampled_out"] == 1
@@ -251,9 +251,9 @@ async def test_spans_that_join_a_settled_trace_reopen_it(store: WorkStore, path:
     assert await store.append([part("t1"), part("t2")], forward={}, now_ns=9) == {"t1"}
     await store.aclose()
     reopened = await SqliteStore.open(path, max_bytes=10 << 20)
-    unsettled = await reopened.unsettled()
+    undecided = await reopened.undecided()
     await reopened.aclose()
-    assert set(unsettled) == {"t1", "t2"}
+    assert set(undecided) == {"t1", "t2"}
 
 
 async def test_a_full_store_keeps_nothing_of_the_request(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ async def test_a_full_store_keeps_nothing_of_the_request(tmp_path: Path) -> None
     await store.append([part("t1", bytes(300_000))], forward={}, now_ns=1)
     with pytest.raises(StoreUnavailable, match="max_bytes"):
         await store.append([part("t2")], forward={"sink": b"original"}, now_ns=2)
-    assert ((await store.spans("t2")).payloads, await store.parcels("sink", 1)) == ((), ())
+    assert ((await store.spans("t2")).payloads, await store.outbox_items("sink", 1)) == ((), ())
     await store.aclose()
 
 
@@ -284,9 +284,9 @@ async def test_what_is_settled_and_old_is_forgotten_and_its_space_returned(tmp_p
     store = await SqliteStore.open(file, max_bytes=50 << 20)
     for number in range(20):
         await store.append([part(f"t{number}", bytes(100_000))], forward={}, now_ns=1)
-        await store.settle(f"t{number}", jobs=[], outcomes=[], keep_spans=True, now_ns=2)
-    assert await store.expire(settled_before_ns=2, ended_before_ns=0) == 0
-    assert await store.expire(settled_before_ns=3, ended_before_ns=0) == 20
+        await store.decide_trace(f"t{number}", jobs=[], outcomes=[], keep_spans=True, now_ns=2)
+    assert await store.expire(decided_before_ns=2, ended_before_ns=0) == 0
+    assert await store.expire(decided_before_ns=3, ended_before_ns=0) == 20
     await store.append([part("fresh")], forward={}, now_ns=4)
     assert (await store.spans("t0")).payloads == ()
     await store.aclose()
@@ -295,7 +295,7 @@ async def test_what_is_settled_and_old_is_forgotten_and_its_space_returned(tmp_p
 
 async def test_a_trace_with_an_open_job_does_not_expire(store: WorkStore) -> None:
     await queue_one(store)
-    assert await store.expire(settled_before_ns=100, ended_before_ns=100) == 0
+    assert await store.expire(decided_before_ns=100, ended_before_ns=100) == 0
     assert (await store.spans("t1")).payloads == (b"spans",)
 
 

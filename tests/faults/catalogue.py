@@ -191,13 +191,13 @@ def _old_scene(folder: Path) -> Scene:
             for part in ([root], others):
                 db.execute("INSERT INTO slice (trace_id, payload) VALUES (?, ?)", (trace_id, encode(part)))
             arrived_ns = time.time_ns()
-            settled_ns = arrived_ns if number % 2 else None
-            db.execute("INSERT INTO trace VALUES (?, ?, ?)", (trace_id, arrived_ns, settled_ns))
-            if settled_ns:
+            decided_ns = arrived_ns if number % 2 else None
+            db.execute("INSERT INTO trace VALUES (?, ?, ?)", (trace_id, arrived_ns, decided_ns))
+            if decided_ns:
                 db.execute(
                     "INSERT INTO job (trace_id, span_id, rule, rate, probability, state, due_ns)"
                     " VALUES (?, ?, 'ratio', 1, 1, 'leased', ?)",
-                    (trace_id, root.span_id, settled_ns),
+                    (trace_id, root.span_id, decided_ns),
                 )
     scene.has_already(4)
     return scene

@@ -196,13 +196,13 @@ class Scene:
 
     def _is_under_way(self) -> bool:
         ledger = self.ledger()
-        return bool(ledger.pending or ledger.parcels_in("waiting"))
+        return bool(ledger.pending or ledger.outbox_items_in("waiting"))
 
     def _unaccounted(self, answers: int) -> int:
         ledger = self.ledger()
         if not ledger.adds_up:
             return max(1, abs(ledger.seen - ledger.pending - ledger.ended))
-        return abs(answers - ledger.seen) + ledger.pending + ledger.parcels_in("waiting")
+        return abs(answers - ledger.seen) + ledger.pending + ledger.outbox_items_in("waiting")
 
     def _found(self) -> Mapping[tuple[str, str], set[str]]:
         if self._back_end is not None:

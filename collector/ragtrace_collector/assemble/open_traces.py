@@ -48,9 +48,11 @@ class Ready:
 class Assembly:
     """The open traces of one collector. The spans stand in the store; this knows when to read them."""
 
-    def __init__(self, policy: AssemblePolicy, *, steady_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self, policy: AssemblePolicy, *, monotonic_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
         self._policy = policy
-        self._steady_ns = steady_ns
+        self._monotonic_ns = monotonic_ns
         """Nanoseconds since whenever. Never set back or forth, unlike the time of day."""
         self._open: dict[str, OpenTrace] = {}
         """In order of last arrival."""
@@ -92,7 +94,7 @@ class Assembly:
 
         ``reopened`` says that it holds others of this trace, which are to be recalled.
         """
-        now_ns = self._steady_ns()
+        now_ns = self._monotonic_ns()
         trace = self._open.get(trace_id)
         if trace is None:
             trace = self._open[trace_id] = OpenTrace(last_arrival_ns=now_ns)
@@ -112,11 +114,11 @@ class Assembly:
         if trace is not None:
             trace.awaits_recall = False
             trace.add(refs, trace.last_arrival_ns)
-            self._look_later(trace_id, trace, self._steady_ns())
+            self._look_later(trace_id, trace, self._monotonic_ns())
 
     def take_ready(self, *, everything: bool = False) -> Iterator[Ready]:
         """Yield what is ready, and forget the traces taken; with ``everything``, all that is complete."""
-        now_ns = self._steady_ns()
+        now_ns = self._monotonic_ns()
         yield from self._take_traces(now_ns, everything=everything)
         yield from self._take_calls(now_ns)
 
@@ -127,7 +129,7 @@ class Assembly:
         trace = self._open[ready.trace_id]
         trace.taken -= ready.calls
         self._await_recall(ready.trace_id, trace, not ready.calls)
-        self._look_later(ready.trace_id, trace, self._steady_ns())
+        self._look_later(ready.trace_id, trace, self._monotonic_ns())
 
     def settled(self, ready: Ready) -> None:
         """Take note that what was ready is settled."""

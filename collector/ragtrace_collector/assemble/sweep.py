@@ -27,8 +27,8 @@ class Sweeper:
 
     async def step(self) -> bool:
         """Hand on the traces that nobody has had since the last turn."""
-        unsettled = await self.store.unsettled()
-        unowned = frozenset(trace_id for trace_id in unsettled if not self.assembly.owns(trace_id))
+        undecided = await self.store.undecided()
+        unowned = frozenset(trace_id for trace_id in undecided if not self.assembly.owns(trace_id))
         lost = unowned & self._unowned
         self._unowned = unowned - lost
         for trace_id in lost:

@@ -333,7 +333,7 @@ class CollectorConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _no_content_beside_the_sealed_store(self) -> CollectorConfig:
+    def _no_content_beside_the_encrypted_store(self) -> CollectorConfig:
         if self.store.encryption_keys and self.judge.cache is not None:
             raise ValueError(
                 "`judge.cache` keeps replies, which quote content, as they are: leave it out where "

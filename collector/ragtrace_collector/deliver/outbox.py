@@ -62,8 +62,8 @@ class DeliverStage:
         """Deliver what is waiting; say whether more may be."""
         if self.clock.now_ns() < self._resume_ns:
             return False
-        waiting = await self.store.parcels(self.endpoint, self.most_at_once, most_bytes=self.most_bytes)
-        size = sum(len(parcel.payload) for parcel in waiting)
+        waiting = await self.store.outbox_items(self.endpoint, self.most_at_once, most_bytes=self.most_bytes)
+        size = sum(len(outbox_item.payload) for outbox_item in waiting)
         self._is_behind = len(waiting) == self.most_at_once or 2 * size > self.most_bytes
         if self._alone:
             return bool(waiting) and await self._deliver_each(waiting)
@@ -71,7 +71,7 @@ class DeliverStage:
 
     async def _deliver(self, batch: Sequence[OutboxItem]) -> bool:
         # Serialized protobuf messages of one type, put one after the other, are their merge.
-        payload = b"".join(parcel.payload for parcel in batch)
+        payload = b"".join(outbox_item.payload for outbox_item in batch)
         try:
             await self.sink.send(payload)
         except SendRetryable as exc:
@@ -91,13 +91,13 @@ class DeliverStage:
             self._rest(None)
             raise
         self._unreadable = 0
-        await self._delivered(batch, Counts.PARCELS_DELIVERED)
+        await self._delivered(batch, Counts.ITEMS_DELIVERED)
         return True
 
     async def _deliver_each(self, batch: Sequence[OutboxItem]) -> bool:
         """Deliver each alone: one bad span must not take its neighbours along, nor hide among them."""
-        for parcel in batch:
-            if not await self._deliver([parcel]):
+        for outbox_item in batch:
+            if not await self._deliver([outbox_item]):
                 return False
             self._alone = max(0, self._alone - 1)
         return True
@@ -121,7 +121,7 @@ class DeliverStage:
 
     async def _reject(self, batch: Sequence[OutboxItem], exc: SendRejected) -> bool:
         await self.store.reject(batch, reason=str(exc), now_ns=self.clock.now_ns())
-        self.counters.add(Counts.PARCELS_REJECTED)
+        self.counters.add(Counts.ITEMS_REJECTED)
         self._refused += 1
         if _is_power_of_ten(self._refused):
             log.error(
@@ -148,7 +148,7 @@ class DeliverStage:
                 extra=event("sink_unreadable"),
             )
         self._is_doubted = True
-        await self._delivered(batch, Counts.PARCELS_UNCONFIRMED, unconfirmed=str(exc))
+        await self._delivered(batch, Counts.ITEMS_UNCONFIRMED, unconfirmed=str(exc))
         return True
 
     async def _delivered(

@@ -44,7 +44,7 @@ class RetryClass(StrEnum):
     NEVER = "never"
 
 
-_MENDS: Final = {
+_RETRY_CLASSES: Final = {
     JudgeUnavailable.error_type: RetryClass.AGAIN,
     JudgeTimeout.error_type: RetryClass.AGAIN,
     JudgeError.error_type: RetryClass.AGAIN,
@@ -61,7 +61,7 @@ class AttemptFailure:
 
     error_type: str
     message: str
-    mend: RetryClass
+    retry_class: RetryClass
 
     @classmethod
     def of(cls, failure: MetricFailure) -> AttemptFailure:
@@ -70,7 +70,7 @@ class AttemptFailure:
         return cls(
             error_type=failure.error_type,
             message=failure.message,
-            mend=_MENDS.get(failure.error_type, own),
+            retry_class=_RETRY_CLASSES.get(failure.error_type, own),
         )
 
 
@@ -95,7 +95,7 @@ class RetryPolicy:
     """Since it was queued."""
     max_crashes: int
 
-    def next_rung(
+    def next_retry(
         self, job: Job, faults: Sequence[AttemptFailure], *, opens_ns: int, now_ns: int
     ) -> Retry | None:
         """Return when the answer is tried again, or ``None`` if it ends: by what was found, or its deadline.
@@ -104,7 +104,7 @@ class RetryPolicy:
         """
         is_closed = opens_ns > now_ns
         waiting = next((fault for fault in faults if _waits(fault, job, is_closed=is_closed)), None)
-        failing = next((fault for fault in faults if fault.mend is not RetryClass.NEVER), None)
+        failing = next((fault for fault in faults if fault.retry_class is not RetryClass.NEVER), None)
         if waiting or (failing and is_closed):
             due_ns = max(opens_ns, now_ns + self.wait_ns)
             return self._in_time(job, due_ns, waiting or failing, failed=False)
@@ -135,4 +135,4 @@ class RetryPolicy:
 def _waits(fault: AttemptFailure, job: Job, *, is_closed: bool) -> bool:
     """Say whether an answer waits; not where it alone is refused, again, and the others are not."""
     is_its_own = fault.error_type == JudgeRefused.error_type == job.reason and not is_closed
-    return fault.mend is RetryClass.WAIT and not is_its_own
+    return fault.retry_class is RetryClass.WAIT and not is_its_own

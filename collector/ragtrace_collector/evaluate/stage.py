@@ -67,11 +67,11 @@ class EvaluateStage:
 
     store: WorkStore
     reader: AnswerReader
-    judging: Evaluator
+    evaluator: Evaluator
     watch: LowScoreWatch
     attach: AttachOptions
     sinks: tuple[str, ...]
-    ladder: RetryPolicy
+    retry_policy: RetryPolicy
     attempt_s: float
     """How long one attempt may take, in seconds."""
     counters: Counters
@@ -95,11 +95,11 @@ class EvaluateStage:
 
         Where nobody may be asked, answers stay as they are, but for those that cannot wait so long.
         """
-        closed = self.judging.now.closed()
+        closed = self.evaluator.now.closed()
         return await self.store.take_jobs(
             most,
             now_ns=self.clock.now_ns(),
-            seen_before_ns=self.ladder.hopeless_before_ns(closed.until_ns) if closed else None,
+            seen_before_ns=self.retry_policy.hopeless_before_ns(closed.until_ns) if closed else None,
         )
 
     async def attempt(self, job: Job) -> None:
@@ -108,11 +108,11 @@ class EvaluateStage:
         Raises:
             StoreUnavailable: it could not be read. It is given back.
         """
-        judging = self.judging.now
+        evaluator = self.evaluator.now
         try:
-            outcome = self._outcome_unasked(job, judging)
+            outcome = self._outcome_unasked(job, evaluator)
             if outcome is None:
-                await self._judge(job, judging)
+                await self._judge(job, evaluator)
                 return
             if job.crashes:
                 log.error(
@@ -134,13 +134,13 @@ class EvaluateStage:
         except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
             await self._give_up(job, exc)
 
-    def _outcome_unasked(self, job: Job, judging: Evaluator) -> str | None:
-        closed = judging.closed()
-        if closed and job.seen_ns < self.ladder.hopeless_before_ns(closed.until_ns):
+    def _outcome_unasked(self, job: Job, evaluator: Evaluator) -> str | None:
+        closed = evaluator.closed()
+        if closed and job.seen_ns < self.retry_policy.hopeless_before_ns(closed.until_ns):
             return closed.outcome
-        return self.ladder.ended(job, now_ns=self.clock.now_ns())
+        return self.retry_policy.ended(job, now_ns=self.clock.now_ns())
 
-    async def _judge(self, job: Job, judging: Evaluator) -> None:
+    async def _judge(self, job: Job, evaluator: Evaluator) -> None:
         answers = await self.reader.read_for(job)
         if answers.is_evaluation(job.span_id):
             self.counters.add(Counts.EVALUATIONS_NOT_JUDGED)
@@ -155,58 +155,60 @@ class EvaluateStage:
             with working(self.tracer, "evaluate", on=(job.in_trace, job.span_id)) as span:
                 async with asyncio.timeout(self.attempt_s):
                     earlier = self.partial.take(job)
-                    evaluation = await judging.evaluate(record, clock=self.clock, earlier=earlier)
+                    evaluation = await evaluator.evaluate(record, clock=self.clock, earlier=earlier)
                 span.set_attribute(semconv.EVAL_RUN_ID, evaluation.run_id)
-                span.set_attribute("ragtrace.outcome", _outcome(evaluation, judging))
+                span.set_attribute("ragtrace.outcome", _outcome(evaluation, evaluator))
         except TimeoutError:
-            await self._time_out(job, judging)
+            await self._time_out(job, evaluator)
             return
-        if rung := self._next_rung(
-            job, judging, [AttemptFailure.of(failure) for failure in evaluation.failures]
+        if retry := self._next_retry(
+            job, evaluator, [AttemptFailure.of(failure) for failure in evaluation.failures]
         ):
             self.partial.keep(job, evaluation)
-            await self._postpone(job, rung)
+            await self._postpone(job, retry)
             return
-        await self._finish(job, record, evaluation, judging, answers.judged(job.span_id))
+        await self._finish(job, record, evaluation, evaluator, answers.judged(job.span_id))
 
-    async def _time_out(self, job: Job, judging: Evaluator) -> None:
+    async def _time_out(self, job: Job, evaluator: Evaluator) -> None:
         message = f"not judged within {self.attempt_s:g} s"
-        fault = AttemptFailure(error_type=TIMED_OUT, message=message, mend=RetryClass.AGAIN)
-        if rung := self._next_rung(job, judging, [fault]):
-            await self._postpone(job, rung)
+        fault = AttemptFailure(error_type=TIMED_OUT, message=message, retry_class=RetryClass.AGAIN)
+        if retry := self._next_retry(job, evaluator, [fault]):
+            await self._postpone(job, retry)
         else:
             await self._end(job, State.FAILED.because(TIMED_OUT))
 
-    def _next_rung(self, job: Job, judging: Evaluator, faults: Sequence[AttemptFailure]) -> Retry | None:
-        return self.ladder.next_rung(job, faults, opens_ns=judging.now.opens_ns(), now_ns=self.clock.now_ns())
+    def _next_retry(self, job: Job, evaluator: Evaluator, faults: Sequence[AttemptFailure]) -> Retry | None:
+        return self.retry_policy.next_retry(
+            job, faults, opens_ns=evaluator.now.opens_ns(), now_ns=self.clock.now_ns()
+        )
 
-    async def _postpone(self, job: Job, rung: Retry) -> None:
+    async def _postpone(self, job: Job, retry: Retry) -> None:
         postpone = partial(
             self.store.postpone,
             job,
-            due_ns=rung.due_ns,
-            reason=rung.fault.error_type,
-            failed=rung.failed,
+            due_ns=retry.due_ns,
+            reason=retry.fault.error_type,
+            failed=retry.failed,
         )
         await self._write(postpone)
         self.counters.add(Counts.ANSWERS_POSTPONED)
-        if rung.failed:  # else something is closed, which was told once
+        if retry.failed:  # else something is closed, which was told once
             log.warning(
                 "judge failed (%s: %s); answer %s:%s is tried again in %.0f s",
-                rung.fault.error_type,
-                rung.fault.message,
+                retry.fault.error_type,
+                retry.fault.message,
                 job.in_trace,
                 job.span_id,
-                (rung.due_ns - self.clock.now_ns()) / 1e9,
-                extra=_of(job, "judge_failed", error=rung.fault.error_type),
+                (retry.due_ns - self.clock.now_ns()) / 1e9,
+                extra=_of(job, "judge_failed", error=retry.fault.error_type),
             )
 
     async def _finish(
-        self, job: Job, record: RagRecord, evaluation: Evaluation, judging: Evaluator, judged: JudgedInput
+        self, job: Job, record: RagRecord, evaluation: Evaluation, evaluator: Evaluator, judged: JudgedInput
     ) -> None:
         note = partial(self.watch.note, job, record, evaluation, now_ns=self.clock.now_ns())
         await self._write(note)
-        outcome = _outcome(evaluation, judging)
+        outcome = _outcome(evaluation, evaluator)
         # without a carrier, an earlier verdict would stay in force
         is_told = deserves_carrier(evaluation) or bool(job.replaces)
         if not is_told or FinalOutcome.of(outcome).state is State.OVER_BUDGET:
@@ -220,7 +222,7 @@ class EvaluateStage:
             now_ns=self.clock.now_ns(),
             supersedes=job.replaces or None,
             is_revision=job.carriers > 0,
-            cost_usd=judging.cost_usd(evaluation),
+            cost_usd=evaluator.cost_usd(evaluation),
         )
         await self._end(job, outcome, carrier=span, evaluator=evaluation.evaluator_version, judged=judged)
 
@@ -233,13 +235,13 @@ class EvaluateStage:
         evaluator: str = "",
         judged: JudgedInput | None = None,
     ) -> None:
-        parcels = dict.fromkeys(self.sinks, encode([carrier])) if carrier else {}
+        outbox_items = dict.fromkeys(self.sinks, encode([carrier])) if carrier else {}
         addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
         finish = partial(
             self.store.finish,
             job,
             outcome,
-            parcels=parcels,
+            outbox_items=outbox_items,
             now_ns=self.clock.now_ns(),
             carrier=carrier.span_id if carrier else "",
             evaluator=evaluator,
@@ -283,12 +285,12 @@ _COUNTED_AS: Final = {
 }
 
 
-def _outcome(evaluation: Evaluation, judging: Evaluator) -> str:
+def _outcome(evaluation: Evaluation, evaluator: Evaluator) -> str:
     if any(result.score is not None for result in evaluation.results):
         return State.JUDGED
     if not evaluation.failures:
         return State.INELIGIBLE.because(str(evaluation.results[0].skip_reason))
     if any(failure.error_type == OverBudget.error_type for failure in evaluation.failures):
-        closed = judging.closed()
+        closed = evaluator.closed()
         return closed.outcome if closed else State.OVER_BUDGET
     return State.FAILED.because(evaluation.failures[0].error_type)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from ragtrace_collector.stage import tell_of_error
+from ragtrace_collector.stage import report_stage_error
 from ragtrace_collector.store.port import Job
 from ragtrace_collector.telemetry.counters import Counters
 
@@ -21,14 +21,14 @@ class WorkerPool:
         most: int,
         take: Callable[[int], Awaitable[Sequence[Job]]],
         judge: Callable[[Job], Awaitable[None]],
-        hands: asyncio.TaskGroup,
+        workers: asyncio.TaskGroup,
         wake: asyncio.Event,
         counters: Counters,
     ) -> None:
         self._most = most
         self._take = take
         self._judge = judge
-        self._hands = hands
+        self._workers = workers
         self._wake = wake
         """Set when there is something new to judge, or a hand is free for what waits."""
         self._counters = counters
@@ -42,7 +42,7 @@ class WorkerPool:
         jobs = await self._take(free) if free else ()
         self._busy += len(jobs)
         for job in jobs:
-            self._hands.create_task(self._work(job), name=f"evaluate-{job.trace_id}-{job.span_id}")
+            self._workers.create_task(self._work(job), name=f"evaluate-{job.trace_id}-{job.span_id}")
         self._may_be_more = len(jobs) == free
         return self._may_be_more and self._busy < self._most
 
@@ -50,7 +50,7 @@ class WorkerPool:
         try:
             await self._judge(job)
         except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
-            tell_of_error(exc, stage="evaluate", counters=self._counters)
+            report_stage_error(exc, stage="evaluate", counters=self._counters)
         finally:
             self._busy -= 1
             if (

@@ -127,10 +127,10 @@ class Evaluator:
         )
 
 
-def old_prices(judging: Evaluator, *, now_ns: int) -> tuple[str, ...]:
+def old_prices(evaluator: Evaluator, *, now_ns: int) -> tuple[str, ...]:
     """Say of whom the price was looked up long ago, a line each."""
-    prices = judging.prices
-    asked = (judging, judging.cheaper) if judging.cheaper else (judging,)
+    prices = evaluator.prices
+    asked = (evaluator, evaluator.cheaper) if evaluator.cheaper else (evaluator,)
     models = [who for each in asked for who in (each.judge, each.second_judge, each.embedder) if who]
     said = (prices.too_old(who.identity, now_ns=now_ns) for who in models) if prices else ()
     return tuple(dict.fromkeys(line for line in said if line))
@@ -145,17 +145,17 @@ async def open_evaluator(
     Raises:
         ConfigError: a metric, judge, embedder, calibration or price table cannot be used.
     """
-    settings, guards = config.judge, guards or guards_of(config, clock=SystemClock(), book=None)
+    settings, guards = config.judge, guards or guards_of(config, clock=SystemClock(), spend_ledger=None)
     async with AsyncExitStack() as opened:
         embedder = embedder_of(settings, around=guards.embedder("embedder", key_place=_key_place(settings)))
         if embedder is not None:
             await opened.enter_async_context(aclosing(embedder))
-        judging = await _open_one("judge", settings, config, guards, embedder, opened)
+        evaluator = await _open_one("judge", settings, config, guards, embedder, opened)
         if settings.cheaper is not None:
             cheaper = _judge_beside(settings, settings.cheaper)
             other = await _open_one("cheaper", cheaper, config, guards, embedder, opened)
-            judging = replace(judging, cheaper=other)
-        yield judging
+            evaluator = replace(evaluator, cheaper=other)
+        yield evaluator
 
 
 async def _open_one(

@@ -49,11 +49,11 @@ class JudgeGuard:
     name: str
     """``judge``, ``second``, ``cheaper`` or ``embedder``."""
     breaker: Breaker
-    wall: BudgetGuard | None
-    tariff: CostEstimator
+    budget_guard: BudgetGuard | None
+    cost_estimator: CostEstimator
     share: float = 1.0
     """Of each limit: what this judge may use up."""
-    pace: AdaptiveLimiter | None = None
+    limiter: AdaptiveLimiter | None = None
     """How many requests are let through at once."""
     doubts: int = 0
     """Requests of which it said what cannot be."""
@@ -101,20 +101,22 @@ class JudgeGuard:
         Raises:
             JudgeError: it may not be made now.
         """
-        async with self._spending(largest) as bill, self.breaker.passage():
+        async with self._spending(largest) as request_cost, self.breaker.passage():
             try:
-                yield bill
+                yield request_cost
             finally:
-                self.doubts += bill.doubts
+                self.doubts += request_cost.doubts
 
     @asynccontextmanager
     async def _spending(self, largest: Usage) -> AsyncIterator[RequestCost]:
-        if self.wall is None:
+        if self.budget_guard is None:
             yield RequestCost()
             return
         try:
-            async with self.wall.spending(self.tariff, largest, share=self.share) as bill:
-                yield bill
+            async with self.budget_guard.spending(
+                self.cost_estimator, largest, share=self.share
+            ) as request_cost:
+                yield request_cost
         except OverBudget as spent:
             if self.refusal is None:
                 log.warning("%s: %s", self.name, spent, extra=event("budget_spent", who=self.name))
@@ -129,8 +131,8 @@ class JudgeGuards:
     clock: Clock
     probe_delays_ns: tuple[int, ...]
     prices: Prices
-    purse: Budget
-    wall: BudgetGuard | None = None
+    budget: Budget
+    budget_guard: BudgetGuard | None = None
     """``None`` where nothing is limited, or nothing is going to be asked."""
     by_name: dict[str, JudgeGuard] = field(default_factory=dict)
     """``judge``, ``second``, ``cheaper`` and ``embedder``, as far as there are any."""
@@ -143,7 +145,7 @@ class JudgeGuards:
 
         def around(judge: Judge) -> Judge:
             guard = self._before(name, judge.identity, key_place)
-            guard.share, guard.pace = share, limiter_of(judge)
+            guard.share, guard.limiter = share, limiter_of(judge)
             return _GuardedJudge(judge, guard)
 
         return around
@@ -158,11 +160,11 @@ class JudgeGuards:
         Raises:
             StoreUnavailable: it cannot be read.
         """
-        return (await self.wall.standing()).left() if self.wall else ()
+        return (await self.budget_guard.status()).left() if self.budget_guard else ()
 
     def _before(self, name: str, who: JudgeIdentity, key_place: str) -> JudgeGuard:
         price = self.prices.price_of(who)
-        if price is None and self.purse.limits_money and not who.computes:
+        if price is None and self.budget.limits_money and not who.computes:
             raise ConfigError(
                 f"`budget` limits US dollars, and there is no price for {who.provider}:{who.model}:"
                 " name it in a file for `judge.prices`, or limit `tokens` instead"
@@ -172,8 +174,8 @@ class JudgeGuards:
             breaker=Breaker(
                 who=name, clock=self.clock, probe_delays_ns=self.probe_delays_ns, key_place=key_place
             ),
-            wall=None if who.computes else self.wall,
-            tariff=CostEstimator(price=price),
+            budget_guard=None if who.computes else self.budget_guard,
+            cost_estimator=CostEstimator(price=price),
         )
         return self.by_name[name]
 
@@ -184,10 +186,10 @@ class _GuardedJudge(JudgeLayer):
         self._guard = guard
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        async with self._guard.request(largest_usage(request)) as bill:
-            with watched_by(bill):
+        async with self._guard.request(largest_usage(request)) as request_cost:
+            with watched_by(request_cost):
                 reply = await self.inner.ask(request)
-            bill.usage = reply.usage
+            request_cost.usage = reply.usage
             return reply
 
 
@@ -202,29 +204,31 @@ class _GuardedEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
         size = sum(len(text.encode("utf-8", "replace")) for text in texts)
-        async with self._guard.request(Usage(calls=1, input_tokens=size)) as bill:
-            with watched_by(bill):
+        async with self._guard.request(Usage(calls=1, input_tokens=size)) as request_cost:
+            with watched_by(request_cost):
                 embeddings = await self.inner.embed(texts)
-            bill.usage = embeddings.usage
+            request_cost.usage = embeddings.usage
             return embeddings
 
     async def aclose(self) -> None:
         await self.inner.aclose()
 
 
-def guards_of(config: CollectorConfig, *, clock: Clock, book: BudgetStore | None) -> JudgeGuards:
+def guards_of(config: CollectorConfig, *, clock: Clock, spend_ledger: BudgetStore | None) -> JudgeGuards:
     """Return the guards before live judging; without a book of what was spent, none of them stops anything.
 
     Raises:
         ConfigError: the table of prices cannot be read.
     """
-    purse = budget_of("live", config.budget.live)
+    budget = budget_of("live", config.budget.live)
     return JudgeGuards(
         clock=clock,
         probe_delays_ns=tuple(int(delay.total_seconds() * 1e9) for delay in config.evaluate.probe_delays),
         prices=load_prices(config.judge.prices),
-        purse=purse,
-        wall=BudgetGuard(purse=purse, book=book, clock=clock) if book and purse.limits else None,
+        budget=budget,
+        budget_guard=BudgetGuard(budget=budget, spend_ledger=spend_ledger, clock=clock)
+        if spend_ledger and budget.limits
+        else None,
     )
 
 

@@ -16,8 +16,8 @@ __all__ = ["LiveConfig", "SharedEvaluator"]
 class SharedEvaluator:
     """A judging in office. Once retired, it is closed when the last evaluation by it has ended."""
 
-    def __init__(self, judging: Evaluator, opened: AsyncExitStack) -> None:
-        self.judging = judging
+    def __init__(self, evaluator: Evaluator, opened: AsyncExitStack) -> None:
+        self.evaluator = evaluator
         self._opened = opened
         self._evaluations = 0
         self._is_retired = False
@@ -30,8 +30,8 @@ class SharedEvaluator:
             ConfigError: it cannot be used.
         """
         async with AsyncExitStack() as opened:
-            judging = await opened.enter_async_context(opening)
-            return cls(judging, opened.pop_all())
+            evaluator = await opened.enter_async_context(opening)
+            return cls(evaluator, opened.pop_all())
 
     @asynccontextmanager
     async def evaluation(self) -> AsyncIterator[None]:
@@ -58,10 +58,10 @@ class LiveConfig:
     """What is decided by now."""
 
     config: CollectorConfig
-    tenure: SharedEvaluator
+    shared_evaluator: SharedEvaluator
     sampler: Sampler
 
     @property
     def is_judge_away(self) -> bool:
         """Whether nobody may be asked now."""
-        return self.tenure.judging.now.closed() is not None
+        return self.shared_evaluator.evaluator.now.closed() is not None

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from ragtrace_collector.ledger.outcomes import PENDING, State
 
@@ -51,7 +54,7 @@ class Ledger:
     """Traces whose own spans wait for their scores."""
     poison_traces: int = 0
     """Traces that were set aside, as long as something is known of them."""
-    parcels: Mapping[str, Mapping[str, int]]
+    outbox_items: Annotated[Mapping[str, Mapping[str, int]], Field(alias="parcels")]
     """``put``, ``waiting``, ``delivered``, ``unconfirmed`` and ``rejected``: put is their sum."""
     store_bytes: int = 0
 
@@ -68,11 +71,11 @@ class Ledger:
     @property
     def adds_up(self) -> bool:
         """Whether the two entries of each answer and parcel agree: if not, the file was tampered with."""
-        parcels = all(
+        outbox_items = all(
             sums.get("put", 0) == sum(number for state, number in sums.items() if state != "put")
-            for sums in self.parcels.values()
+            for sums in self.outbox_items.values()
         )
-        return parcels and self.seen == self.pending + self.ended
+        return outbox_items and self.seen == self.pending + self.ended
 
     def age_s(self, now_ns: int) -> float:
         """Return how long the oldest pending answer has waited, in seconds; 0 where none is pending."""
@@ -100,7 +103,7 @@ class Ledger:
             "open_traces": self.open_traces,
             "held_traces": self.held_traces,
             "pending": self.pending,
-            "undelivered": self.parcels_in("waiting"),
+            "undelivered": self.outbox_items_in("waiting"),
         }
 
     def by_name(self) -> Mapping[str, int]:
@@ -110,14 +113,14 @@ class Ledger:
             "open_traces": self.open_traces,
             "held_traces": self.held_traces,
             "poison_traces": self.poison_traces,
-            "undelivered": self.parcels_in("waiting"),
-            "unconfirmed": self.parcels_in("unconfirmed"),
-            "rejected": self.parcels_in("rejected"),
+            "undelivered": self.outbox_items_in("waiting"),
+            "unconfirmed": self.outbox_items_in("unconfirmed"),
+            "rejected": self.outbox_items_in("rejected"),
         }
 
-    def parcels_in(self, state: str) -> int:
+    def outbox_items_in(self, state: str) -> int:
         """Return how many parcels of all sinks are in a state: ``waiting``, ``delivered`` and so on."""
-        return sum(sums.get(state, 0) for sums in self.parcels.values())
+        return sum(sums.get(state, 0) for sums in self.outbox_items.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

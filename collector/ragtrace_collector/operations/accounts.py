@@ -22,39 +22,39 @@ from ragtrace_collector.receive.json_page import JsonPage
 from ragtrace_collector.receive.tokens import TokenAuth
 from ragtrace_collector.store.ledger import take_stock
 
-__all__ = ["LEDGER_PATH", "WHY_PATH", "account_routes", "ledger_form", "standing_form"]
+__all__ = ["LEDGER_PATH", "WHY_PATH", "account_routes", "ledger_form", "trace_status_form"]
 
 WHY_PATH: Final = "/why/"
 LEDGER_PATH: Final = "/ledger"
 
-standing_form: Final[TypeAdapter[TraceStatus]] = TypeAdapter(TraceStatus)
+trace_status_form: Final[TypeAdapter[TraceStatus]] = TypeAdapter(TraceStatus)
 ledger_form: Final[TypeAdapter[Ledger]] = TypeAdapter(Ledger)
 
 
-def account_routes(in_force: LiveConfig, *, clock: Clock, access: TokenAuth) -> tuple[Route, ...]:
+def account_routes(live: LiveConfig, *, clock: Clock, access: TokenAuth) -> tuple[Route, ...]:
     """Build ``GET /why/<trace id>`` and ``GET /ledger?since_ns=…``: what the commands show with ``--url``."""
 
     async def show_why(request: Request) -> Response:
         wanted = trace_id_in(request.path_params["trace"])
-        standing = await asyncio.to_thread(
+        status = await asyncio.to_thread(
             look_up,
-            in_force.config.store.file,
+            live.config.store.file,
             wanted,
-            config=in_force.config,
-            sampler=in_force.sampler,
+            config=live.config,
+            sampler=live.sampler,
             now_ns=clock.now_ns(),
             tenant=reader_of(request),
         )
-        return JsonPage(standing_form.dump_python(standing, mode="json"))
+        return JsonPage(trace_status_form.dump_python(status, mode="json", by_alias=True))
 
     async def show_ledger(request: Request) -> Response:
         ledger = await asyncio.to_thread(
             take_stock,
-            in_force.config.store.file,
+            live.config.store.file,
             since_ns=_since_ns(request.query_params),
             tenant=reader_of(request),
         )
-        return JsonPage(ledger_form.dump_python(ledger, mode="json"))
+        return JsonPage(ledger_form.dump_python(ledger, mode="json", by_alias=True))
 
     return (
         Route(f"{WHY_PATH}{{trace}}", guarded(show_why, access), methods=["GET"]),

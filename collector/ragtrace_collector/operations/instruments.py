@@ -56,7 +56,7 @@ def read_all(ledger: Ledger, counters: Mapping[str, int], *, now_ns: int) -> dic
         "ragtrace.traces.poison": (Measurement(ledger.poison_traces),),
         "ragtrace.outbox": tuple(
             Measurement(number, {"sink": sink, "state": state})
-            for sink, sums in ledger.parcels.items()
+            for sink, sums in ledger.outbox_items.items()
             for state, number in sums.items()
             if state != "put"
         ),

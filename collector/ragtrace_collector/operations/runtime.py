@@ -34,7 +34,7 @@ class Operations:
 
     config: TelemetryConfig
     vitals: Vitals
-    gate: ReceiverAuth
+    auth: ReceiverAuth
     accounts: tuple[Route, ...] = ()
     """Pages about single answers, and all of them."""
     port: int | None = None
@@ -59,7 +59,7 @@ class Operations:
             else:
                 with closing(open_socket(self.config.listen, key="telemetry.listen")) as listening:
                     self.port = listening.getsockname()[1]
-                    self._server = HttpServer(self._pages(), listening, certificate=self.gate.certificate)
+                    self._server = HttpServer(self._pages(), listening, certificate=self.auth.certificate)
                     yield
             await self._push()  # with what the stop itself changed
 
@@ -81,7 +81,7 @@ class Operations:
         if self.config.otlp_endpoint:
             yield _every(self.config.otlp_interval.total_seconds(), self._push)
         if pause_s := watchdog_pause_s():
-            yield _every(pause_s, _tell_watchdog)
+            yield _every(pause_s, _notify_watchdog)
 
     async def _push(self) -> None:
         try:
@@ -94,12 +94,12 @@ class Operations:
             readiness=self.vitals.readiness,
             status=self.vitals.status,
             metrics=self._metrics,
-            access=self.gate.access,
+            access=self.auth.access,
             accounts=self.accounts,
         )
 
 
-async def _tell_watchdog() -> None:
+async def _notify_watchdog() -> None:
     notify_watchdog()
 
 

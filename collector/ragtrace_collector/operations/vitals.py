@@ -32,7 +32,7 @@ class Vitals:
     counters: Counters
     clock: Clock
     store_limit_bytes: int
-    in_force: LiveConfig
+    live: LiveConfig
     sink_names: Mapping[str, str]
     """How each endpoint is called where others read it: without what may be a key."""
     phase: Phase = Phase.STARTING
@@ -53,7 +53,7 @@ class Vitals:
 
     def judge_stopped(self) -> str | None:
         """Return why nothing is judged, as an outcome: ``failed:judge_refused``; ``None``: something is."""
-        return self.in_force.tenure.judging.now.stopped()
+        return self.live.shared_evaluator.evaluator.now.stopped()
 
     async def status(self, tenant: str | None = None) -> Mapping[str, object]:
         """Return what the status page shows: the state, the ledger, and what was counted since the start.
@@ -73,7 +73,7 @@ class Vitals:
                 "judging": ready.is_judging,
                 "reasons": ready.reasons,
                 "notes": ready.notes,
-                "config": digest_of(self.in_force.config),
+                "config": digest_of(self.live.config),
                 "reloads": dict(self.reloads),
             },
             "judges": {guard.name: _told(guard) for guard in self._guards()},
@@ -93,7 +93,9 @@ class Vitals:
             "ragtrace.outbox": tuple(self._named(reading) for reading in readings["ragtrace.outbox"]),
             "ragtrace.store.limit": (Measurement(self.store_limit_bytes),),
             "ragtrace.judge.concurrency": tuple(
-                Measurement(guard.pace.limit, {"judge": guard.name}) for guard in self._guards() if guard.pace
+                Measurement(guard.limiter.limit, {"judge": guard.name})
+                for guard in self._guards()
+                if guard.limiter
             ),
             "ragtrace.judge.usages_doubted": tuple(
                 Measurement(guard.doubts, {"judge": guard.name}) for guard in self._guards()
@@ -105,7 +107,7 @@ class Vitals:
             "ragtrace.collector.ready": (Measurement(int(ready.is_ready)),),
             "ragtrace.collector.tasks": (Measurement(len(asyncio.all_tasks())),),
             "ragtrace.collector.loop_lag": (Measurement(self.lag.seconds),),
-            "ragtrace.collector.config": (Measurement(1, {"digest": digest_of(self.in_force.config)}),),
+            "ragtrace.collector.config": (Measurement(1, {"digest": digest_of(self.live.config)}),),
             "ragtrace.collector.reloads": tuple(
                 Measurement(self.reloads[result], {"result": result}) for result in ("applied", "refused")
             ),
@@ -117,16 +119,16 @@ class Vitals:
             yield Measurement(int(state == why), {"why": why})
 
     def _guards(self) -> tuple[JudgeGuard, ...]:
-        guards = self.in_force.tenure.judging.guards
+        guards = self.live.shared_evaluator.evaluator.guards
         return tuple(guards.by_name.values()) if guards else ()
 
     def _shares(self) -> Iterator[Measurement]:
-        guards = self.in_force.tenure.judging.guards
-        if guards is not None and guards.wall is not None:
-            yield Measurement(guards.wall.share_to_sample)
+        guards = self.live.shared_evaluator.evaluator.guards
+        if guards is not None and guards.budget_guard is not None:
+            yield Measurement(guards.budget_guard.share_to_sample)
 
     async def _left(self) -> tuple[LimitUsage, ...]:
-        guards = self.in_force.tenure.judging.guards
+        guards = self.live.shared_evaluator.evaluator.guards
         return await guards.left() if guards else ()
 
     def _named(self, reading: Measurement) -> Measurement:
@@ -146,7 +148,7 @@ class Vitals:
 
 
 def _told(guard: JudgeGuard) -> Mapping[str, object]:
-    at_once = guard.pace.limit if guard.pace else None
+    at_once = guard.limiter.limit if guard.limiter else None
     return {
         "state": guard.state,
         "reason": guard.trouble,

@@ -6,7 +6,9 @@ import re
 import sqlite3
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import Field
 
 from ragtrace.errors import CodecError, InputError
 from ragtrace.sampling import position_of
@@ -17,7 +19,7 @@ from ragtrace_collector.ledger.account import AnswerStatus
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher, open_cipher
 from ragtrace_collector.store.ledger import read_answers, reading
-from ragtrace_collector.store.revisions import UNSETTLED
+from ragtrace_collector.store.revisions import UNDECIDED
 from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of, trace_key
 
 __all__ = ["HeadSampling", "OpenSpans", "TraceState", "TraceStatus", "look_up", "trace_id_in"]
@@ -46,7 +48,7 @@ class TraceState:
     """Unix time in nanoseconds, as are all times here."""
     is_open: bool
     """Whether it is yet to be settled, for the first time or because spans joined it."""
-    settled_ns: int | None
+    decided_ns: Annotated[int | None, Field(alias="settled_ns")]
     """When it was settled last."""
     is_cut: bool
     """Whether more spans came than were kept."""
@@ -67,7 +69,7 @@ class HeadSampling:
     """What the trace id alone decides, before any span is looked at."""
 
     position: float
-    """Of the trace, in [0, 1): kept at the door is what is below the highest rate."""
+    """Of the trace, in [0, 1): a trace below the highest rate is kept."""
     is_kept: bool
 
 
@@ -79,7 +81,7 @@ class TraceStatus:
     now_ns: int
     trace: TraceState | None
     answers: tuple[AnswerStatus, ...]
-    door: HeadSampling | None
+    head_sampling: Annotated[HeadSampling | None, Field(alias="door")]
     """None where the configuration is not known."""
     linger_s: float | None = None
     retention_s: float | None = None
@@ -119,29 +121,29 @@ def look_up(
 
     With ``tenant``, only what is that tenant's is told, as if there were no other.
 
-    With ``config``, it is also told what is waited for; with ``sampler``, what is decided at the door.
+    With ``config``, it is also told what is waited for; with ``sampler``, what head sampling decides.
 
     Raises:
         ReadError: the store cannot be read.
         InputError: several traces begin so, or none.
     """
     keys = [key.get_secret_value() for key in config.store.encryption_keys] if config else []
-    sealing = open_cipher(keys) if keys else NO_CIPHER
+    cipher = open_cipher(keys) if keys else NO_CIPHER
     with reading(store) as db:
         key = _whole_key(db, wanted, tenant)
-        trace = _trace(db, key, sealing)
+        trace = _trace(db, key, cipher)
         answers = read_answers(db, key)
     trace_id = trace_id_of(key)
-    standing = TraceStatus(
+    status = TraceStatus(
         trace_id=trace_id,
         now_ns=now_ns,
         trace=trace,
         answers=answers,
-        door=HeadSampling(position=position_of(trace_id), is_kept=sampler.may_keep(trace_id))
+        head_sampling=HeadSampling(position=position_of(trace_id), is_kept=sampler.may_keep(trace_id))
         if sampler
         else None,
     )
-    return _with_config(standing, config) if config else standing
+    return _with_config(status, config) if config else status
 
 
 def _whole_key(db: sqlite3.Connection, wanted: str, tenant: str | None) -> str:
@@ -175,9 +177,9 @@ _BEGINS_SO: Final = (
 """Behind an id comes nothing, or what is less than a ``g``."""
 
 
-def _trace(db: sqlite3.Connection, trace_id: str, sealing: PayloadCipher) -> TraceState | None:
+def _trace(db: sqlite3.Connection, trace_id: str, cipher: PayloadCipher) -> TraceState | None:
     row = db.execute(
-        f"SELECT last_arrival_ns, {UNSETTLED}, settled_ns, is_cut,"
+        f"SELECT last_arrival_ns, {UNDECIDED}, settled_ns, is_cut,"
         " (SELECT since_ns FROM held WHERE held.trace_id = trace.trace_id),"
         " coalesce(suspect.poison, ''), coalesce(suspect.crashes, 0)"
         " FROM trace LEFT JOIN suspect USING (trace_id) WHERE trace_id = ?",
@@ -188,21 +190,21 @@ def _trace(db: sqlite3.Connection, trace_id: str, sealing: PayloadCipher) -> Tra
     return TraceState(
         last_arrival_ns=row[0],
         is_open=bool(row[1]),
-        settled_ns=row[2],
+        decided_ns=row[2],
         is_cut=bool(row[3]),
         held_since_ns=row[4],
         poison=row[5],
         crashes=row[6],
-        open_spans=_open_spans(db, trace_id, sealing) if row[1] else None,
+        open_spans=_open_spans(db, trace_id, cipher) if row[1] else None,
     )
 
 
-def _open_spans(db: sqlite3.Connection, trace_id: str, sealing: PayloadCipher) -> OpenSpans | None:
+def _open_spans(db: sqlite3.Connection, trace_id: str, cipher: PayloadCipher) -> OpenSpans | None:
     payloads = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,))
     trace = OpenTrace(last_arrival_ns=0)
     try:
         for (payload,) in payloads:
-            trace.add(_refs(sealing.unseal(payload, trace_id)), 0)
+            trace.add(_refs(cipher.decrypt(payload, trace_id)), 0)
     except (KeyError, CodecError):  # KeyError: sealed with a key that is not given
         return None
     return OpenSpans(
@@ -215,10 +217,10 @@ def _refs(payload: bytes) -> tuple[SpanRef, ...]:
     return tuple(ref for part in split_by_trace(request, body=payload).slices for ref in part.spans)
 
 
-def _with_config(standing: TraceStatus, config: CollectorConfig) -> TraceStatus:
-    trace = standing.trace
+def _with_config(status: TraceStatus, config: CollectorConfig) -> TraceStatus:
+    trace = status.trace
     return replace(
-        standing,
+        status,
         trace=replace(trace, ready_ns=_ready_ns(trace, config)) if trace else None,
         linger_s=config.assemble.linger.total_seconds(),
         retention_s=config.store.retention.total_seconds(),
@@ -229,5 +231,5 @@ def _ready_ns(trace: TraceState, config: CollectorConfig) -> int | None:
     if trace.open_spans is None:
         return None
     is_complete = trace.open_spans.has_root and not trace.open_spans.missing_parents
-    patience = config.assemble.quiet_period if is_complete else config.assemble.deadline
-    return trace.last_arrival_ns + int(patience.total_seconds() * 1e9)
+    wait = config.assemble.quiet_period if is_complete else config.assemble.deadline
+    return trace.last_arrival_ns + int(wait.total_seconds() * 1e9)

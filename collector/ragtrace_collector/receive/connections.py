@@ -42,7 +42,7 @@ class Connections:
     """
 
     def __init__(self) -> None:
-        self._strangers: dict[str, dict[Connection, None]] = {}
+        self._unauthenticated: dict[str, dict[Connection, None]] = {}
         self._peers: dict[Connection, str] = {}
         """Of strangers."""
         self._known: set[Connection] = set()
@@ -51,45 +51,48 @@ class Connections:
         """Let a connection in, and end another if there are too many now."""
         peer = _peer(address)
         self._peers[connection] = peer
-        self._strangers.setdefault(peer, {})[connection] = None
-        if len(self._strangers[peer]) > _A_PEER:
+        self._unauthenticated.setdefault(peer, {})[connection] = None
+        if len(self._unauthenticated[peer]) > _A_PEER:
             self._end_one_of(peer)
         elif self._is_too_full():
-            self._end_one_of(max(self._strangers, key=lambda each: len(self._strangers[each])))
+            self._end_one_of(max(self._unauthenticated, key=lambda each: len(self._unauthenticated[each])))
 
     def note_request(self, connection: Connection) -> None:
         """Take note that a connection is made use of."""
-        of_peer = self._strangers.get(self._peers.get(connection, ""), {})
+        of_peer = self._unauthenticated.get(self._peers.get(connection, ""), {})
         if connection in of_peer:
             of_peer[connection] = of_peer.pop(connection)
 
     def admit(self, connection: Connection) -> None:
         """Take note that a token came that is known."""
         if connection in self._peers:
-            self._leave_strangers(connection)
+            self._leave_unauthenticated(connection)
             self._known.add(connection)
 
     def leave(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
         self._known.discard(connection)
-        self._leave_strangers(connection)
+        self._leave_unauthenticated(connection)
 
     def _is_too_full(self) -> bool:
-        strangers = len(self._peers)
-        return strangers > _MAX_CONNECTIONS - _RESERVED or strangers + len(self._known) > _MAX_CONNECTIONS
+        unauthenticated = len(self._peers)
+        return (
+            unauthenticated > _MAX_CONNECTIONS - _RESERVED
+            or unauthenticated + len(self._known) > _MAX_CONNECTIONS
+        )
 
     def _end_one_of(self, peer: str) -> None:
-        of_peer = self._strangers[peer]
+        of_peer = self._unauthenticated[peer]
         ended = next((each for each in of_peer if each.is_idle()), None) or next(reversed(of_peer))
-        self._leave_strangers(ended)
+        self._leave_unauthenticated(ended)
         ended.hang_up()
 
-    def _leave_strangers(self, connection: Connection) -> None:
+    def _leave_unauthenticated(self, connection: Connection) -> None:
         peer = self._peers.pop(connection, None)
         if peer is not None:
-            del self._strangers[peer][connection]
-            if not self._strangers[peer]:
-                del self._strangers[peer]
+            del self._unauthenticated[peer][connection]
+            if not self._unauthenticated[peer]:
+                del self._unauthenticated[peer]
 
 
 def admitted(scope: Mapping[str, Any]) -> None:

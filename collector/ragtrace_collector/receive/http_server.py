@@ -95,9 +95,9 @@ class _BoundedProtocol(HttpToolsProtocol):
     queues requests that come before the one ahead is answered, and httptools keeps headers of any length.
     """
 
-    def __init__(self, crowd: Connections, **of_server: Any) -> None:
+    def __init__(self, connections: Connections, **of_server: Any) -> None:
         super().__init__(**of_server)
-        self._crowd = crowd
+        self._connections = connections
 
     _impatience: asyncio.TimerHandle | None = None
     _unfinished_bytes = 0
@@ -106,11 +106,11 @@ class _BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._wait_for_headers()
-        self._crowd.join(self, self.client)
+        self._connections.join(self, self.client)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
-        self._crowd.leave(self)
+        self._connections.leave(self)
         super().connection_lost(exc)
 
     def is_idle(self) -> bool:
@@ -136,8 +136,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         if self._is_answering():
             raise ValueError("one request at a time")
         super().on_message_begin()
-        self._crowd.note_request(self)
-        on_admission(cast("dict[str, Any]", self.scope), partial(self._crowd.admit, self))
+        self._connections.note_request(self)
+        on_admission(cast("dict[str, Any]", self.scope), partial(self._connections.admit, self))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.cycle is None or not self.cycle.more_body:  # behind a body, it is a trailer

@@ -157,13 +157,13 @@ class Intake:
         left_out[Counts.SPANS_OVER_LIMIT] += sum(len(part.spans) for part in cut)
         left_out[Counts.SPANS_REPEATED] += sum(len(part.spans) for part in again)
         self._counters.add_request(spans=split.spans + split.rejected + own, left_out=left_out)
-        self._counters.add(Counts.TEXTS_MENDED, parsed.texts_mended)
+        self._counters.add(Counts.TEXTS_REPAIRED, parsed.texts_repaired)
         return Receipt(rejected_spans=split.rejected, reason=_reason(split, parsed))
 
     async def _parse(self, body: bytes, encoding: Encoding) -> ParsedRequest:
         if encoding == "protobuf" and len(body) <= _LARGE_BYTES:
             with suppress(CodecError):  # it is said below, unless its texts can be mended
-                return read_request(body, encoding=encoding, mend=False)
+                return read_request(body, encoding=encoding, repair=False)
         async with self._large:
             return await asyncio.to_thread(read_request, body, encoding=encoding)
 
@@ -236,9 +236,9 @@ class Intake:
 def _reason(split: SplitRequest, parsed: ParsedRequest) -> str:
     """Return what the sender is to know of a request that was taken."""
     reasons = [split.reject_reason] if split.rejected else []
-    if parsed.texts_mended:
+    if parsed.texts_repaired:
         reasons.append(
-            f"{parsed.texts_mended} names, keys or values were no UTF-8: what was none of it became U+FFFD"
+            f"{parsed.texts_repaired} names, keys or values were no UTF-8: what was none of it became U+FFFD"
         )
     return "; ".join(reasons)
 

@@ -18,7 +18,7 @@ class LowScoreWatch:
     """Looks at each evaluation before its answer is ended, so that a crash forgets no low score."""
 
     sampler: Sampler
-    book: SamplingStore
+    sampling_store: SamplingStore
     counters: Counters
 
     async def note(self, job: Job, record: RagRecord, evaluation: Evaluation, *, now_ns: int) -> None:
@@ -29,22 +29,22 @@ class LowScoreWatch:
         Raises:
             StoreUnavailable: it cannot be kept; try again.
         """
-        neighbours = self.sampler.neighbours
-        if neighbours is None or not _sets_off(neighbours, job, evaluation):
+        follow_ups = self.sampler.follow_ups
+        if follow_ups is None or not _sets_off(follow_ups, job, evaluation):
             return
-        low = neighbours.policy.low_answer(job.trace_id, job.span_id, record, now_ns)
-        neighbours.add(low)  # before the first wait: who comes from now on finds it
+        low = follow_ups.policy.low_answer(job.trace_id, job.span_id, record, now_ns)
+        follow_ups.add(low)  # before the first wait: who comes from now on finds it
         try:
-            self.counters.add(Counts.ANSWERS_BROUGHT_BACK, await self._bring_back(low, now_ns))
+            self.counters.add(Counts.ANSWERS_BROUGHT_BACK, await self._select_follow_ups(low, now_ns))
         except StoreUnavailable:
-            neighbours.forget(low)
+            follow_ups.forget(low)
             raise
 
-    async def _bring_back(self, low: LowAnswer, now_ns: int) -> int:
-        found = await self.book.candidates(low.keys, limit=low.remaining)
+    async def _select_follow_ups(self, low: LowAnswer, now_ns: int) -> int:
+        found = await self.sampling_store.candidates(low.keys, limit=low.remaining)
         jobs = [self._job(each, low) for each in found if self._has_place(each, low, now_ns)]
-        await self.book.save(self.sampler.take_changes())
-        return await self.book.bring_back_near(low, jobs, now_ns=now_ns)
+        await self.sampling_store.save(self.sampler.take_changes())
+        return await self.sampling_store.select_related(low, jobs, now_ns=now_ns)
 
     def _has_place(self, candidate: RelatedAnswer, low: LowAnswer, now_ns: int) -> bool:
         return low.remaining > 0 and self.sampler.takes_place(candidate.tenant, now_ns)
@@ -54,11 +54,11 @@ class LowScoreWatch:
         return Job(
             trace_id=candidate.trace_id,
             span_id=candidate.span_id,
-            sample=self.sampler.neighbour_sample,
+            sample=self.sampler.follow_up_sample,
             tenant=candidate.tenant,
         )
 
 
-def _sets_off(neighbours: FollowUps, job: Job, evaluation: Evaluation) -> bool:
-    is_new = job.sample.rule != RULE_FOLLOW_UP and (job.trace_id, job.span_id) not in neighbours
-    return is_new and neighbours.policy.is_low(evaluation)
+def _sets_off(follow_ups: FollowUps, job: Job, evaluation: Evaluation) -> bool:
+    is_new = job.sample.rule != RULE_FOLLOW_UP and (job.trace_id, job.span_id) not in follow_ups
+    return is_new and follow_ups.policy.is_low(evaluation)

@@ -43,9 +43,9 @@ class SampleStage:
     store: WorkStore
     reader: AnswerReader
     assembly: Assembly
-    lookout: Quarantine
+    quarantine: Quarantine
     sampler: Sampler
-    book: SamplingStore
+    sampling_store: SamplingStore
     counters: Counters
     clock: Clock
     queued: asyncio.Event
@@ -59,7 +59,7 @@ class SampleStage:
     async def recall(self) -> None:
         """Take up what sampling rested on when the last process ended."""
         now_ns = self.clock.now_ns()
-        windows, low = await self.book.load(now_ns=now_ns)
+        windows, low = await self.sampling_store.load(now_ns=now_ns)
         self.sampler.restore(windows, low, now_ns=now_ns)
 
     async def step(self, *, everything: bool = False) -> bool:
@@ -71,7 +71,7 @@ class SampleStage:
         ready = tuple(self.assembly.take_ready(everything=everything))
         for first in range(0, len(ready), self.most_at_once):
             rest = first + self.most_at_once
-            failed = await self._settle_batch(ready[first:rest])
+            failed = await self._process_batch(ready[first:rest])
             if failed:
                 for each in (*failed, *ready[rest:]):
                     self.assembly.put_back(each)
@@ -86,7 +86,7 @@ class SampleStage:
         look = await self._begin(reopened)
         for trace_id in look.together:
             self.assembly.recall(trace_id, await self.reader.refs(trace_id))
-        await self.lookout.end(look.together)
+        await self.quarantine.end(look.together)
         alone = [each for each in look.alone if await self._recall_alone(each)]
         return bool(look.together or look.set_aside or alone)
 
@@ -94,28 +94,28 @@ class SampleStage:
         if not await self.store.look_alone(trace_id):
             return False
         self.assembly.recall(trace_id, await self.reader.refs(trace_id))
-        await self.lookout.end((trace_id,))
+        await self.quarantine.end((trace_id,))
         return True
 
-    async def _settle_batch(self, batch: Sequence[Ready]) -> Mapping[Ready, Exception]:
+    async def _process_batch(self, batch: Sequence[Ready]) -> Mapping[Ready, Exception]:
         """Settle traces, and say which of them could not be."""
         try:
             look = await self._begin([each.trace_id for each in batch])
             failed = await self._attempts([each for each in batch if each.trace_id in set(look.together)])
             for each in batch:
                 if each.trace_id in look.alone:
-                    failed.update(await self._settle_alone(each))
+                    failed.update(await self._process_one(each))
         except StoreUnavailable as exc:
             return dict.fromkeys(batch, exc)
         except asyncio.CancelledError:
-            await self.lookout.end([each.trace_id for each in batch])
+            await self.quarantine.end([each.trace_id for each in batch])
             raise
         if failed:
-            await self.lookout.end([each.trace_id for each in failed])
+            await self.quarantine.end([each.trace_id for each in failed])
         return failed
 
     async def _begin(self, trace_ids: Sequence[str]) -> QuarantineCheck:
-        look = await self.lookout.begin(trace_ids)
+        look = await self.quarantine.begin(trace_ids)
         for trace_id in look.set_aside:
             self.assembly.drop(trace_id)
         return look
@@ -125,7 +125,7 @@ class SampleStage:
             attempts = {each: tasks.create_task(self._attempt(each)) for each in batch}
         return {each: exc for each, task in attempts.items() if (exc := task.result())}
 
-    async def _settle_alone(self, ready: Ready) -> Mapping[Ready, Exception]:
+    async def _process_one(self, ready: Ready) -> Mapping[Ready, Exception]:
         if await self.store.look_alone(ready.trace_id):
             return await self._attempts([ready])
         self.assembly.put_back(ready)  # another suspect is looked at, or judged
@@ -150,11 +150,11 @@ class SampleStage:
         records = answers.of_calls(ready.calls) if ready.calls else answers.records
         digests = {each.target.span_id: record_sha256(each) for each in records if each.target}
         moved = {} if ready.calls else answers.moved()
-        if answers.cpu_ns + time.thread_time_ns() - begun_ns > self.lookout.most_cpu_ns:
-            await self.lookout.set_aside(trace_id, QuarantineReason.CPU)
+        if answers.cpu_ns + time.thread_time_ns() - begun_ns > self.quarantine.most_cpu_ns:
+            await self.quarantine.set_aside(trace_id, QuarantineReason.CPU)
             self.assembly.drop(trace_id)
             return
-        known = await self.book.standings(trace_id) if records and answers.stored.has_jobs else {}
+        known = await self.sampling_store.statuses(trace_id) if records and answers.stored.has_jobs else {}
         decisions = await self._decide(trace_id, trace, records, known)
         jobs = [
             self._job(trace_id, each, record_sha256=digests[each.span_id])
@@ -162,8 +162,8 @@ class SampleStage:
             if not each.left_out
         ]
         left_out = [_outcome(each) for each in decisions if each.left_out]
-        may_be_brought_back = bool(left_out) and self.sampler.may_bring_back
-        settled = await self.store.settle(
+        may_be_brought_back = bool(left_out) and self.sampler.may_follow_up
+        settled = await self.store.decide_trace(
             trace_id,
             jobs=jobs,
             outcomes=left_out,
@@ -174,7 +174,7 @@ class SampleStage:
             moved=moved,
             goes_on=bool(ready.calls),
         )
-        self.counters.add(Counts.TRACES_SETTLED, not ready.calls)
+        self.counters.add(Counts.TRACES_PROCESSED, not ready.calls)
         self.counters.add(Counts.TRACES_WITHOUT_RAG, not records and not ready.calls)
         self._count(settled, [each.left_out for each in decisions if each.span_id not in known])
         if settled.queued or settled.revised:
@@ -204,7 +204,7 @@ class SampleStage:
     ) -> tuple[Decision, ...]:
         decisions = self.sampler.decide(trace, records, known=known, now_ns=self.clock.now_ns())
         if changes := self.sampler.take_changes():
-            await self.book.save(_keyed(changes, trace_id))
+            await self.sampling_store.save(_keyed(changes, trace_id))
         return decisions
 
 
@@ -217,11 +217,11 @@ _COUNTED_AS: Final = {
 
 def _keyed(changes: SamplingChanges, trace_id: str) -> SamplingChanges:
     """Let answers that linger be found by the key that their trace has in the store."""
-    lingering = tuple(
+    left_out_answers = tuple(
         each._replace(trace_id=trace_id) if each.trace_id == trace_id_of(trace_id) else each
-        for each in changes.lingering
+        for each in changes.left_out_answers
     )
-    return replace(changes, lingering=lingering)
+    return replace(changes, left_out_answers=left_out_answers)
 
 
 def _outcome(decision: Decision) -> Outcome:

@@ -27,7 +27,7 @@ class FollowUpPolicy:
     """A score below it is low; of a metric where lower is better, one that is as far from its good end."""
     metric: str | None = None
     """``None``: any metric."""
-    bonds: tuple[Relation, ...] = ("session", "chunks", "prompt_version")
+    relations: tuple[Relation, ...] = ("session", "chunks", "prompt_version")
     rate: float = 1.0
     most: int = 20
     """For each low answer."""
@@ -44,7 +44,9 @@ class FollowUpPolicy:
             "chunks": tuple(dict.fromkeys(chunk.id for chunk in record.chunks))[:_MOST_CHUNKS],
             "prompt_version": (record.prompt_version,),
         }
-        return tuple(_key(bond, value) for bond in self.bonds for value in values[bond] if value)
+        return tuple(
+            _key(relation, value) for relation in self.relations for value in values[relation] if value
+        )
 
     def low_answer(self, trace_id: str, span_id: str, record: RagRecord, now_ns: int) -> LowAnswer:
         """Return what is kept of an answer that is low."""
@@ -63,8 +65,8 @@ class FollowUpPolicy:
         return (result.score if is_good_high else 1 - result.score) < self.below
 
 
-def _key(bond: Relation, value: str) -> str:
-    return hashlib.sha256(f"{bond}|{value}".encode("utf-8", "replace")).hexdigest()[:32]
+def _key(relation: Relation, value: str) -> str:
+    return hashlib.sha256(f"{relation}|{value}".encode("utf-8", "replace")).hexdigest()[:32]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -112,10 +112,10 @@ class SamplingChanges:
     """Beyond them, counts are of no use any more."""
     low: tuple[LowAnswer, ...] = ()
     """Of which a neighbour was kept."""
-    lingering: tuple[LeftOutAnswer, ...] = ()
+    left_out_answers: tuple[LeftOutAnswer, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.windows or self.low or self.lingering)
+        return bool(self.windows or self.low or self.left_out_answers)
 
 
 _NOTHING_KNOWN: Final[Mapping[str, EarlierDecision]] = MappingProxyType({})
@@ -132,17 +132,17 @@ class Sampler:
     plan: SamplingPlan
     fairness: TenantFloor | None = None
     limits: Limits | None = None
-    neighbours: FollowUps | None = None
+    follow_ups: FollowUps | None = None
     _ceiling: float = field(init=False)
     """The rate that no answer exceeds. Limits and throttle do not count: they may be lifted before a trace is
     complete."""
     _throttle: float = 1.0
     _low: list[LowAnswer] = field(default_factory=list)
-    _lingering: list[LeftOutAnswer] = field(default_factory=list)
+    _left_out_answers: list[LeftOutAnswer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        of_neighbours = self.neighbours.policy.rate if self.neighbours else 0.0
-        self._ceiling = 1.0 if self.fairness else max(self.plan.highest_rate, of_neighbours)
+        of_follow_ups = self.follow_ups.policy.rate if self.follow_ups else 0.0
+        self._ceiling = 1.0 if self.fairness else max(self.plan.highest_rate, of_follow_ups)
 
     def may_keep(self, trace_id: str) -> bool:
         """Say whether spans of this trace are worth storing before the whole trace is known.
@@ -152,9 +152,9 @@ class Sampler:
         return self._ceiling >= 1 or position_of(trace_id) < self._ceiling
 
     @property
-    def may_bring_back(self) -> bool:
+    def may_follow_up(self) -> bool:
         """Whether an answer that is left out may be judged after all: its spans are worth keeping."""
-        return self.neighbours is not None or self.plan.awaits_feedback
+        return self.follow_ups is not None or self.plan.awaits_feedback
 
     def throttle(self, factor: float) -> None:
         """Multiply every rate by a factor in [0, 1], from now on: the budget's lever.
@@ -201,10 +201,10 @@ class Sampler:
             windows=tuple(row for windows in self.all_windows() for row in windows.changes()),
             horizons=tuple(each for windows in self.all_windows() if (each := windows.horizon())),
             low=tuple(self._low),
-            lingering=tuple(self._lingering),
+            left_out_answers=tuple(self._left_out_answers),
         )
         self._low.clear()
-        self._lingering.clear()
+        self._left_out_answers.clear()
         return changes
 
     def restore(self, rows: Sequence[WindowRow], low: Sequence[LowAnswer], *, now_ns: int) -> None:
@@ -213,9 +213,9 @@ class Sampler:
             windows.restore(rows, now_ns)
         if self.limits:
             self.limits.recompute()
-        if self.neighbours:
+        if self.follow_ups:
             for each in low:
-                self.neighbours.add(each)
+                self.follow_ups.add(each)
 
     def takes_place(self, tenant: str, now_ns: int) -> bool:
         """Take a place for one answer, if the rate limit has one left."""
@@ -242,12 +242,12 @@ class Sampler:
         for record in records:
             if record.target is None:
                 continue
-            odds, standing = self._odds(plan, record, position), known.get(record.target.span_id)
-            if standing is None:
+            odds, earlier = self._odds(plan, record, position), known.get(record.target.span_id)
+            if earlier is None:
                 self._count(odds)
                 yield self._decide_first(odds, record, now_ns)
             else:
-                yield self._decide_again(odds, standing, record, now_ns)
+                yield self._decide_again(odds, earlier, record, now_ns)
 
     def _decide_first(self, odds: SamplingOdds, record: RagRecord, now_ns: int) -> Decision:
         if odds.choice.is_drop:
@@ -256,35 +256,35 @@ class Sampler:
             return _decision(
                 odds, record, left_out=None if self.takes_place(odds.tenant, now_ns) else RATE_LIMIT
             )
-        return self._as_neighbour(odds, record, now_ns) or _decision(odds, record, left_out=State.SAMPLED_OUT)
+        return self._as_follow_up(odds, record, now_ns) or _decision(odds, record, left_out=State.SAMPLED_OUT)
 
     def _decide_again(
-        self, odds: SamplingOdds, standing: EarlierDecision, record: RagRecord, now_ns: int
+        self, odds: SamplingOdds, earlier: EarlierDecision, record: RagRecord, now_ns: int
     ) -> Decision:
-        before = _decision(odds, record, sample=standing.sample, left_out=standing.left_out)
-        rose = odds.choice.rate > standing.sample.rate
-        is_back = standing.is_sampled_out and rose and odds.rule_keeps
+        before = _decision(odds, record, sample=earlier.sample, left_out=earlier.left_out)
+        rose = odds.choice.rate > earlier.sample.rate
+        is_back = earlier.is_sampled_out and rose and odds.rule_keeps
         if not (is_back and self.takes_place(odds.tenant, now_ns)):
             return before
         sample = Sample(rule=odds.choice.rule, rate=odds.choice.rate, probability=None)
         return replace(before, sample=sample, left_out=None)
 
-    def _as_neighbour(self, odds: SamplingOdds, record: RagRecord, now_ns: int) -> Decision | None:
-        if self.neighbours is None or odds.position >= self.neighbours.policy.rate * odds.throttle:
+    def _as_follow_up(self, odds: SamplingOdds, record: RagRecord, now_ns: int) -> Decision | None:
+        if self.follow_ups is None or odds.position >= self.follow_ups.policy.rate * odds.throttle:
             return None
-        keys = self.neighbours.policy.keys_of(record)
-        low = self.neighbours.find(keys, now_ns)
+        keys = self.follow_ups.policy.keys_of(record)
+        low = self.follow_ups.find(keys, now_ns)
         if low is None or not self.takes_place(odds.tenant, now_ns):
-            self._lingering.append(LeftOutAnswer(*_ids(record), keys, now_ns))
+            self._left_out_answers.append(LeftOutAnswer(*_ids(record), keys, now_ns))
             return None
         low.remaining -= 1
         self._low.append(low)
-        return _decision(odds, record, sample=self.neighbour_sample)
+        return _decision(odds, record, sample=self.follow_up_sample)
 
     @property
-    def neighbour_sample(self) -> Sample:
+    def follow_up_sample(self) -> Sample:
         """What is recorded of a neighbour: no probability, because a verdict chose it and no rate."""
-        rate = self.neighbours.policy.rate if self.neighbours else 0.0
+        rate = self.follow_ups.policy.rate if self.follow_ups else 0.0
         return Sample(rule=RULE_FOLLOW_UP, rate=rate, probability=None)
 
     def _count(self, odds: SamplingOdds) -> None:

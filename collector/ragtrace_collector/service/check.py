@@ -19,7 +19,7 @@ from ragtrace_collector.receive.http_server import open_socket
 from ragtrace_collector.service.from_config import open_export
 from ragtrace_collector.store.cipher import open_cipher
 from ragtrace_collector.store.open_errors import UnfitFile, unusable
-from ragtrace_collector.store.schema import refuse_strangers
+from ragtrace_collector.store.schema import check_application_id
 
 __all__ = ["check_config"]
 
@@ -40,8 +40,8 @@ def check_config(config: CollectorConfig) -> tuple[str, ...]:
 
 
 async def _old_prices(config: CollectorConfig) -> tuple[str, ...]:
-    async with open_evaluator(config) as judging:
-        return old_prices(judging, now_ns=SystemClock().now_ns())
+    async with open_evaluator(config) as evaluator:
+        return old_prices(evaluator, now_ns=SystemClock().now_ns())
 
 
 def _faults(check: Callable[[CollectorConfig], None], config: CollectorConfig) -> Iterator[str]:
@@ -51,11 +51,11 @@ def _faults(check: Callable[[CollectorConfig], None], config: CollectorConfig) -
         yield str(exc)
 
 
-def _check_gate(config: CollectorConfig) -> None:
+def _check_auth(config: CollectorConfig) -> None:
     open_auth(config, SystemClock())
 
 
-def _check_judging(config: CollectorConfig) -> None:
+def _check_evaluator(config: CollectorConfig) -> None:
     async def open_and_close() -> None:
         async with open_evaluator(config):
             pass
@@ -84,7 +84,7 @@ def _check_cache(config: CollectorConfig) -> None:
         _check_database(cache.path, key="judge.cache.path")
 
 
-_CHECKS: Final = (_check_gate, _check_judging, _check_exports, _check_store, _check_cache)
+_CHECKS: Final = (_check_auth, _check_evaluator, _check_exports, _check_store, _check_cache)
 
 
 def _check_file(path: Path, *, key: str, makes_folder: bool = False, may_be_link: bool = False) -> None:
@@ -124,7 +124,7 @@ def _check_owner(path: Path) -> None:
     address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(address, uri=True)) as db:
-            refuse_strangers(db)
+            check_application_id(db)
     except UnfitFile as exc:
         raise unusable(path, exc) from exc
     except sqlite3.Error:

@@ -41,9 +41,9 @@ from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import (
     assemble_policy_of,
     following,
-    judging_by,
     nanoseconds,
     sampler_of,
+    shared_evaluator_of,
 )
 from ragtrace_collector.stage import Step, run_stage
 from ragtrace_collector.store.budget import BudgetStore
@@ -55,7 +55,7 @@ __all__ = ["Collector"]
 
 log = logging.getLogger("ragtrace.collector")
 
-_SETTLE_PAUSE_S: Final = 0.1
+_SAMPLE_PAUSE_S: Final = 0.1
 _WORK_PAUSE_S: Final = 1.0
 _EXPIRE_PAUSE_S: Final = 30.0
 _SWEEP_PAUSE_S: Final = 10.0
@@ -66,11 +66,11 @@ _GRPC_GRACE_S: Final = 2.0
 class Collector:
     """One collector process: its stages, and what they share."""
 
-    in_force: LiveConfig
+    live: LiveConfig
     store: WorkStore
     budget: BudgetStore
     assembly: Assembly
-    settler: SampleStage
+    sample_stage: SampleStage
     sweeper: Sweeper
     evaluator: EvaluateStage
     holder: HoldStage
@@ -78,7 +78,7 @@ class Collector:
     intake: Intake
     counters: Counters
     clock: Clock
-    gate: ReceiverAuth
+    auth: ReceiverAuth
     operations: Operations
     grpc_port: int | None = None
     """The port in use, once serving: of interest where the configuration says port 0."""
@@ -87,7 +87,7 @@ class Collector:
     @property
     def config(self) -> CollectorConfig:
         """The configuration in force."""
-        return self.in_force.config
+        return self.live.config
 
     @property
     def vitals(self) -> Vitals:
@@ -98,8 +98,8 @@ class Collector:
         """Look again at the traces that were open when the last process ended."""
         if self.config.attach.mode != "hold":  # it was, before
             await self.holder.release_all()
-        await self.settler.recall()
-        for trace_id in await self.store.unsettled():
+        await self.sample_stage.recall()
+        for trace_id in await self.store.undecided():
             self.assembly.add(trace_id, (), reopened=True)
 
     async def reload(self, config: CollectorConfig) -> None:
@@ -109,20 +109,20 @@ class Collector:
             ConfigError: it cannot be used, or needs a restart; nothing has changed.
         """
         refuse_what_needs_a_restart(self.config, config)
-        guards = guards_of(config, clock=self.clock, book=self.budget)
-        tenure, sampler = (
+        guards = guards_of(config, clock=self.clock, spend_ledger=self.budget)
+        shared_evaluator, sampler = (
             await SharedEvaluator.begin(open_evaluator(config, guards)),
             sampler_of(config.sample),
         )
-        settler = following(self.settler, config, sampler)
+        sample_stage = following(self.sample_stage, config, sampler)
         async with AsyncExitStack() as undone:
-            undone.push_async_callback(tenure.retire)
-            await settler.recall()
-            self.gate.reload(config.receive)
+            undone.push_async_callback(shared_evaluator.retire)
+            await sample_stage.recall()
+            self.auth.reload(config.receive)
             undone.pop_all()
-        retired = self.in_force.tenure
-        self.in_force.config, self.in_force.tenure, self.in_force.sampler = config, tenure, sampler
-        self.settler, self.evaluator = settler, judging_by(self.evaluator, self.in_force)
+        retired = self.live.shared_evaluator
+        self.live.config, self.live.shared_evaluator, self.live.sampler = config, shared_evaluator, sampler
+        self.sample_stage, self.evaluator = sample_stage, shared_evaluator_of(self.evaluator, self.live)
         self.intake.follow(sampler)
         self.assembly.follow(assemble_policy_of(config))
         logging.getLogger().setLevel(config.log_level.upper())
@@ -212,12 +212,12 @@ class Collector:
         app = http_app(
             self.intake,
             status=self.vitals.status,
-            access=self.gate.access,
+            access=self.auth.access,
             counters=self.counters,
             max_message_bytes=self.config.receive.max_message_bytes,
             is_open=not is_loopback(self.config.receive.http),
         )
-        return HttpServer(app, listening, certificate=self.gate.certificate)
+        return HttpServer(app, listening, certificate=self.auth.certificate)
 
     async def _start_grpc(self, receivers: AsyncExitStack) -> None:
         if self.config.receive.grpc is None:
@@ -225,8 +225,8 @@ class Collector:
         server, self.grpc_port = await serve_grpc(
             self.intake,
             self.config.receive.grpc,
-            access=self.gate.access,
-            certificate=self.gate.certificate,
+            access=self.auth.access,
+            certificate=self.auth.certificate,
             max_message_bytes=self.config.receive.max_message_bytes,
         )
         receivers.push_async_callback(server.stop, _GRPC_GRACE_S)
@@ -235,7 +235,7 @@ class Collector:
         done, never = self.evaluator.done, asyncio.Event()
         stages = [
             tasks.create_task(
-                self._stage(self._settle, wake=never, stop=stop, pause_s=_SETTLE_PAUSE_S),
+                self._stage(self._settle, wake=never, stop=stop, pause_s=_SAMPLE_PAUSE_S),
                 name="settle",
             ),
             tasks.create_task(
@@ -250,7 +250,7 @@ class Collector:
             )
         )
         if self.config.attach.mode == "hold":
-            release = self._stage(self.holder.step, wake=never, stop=stop, pause_s=_SETTLE_PAUSE_S)
+            release = self._stage(self.holder.step, wake=never, stop=stop, pause_s=_SAMPLE_PAUSE_S)
             stages.append(tasks.create_task(release, name="release"))
         stages.append(tasks.create_task(self._evaluate(stop), name="evaluate"))
         stages += [
@@ -266,39 +266,45 @@ class Collector:
         await run_stage(step, wake=wake, stop=stop, pause_s=pause_s, counters=self.counters)
 
     async def _settle(self) -> bool:
-        found_work = await self.settler.step()
+        found_work = await self.sample_stage.step()
         if found_work:  # traces without a RAG call wait no longer
             self.holder.released.set()
         return found_work
 
     async def _evaluate(self, stop: asyncio.Event) -> None:
-        async with asyncio.TaskGroup() as hands:
-            crew = WorkerPool(
+        async with asyncio.TaskGroup() as workers:
+            worker_pool = WorkerPool(
                 most=self.config.evaluate.concurrency,
                 take=lambda most: self.evaluator.take(most),
                 judge=self._judge,
-                hands=hands,
-                wake=self.settler.queued,
+                workers=workers,
+                wake=self.sample_stage.queued,
                 counters=self.counters,
             )
-            await self._stage(crew.step, wake=self.settler.queued, stop=stop, pause_s=_WORK_PAUSE_S)
+            await self._stage(
+                worker_pool.step, wake=self.sample_stage.queued, stop=stop, pause_s=_WORK_PAUSE_S
+            )
 
     async def _judge(self, job: Job) -> None:
         evaluator = self.evaluator  # what began with one judge ends with it, whatever is loaded meanwhile
-        async with self.in_force.tenure.evaluation():
+        async with self.live.shared_evaluator.evaluation():
             await evaluator.attempt(job)
 
     async def _throttle(self) -> bool:
         """Sample so little that the budget lasts, where it is to last."""
-        guards = self.in_force.tenure.judging.guards
-        if guards is not None and guards.wall is not None and self.config.budget.at_limit == "lower_rate":
-            self.in_force.sampler.throttle(await guards.wall.find_share())
+        guards = self.live.shared_evaluator.evaluator.guards
+        if (
+            guards is not None
+            and guards.budget_guard is not None
+            and self.config.budget.at_limit == "lower_rate"
+        ):
+            self.live.sampler.throttle(await guards.budget_guard.find_share())
         return False
 
     async def _expire(self) -> bool:
         now_ns = self.clock.now_ns()
         await self.store.expire(
-            settled_before_ns=now_ns - nanoseconds(self.config.assemble.linger),
+            decided_before_ns=now_ns - nanoseconds(self.config.assemble.linger),
             ended_before_ns=now_ns - nanoseconds(self.config.store.retention),
         )
         return False
@@ -310,7 +316,7 @@ class Collector:
         """
         half_s = self.config.drain_timeout.total_seconds() / 2
         async with _at_most(half_s):
-            await self.settler.step(everything=True)
+            await self.sample_stage.step(everything=True)
             await self._until_finished()
         async with _at_most(half_s):
             await self.holder.release_all()
@@ -319,11 +325,11 @@ class Collector:
     async def _until_finished(self) -> None:
         # Polled: the work to wait for stands in the store, and who ends it need not know of us.
         while await self.store.unfinished(now_ns=self._due_ns()):  # noqa: ASYNC110
-            await asyncio.sleep(_SETTLE_PAUSE_S)
+            await asyncio.sleep(_SAMPLE_PAUSE_S)
 
     def _due_ns(self) -> int:
         """Return until when a job must be due to be waited for: where nobody may be asked, none is."""
-        return 0 if self.in_force.is_judge_away else self.clock.now_ns()
+        return 0 if self.live.is_judge_away else self.clock.now_ns()
 
     async def _report(self) -> None:
         left = {name: number for name, number in (await self.store.ledger()).left().items() if number}

@@ -21,12 +21,12 @@ __all__ = [
     "attach_options_of",
     "following",
     "forward_to",
-    "judging_by",
-    "ladder_of",
     "nanoseconds",
     "open_export",
     "release_to",
+    "retry_policy_of",
     "sampler_of",
+    "shared_evaluator_of",
 ]
 
 
@@ -40,13 +40,13 @@ def release_to(config: CollectorConfig) -> tuple[str, ...]:
     return forward_to(config) or tuple(export.endpoint for export in config.export)
 
 
-def following(settler: SampleStage, config: CollectorConfig, sampler: Sampler) -> SampleStage:
+def following(sample_stage: SampleStage, config: CollectorConfig, sampler: Sampler) -> SampleStage:
     """Return the settler under another configuration."""
     return replace(
-        settler,
-        reader=replace(settler.reader, rules=config.extract.opened()),
-        lookout=replace(
-            settler.lookout,
+        sample_stage,
+        reader=replace(sample_stage.reader, rules=config.extract.opened()),
+        quarantine=replace(
+            sample_stage.quarantine,
             max_crashes=config.evaluate.max_crashes,
             most_cpu_ns=nanoseconds(config.assemble.max_cpu),
         ),
@@ -55,17 +55,17 @@ def following(settler: SampleStage, config: CollectorConfig, sampler: Sampler) -
     )
 
 
-def judging_by(evaluator: EvaluateStage, in_force: LiveConfig) -> EvaluateStage:
+def shared_evaluator_of(evaluator: EvaluateStage, live: LiveConfig) -> EvaluateStage:
     """Return the evaluator under what is in force now."""
-    config = in_force.config
+    config = live.config
     return replace(
         evaluator,
         reader=replace(evaluator.reader, rules=config.extract.opened()),
-        judging=in_force.tenure.judging,
+        evaluator=live.shared_evaluator.evaluator,
         partial=PartialEvaluations(),  # what another evaluator found is not this one's finding
-        watch=replace(evaluator.watch, sampler=in_force.sampler),
+        watch=replace(evaluator.watch, sampler=live.sampler),
         attach=attach_options_of(config),
-        ladder=ladder_of(config),
+        retry_policy=retry_policy_of(config),
         attempt_s=config.evaluate.job_timeout.total_seconds(),
     )
 
@@ -87,22 +87,22 @@ def sampler_of(config: SampleConfig) -> Sampler:
         plan=config.plan(),
         fairness=TenantFloor(answers=floor.answers, window_ns=nanoseconds(floor.window)) if floor else None,
         limits=Limits(answers=limit.answers, per_tenant=limit.per_tenant) if limit else None,
-        neighbours=FollowUps(_neighbour_policy(near)) if near else None,
+        follow_ups=FollowUps(_follow_up_policy(near)) if near else None,
     )
 
 
-def _neighbour_policy(config: FollowUpConfig) -> FollowUpPolicy:
+def _follow_up_policy(config: FollowUpConfig) -> FollowUpPolicy:
     return FollowUpPolicy(
         below=config.below,
         metric=config.metric,
-        bonds=config.same,
+        relations=config.same,
         rate=config.rate,
         most=config.most,
         window_ns=nanoseconds(config.window),
     )
 
 
-def ladder_of(config: CollectorConfig) -> RetryPolicy:
+def retry_policy_of(config: CollectorConfig) -> RetryPolicy:
     """Return when a failed answer is tried again."""
     return RetryPolicy(
         retry_delays_ns=tuple(nanoseconds(delay) for delay in config.evaluate.retry_delays),

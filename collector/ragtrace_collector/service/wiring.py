@@ -42,10 +42,10 @@ from ragtrace_collector.service.from_config import (
     assemble_policy_of,
     attach_options_of,
     forward_to,
-    ladder_of,
     nanoseconds,
     open_export,
     release_to,
+    retry_policy_of,
     sampler_of,
 )
 from ragtrace_collector.store.cipher import open_cipher
@@ -71,7 +71,7 @@ async def open_collector(
     config: CollectorConfig,
     *,
     clock: Clock | None = None,
-    steady_ns: Callable[[], int] | None = None,
+    monotonic_ns: Callable[[], int] | None = None,
 ) -> AsyncIterator[Collector]:
     """Open the store, the judge and the sinks; close them in the end.
 
@@ -81,34 +81,34 @@ async def open_collector(
     Raises:
         ConfigError: something that the configuration names cannot be used.
     """
-    steady_ns = steady_ns or (clock.now_ns if clock else time.monotonic_ns)
+    monotonic_ns = monotonic_ns or (clock.now_ns if clock else time.monotonic_ns)
     clock = clock or SystemClock()
-    gate = open_auth(config, clock)
+    auth = open_auth(config, clock)
     async with AsyncExitStack() as stack:
         tracer = await stack.enter_async_context(
             open_tracer(config.telemetry.otlp_endpoint, ratio=config.telemetry.trace_ratio)
         )
         sinks = _open_sinks(config, tracer, stack)
-        store = await _open_store(config, gate)
+        store = await _open_store(config, auth)
         stack.push_async_callback(store.aclose)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
-        guards = guards_of(config, clock=clock, book=store.budget)
-        in_force = LiveConfig(
+        guards = guards_of(config, clock=clock, spend_ledger=store.budget)
+        live = LiveConfig(
             config=config,
-            tenure=await SharedEvaluator.begin(open_evaluator(config, guards)),
+            shared_evaluator=await SharedEvaluator.begin(open_evaluator(config, guards)),
             sampler=sampler_of(config.sample),
         )
-        stack.push_async_callback(lambda: in_force.tenure.retire())
-        for line in old_prices(in_force.tenure.judging, now_ns=clock.now_ns()):
+        stack.push_async_callback(lambda: live.shared_evaluator.retire())
+        for line in old_prices(live.shared_evaluator.evaluator, now_ns=clock.now_ns()):
             log.warning("%s", line, extra=event("prices_old"))
         parts = _Parts(
-            in_force=in_force,
+            live=live,
             store=store,
             sinks=sinks,
-            gate=gate,
+            auth=auth,
             clock=clock,
             tracer=tracer,
-            assembly=Assembly(assemble_policy_of(config), steady_ns=steady_ns),
+            assembly=Assembly(assemble_policy_of(config), monotonic_ns=monotonic_ns),
         )
         collector = parts.collector()
         await collector.recover()
@@ -123,13 +123,13 @@ def _open_sinks(config: CollectorConfig, tracer: Tracer, stack: AsyncExitStack) 
     return sinks
 
 
-async def _open_store(config: CollectorConfig, gate: ReceiverAuth) -> SqliteStore:
+async def _open_store(config: CollectorConfig, auth: ReceiverAuth) -> SqliteStore:
     return await SqliteStore.open(
         _store_file(config.store),
         max_bytes=config.store.max_bytes,
         forward_to=release_to(config),
-        sealing=open_cipher([key.get_secret_value() for key in config.store.encryption_keys]),
-        tenants=gate.access.tenants,
+        cipher=open_cipher([key.get_secret_value() for key in config.store.encryption_keys]),
+        tenants=auth.access.tenants,
     )
 
 
@@ -153,10 +153,10 @@ def _store_file(store: StoreConfig) -> Path:
 class _Parts:
     """What the stages share, and how each is made of it."""
 
-    in_force: LiveConfig
+    live: LiveConfig
     store: SqliteStore
     sinks: Mapping[str, SpanSink]
-    gate: ReceiverAuth
+    auth: ReceiverAuth
     clock: Clock
     tracer: Tracer
     assembly: Assembly
@@ -168,7 +168,7 @@ class _Parts:
 
     @property
     def config(self) -> CollectorConfig:
-        return self.in_force.config
+        return self.live.config
 
     @property
     def holds(self) -> bool:
@@ -179,17 +179,17 @@ class _Parts:
         holder = self._holder()
         reader = AnswerReader(store=self.store, counters=self.counters, rules=self.config.extract.opened())
         return Collector(
-            in_force=self.in_force,
+            live=self.live,
             budget=self.store.budget,
             store=self.store,
             assembly=self.assembly,
             counters=self.counters,
             clock=self.clock,
-            gate=self.gate,
+            auth=self.auth,
             operations=self._operations(),
             intake=self._intake(holder),
             holder=holder,
-            settler=self._settler(reader),
+            sample_stage=self._sample_stage(reader),
             sweeper=Sweeper(store=self.store, assembly=self.assembly, counters=self.counters),
             evaluator=self._evaluator(reader),
             deliverers=tuple(self._deliverers()),
@@ -200,7 +200,7 @@ class _Parts:
         return HoldStage(
             store=self.store,
             limits=HoldLimits(timeout_ns=nanoseconds(attach.hold_timeout), most_bytes=attach.hold_max_bytes),
-            is_judge_away=lambda: self.in_force.is_judge_away,
+            is_judge_away=lambda: self.live.is_judge_away,
             counters=self.counters,
             clock=self.clock,
             released=self.done,
@@ -212,18 +212,18 @@ class _Parts:
             counters=self.counters,
             clock=self.clock,
             store_limit_bytes=self.config.store.max_bytes,
-            in_force=self.in_force,
+            live=self.live,
             sink_names={endpoint: sink.name for endpoint, sink in self.sinks.items()},
         )
-        accounts = account_routes(self.in_force, clock=self.clock, access=self.gate.access)
-        return Operations(config=self.config.telemetry, vitals=vitals, gate=self.gate, accounts=accounts)
+        accounts = account_routes(self.live, clock=self.clock, access=self.auth.access)
+        return Operations(config=self.config.telemetry, vitals=vitals, auth=self.auth, accounts=accounts)
 
     def _intake(self, holder: HoldStage) -> Intake:
         receive = self.config.receive
         return Intake(
             store=self.store,
             assembly=self.assembly,
-            sampler=self.in_force.sampler,
+            sampler=self.live.sampler,
             forward_to=forward_to(self.config),
             counters=self.counters,
             clock=self.clock,
@@ -235,21 +235,21 @@ class _Parts:
             holding=holder.holding if self.holds else lambda: HoldMode.OFF,
         )
 
-    def _settler(self, reader: AnswerReader) -> SampleStage:
+    def _sample_stage(self, reader: AnswerReader) -> SampleStage:
         return SampleStage(
             store=self.store,
             reader=reader,
             assembly=self.assembly,
-            lookout=Quarantine(
+            quarantine=Quarantine(
                 store=self.store,
                 counters=self.counters,
                 clock=self.clock,
                 max_crashes=self.config.evaluate.max_crashes,
                 most_cpu_ns=nanoseconds(self.config.assemble.max_cpu),
             ),
-            sampler=self.in_force.sampler,
+            sampler=self.live.sampler,
             max_revisions=self.config.assemble.max_revisions,
-            book=self.store.sampling,
+            sampling_store=self.store.sampling,
             counters=self.counters,
             clock=self.clock,
             queued=self.queued,
@@ -257,15 +257,17 @@ class _Parts:
         )
 
     def _evaluator(self, reader: AnswerReader) -> EvaluateStage:
-        watch = LowScoreWatch(sampler=self.in_force.sampler, book=self.store.sampling, counters=self.counters)
+        watch = LowScoreWatch(
+            sampler=self.live.sampler, sampling_store=self.store.sampling, counters=self.counters
+        )
         return EvaluateStage(
             store=self.store,
             reader=reader,
-            judging=self.in_force.tenure.judging,
+            evaluator=self.live.shared_evaluator.evaluator,
             watch=watch,
             attach=attach_options_of(self.config),
             sinks=tuple(self.sinks),
-            ladder=ladder_of(self.config),
+            retry_policy=retry_policy_of(self.config),
             attempt_s=self.config.evaluate.job_timeout.total_seconds(),
             counters=self.counters,
             clock=self.clock,

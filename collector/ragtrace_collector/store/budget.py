@@ -12,7 +12,7 @@ from ragtrace_collector.budget import Budget, BudgetStatus, BudgetWindow, Exceed
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
 
-__all__ = ["BUDGET", "BudgetStore", "Reservation", "reserve", "settle", "standing"]
+__all__ = ["BUDGET", "BudgetStore", "Reservation", "reserve", "settle", "status"]
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ _KEPT: Final = {Period.MINUTE: 2 * 1440, Period.DAY: 400, Period.MONTH: 60}
 class Reservation:
     """An estimate that is counted already, in the windows of the moment when it was made."""
 
-    purse: Budget
+    budget: Budget
     windows: tuple[BudgetWindow, ...]
     estimate: Spend
 
@@ -46,14 +46,14 @@ class BudgetStore:
         self._commits = commits
 
     async def reserve(
-        self, purse: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
+        self, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
     ) -> Reservation | ExceededLimit:
         """Count a request that is about to be made, or say which limit forbids it.
 
         Raises:
             StoreUnavailable: it cannot be counted, so it must not be made.
         """
-        return await self._submit(lambda db: reserve(db, purse, estimate, now_ns=now_ns, share=share))
+        return await self._submit(lambda db: reserve(db, budget, estimate, now_ns=now_ns, share=share))
 
     async def settle(self, reservation: Reservation, actual: Spend) -> None:
         """Count what was spent instead of the estimate.
@@ -63,13 +63,13 @@ class BudgetStore:
         """
         await self._submit(lambda db: settle(db, reservation, actual))
 
-    async def standing(self, purse: Budget, *, now_ns: int) -> BudgetStatus:
+    async def status(self, budget: Budget, *, now_ns: int) -> BudgetStatus:
         """Return what was spent in the windows of this moment.
 
         Raises:
             StoreUnavailable: it cannot be read.
         """
-        return await self._submit(lambda db: standing(db, purse, now_ns=now_ns))
+        return await self._submit(lambda db: status(db, budget, now_ns=now_ns))
 
     async def _submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -79,43 +79,43 @@ class BudgetStore:
 
 
 def reserve(
-    db: sqlite3.Connection, purse: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
+    db: sqlite3.Connection, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
 ) -> Reservation | ExceededLimit:
     """Count an estimate in the windows of this moment, or in none of them."""
-    spent = _spent(db, purse, now_ns)
-    refusal = purse.refusal(spent, estimate, share=share)
+    spent = _spent(db, budget, now_ns)
+    refusal = budget.refusal(spent, estimate, share=share)
     if refusal is not None:
         return refusal
     for window in spent:
-        _add(db, purse, window, estimate)
-    return Reservation(purse=purse, windows=tuple(spent), estimate=estimate)
+        _add(db, budget, window, estimate)
+    return Reservation(budget=budget, windows=tuple(spent), estimate=estimate)
 
 
 def settle(db: sqlite3.Connection, reservation: Reservation, actual: Spend) -> None:
     """Correct an estimate in the windows in which it was counted."""
     for window in reservation.windows:
-        _add(db, reservation.purse, window, actual - reservation.estimate)
+        _add(db, reservation.budget, window, actual - reservation.estimate)
 
 
-def standing(db: sqlite3.Connection, purse: Budget, *, now_ns: int) -> BudgetStatus:
+def status(db: sqlite3.Connection, budget: Budget, *, now_ns: int) -> BudgetStatus:
     """Return what was spent in the windows of this moment."""
-    return BudgetStatus(purse=purse, spent=_spent(db, purse, now_ns))
+    return BudgetStatus(budget=budget, spent=_spent(db, budget, now_ns))
 
 
-def _spent(db: sqlite3.Connection, purse: Budget, now_ns: int) -> Mapping[BudgetWindow, Spend]:
-    return {window: _spent_in(db, purse, window) for window in purse.windows(now_ns)}
+def _spent(db: sqlite3.Connection, budget: Budget, now_ns: int) -> Mapping[BudgetWindow, Spend]:
+    return {window: _spent_in(db, budget, window) for window in budget.windows(now_ns)}
 
 
-def _spent_in(db: sqlite3.Connection, purse: Budget, window: BudgetWindow) -> Spend:
+def _spent_in(db: sqlite3.Connection, budget: Budget, window: BudgetWindow) -> Spend:
     row = db.execute(
         "SELECT calls, tokens, usd_nano FROM spent WHERE purse = ? AND period = ? AND start_ns = ?",
-        (purse.name, window.period, window.start_ns),
+        (budget.name, window.period, window.start_ns),
     ).fetchone()
     return Spend(calls=row[0], tokens=row[1], usd_nano=row[2]) if row else Spend()
 
 
-def _add(db: sqlite3.Connection, purse: Budget, window: BudgetWindow, amount: Spend) -> None:
-    key = (purse.name, window.period, window.start_ns)
+def _add(db: sqlite3.Connection, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
+    key = (budget.name, window.period, window.start_ns)
     changed = db.execute(
         "UPDATE spent SET calls = calls + ?, tokens = tokens + ?, usd_nano = usd_nano + ?"
         " WHERE purse = ? AND period = ? AND start_ns = ?",
@@ -126,13 +126,13 @@ def _add(db: sqlite3.Connection, purse: Budget, window: BudgetWindow, amount: Sp
             "INSERT INTO spent VALUES (?, ?, ?, ?, ?, ?)",
             (*key, amount.calls, amount.tokens, amount.usd_nano),
         )
-        _forget(db, purse, window.period)
+        _forget(db, budget, window.period)
 
 
-def _forget(db: sqlite3.Connection, purse: Budget, period: Period) -> None:
+def _forget(db: sqlite3.Connection, budget: Budget, period: Period) -> None:
     """Forget the oldest windows, by their number: by their age, a clock set forward would forget them all."""
     db.execute(
         "DELETE FROM spent WHERE purse = ?1 AND period = ?2 AND start_ns <= (SELECT start_ns FROM spent"
         " WHERE purse = ?1 AND period = ?2 ORDER BY start_ns DESC LIMIT 1 OFFSET ?3)",
-        (purse.name, period, _KEPT[period]),
+        (budget.name, period, _KEPT[period]),
     )

@@ -38,7 +38,7 @@ _KEY_BYTES: Final = 32
 _ID_BYTES: Final = 8
 _NONCE_BYTES: Final = 12
 _HEADER_BYTES: Final = len(_MARK) + _ID_BYTES + _NONCE_BYTES
-_SEALED_PLACES: Final = (("slice", "payload"), ("parcel", "payload"), ("addition", "payload"))
+_ENCRYPTED_COLUMNS: Final = (("slice", "payload"), ("parcel", "payload"), ("addition", "payload"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class PayloadCipher:
             UnfitFile: the file holds what none of the keys opens.
         """
         self._check(db)
-        db.create_function("sealed", 2, self.seal)
-        db.create_function("unsealed", 2, self.unseal)
+        db.create_function("sealed", 2, self.encrypt)
+        db.create_function("unsealed", 2, self.decrypt)
 
-    def seal(self, payload: bytes, place: str) -> bytes:
+    def encrypt(self, payload: bytes, place: str) -> bytes:
         """Encrypt a payload for its place."""
         if not self.keys:
             return payload
@@ -68,7 +68,7 @@ class PayloadCipher:
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return b"".join((_MARK, key_id, nonce, key.encrypt(nonce, payload, place.encode())))
 
-    def unseal(self, payload: bytes, place: str) -> bytes:
+    def decrypt(self, payload: bytes, place: str) -> bytes:
         """Decrypt a payload; one that was written without a key is returned as it is.
 
         Raises:
@@ -145,7 +145,7 @@ def _key_id(key: bytes) -> bytes:
 def _forget_key(db: sqlite3.Connection, key_id: bytes) -> None:
     """Forget a key that seals nothing any more; one that does is missing."""
     prefix = _MARK + key_id
-    for table, column in _SEALED_PLACES:
+    for table, column in _ENCRYPTED_COLUMNS:
         found = db.execute(
             f"SELECT 1 FROM {table} WHERE substr({column}, 1, ?) = ? LIMIT 1",
             (len(prefix), prefix),

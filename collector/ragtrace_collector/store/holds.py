@@ -14,7 +14,7 @@ from typing import Final
 from ragtrace.traces.additions import add_to_spans
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.store.port import Job, ReleasedTraces
-from ragtrace_collector.store.revisions import UNSETTLED
+from ragtrace_collector.store.revisions import UNDECIDED
 
 __all__ = ["HOLDS", "HeldTraces"]
 
@@ -27,7 +27,7 @@ CREATE TABLE addition (     -- what answer spans of held traces get
     PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
 """
 _OPEN_JOB: Final = "SELECT 1 FROM job WHERE trace_id = ? AND state != 'ended'"
-_UNSETTLED: Final = f"SELECT 1 FROM trace WHERE trace_id = ? AND {UNSETTLED}"
+_UNDECIDED: Final = f"SELECT 1 FROM trace WHERE trace_id = ? AND {UNDECIDED}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +59,9 @@ class HeldTraces:
         )
         return cursor.rowcount > 0
 
-    def of_others(self, parcels: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    def of_others(self, outbox_items: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Return what goes to sinks that do not get the originals: they need a carrier in any case."""
-        return {sink: payload for sink, payload in parcels.items() if sink not in self.sinks}
+        return {sink: payload for sink, payload in outbox_items.items() if sink not in self.sinks}
 
     def release(self, db: sqlite3.Connection, trace_id: str) -> None:
         """Forward what is held of a trace, in order of arrival, with what was added until now."""
@@ -81,7 +81,7 @@ class HeldTraces:
 
     def release_if_done(self, db: sqlite3.Connection, trace_id: str) -> None:
         """Release a trace of which nothing is waited for: no answer to judge, no spans to settle."""
-        if not (_exists(db, _OPEN_JOB, trace_id) or _exists(db, _UNSETTLED, trace_id)):
+        if not (_exists(db, _OPEN_JOB, trace_id) or _exists(db, _UNDECIDED, trace_id)):
             self.release(db, trace_id)
 
     def release_overdue(

@@ -11,7 +11,7 @@ from pathlib import Path
 from ragtrace.errors import ReadError
 from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, Ledger
 from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.store.revisions import UNSETTLED
+from ragtrace_collector.store.revisions import UNDECIDED
 from ragtrace_collector.store.trace_key import BEHIND_ID, trace_id_of
 
 __all__ = ["count_due", "of_tenant", "read_answers", "read_ledger", "read_rows", "reading", "take_stock"]
@@ -95,10 +95,10 @@ def read_ledger(db: sqlite3.Connection) -> Ledger:
             if state not in ("seen", State.SUPERSEDED)
         ),
         oldest_pending_ns=_one(db, "SELECT min(seen_ns) FROM job WHERE state != 'ended'"),
-        open_traces=_one(db, f"SELECT count(*) FROM trace WHERE {UNSETTLED}") or 0,
+        open_traces=_one(db, f"SELECT count(*) FROM trace WHERE {UNDECIDED}") or 0,
         held_traces=_one(db, "SELECT count(*) FROM held") or 0,
         poison_traces=_one(db, "SELECT count(*) FROM suspect WHERE poison != ''") or 0,
-        parcels=_parcels(db),
+        outbox_items=_outbox_items(db),
         store_bytes=_used_bytes(db),
     )
 
@@ -129,9 +129,9 @@ def of_tenant(ledger: Ledger, db: sqlite3.Connection, tenant: str, *, since_ns: 
             f" AND seen_ns >= {since_ns or 0:d}",
             tenant,
         ),
-        open_traces=_one(db, f"SELECT count(*) FROM trace WHERE {UNSETTLED} AND {is_own}", suffix) or 0,
+        open_traces=_one(db, f"SELECT count(*) FROM trace WHERE {UNDECIDED} AND {is_own}", suffix) or 0,
         held_traces=_one(db, f"SELECT count(*) FROM held WHERE {is_own}", suffix) or 0,
-        parcels={},
+        outbox_items={},
     )
 
 
@@ -203,7 +203,7 @@ def _deliveries(db: sqlite3.Connection, trace_id: str, span_id: str) -> tuple[De
     return tuple(Delivery(sink=sink, state=state, reason=reason) for sink, state, reason in rows)
 
 
-def _parcels(db: sqlite3.Connection) -> Mapping[str, Mapping[str, int]]:
+def _outbox_items(db: sqlite3.Connection) -> Mapping[str, Mapping[str, int]]:
     sums: dict[str, dict[str, int]] = {}
     for sink, state, number in db.execute("SELECT sink, state, number FROM outbox ORDER BY sink, state"):
         sums.setdefault(sink, {})[state] = number

@@ -209,7 +209,7 @@ class WorkStore(Protocol):
         """
         ...
 
-    async def unsettled(self) -> tuple[str, ...]:
+    async def undecided(self) -> tuple[str, ...]:
         """Return the traces that a restart has to look at again."""
         ...
 
@@ -237,7 +237,7 @@ class WorkStore(Protocol):
         """Settle a trace without a look at it. Answers that were queued end; return how many."""
         ...
 
-    async def settle(
+    async def decide_trace(
         self,
         trace_id: str,
         *,
@@ -281,7 +281,7 @@ class WorkStore(Protocol):
         job: Job,
         outcome: str,
         *,
-        parcels: Mapping[str, bytes],
+        outbox_items: Mapping[str, bytes],
         now_ns: int,
         carrier: str = "",
         evaluator: str = "",
@@ -318,15 +318,17 @@ class WorkStore(Protocol):
         """Forward traces held since ``before_ns`` or earlier, and the oldest while more bytes are held."""
         ...
 
-    async def parcels(self, sink: str, limit: int, *, most_bytes: int = 2 << 20) -> tuple[OutboxItem, ...]:
+    async def outbox_items(
+        self, sink: str, limit: int, *, most_bytes: int = 2 << 20
+    ) -> tuple[OutboxItem, ...]:
         """Return the oldest parcels for a sink, in order; of more than ``most_bytes``, only the first."""
         ...
 
-    async def delivered(self, parcels: Sequence[OutboxItem], *, unconfirmed: str = "") -> None:
+    async def delivered(self, outbox_items: Sequence[OutboxItem], *, unconfirmed: str = "") -> None:
         """Forget parcels that their sink has, or may have: ``unconfirmed`` says why that is not known."""
         ...
 
-    async def reject(self, parcels: Sequence[OutboxItem], *, reason: str, now_ns: int) -> None:
+    async def reject(self, outbox_items: Sequence[OutboxItem], *, reason: str, now_ns: int) -> None:
         """Set parcels aside that their sink will never take; they stay readable until they expire."""
         ...
 
@@ -338,7 +340,7 @@ class WorkStore(Protocol):
         """Return the whole account, or that of one tenant's answers, read at once."""
         ...
 
-    async def expire(self, *, settled_before_ns: int, ended_before_ns: int) -> int:
+    async def expire(self, *, decided_before_ns: int, ended_before_ns: int) -> int:
         """Forget the spans of traces that were settled, and jobs and rejected parcels that ended, before.
 
         A trace stays while one of its jobs has not ended. Return how many traces were forgotten.

@@ -12,7 +12,7 @@ from typing import Final
 
 from ragtrace_collector.ledger.outcomes import POISON
 from ragtrace_collector.store.port import QuarantineRecord
-from ragtrace_collector.store.revisions import settle_trace
+from ragtrace_collector.store.revisions import decide_trace
 
 __all__ = ["SUSPECTS", "clear", "count_crash", "end_look", "look", "look_alone", "set_aside"]
 
@@ -73,7 +73,7 @@ def set_aside(db: sqlite3.Connection, trace_id: str, *, poison: str, now_ns: int
         " ON CONFLICT DO UPDATE SET poison = ?2, is_looked_at = 0",
         (trace_id, poison),
     )
-    settle_trace(db, trace_id, slices=None, now_ns=now_ns)
+    decide_trace(db, trace_id, slices=None, now_ns=now_ns)
     return db.execute(
         "UPDATE job SET state = 'ended', outcome = ?, ended_ns = ? WHERE trace_id = ? AND state = 'queued'",
         (POISON, now_ns, trace_id),

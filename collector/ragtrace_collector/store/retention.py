@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from ragtrace_collector.store.revisions import UNSETTLED, forget
+from ragtrace_collector.store.revisions import UNDECIDED, forget
 
 __all__ = ["forget_jobs", "forget_rejected", "forget_traces", "has_room", "make_room", "shrink"]
 
@@ -21,7 +21,7 @@ _ALWAYS_NS: Final = (1 << 63) - 1
 def forget_traces(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> int:
     """Forget the spans of some traces that nothing waits for any more, the oldest first; return how many."""
     found = db.execute(
-        f"SELECT trace_id FROM trace WHERE settled_ns < ? AND NOT ({UNSETTLED})"
+        f"SELECT trace_id FROM trace WHERE settled_ns < ? AND NOT ({UNDECIDED})"
         " AND NOT EXISTS (SELECT 1 FROM job WHERE job.trace_id = trace.trace_id AND state != 'ended')"
         " AND NOT EXISTS (SELECT 1 FROM held WHERE held.trace_id = trace.trace_id)"
         " ORDER BY settled_ns LIMIT ?",

@@ -14,15 +14,15 @@ from ragtrace_collector.store.port import Job, JudgedInput
 
 __all__ = [
     "REVISIONS",
-    "UNSETTLED",
+    "UNDECIDED",
     "add_slice",
+    "decide_trace",
     "forget",
     "has_moved",
     "mark_cut",
     "move",
     "note_judged",
     "revise",
-    "settle_trace",
 ]
 
 REVISIONS: Final = """
@@ -40,7 +40,7 @@ ALTER TABLE job ADD COLUMN replaces TEXT NOT NULL DEFAULT '';   -- the carrier t
 ALTER TABLE job ADD COLUMN is_moved INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN is_past INTEGER NOT NULL DEFAULT 0;  -- its spans were forgotten
 """
-UNSETTLED: Final = "slices > settled_slices"
+UNDECIDED: Final = "slices > settled_slices"
 """Holds for a trace that was not settled, or had spans join it since."""
 
 _THIS: Final = "trace_id = ? AND span_id = ?"
@@ -74,11 +74,11 @@ def mark_cut(db: sqlite3.Connection, trace_id: str, *, now_ns: int) -> None:
     )
 
 
-def settle_trace(db: sqlite3.Connection, trace_id: str, *, slices: int | None, now_ns: int) -> bool:
+def decide_trace(db: sqlite3.Connection, trace_id: str, *, slices: int | None, now_ns: int) -> bool:
     """Note how far the trace is settled; say whether that is all that came."""
     row = db.execute(
         "UPDATE trace SET settled_ns = ?, settled_slices = coalesce(?, slices) WHERE trace_id = ?"
-        f" RETURNING {UNSETTLED}",
+        f" RETURNING {UNDECIDED}",
         (now_ns, slices, trace_id),
     ).fetchone()
     return row is None or not row[0]

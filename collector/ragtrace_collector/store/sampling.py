@@ -13,7 +13,7 @@ from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
 from ragtrace_collector.store.port import Job, StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
 
-__all__ = ["SAMPLING", "RelatedAnswer", "SamplingStore", "bring_back", "chosen"]
+__all__ = ["SAMPLING", "RelatedAnswer", "SamplingStore", "chosen", "select_follow_ups"]
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class SamplingStore:
 
         return await self._submit(work)
 
-    async def standings(self, trace_id: str) -> Mapping[str, EarlierDecision]:
+    async def statuses(self, trace_id: str) -> Mapping[str, EarlierDecision]:
         """Return what was decided about the answers of a trace before, by span id.
 
         Raises:
@@ -104,7 +104,7 @@ class SamplingStore:
         def work(db: sqlite3.Connection) -> None:
             _put_windows(db, changes.windows)
             _forget_windows(db, changes.horizons)
-            _put_lingering(db, changes.lingering)
+            _put_left_out_answers(db, changes.left_out_answers)
             db.executemany(
                 f"UPDATE low_answer SET remaining = ? WHERE {_THIS}",
                 [(low.remaining, low.trace_id, low.span_id) for low in changes.low],
@@ -125,7 +125,7 @@ class SamplingStore:
 
         return await self._submit(work)
 
-    async def bring_back_near(self, low: LowAnswer, jobs: Sequence[Job], *, now_ns: int) -> int:
+    async def select_related(self, low: LowAnswer, jobs: Sequence[Job], *, now_ns: int) -> int:
         """Keep a low answer, and queue neighbours of it that were sampled out; return how many.
 
         Raises:
@@ -140,7 +140,7 @@ class SamplingStore:
             )
             for job in jobs:
                 db.execute(f"DELETE FROM lingering WHERE {_THIS}", (job.trace_id, job.span_id))
-            return sum(bring_back(db, job, now_ns=now_ns) for job in jobs)
+            return sum(select_follow_ups(db, job, now_ns=now_ns) for job in jobs)
 
         return await self._submit(work)
 
@@ -151,7 +151,7 @@ class SamplingStore:
             raise StoreUnavailable(f"what sampling rests on cannot be kept: {exc}") from exc
 
 
-def bring_back(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
+def select_follow_ups(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
     """Queue an answer that was sampled out; return 1, or 0 where it was not."""
     cursor = db.execute(
         "UPDATE job SET rule = ?, rate = ?, probability = ?, state = 'queued', seen_ns = ?, due_ns = ?,"
@@ -177,7 +177,7 @@ def _forget_windows(db: sqlite3.Connection, horizons: Sequence[UsefulWindows]) -
     )
 
 
-def _put_lingering(db: sqlite3.Connection, answers: Sequence[LeftOutAnswer]) -> None:
+def _put_left_out_answers(db: sqlite3.Connection, answers: Sequence[LeftOutAnswer]) -> None:
     db.executemany(
         "INSERT OR IGNORE INTO lingering VALUES (?, ?, ?, ?)",
         [(key, each.seen_ns, each.trace_id, each.span_id) for each in answers for key in each.keys],

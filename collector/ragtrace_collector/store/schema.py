@@ -67,7 +67,7 @@ def prepare(db: sqlite3.Connection) -> None:
             was written by a newer ragtrace. It is left as it was.
     """
     _refuse_damage(db)
-    version = refuse_strangers(db)
+    version = check_application_id(db)
     db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes effect in a new file only
     for number, step in enumerate(_MIGRATIONS[version:], version + 1):
         db.executescript(f"BEGIN IMMEDIATE; {step}; PRAGMA user_version = {number}; COMMIT;")
@@ -80,7 +80,7 @@ def _refuse_damage(db: sqlite3.Connection) -> None:
         raise UnfitFile(f"it is damaged: {' '.join(found.split())}", DAMAGED)
 
 
-def refuse_strangers(db: sqlite3.Connection) -> int:
+def check_application_id(db: sqlite3.Connection) -> int:
     """Return the version of a store; 0 for a new file.
 
     Raises:

@@ -43,7 +43,7 @@ from ragtrace_collector.store.retention import (
     make_room,
     shrink,
 )
-from ragtrace_collector.store.sampling import SamplingStore, bring_back, chosen
+from ragtrace_collector.store.sampling import SamplingStore, chosen, select_follow_ups
 from ragtrace_collector.store.schema import prepare
 from ragtrace_collector.store.tenant_keys import key_by_tenant
 from ragtrace_collector.store.writer import LOG_BYTES, GroupCommit
@@ -81,7 +81,7 @@ class SqliteStore:
         *,
         max_bytes: int,
         forward_to: Sequence[str] = (),
-        sealing: PayloadCipher = NO_CIPHER,
+        cipher: PayloadCipher = NO_CIPHER,
         tenants: Collection[str] = (),
     ) -> SqliteStore:
         """Open the file, create it where it is missing, and take back what a crash left leased.
@@ -93,12 +93,12 @@ class SqliteStore:
             ConfigError: the path cannot be used, holds something else, or was sealed with another key.
         """
 
-        def prepare_sealed(db: sqlite3.Connection) -> None:
+        def prepare_encrypted(db: sqlite3.Connection) -> None:
             prepare(db)
-            sealing.install(db)
+            cipher.install(db)
 
         lock = lock_file(path)
-        commits = GroupCommit(path, prepare_sealed)
+        commits = GroupCommit(path, prepare_encrypted)
         try:
             await commits.open()
         except (sqlite3.Error, OSError) as exc:
@@ -140,7 +140,7 @@ class SqliteStore:
             reopened = frozenset(part.trace_id for part in slices if _keep_slice(db, part, now_ns=now_ns))
             for trace_id in cut:
                 revisions.mark_cut(db, trace_id, now_ns=now_ns)
-            _put_parcels(db, forward)
+            _put_outbox_items(db, forward)
             return reopened
 
         await self._refuse_long_log()
@@ -158,8 +158,8 @@ class SqliteStore:
         await self.append((), forward={}, now_ns=0)  # where there is no room, it makes some
         await self._submit(_write_nothing_new)
 
-    async def unsettled(self) -> tuple[str, ...]:
-        query = f"SELECT trace_id FROM trace WHERE {revisions.UNSETTLED} ORDER BY last_arrival_ns"
+    async def undecided(self) -> tuple[str, ...]:
+        query = f"SELECT trace_id FROM trace WHERE {revisions.UNDECIDED} ORDER BY last_arrival_ns"
         return await self._submit(lambda db: _column(db, query))
 
     async def spans(self, trace_id: str) -> StoredSpans:
@@ -182,7 +182,7 @@ class SqliteStore:
 
         return await self._submit(work)
 
-    async def settle(
+    async def decide_trace(
         self,
         trace_id: str,
         *,
@@ -195,9 +195,9 @@ class SqliteStore:
         goes_on: bool = False,
     ) -> TraceDecided:
         def work(db: sqlite3.Connection) -> TraceDecided:
-            is_all = not goes_on and revisions.settle_trace(db, trace_id, slices=slices, now_ns=now_ns)
+            is_all = not goes_on and revisions.decide_trace(db, trace_id, slices=slices, now_ns=now_ns)
             ended = sum(_end_job(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)
-            back = sum(bring_back(db, job, now_ns=now_ns) for job in jobs)
+            back = sum(select_follow_ups(db, job, now_ns=now_ns) for job in jobs)
             new = sum(_queue_job(db, job, now_ns=now_ns) for job in jobs)
             again = sum(revisions.revise(db, job, slices=slices, now_ns=now_ns) for job in jobs)
             gone = revisions.move(db, trace_id, moved, now_ns=now_ns)
@@ -222,7 +222,7 @@ class SqliteStore:
         job: Job,
         outcome: str,
         *,
-        parcels: Mapping[str, bytes],
+        outbox_items: Mapping[str, bytes],
         now_ns: int,
         carrier: str = "",
         evaluator: str = "",
@@ -245,7 +245,7 @@ class SqliteStore:
                 "UPDATE job SET is_on_span = ? WHERE trace_id = ? AND span_id = ? AND is_on_span != ?1",
                 (is_added, job.trace_id, job.span_id),
             )
-            _put_parcels(db, self._holds.of_others(parcels) if is_added else parcels, job=job)
+            _put_outbox_items(db, self._holds.of_others(outbox_items) if is_added else outbox_items, job=job)
             self._holds.release_if_done(db, job.trace_id)
             return is_added
 
@@ -271,7 +271,9 @@ class SqliteStore:
 
         return await self._submit(work)
 
-    async def parcels(self, sink: str, limit: int, *, most_bytes: int = 2 << 20) -> tuple[OutboxItem, ...]:
+    async def outbox_items(
+        self, sink: str, limit: int, *, most_bytes: int = 2 << 20
+    ) -> tuple[OutboxItem, ...]:
         def work(db: sqlite3.Connection) -> tuple[OutboxItem, ...]:
             rows = db.execute(
                 "SELECT id, unsealed(payload, sink) FROM parcel WHERE sink = ? AND rejected_ns IS NULL"
@@ -280,7 +282,7 @@ class SqliteStore:
             )
             found: list[OutboxItem] = []
             for id_, payload in rows:
-                most_left = most_bytes - sum(len(parcel.payload) for parcel in found)
+                most_left = most_bytes - sum(len(outbox_item.payload) for outbox_item in found)
                 if found and len(payload) > most_left:
                     break
                 found.append(OutboxItem(id=id_, payload=payload))
@@ -288,8 +290,8 @@ class SqliteStore:
 
         return await self._submit(work)
 
-    async def delivered(self, parcels: Sequence[OutboxItem], *, unconfirmed: str = "") -> None:
-        rows = [(parcel.id,) for parcel in parcels]
+    async def delivered(self, outbox_items: Sequence[OutboxItem], *, unconfirmed: str = "") -> None:
+        rows = [(outbox_item.id,) for outbox_item in outbox_items]
 
         def work(db: sqlite3.Connection) -> None:
             if unconfirmed:
@@ -299,9 +301,9 @@ class SqliteStore:
 
         await self._submit(work)
 
-    async def reject(self, parcels: Sequence[OutboxItem], *, reason: str, now_ns: int) -> None:
-        await self._each_parcel(
-            "UPDATE parcel SET rejected_ns = ?, reason = ? WHERE id = ?", parcels, now_ns, reason
+    async def reject(self, outbox_items: Sequence[OutboxItem], *, reason: str, now_ns: int) -> None:
+        await self._each_outbox_item(
+            "UPDATE parcel SET rejected_ns = ?, reason = ? WHERE id = ?", outbox_items, now_ns, reason
         )
 
     async def unfinished(self, *, now_ns: int) -> int:
@@ -320,8 +322,8 @@ class SqliteStore:
     async def ledger(self, tenant: str | None = None) -> Ledger:
         return await asyncio.to_thread(_read_ledger, self._commits.path, tenant)
 
-    async def expire(self, *, settled_before_ns: int, ended_before_ns: int) -> int:
-        number = await self._all_of(lambda db: forget_traces(db, before_ns=settled_before_ns))
+    async def expire(self, *, decided_before_ns: int, ended_before_ns: int) -> int:
+        number = await self._all_of(lambda db: forget_traces(db, before_ns=decided_before_ns))
         await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
         await self._all_of(shrink)
@@ -373,8 +375,10 @@ class SqliteStore:
     async def _execute(self, statement: str, values: Sequence[object] = ()) -> None:
         await self._submit(lambda db: db.execute(statement, values).close())
 
-    async def _each_parcel(self, statement: str, parcels: Sequence[OutboxItem], *values: object) -> None:
-        rows = [(*values, parcel.id) for parcel in parcels]
+    async def _each_outbox_item(
+        self, statement: str, outbox_items: Sequence[OutboxItem], *values: object
+    ) -> None:
+        rows = [(*values, outbox_item.id) for outbox_item in outbox_items]
         await self._submit(lambda db: db.executemany(statement, rows).close())
 
 
@@ -486,7 +490,9 @@ def _read_ledger(path: Path, tenant: str | None) -> Ledger:
         raise StoreUnavailable(str(exc)) from exc
 
 
-def _put_parcels(db: sqlite3.Connection, payloads: Mapping[str, bytes], *, job: Job | None = None) -> None:
+def _put_outbox_items(
+    db: sqlite3.Connection, payloads: Mapping[str, bytes], *, job: Job | None = None
+) -> None:
     answer = (job.trace_id, job.span_id) if job else ("", "")
     db.executemany(
         "INSERT INTO parcel (sink, payload, trace_id, span_id) VALUES (?1, sealed(?2, ?1), ?3, ?4)",

@@ -31,7 +31,7 @@ class Counts(StrEnum):
         "spans that a sender, or a loop, sent a second time: neither stored nor forwarded again",
     )
     SPANS_OVER_LIMIT = "spans_over_limit", "spans beyond assemble.max_spans_per_trace: not stored"
-    TEXTS_MENDED = (
+    TEXTS_REPAIRED = (
         "texts_mended",
         "names, keys and values in them that were no UTF-8, and have U+FFFD instead",
     )
@@ -41,7 +41,7 @@ class Counts(StrEnum):
         "requests_put_off",
         "requests answered 'try again later': the store is full, or too many large or slow ones at once",
     )
-    TRACES_SETTLED = "traces_settled", "traces looked at for answers"
+    TRACES_PROCESSED = "traces_settled", "traces looked at for answers"
     TRACES_WITHOUT_RAG = "traces_without_rag", "of those, the ones without any"
     TRACES_POISON = (
         "traces_poison",
@@ -94,8 +94,8 @@ class Counts(StrEnum):
         "answers_on_span",
         "answers whose own span carries the scores; the others have a carrier",
     )
-    PARCELS_DELIVERED = "parcels_delivered", "requests that back ends took"
-    PARCELS_REJECTED = "parcels_rejected", "requests that back ends refused for good"
+    ITEMS_DELIVERED = "parcels_delivered", "requests that back ends took"
+    ITEMS_REJECTED = "parcels_rejected", "requests that back ends refused for good"
     DELIVERIES_FAILED = "deliveries_failed", "deliveries that are tried again"
     DELIVERIES_PARTIAL = (
         "deliveries_partial",
@@ -105,7 +105,7 @@ class Counts(StrEnum):
         "deliveries_unreadable",
         "deliveries that a back end said yes to in a way that cannot be read",
     )
-    PARCELS_UNCONFIRMED = (
+    ITEMS_UNCONFIRMED = (
         "parcels_unconfirmed",
         "requests that are not sent again, though whether a back end took them is not known",
     )

@@ -78,75 +78,79 @@ class _PolicedTracer(WrappedTracer):
 @guarded
 def _police(span: Any, policy: ContentPolicy) -> bool:
     """Put the policy before the setters of this span; `record_exception` and `__exit__` call them."""
-    passage = ContentFilter(policy, span.get_span_context().trace_id)
+    content_filter = ContentFilter(policy, span.get_span_context().trace_id)
     set_attributes, add_event, set_status = span.set_attributes, span.add_event, span.set_status
 
     @guarded
     def set_policed(attributes: Mapping[str, AttributeValue]) -> None:
-        set_attributes({**_policed(attributes, passage), **passage.marks()})
+        set_attributes({**_policed(attributes, content_filter), **content_filter.marks()})
 
     def set_one_policed(key: str, value: AttributeValue) -> None:
         set_policed({key: value})
 
     @guarded
     def add_policed(name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
-        add_event(name, _policed(attributes or {}, passage), timestamp)
+        add_event(name, _policed(attributes or {}, content_filter), timestamp)
 
     @guarded
     def set_policed_status(status: Status | StatusCode, description: str | None = None) -> None:
         code = status.status_code if isinstance(status, Status) else status
         said = status.description if isinstance(status, Status) else description
-        set_status(Status(code, _text(said, passage) if code is StatusCode.ERROR else None))
+        set_status(Status(code, _text(said, content_filter) if code is StatusCode.ERROR else None))
 
     span.set_attributes, span.set_attribute = set_policed, set_one_policed
     span.add_event, span.set_status = add_policed, set_policed_status
     return True
 
 
-def _policed(attributes: Mapping[str, AttributeValue], passage: ContentFilter) -> dict[str, AttributeValue]:
-    policed = {key: _value(key, value, passage) for key, value in attributes.items()}
+def _policed(
+    attributes: Mapping[str, AttributeValue], content_filter: ContentFilter
+) -> dict[str, AttributeValue]:
+    policed = {key: _value(key, value, content_filter) for key, value in attributes.items()}
     return {key: value for key, value in policed.items() if value is not None}
 
 
 @guarded
-def _value(key: str, value: AttributeValue, passage: ContentFilter) -> AttributeValue | None:
+def _value(key: str, value: AttributeValue, content_filter: ContentFilter) -> AttributeValue | None:
     if isinstance(value, str):
-        return _string(key, value, passage)
+        return _string(key, value, content_filter)
     if isinstance(value, Sequence):
-        policed = [_string(key, each, passage) if isinstance(each, str) else each for each in value]
+        policed = [_string(key, each, content_filter) if isinstance(each, str) else each for each in value]
         return [each for each in policed if each is not None]
     return value
 
 
-def _string(key: str, value: str, passage: ContentFilter) -> str | None:
+def _string(key: str, value: str, content_filter: ContentFilter) -> str | None:
     if key.rpartition(".")[2] in _NAMES or key.endswith("_id") or value == semconv.OI_REDACTED:
-        return passage.policy.identifier(value)
-    return _text_or_json(value, passage)
+        return content_filter.policy.identifier(value)
+    return _text_or_json(value, content_filter)
 
 
-def _text_or_json(text: str, passage: ContentFilter) -> str | None:
+def _text_or_json(text: str, content_filter: ContentFilter) -> str | None:
     if text[:1] in {"{", "["}:
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):
             pass  # text after all
         else:
-            return compact_json(_leaves(document, passage))
-    return _text(text, passage)
+            return compact_json(_leaves(document, content_filter))
+    return _text(text, content_filter)
 
 
-def _leaves(node: object, passage: ContentFilter) -> object:
+def _leaves(node: object, content_filter: ContentFilter) -> object:
     """Police the strings of a document, and numbers as long as a card's."""
     if isinstance(node, dict):
-        return {str(_text(key, passage)): _leaves(value, passage) for key, value in node.items()}
+        return {
+            str(_text(key, content_filter)): _leaves(value, content_filter) for key, value in node.items()
+        }
     if isinstance(node, list):
-        return [_leaves(value, passage) for value in node]
-    is_long = isinstance(node, int) and abs(node) >= passage.longest_number
+        return [_leaves(value, content_filter) for value in node]
+    is_long = isinstance(node, int) and abs(node) >= content_filter.longest_number
     if isinstance(node, str) or is_long:
-        text = _text(node, passage)
+        text = _text(node, content_filter)
         return node if is_long and text == str(node) else text
     return node
 
 
-def _text(value: object, passage: ContentFilter) -> str | None:
-    return passage.text(value, Part.CONTEXT, passage.policy.max_messages_bytes, MESSAGES)
+def _text(value: object, content_filter: ContentFilter) -> str | None:
+    return content_filter.text(value, Part.CONTEXT, content_filter.policy.max_messages_bytes, MESSAGES)

@@ -9,7 +9,7 @@ from ragtrace.capture.guard import log
 from ragtrace.capture.hints import hint
 from ragtrace.capture.privacy.policy import MODES, SHORTEST_KEY, ContentMode, ContentPolicy, Redact
 
-__all__ = ["settled_policy"]
+__all__ = ["resolved_policy"]
 
 CONTENT = "RAGTRACE_CAPTURE_CONTENT"
 KEY = "RAGTRACE_CONTENT_KEY"
@@ -22,7 +22,7 @@ _SHORT_FORMS: Mapping[str, ContentMode] = {
 }
 
 
-def settled_policy(
+def resolved_policy(
     env: Mapping[str, str],
     capture: bool | None,
     content: ContentPolicy | ContentMode | None,

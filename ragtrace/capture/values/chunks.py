@@ -28,7 +28,7 @@ class ChunkDocuments(NamedTuple):
     pinned schema of ``gen_ai.retrieval.documents`` allows it, and 0 would be an invented number."""
 
 
-def chunk_documents(items: Iterable[object], passage: ContentFilter) -> ChunkDocuments:
+def chunk_documents(items: Iterable[object], content_filter: ContentFilter) -> ChunkDocuments:
     """Write the chunks as JSON, within the limits of the policy.
 
     [`read_document`][ragtrace.capture.values.documents.read_document] says what an item may be. A chunk
@@ -36,13 +36,13 @@ def chunk_documents(items: Iterable[object], passage: ContentFilter) -> ChunkDoc
     """
     elements: list[str] = []
     listed: list[str] = []
-    budget = passage.policy.max_chunks_total_bytes
+    budget = content_filter.policy.max_chunks_total_bytes
     for rank, item in enumerate(items):
         if rank == MAX_CHUNKS:
-            passage.truncated(Part.CONTEXT)
+            content_filter.truncated(Part.CONTEXT)
             break
         found = read_document(item) or FoundDocument()
-        element, used = _element(found, rank, budget, passage)
+        element, used = _element(found, rank, budget, content_filter)
         budget -= used
         elements.append(element)
         is_scored = found.score is not None and found.score_key == "score"
@@ -50,12 +50,12 @@ def chunk_documents(items: Iterable[object], passage: ContentFilter) -> ChunkDoc
     return ChunkDocuments(elements, f"[{','.join(listed)}]")
 
 
-def _element(found: FoundDocument, rank: int, budget: int, passage: ContentFilter) -> tuple[str, int]:
+def _element(found: FoundDocument, rank: int, budget: int, content_filter: ContentFilter) -> tuple[str, int]:
     """Write one chunk; return it with the bytes of the budget it took."""
-    text = passage.redacted(found.text, Part.CONTEXT)
-    named = passage.policy.identifier(found.id) if found.id is not None else _unnamed(text, rank)
+    text = content_filter.redacted(found.text, Part.CONTEXT)
+    named = content_filter.policy.identifier(found.id) if found.id is not None else _unnamed(text, rank)
     pieces = ['{"id":', json_string(named)]
-    limit = min(passage.policy.max_chunk_bytes, budget)
+    limit = min(content_filter.policy.max_chunk_bytes, budget)
     used, is_cut = 0, found.truncated
     if found.score is not None:
         pieces.append(f',"{found.score_key}":{found.score!r}')
@@ -63,9 +63,9 @@ def _element(found: FoundDocument, rank: int, budget: int, passage: ContentFilte
         kept, used, shortened = cut(text, limit)
         pieces += (',"content":', json_string(kept))
         is_cut = is_cut or shortened
-    recorded = passage.metadata(found.metadata) if found.metadata else None
+    recorded = content_filter.metadata(found.metadata) if found.metadata else None
     if recorded:
-        metadata, shortened = _metadata(recorded, passage) or ("", True)
+        metadata, shortened = _metadata(recorded, content_filter) or ("", True)
         size = len(metadata.encode())
         fits = used + size <= limit
         if metadata and fits:
@@ -74,7 +74,7 @@ def _element(found: FoundDocument, rank: int, budget: int, passage: ContentFilte
         is_cut = is_cut or shortened or not fits
     if is_cut:
         pieces.append(',"truncated":true')
-        passage.truncated(Part.CONTEXT)
+        content_filter.truncated(Part.CONTEXT)
     pieces.append("}")
     return "".join(pieces), used
 
@@ -85,9 +85,11 @@ def _unnamed(text: str | None, rank: int) -> str:
 
 
 @guarded
-def _metadata(metadata: Mapping[Any, object], passage: ContentFilter) -> tuple[str, bool]:
+def _metadata(metadata: Mapping[Any, object], content_filter: ContentFilter) -> tuple[str, bool]:
     """Write metadata as JSON, its strings redacted; tell whether something was left out."""
     values, is_cut = plain(
-        metadata, lambda value: passage.metadata_value(value, Part.CONTEXT), passage.longest_number
+        metadata,
+        lambda value: content_filter.metadata_value(value, Part.CONTEXT),
+        content_filter.longest_number,
     )
     return compact_json(values), is_cut

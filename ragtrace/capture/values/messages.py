@@ -23,57 +23,59 @@ def text_message(role: str, text: str, finish_reason: str | None = None) -> str:
     return f'[{{"role":"{role}","parts":[{{"type":"text","content":{json_string(text)}}}]{ending}}}]'
 
 
-def prompt_messages(messages: object, passage: ContentFilter) -> str | None:
+def prompt_messages(messages: object, content_filter: ContentFilter) -> str | None:
     """Write what a model was given, within the limit of the policy; ``None`` where nothing is to be written.
 
     A string is the user's message. A message is a mapping or object with ``role`` and ``content`` (a string
     or a list of parts), or with ``role`` and ``parts``. Parts that are not text are named by their type only.
     """
-    if messages is None or not passage.policy.capture:
+    if messages is None or not content_filter.policy.capture:
         return None
     listed = _listed(messages) or ()
     if len(listed) > MAX_MESSAGES:
-        passage.truncated(MESSAGES)
-    budget = passage.policy.max_messages_bytes
+        content_filter.truncated(MESSAGES)
+    budget = content_filter.policy.max_messages_bytes
     written: list[str] = []
     for message in listed[:MAX_MESSAGES]:
-        parts, used = _parts(message, budget, passage) or ([], 0)
+        parts, used = _parts(message, budget, content_filter) or ([], 0)
         budget -= used
-        written.append(f'{{"role":{json_string(_role(message, passage))},"parts":[{",".join(parts)}]}}')
+        written.append(
+            f'{{"role":{json_string(_role(message, content_filter))},"parts":[{",".join(parts)}]}}'
+        )
     return f"[{','.join(written)}]"
 
 
-def _role(message: object, passage: ContentFilter) -> str:
+def _role(message: object, content_filter: ContentFilter) -> str:
     said = (name(_of(message, key), "role") for key in ("role", "type"))
-    role = passage.policy.identifier(next((text for text in said if text), "user"))
+    role = content_filter.policy.identifier(next((text for text in said if text), "user"))
     return _ROLES.get(role, role)
 
 
 @guarded
-def _parts(message: object, budget: int, passage: ContentFilter) -> tuple[list[str], int]:
+def _parts(message: object, budget: int, content_filter: ContentFilter) -> tuple[list[str], int]:
     content = message if isinstance(message, str | bytes) else _of(message, "content")
     written: list[str] = []
     spent = 0
     for part in _listed(content if content is not None else _of(message, "parts")) or ():
-        kept, used = _part(part, budget - spent, passage) or ('{"type":"unknown"}', 0)
+        kept, used = _part(part, budget - spent, content_filter) or ('{"type":"unknown"}', 0)
         spent += used
         written.append(kept)
     return written, spent
 
 
 @guarded
-def _part(part: object, budget: int, passage: ContentFilter) -> tuple[str, int]:
+def _part(part: object, budget: int, content_filter: ContentFilter) -> tuple[str, int]:
     text = part if isinstance(part, str | bytes) else _of(part, "text") or _of(part, "content")
     if isinstance(text, str | bytes):
-        return _text_part(text, budget, passage)
+        return _text_part(text, budget, content_filter)
     return f'{{"type":{json_string(name(_of(part, "type"), "type") or "unknown")}}}', 0
 
 
-def _text_part(text: str | bytes, budget: int, passage: ContentFilter) -> tuple[str, int]:
-    whole = passage.redacted(text, Part.CONTEXT, MESSAGES)
+def _text_part(text: str | bytes, budget: int, content_filter: ContentFilter) -> tuple[str, int]:
+    whole = content_filter.redacted(text, Part.CONTEXT, MESSAGES)
     kept, used, is_cut = cut(whole or "", budget)
     if is_cut:
-        passage.truncated(MESSAGES)
+        content_filter.truncated(MESSAGES)
     return f'{{"type":"text","content":{json_string(kept)}}}', used
 
 

@@ -117,8 +117,8 @@ class _Run:
 
     def _ask_all(self, pause_s: float) -> None:
         application = ReplayedRag(self.sample)
-        for labelled in self.sample:
-            self.sent[application.answer(labelled.question)] = labelled
+        for labeled in self.sample:
+            self.sent[application.answer(labeled.question)] = labeled
             self._collect()
             time.sleep(pause_s)
 

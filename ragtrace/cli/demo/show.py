@@ -39,7 +39,7 @@ class Show(Protocol):
         """Say how far the run is."""
         ...
 
-    def verdict(self, labelled: LabelledAnswer, verdict: TraceVerdict, link: str | None) -> None:
+    def verdict(self, labeled: LabelledAnswer, verdict: TraceVerdict, link: str | None) -> None:
         """Show one answer."""
         ...
 
@@ -77,18 +77,18 @@ class TerminalShow:
         """Say how far the run is, where there is a terminal to update."""
         self._live.update(Text(f"  {sent} of {total} answers sent, {judged} judged ...", style="dim"))
 
-    def verdict(self, labelled: LabelledAnswer, verdict: TraceVerdict, link: str | None) -> None:
+    def verdict(self, labeled: LabelledAnswer, verdict: TraceVerdict, link: str | None) -> None:
         """Show one answer, and the claims of it that failed."""
         failed = len(verdict.findings)
         decided = verdict.claims - verdict.undecided
-        marked = len(labelled.marked_sentences)
+        marked = len(labeled.marked_sentences)
         line = _Line(
             verdict=verdict.word,
             score="-" if verdict.score is None else f"{verdict.score:.2f}",
             wrong=f"{failed} of {decided}" if decided else "",
             open=str(verdict.undecided or ""),
             people=f"{marked} sentence{'s' * (marked != 1)}" if marked else "nothing",
-            question=labelled.question,
+            question=labeled.question,
         )
         style = "red" if failed else "" if verdict.score is not None else "yellow"
         self._console.print(line.table(), style=style)
@@ -132,13 +132,13 @@ class JsonShow:
     def progress(self, *, sent: int, judged: int, total: int) -> None:
         """Nothing: only results are for machines."""
 
-    def verdict(self, labelled: LabelledAnswer, verdict: TraceVerdict, link: str | None) -> None:
+    def verdict(self, labeled: LabelledAnswer, verdict: TraceVerdict, link: str | None) -> None:
         """Print one answer."""
         _print_json(
             {
-                "id": labelled.id,
+                "id": labeled.id,
                 "trace_id": verdict.trace_id,
-                "question": labelled.question,
+                "question": labeled.question,
                 "score": verdict.score,
                 "label": verdict.label,
                 "claims": verdict.claims,
@@ -153,8 +153,8 @@ class JsonShow:
                     for finding in verdict.findings
                 ],
                 "human": {
-                    "faithful": labelled.is_faithful,
-                    "marked_sentences": labelled.marked_sentences,
+                    "faithful": labeled.is_faithful,
+                    "marked_sentences": labeled.marked_sentences,
                 },
                 "link": link,
             }

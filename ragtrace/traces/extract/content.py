@@ -26,7 +26,7 @@ __all__ = [
     "is_cut_by_tempo",
     "number_of",
     "parse_loosely",
-    "salvage_elements",
+    "recover_elements",
     "text_damage",
     "without_excess",
 ]
@@ -159,7 +159,7 @@ def is_broken_json(raw: AttributeValue, parsed: AttributeValue) -> bool:
     return isinstance(raw, str) and parsed == raw and raw.lstrip()[:2] in _STARTS_OF_JSON
 
 
-def salvage_elements(text: str) -> tuple[AttributeValue, ...]:
+def recover_elements(text: str) -> tuple[AttributeValue, ...]:
     """Read the elements of a JSON list that was cut, as far as they are complete."""
     stripped = text.lstrip()
     return tuple(_complete_elements(stripped)) if stripped.startswith("[") else ()

@@ -17,7 +17,7 @@ from ragtrace.traces.extract.content import (
     is_broken_json,
     number_of,
     parse_loosely,
-    salvage_elements,
+    recover_elements,
     text_damage,
     without_excess,
 )
@@ -183,7 +183,7 @@ def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeVal
         return parsed, None
     if not isinstance(parsed, str):
         return (), None
-    return salvage_elements(parsed), broken_damage(parsed, attribute)
+    return recover_elements(parsed), broken_damage(parsed, attribute)
 
 
 def _unwrapped(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ragtrace.model import AttributeValue
-from ragtrace.traces.extract.content import parse_loosely, salvage_elements
+from ragtrace.traces.extract.content import parse_loosely, recover_elements
 
 __all__ = [
     "ChatTurn",
@@ -61,7 +61,7 @@ def messages_of(value: AttributeValue) -> tuple[tuple[Message, ...], bool]:
     parsed = parse_loosely(value)
     is_whole = not isinstance(parsed, str)
     if isinstance(parsed, str):
-        parsed = salvage_elements(parsed)
+        parsed = recover_elements(parsed)
     if isinstance(parsed, Mapping):
         inner = parsed.get("messages")
         parsed = inner if isinstance(inner, tuple) else (parsed,)

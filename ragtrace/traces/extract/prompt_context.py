@@ -112,9 +112,9 @@ def _asked(material: Sequence[_Material], question: str | None) -> str | None:
     """Find the question in the last turn of the user, beside the passages."""
     rest = next((each.found.rest for each in material if each.is_last), "")
     tagged = [match["text"] for match in _ASKED_IN_TAGS.finditer(rest)]
-    labelled = tagged[-1] if tagged else asked_in(rest)
-    if question or labelled:
-        return question or labelled
+    labeled = tagged[-1] if tagged else asked_in(rest)
+    if question or labeled:
+        return question or labeled
     paragraphs = [each for each in _paragraphs(rest) if not each.endswith(":")]
     plain = [each for each in paragraphs if not is_instruction(each)] or paragraphs
     questions = [each for each in plain if each.endswith("?")]

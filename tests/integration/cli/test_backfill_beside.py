@@ -44,12 +44,12 @@ def config(path: Path, tmp_path: Path) -> Path:
 
 async def queue_live_answer(store: SqliteStore, trace_id: str = "a") -> None:
     job = Job(trace_id=trace_id, span_id="s", sample=Sample(rule="ratio", rate=1.0, probability=1.0))
-    await store.settle(trace_id, jobs=[job], outcomes=[], keep_spans=False, now_ns=time.time_ns())
+    await store.decide_trace(trace_id, jobs=[job], outcomes=[], keep_spans=False, now_ns=time.time_ns())
 
 
 async def judge_live_answer(store: SqliteStore) -> None:
     (job,) = await store.take_jobs(1, now_ns=time.time_ns())
-    await store.finish(job, State.JUDGED, parcels={}, now_ns=time.time_ns())
+    await store.finish(job, State.JUDGED, outbox_items={}, now_ns=time.time_ns())
 
 
 async def waits(beside: Beside) -> None:
@@ -87,7 +87,7 @@ async def test_an_answer_that_is_being_judged_is_live_too(store: SqliteStore, pa
     async with one_turn(path) as (beside, turn):
         await waits(beside)
         assert not turn.done()
-        await store.finish(job, State.JUDGED, parcels={}, now_ns=time.time_ns())
+        await store.finish(job, State.JUDGED, outbox_items={}, now_ns=time.time_ns())
 
 
 async def test_a_queue_that_never_empties_lets_an_answer_pass_now_and_then(

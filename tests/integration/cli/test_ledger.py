@@ -35,19 +35,19 @@ async def store(store: SqliteStore) -> SqliteStore:
     await settle(store, "b", service="search", now_ns=now_ns)
     await end(store, State.FAILED.because("judge_timeout"), now_ns=now_ns)
     left_out = Outcome(span_id="s", outcome=State.FILTERED, sample=DROP, service="shop")
-    await store.settle("c", jobs=[], outcomes=[left_out], keep_spans=False, now_ns=now_ns)
+    await store.decide_trace("c", jobs=[], outcomes=[left_out], keep_spans=False, now_ns=now_ns)
     await settle(store, "d", service="shop", now_ns=now_ns)
     return store
 
 
 async def settle(store: SqliteStore, trace: str, *, service: str, tenant: str = "", now_ns: int) -> None:
     job = Job(trace_id=trace, span_id="s", sample=RATIO, service=service, tenant=tenant)
-    await store.settle(trace, jobs=[job], outcomes=[], keep_spans=False, now_ns=now_ns)
+    await store.decide_trace(trace, jobs=[job], outcomes=[], keep_spans=False, now_ns=now_ns)
 
 
 async def end(store: SqliteStore, outcome: str, *, now_ns: int) -> None:
     (job,) = await store.take_jobs(1, now_ns=now_ns)
-    await store.finish(job, outcome, parcels={"grpc://tempo:4317": b"carrier"}, now_ns=now_ns)
+    await store.finish(job, outcome, outbox_items={"grpc://tempo:4317": b"carrier"}, now_ns=now_ns)
 
 
 def told(path: Path, *options: str) -> dict[str, Any]:
@@ -92,7 +92,7 @@ async def test_since_leaves_out_what_was_seen_before(store: SqliteStore, path: P
 
 async def test_the_totals_outlive_what_the_store_forgets(store: SqliteStore, path: Path) -> None:
     later = time.time_ns() + HOUR_NS
-    await store.expire(settled_before_ns=later, ended_before_ns=later)
+    await store.expire(decided_before_ns=later, ended_before_ns=later)
     assert rows(told(path)) == {"judged": 1, "failed": 1, "filtered": 1, "queued": 1}
     assert rows(told(path, "--since", "1d")) == {"queued": 1}
 
@@ -130,7 +130,7 @@ def test_two_sources_at_once_are_refused(path: Path) -> None:
 async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -> None:
     async with running_collector(config_of(tmp_path)) as collector:
         await post(collector, request_of(*rag_trace(0)))
-        while not (await collector.store.ledger()).parcels_in("delivered"):  # noqa: ASYNC110 -- a stage's work
+        while not (await collector.store.ledger()).outbox_items_in("delivered"):  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
         url = f"http://127.0.0.1:{collector.operations.port}"
         for options in ((), ("--since", "1h"), ("--by", "service")):

@@ -47,7 +47,7 @@ def is_leaf_with(contents: bytes, page: int, text: bytes) -> bool:
 
 async def refuse(store: SqliteStore, sink: str, reason: str) -> None:
     await store.append([], forward={sink: b"request"}, now_ns=1)
-    await store.reject(await store.parcels(sink, 1), reason=reason, now_ns=2)
+    await store.reject(await store.outbox_items(sink, 1), reason=reason, now_ns=2)
 
 
 async def test_a_copy_made_while_the_collector_runs_is_a_store(
@@ -60,8 +60,8 @@ async def test_a_copy_made_while_the_collector_runs_is_a_store(
     assert copy.stat().st_mode & 0o777 == 0o600
     await store.append([PART], forward={}, now_ns=6)
     restored = await SqliteStore.open(copy, max_bytes=10 << 20)
-    assert await restored.unsettled() == ("t1",)
-    assert [each.payload for each in await restored.parcels(A, 10)] == [b"original"]
+    assert await restored.undecided() == ("t1",)
+    assert [each.payload for each in await restored.outbox_items(A, 10)] == [b"original"]
     await restored.aclose()
 
 
@@ -95,7 +95,7 @@ async def test_what_can_be_read_of_a_damaged_store_is_saved(path: Path, tmp_path
     assert result.exit_code == 0, result.stderr
     assert 10 < json.loads(result.stdout)["rows"]["slice"] < 50
     saved = await SqliteStore.open(tmp_path / "saved.db", max_bytes=10 << 20)
-    assert (len(await saved.unsettled()), len(await saved.parcels(A, 100))) == (50, 50)
+    assert (len(await saved.undecided()), len(await saved.outbox_items(A, 100))) == (50, 50)
     assert (await saved.ledger()).adds_up
     await saved.aclose()
 
@@ -125,7 +125,7 @@ async def test_what_one_back_end_refused_is_sent_again_while_the_collector_runs(
         await refuse(store, sink, "400")
     result = run("outbox", "--store", path, "--retry", "--sink", A)
     assert (result.exit_code, "1 request sent again" in result.stderr) == (0, True)
-    assert (len(await store.parcels(A, 10)), len(await store.parcels(B, 10))) == (1, 0)
+    assert (len(await store.outbox_items(A, 10)), len(await store.outbox_items(B, 10))) == (1, 0)
     assert (await store.ledger()).adds_up
 
 

@@ -39,7 +39,7 @@ async def receive(store: SqliteStore, body: bytes) -> None:
 async def queue(store: SqliteStore) -> Job:
     await receive(store, request_of(*rag_trace(0)))
     job = Job(trace_id=TRACE, span_id=ANSWER, sample=SAMPLE, service="shop", tenant="acme")
-    await store.settle(TRACE, jobs=[job], outcomes=[], keep_spans=True, now_ns=time.time_ns())
+    await store.decide_trace(TRACE, jobs=[job], outcomes=[], keep_spans=True, now_ns=time.time_ns())
     (leased,) = await store.take_jobs(1, now_ns=time.time_ns())
     return leased
 
@@ -48,7 +48,7 @@ async def judge(store: SqliteStore) -> None:
     await store.finish(
         await queue(store),
         State.JUDGED,
-        parcels={"grpc://tempo:4317": b"carrier", "http://jaeger:4318": b"carrier"},
+        outbox_items={"grpc://tempo:4317": b"carrier", "http://jaeger:4318": b"carrier"},
         now_ns=time.time_ns(),
         carrier="00f067aa0ba902b7",
         evaluator="e1",
@@ -59,8 +59,8 @@ async def test_a_judged_answer_tells_its_rule_its_carrier_and_where_that_is(
     store: SqliteStore, path: Path
 ) -> None:
     await judge(store)
-    await store.delivered(await store.parcels("grpc://tempo:4317", 1))
-    await store.reject(await store.parcels("http://jaeger:4318", 1), reason="too large", now_ns=1)
+    await store.delivered(await store.outbox_items("grpc://tempo:4317", 1))
+    await store.reject(await store.outbox_items("http://jaeger:4318", 1), reason="too large", now_ns=1)
     result = run("why", TRACE, "--store", str(path))
     told = " ".join(result.output.split())
     assert result.exit_code == 0
@@ -99,7 +99,7 @@ async def test_a_complete_trace_that_is_open_waits_for_quiet_alone(store: Sqlite
 
 async def test_of_an_encrypted_store_the_key_is_needed_for_open_traces_alone(path: Path) -> None:
     key = base64.b64encode(bytes(32)).decode()
-    store = await SqliteStore.open(path, max_bytes=10 << 20, sealing=open_cipher([key]))
+    store = await SqliteStore.open(path, max_bytes=10 << 20, cipher=open_cipher([key]))
     await receive(store, request_of(*rag_trace(0)[1:]))
     config = path.with_name("collector.yaml")
     section = {"path": str(path), "encryption_keys": [key]}
@@ -116,7 +116,7 @@ async def test_of_an_encrypted_store_the_key_is_needed_for_open_traces_alone(pat
 async def test_an_answer_that_was_left_out_tells_by_which_rule(store: SqliteStore, path: Path) -> None:
     await receive(store, request_of(*rag_trace(0)))
     left_out = Outcome(span_id=ANSWER, outcome=State.SAMPLED_OUT, sample=SAMPLE)
-    await store.settle(TRACE, jobs=[], outcomes=[left_out], keep_spans=False, now_ns=time.time_ns())
+    await store.decide_trace(TRACE, jobs=[], outcomes=[left_out], keep_spans=False, now_ns=time.time_ns())
     told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
     assert "sampled_out no rule chose it" in told.replace(":", "")
     assert "left out by rule ratio: rate 0.5" in told
@@ -124,7 +124,7 @@ async def test_an_answer_that_was_left_out_tells_by_which_rule(store: SqliteStor
 
 async def test_a_trace_without_answers_points_to_what_was_read(store: SqliteStore, path: Path) -> None:
     await receive(store, request_of(*rag_trace(0)[1:2]))
-    await store.settle(TRACE, jobs=[], outcomes=[], keep_spans=True, now_ns=time.time_ns())
+    await store.decide_trace(TRACE, jobs=[], outcomes=[], keep_spans=True, now_ns=time.time_ns())
     result = run("why", TRACE, "--store", str(path))
     assert result.exit_code == 0
     assert "0 answers found" in result.output
@@ -133,7 +133,7 @@ async def test_a_trace_without_answers_points_to_what_was_read(store: SqliteStor
 
 @pytest.mark.parametrize(
     ("ratio", "told"),
-    [(0.0, "its id alone leaves it out"), (1.0, "its id does not leave it out"), (None, "--config or --url")],
+    [(0.0, "head sampling leaves it out"), (1.0, "head sampling keeps it"), (None, "--config or --url")],
 )
 async def test_of_an_unknown_trace_the_possibilities_are_told(
     store: SqliteStore, path: Path, ratio: float | None, told: str
@@ -237,7 +237,7 @@ def test_a_store_that_is_none_is_named(tmp_path: Path) -> None:
 async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -> None:
     async with running_collector(config_of(tmp_path)) as collector:
         await post(collector, request_of(*rag_trace(0)))
-        while not (await collector.store.ledger()).parcels_in("delivered"):  # noqa: ASYNC110 -- a stage's work
+        while not (await collector.store.ledger()).outbox_items_in("delivered"):  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
         url = f"http://127.0.0.1:{collector.operations.port}"
         pages, file = [

@@ -30,7 +30,7 @@ class StandingClock:
         """Tell what may be set."""
         return self.time_ns + self.wrong_by_ns
 
-    def steady_ns(self) -> int:
+    def monotonic_ns(self) -> int:
         """Tell what cannot."""
         return self.time_ns
 
@@ -56,7 +56,7 @@ class Stepped:
     async def work(self) -> None:
         """Let every stage do what is due now."""
         stages = (
-            self.collector.settler.step,
+            self.collector.sample_stage.step,
             self.collector.evaluator.step,
             *(deliverer.step for deliverer in self.collector.deliverers),
         )
@@ -87,7 +87,7 @@ async def stepped_collector(
 ) -> AsyncIterator[Stepped]:
     """Open a collector, and close it as a process that is killed does: nothing is drained."""
     clock = clock or StandingClock()
-    async with open_collector(config, clock=clock, steady_ns=clock.steady_ns) as collector:
+    async with open_collector(config, clock=clock, monotonic_ns=clock.monotonic_ns) as collector:
         out = Path(config.export[0].endpoint.removeprefix("otlp-file:"))
         yield Stepped(collector=collector, clock=clock, out=out)
 

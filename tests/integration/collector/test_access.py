@@ -185,13 +185,13 @@ async def test_tokens_are_changed_while_the_collector_runs(tmp_path: Path) -> No
     async with running_collector(config) as collector:
         assert (await post(collector, GOOD, {**PROTOBUF, **BEARER})).status_code == 200
         tokens.write_text(json.dumps([entry(READER, "new")]))
-        collector.gate.reload(config.receive)
+        collector.auth.reload(config.receive)
         assert (await post(collector, GOOD, {**PROTOBUF, **BEARER})).status_code == 401
         new = {"authorization": f"Bearer {READER}"}
         assert (await post(collector, GOOD, {**PROTOBUF, **new})).status_code == 200
         tokens.write_text(f"- {TOKEN}")
         with pytest.raises(ConfigError, match="is no list of tokens") as caught:
-            collector.gate.reload(config.receive)
+            collector.auth.reload(config.receive)
         assert TOKEN not in str(caught.value)
         assert (await post(collector, GOOD, {**PROTOBUF, **new})).status_code == 200
 

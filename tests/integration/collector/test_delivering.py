@@ -44,7 +44,7 @@ async def test_what_a_person_mends_at_a_back_end_goes_out_then(tmp_path: Path) -
         async with stepped_collector(config_of(tmp_path, export=[{"endpoint": back_end.url}])) as stepped:
             await stepped.collector.store.append([], forward={back_end.url: REQUEST}, now_ns=1)
             await look_each_second(stepped, 30)
-            told = (await stepped.collector.store.ledger()).parcels[back_end.url]
+            told = (await stepped.collector.store.ledger()).outbox_items[back_end.url]
     assert back_end.times() == {trace_id_of(0): 1}
     assert told == {"put": 1, "waiting": 0, "delivered": 1}
 
@@ -56,7 +56,7 @@ async def test_a_back_end_that_stays_away_is_asked_ever_more_seldom(tmp_path: Pa
             await look_each_second(stepped, 120)
             at_first = len(back_end.requests)
             await look_each_second(stepped, 480)
-            told = (await stepped.collector.store.ledger()).parcels[back_end.url]
+            told = (await stepped.collector.store.ledger()).outbox_items[back_end.url]
     assert 5 <= at_first <= 9
     assert len(back_end.requests) - at_first <= 9  # once a minute
     assert told == {"put": 1, "waiting": 1}
@@ -78,6 +78,6 @@ async def test_of_what_was_sent_together_only_what_is_refused_alone_is_set_aside
                 body = request_of(rag_trace(number)[0])
                 await stepped.collector.store.append([], forward={back_end.url: body}, now_ns=1)
             await look_each_second(stepped, 1)
-            told = (await stepped.collector.store.ledger()).parcels[back_end.url]
+            told = (await stepped.collector.store.ledger()).outbox_items[back_end.url]
     assert back_end.requests == [5, 1, 1, 1, 1, 1]
     assert told == {"put": 5, "waiting": 0, "delivered": 4, "rejected": 1}

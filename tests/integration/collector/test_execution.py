@@ -66,7 +66,7 @@ async def queued(spans: Stepped, *numbers: int) -> None:
     for number in numbers:
         await spans.send(*rag_trace(number))
     spans.clock.time_ns += 1_000_000_000
-    await spans.collector.settler.step()
+    await spans.collector.sample_stage.step()
 
 
 # --- the judge may refuse
@@ -318,13 +318,15 @@ async def test_where_the_budget_is_to_last_less_is_sampled_with_its_probability_
     budget, clock = limited("calls", 12, "month", at_limit="lower_rate"), StandingClock()
     async with running_collector(config(tmp_path, name, budget=budget), clock=clock) as collector:
         spans = Stepped(collector=collector, clock=clock, out=tmp_path / "out.jsonl")
-        guards = collector.in_force.tenure.judging.guards
+        guards = collector.live.shared_evaluator.evaluator.guards
         assert guards is not None
-        assert guards.wall is not None
+        assert guards.budget_guard is not None
         await queued(spans, 0, 1)
         await until(lambda: len(spans.carriers()) == 2)
         clock.time_ns += 2_000_000_000
-        share = await until(lambda: guards.wall.share_to_sample < 1 and guards.wall.share_to_sample)
+        share = await until(
+            lambda: guards.budget_guard.share_to_sample < 1 and guards.budget_guard.share_to_sample
+        )
         await queued(spans, *range(2, 8))
         await until(lambda: len(spans.carriers()) > 2)
         sampled_out = (await spans.outcomes())["sampled_out"]
@@ -364,31 +366,31 @@ async def test_requests_wait_where_only_the_estimates_of_others_stand_in_their_w
     largest, actual = Usage(calls=1, input_tokens=100), Usage(calls=1, input_tokens=10)
     most_at_once = at_once = 0
 
-    async def request(wall: BudgetGuard) -> None:
+    async def request(guard: BudgetGuard) -> None:
         nonlocal most_at_once, at_once
-        async with wall.spending(CostEstimator(price=None), largest) as bill:
+        async with guard.spending(CostEstimator(price=None), largest) as request_cost:
             at_once += 1
             most_at_once = max(most_at_once, at_once)
             await asyncio.sleep(0)
             at_once -= 1
-            bill.usage = actual
+            request_cost.usage = actual
 
-    async with open_budget(tmp_path / "store.db") as book:
-        wall = BudgetGuard(purse=live, book=book, clock=StandingClock())
+    async with open_budget(tmp_path / "store.db") as store:
+        guard = BudgetGuard(budget=live, spend_ledger=store, clock=StandingClock())
         async with asyncio.TaskGroup() as tasks:
             for _ in range(10):
-                tasks.create_task(request(wall))
-        (left,) = (await wall.standing()).left()
+                tasks.create_task(request(guard))
+        (left,) = (await guard.status()).left()
     assert most_at_once <= 2
     assert left.spent == 100
 
 
 async def test_a_request_that_timed_out_stays_counted_as_it_was_estimated(tmp_path: Path) -> None:
     live = Budget(name="live", limits={Period.MONTH: Limit(tokens=1000)})
-    async with open_budget(tmp_path / "store.db") as book:
-        wall = BudgetGuard(purse=live, book=book, clock=StandingClock())
+    async with open_budget(tmp_path / "store.db") as store:
+        guard = BudgetGuard(budget=live, spend_ledger=store, clock=StandingClock())
         with pytest.raises(JudgeTimeout):
-            async with wall.spending(CostEstimator(price=None), Usage(calls=1, input_tokens=100)):
+            async with guard.spending(CostEstimator(price=None), Usage(calls=1, input_tokens=100)):
                 raise LATE
-        (left,) = (await wall.standing()).left()
+        (left,) = (await guard.status()).left()
     assert left.spent == 100

@@ -55,7 +55,7 @@ async def test_a_back_end_that_is_away_does_not_hold_up_another(tmp_path: Path) 
         async with running_collector(config) as collector:
             await post(collector, request_of(*rag_trace(0)))
             await until(lambda: len(downstream.spans) >= 3)
-            assert await collector.store.parcels(gone.endpoint, 10)
+            assert await collector.store.outbox_items(gone.endpoint, 10)
 
 
 async def test_json_goes_on_as_the_same_spans(tmp_path: Path) -> None:

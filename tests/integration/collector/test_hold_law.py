@@ -78,8 +78,8 @@ class Schedule:
             for step in ("settle", *["judge"] * 4, "wait"):
                 await self._do(step, collector, 1)
             await collector.holder.release_all()
-            parcels = await collector.store.parcels(BACK_END, 1_000)
-            return [span for parcel in parcels for span in decode(parcel.payload)]
+            outbox_items = await collector.store.outbox_items(BACK_END, 1_000)
+            return [span for outbox_item in outbox_items for span in decode(outbox_item.payload)]
 
     async def _do(self, step: Step, collector: Collector, portion: int) -> None:
         match step:
@@ -87,7 +87,7 @@ class Schedule:
                 portion_of_spans, self.waiting = self.waiting[:portion], self.waiting[portion:]
                 await collector.intake.accept(request_of(*portion_of_spans), encoding="protobuf")
             case "settle":
-                await collector.settler.step(everything=True)
+                await collector.sample_stage.step(everything=True)
             case "judge":
                 await collector.evaluator.step()
             case "wait":

@@ -209,7 +209,7 @@ async def test_an_evaluation_that_was_queued_is_not_judged_either(tmp_path: Path
     )
     async with stepped_collector(config_of(tmp_path)) as spans:
         await spans.send(evaluator, retrieval, generation)
-        await spans.collector.store.settle(
+        await spans.collector.store.decide_trace(
             root.trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=spans.clock.now_ns()
         )
         await spans.work()

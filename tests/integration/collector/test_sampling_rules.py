@@ -47,7 +47,7 @@ async def take(collector: Collector, *traces: tuple[Span, ...]) -> None:
     """Take traces in, and settle them."""
     spans = [span for trace in traces for span in trace]
     await collector.intake.accept(request_of(*spans), encoding="protobuf")
-    await collector.settler.step(everything=True)
+    await collector.sample_stage.step(everything=True)
 
 
 async def judge(collector: Collector, folder: Path) -> Mapping[str, Span]:
@@ -230,8 +230,8 @@ async def test_a_neighbour_that_is_low_sets_off_nothing(tmp_path: Path, clock: S
         )
         await take(collector, trace_of(1, answer=WRONG, vip=True, **{"session.id": "s1"}))
         await judge(collector, tmp_path)
-        assert collector.settler.sampler.neighbours is not None
-        assert (trace_id_of(0), "00000000000000a1") not in collector.settler.sampler.neighbours
+        assert collector.sample_stage.sampler.follow_ups is not None
+        assert (trace_id_of(0), "00000000000000a1") not in collector.sample_stage.sampler.follow_ups
 
 
 async def test_a_crash_before_a_low_answer_is_ended_brings_nobody_back_twice(
@@ -280,7 +280,7 @@ async def test_what_neighbours_are_known_by_is_no_content(tmp_path: Path, clock:
         await take(collector, trace_of(0, **{"session.id": "secret-session"}))
         await take(collector, trace_of(1, answer=WRONG, vip=True, **{"session.id": "secret-session"}))
         await judge(collector, tmp_path)
-        low = (await collector.settler.book.load(now_ns=clock.now_ns()))[1]
+        low = (await collector.sample_stage.sampling_store.load(now_ns=clock.now_ns()))[1]
     assert [len(key) for each in low for key in each.keys] == [32]
     assert "secret" not in repr(low)
 

@@ -41,7 +41,7 @@ def part(payload: bytes) -> TraceSlice:
 
 @asynccontextmanager
 async def store_with(path: Path, *keys: str) -> AsyncIterator[SqliteStore]:
-    store = await SqliteStore.open(path, max_bytes=10 << 20, forward_to=("sink",), sealing=open_cipher(keys))
+    store = await SqliteStore.open(path, max_bytes=10 << 20, forward_to=("sink",), cipher=open_cipher(keys))
     try:
         yield store
     finally:
@@ -49,8 +49,8 @@ async def store_with(path: Path, *keys: str) -> AsyncIterator[SqliteStore]:
 
 
 async def kept(store: SqliteStore) -> tuple[bytes, ...]:
-    parcels = await store.parcels("sink", 10)
-    return (*(await store.spans("t1")).payloads, *(parcel.payload for parcel in parcels))
+    outbox_items = await store.outbox_items("sink", 10)
+    return (*(await store.spans("t1")).payloads, *(outbox_item.payload for outbox_item in outbox_items))
 
 
 def on_disk(path: Path) -> bytes:
@@ -61,15 +61,15 @@ def on_disk(path: Path) -> bytes:
 def test_what_is_sealed_is_opened_with_the_same_key_at_the_same_place_alone(
     payload: bytes, place: str
 ) -> None:
-    sealing = open_cipher([OLD])
-    sealed = sealing.seal(payload, place)
-    assert sealing.unseal(sealed, place) == payload
-    assert open_cipher([NEW, OLD]).unseal(sealed, place) == payload
+    cipher = open_cipher([OLD])
+    sealed = cipher.encrypt(payload, place)
+    assert cipher.decrypt(sealed, place) == payload
+    assert open_cipher([NEW, OLD]).decrypt(sealed, place) == payload
     with pytest.raises(InvalidTag):
-        sealing.unseal(sealed, place + "x")
+        cipher.decrypt(sealed, place + "x")
     with pytest.raises(InvalidTag):
-        sealing.unseal(sealed[:-1] + bytes([sealed[-1] ^ 1]), place)
-    assert sealing.seal(payload, place) != sealed
+        cipher.decrypt(sealed[:-1] + bytes([sealed[-1] ^ 1]), place)
+    assert cipher.encrypt(payload, place) != sealed
 
 
 async def test_no_content_stands_in_the_file(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_a_key_is_needed_no_longer_than_what_it_sealed_is_kept(tmp_path: P
         await store.append([], forward={"sink": b"old"}, now_ns=1)
     async with store_with(path, NEW, OLD) as store:
         await store.append([part(b"new")], forward={}, now_ns=2)
-        await store.delivered(await store.parcels("sink", 10))
+        await store.delivered(await store.outbox_items("sink", 10))
     async with store_with(path, NEW) as store:
         assert await kept(store) == (b"new",)
 
@@ -153,10 +153,10 @@ async def test_held_spans_and_their_scores_are_sealed_and_go_out_whole(tmp_path:
     async with store_with(path, OLD) as store:
         await store.append([part(request)], forward={}, now_ns=1, holding=HoldMode.NEW)
         assert request not in on_disk(path)
-        assert await store.parcels("sink", 10) == ()
+        assert await store.outbox_items("sink", 10) == ()
         await store.release(before_ns=2, now_ns=2, most_bytes=1 << 20)
-        (parcel,) = await store.parcels("sink", 10)
-    assert parcel.payload == request
+        (outbox_item,) = await store.outbox_items("sink", 10)
+    assert outbox_item.payload == request
 
 
 async def test_content_that_was_changed_on_disk_is_not_believed(tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ def test_what_is_no_key_is_refused_and_not_quoted(tmp_path: Path, key: str) -> N
 
 def test_no_keys_cost_nothing() -> None:
     payload = b"as it is"
-    assert NO_CIPHER.seal(payload, "t1") is payload
-    assert NO_CIPHER.unseal(payload, "t1") is payload
+    assert NO_CIPHER.encrypt(payload, "t1") is payload
+    assert NO_CIPHER.decrypt(payload, "t1") is payload
 
 
 def test_no_cache_keeps_in_the_clear_what_the_store_encrypts(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def version_1(path: Path) -> None:
 async def test_a_file_of_the_first_version_goes_on_without_loss(path: Path) -> None:
     version_1(path)
     async with opened(path) as store:
-        assert await store.unsettled() == ("open",)
+        assert await store.undecided() == ("open",)
         assert (await store.spans("open")).payloads == (b"\1",)
         (job,) = await store.take_jobs(10, now_ns=9)
         assert (job.trace_id, job.sample, (await store.spans("queued")).payloads) == (
@@ -91,7 +91,7 @@ async def test_a_file_of_the_first_version_goes_on_without_loss(path: Path) -> N
             SAMPLE,
             (b"\2",),
         )
-        assert [parcel.payload for parcel in await store.parcels(SINK, 10)] == [b"\3"]
+        assert [outbox_item.payload for outbox_item in await store.outbox_items(SINK, 10)] == [b"\3"]
         ledger = await store.ledger()
         assert (ledger.adds_up, ledger.seen, ledger.ended) == (True, 2, 1)
 
@@ -108,7 +108,7 @@ async def test_a_migration_that_fails_halfway_changes_nothing(path: Path) -> Non
         assert db.execute("PRAGMA user_version").fetchone() == (1,)
         db.execute("DROP TABLE ledger")
     async with opened(path) as store:
-        assert await store.unsettled() == ("open",)
+        assert await store.undecided() == ("open",)
 
 
 async def test_a_file_of_a_newer_version_is_refused_and_left_as_it_was(path: Path) -> None:
@@ -159,7 +159,7 @@ async def fill(store: SqliteStore, traces: int, *, size: int = 10_000, now_ns: i
     left_out = [Outcome(span_id="s1", outcome="sampled_out")]
     for number in range(traces):
         await store.append([part(f"t{number}", bytes(size))], forward={}, now_ns=now_ns)
-        await store.settle(f"t{number}", jobs=[], outcomes=left_out, keep_spans=True, now_ns=now_ns)
+        await store.decide_trace(f"t{number}", jobs=[], outcomes=left_out, keep_spans=True, now_ns=now_ns)
 
 
 @pytest.mark.parametrize("what", ["a page of garbage", "the end cut off"])
@@ -206,13 +206,13 @@ async def test_nothing_is_acknowledged_into_a_file_that_was_moved_away(path: Pat
             await store.append([part("t1")], forward={}, now_ns=1)
         move(tmp_path / "away.db", path)
         await store.append([part("t2")], forward={}, now_ns=1)
-        assert await store.unsettled() == ("t2",)
+        assert await store.undecided() == ("t2",)
 
 
 async def come_and_go(store: SqliteStore, traces: int) -> None:
     for _ in range(traces):
         await store.append([part("t", bytes(500_000))], forward={}, now_ns=1)
-        await store.settle("t", jobs=[], outcomes=[], keep_spans=False, now_ns=1)
+        await store.decide_trace("t", jobs=[], outcomes=[], keep_spans=False, now_ns=1)
 
 
 async def test_a_reader_that_never_ends_cannot_make_the_log_grow_without_bound(path: Path) -> None:
@@ -229,7 +229,7 @@ async def test_a_reader_that_never_ends_cannot_make_the_log_grow_without_bound(p
 async def test_a_full_store_forgets_what_is_finished_before_it_refuses_senders(path: Path) -> None:
     async with opened(path, max_bytes=2_000_000) as store:
         await store.append([part("queued", bytes(500_000))], forward={}, now_ns=1)
-        await store.settle("queued", jobs=[job_of("queued")], outcomes=[], keep_spans=True, now_ns=1)
+        await store.decide_trace("queued", jobs=[job_of("queued")], outcomes=[], keep_spans=True, now_ns=1)
         await fill(store, 300, now_ns=2)
         assert (await store.spans("t299")).payloads
         assert not (await store.spans("t0")).payloads
@@ -247,14 +247,14 @@ async def test_a_store_that_is_full_of_unfinished_work_refuses_senders(path: Pat
         parts = [part(f"t{number}", bytes(100_000)) for number in range(20)]
         with pytest.raises(StoreUnavailable, match=r"max_bytes.*unfinished"):
             await take_all(store, parts)
-        assert await store.unsettled()
+        assert await store.undecided()
 
 
 async def test_how_answers_ended_is_known_longer_than_their_spans(path: Path) -> None:
     async with opened(path) as store:
         await fill(store, 5, now_ns=10)
-        await store.expire(settled_before_ns=20, ended_before_ns=5)
-        again = await store.settle(
+        await store.expire(decided_before_ns=20, ended_before_ns=5)
+        again = await store.decide_trace(
             "t0",
             jobs=[],
             outcomes=[Outcome(span_id="s1", outcome="sampled_out")],
@@ -262,7 +262,7 @@ async def test_how_answers_ended_is_known_longer_than_their_spans(path: Path) ->
             now_ns=30,
         )
         assert (again.ended, (await store.spans("t0")).payloads) == (0, ())
-        await store.expire(settled_before_ns=40, ended_before_ns=20)
+        await store.expire(decided_before_ns=40, ended_before_ns=20)
         ledger = await store.ledger()
         assert (ledger.seen, ledger.adds_up) == (5, True)
 
@@ -270,10 +270,10 @@ async def test_how_answers_ended_is_known_longer_than_their_spans(path: Path) ->
 async def test_what_a_back_end_refused_is_kept_for_the_retention(path: Path) -> None:
     async with opened(path) as store:
         await store.append([], forward={SINK: b"request"}, now_ns=1)
-        await store.reject(await store.parcels(SINK, 1), reason="400", now_ns=10)
-        await store.expire(settled_before_ns=100, ended_before_ns=10)
-        assert (await store.ledger()).parcels_in("rejected") == 1
-        await store.expire(settled_before_ns=100, ended_before_ns=11)
+        await store.reject(await store.outbox_items(SINK, 1), reason="400", now_ns=10)
+        await store.expire(decided_before_ns=100, ended_before_ns=10)
+        assert (await store.ledger()).outbox_items_in("rejected") == 1
+        await store.expire(decided_before_ns=100, ended_before_ns=11)
         with by_hand(path) as db:
             assert db.execute("SELECT count(*) FROM parcel").fetchone() == (0,)
 
@@ -283,7 +283,7 @@ async def test_the_file_shrinks_after_much_was_forgotten(path: Path) -> None:
     async with opened(path) as store:
         await fill(store, 500, size=20_000)
         before = size_of(path) + store._commits.log_bytes()
-        await store.expire(settled_before_ns=10, ended_before_ns=0)
+        await store.expire(decided_before_ns=10, ended_before_ns=0)
     assert before > 10_000_000
     assert size_of(path) < 1_000_000
 
@@ -293,7 +293,7 @@ async def test_it_remembers_the_latest_time_that_it_was_written_at(path: Path) -
         assert await store.latest_ns() == 0
         await store.append([part("t1")], forward={SINK: b"x"}, now_ns=7)
         assert await store.latest_ns() == 7
-        await store.settle("t1", jobs=[job_of("t1")], outcomes=[], keep_spans=True, now_ns=8)
+        await store.decide_trace("t1", jobs=[job_of("t1")], outcomes=[], keep_spans=True, now_ns=8)
         (job,) = await store.take_jobs(1, now_ns=9)
-        await store.finish(job, "judged", parcels={}, now_ns=11)
+        await store.finish(job, "judged", outbox_items={}, now_ns=11)
         assert await store.latest_ns() == 11

@@ -108,12 +108,12 @@ async def test_a_certificate_is_renewed_while_the_collector_runs(tmp_path: Path)
         ports = (collector.grpc_port, collector.http_port)
         before = [await asyncio.to_thread(certificate_at, port, authority) for port in ports]
         authority.issue("server")
-        collector.gate.reload(config.receive)
+        collector.auth.reload(config.receive)
         after = [await asyncio.to_thread(certificate_at, port, authority) for port in ports]
         assert before[0] == before[1] != after[0] == after[1]
         (tmp_path / "server.key").write_text("half written")
         with pytest.raises(ConfigError, match=r"receive\.tls"):
-            collector.gate.reload(config.receive)
+            collector.auth.reload(config.receive)
         assert await asyncio.to_thread(certificate_at, ports[0], authority) == after[0]
         async with sinks_of(collector, ClientTls(ca=authority.ca)) as sinks:
             await sinks[1].send(GOOD)
@@ -128,8 +128,8 @@ async def test_the_oldest_tls_that_is_spoken_is_1_2(tmp_path: Path, version: ssl
         async with httpx.AsyncClient(verify=context) as client:
             answer = await client.get(f"https://127.0.0.1:{collector.http_port}/healthz")
         assert answer.status_code == 200
-        assert collector.gate.certificate is not None
-        assert collector.gate.certificate.context.minimum_version is ssl.TLSVersion.TLSv1_2
+        assert collector.auth.certificate is not None
+        assert collector.auth.certificate.context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
 @pytest.mark.parametrize("wrong", ["cert", "key", "client_ca"])

@@ -134,7 +134,7 @@ async def test_the_ladder_stops_at_the_first_rung_the_endpoint_takes(
     first = await judge.ask(request())
     tried = [rung_of(body) for body in endpoint.requests]
     await judge.ask(request())
-    assert judge.rung is works
+    assert judge.output_mode is works
     assert tried == list(OutputMode)[: list(OutputMode).index(works) + 1]
     assert [rung_of(body) for body in endpoint.requests[len(tried) :]] == [works]
     assert first.usage.calls == len(tried)
@@ -149,7 +149,7 @@ async def test_an_endpoint_that_ignores_the_form_is_met_on_a_lower_rung(
     )
     reply = await judge.ask(request())
     assert reply.value.claims[0].text == "It rains."
-    assert judge.rung is OutputMode.JSON_OBJECT
+    assert judge.output_mode is OutputMode.JSON_OBJECT
     assert reply.usage.calls == 3
 
 
@@ -186,7 +186,7 @@ async def test_an_unsupported_parameter_is_dropped_once_and_for_all(
     await judge.ask(request())
     await judge.ask(request())
     assert [parameter in body for body in endpoint.requests] == [True, False, False]
-    assert judge.rung is OutputMode.JSON_SCHEMA
+    assert judge.output_mode is OutputMode.JSON_SCHEMA
     if parameter == "max_tokens":
         assert endpoint.requests[-1]["max_completion_tokens"] == 400
 
@@ -200,7 +200,7 @@ async def test_a_schema_without_bounds_is_tried_before_a_lower_rung(
         else (200, completion(GOOD))
     )
     await judge.ask(request())
-    assert judge.rung is OutputMode.JSON_SCHEMA
+    assert judge.output_mode is OutputMode.JSON_SCHEMA
 
 
 async def test_a_reply_of_the_wrong_form_gets_one_correction(
@@ -270,7 +270,7 @@ async def test_a_rejection_after_success_is_about_the_request(
     endpoint.answers = lambda body: rejection("bad")
     with pytest.raises(JudgeNonsense):
         await judge.ask(request())
-    assert judge.rung is OutputMode.JSON_SCHEMA
+    assert judge.output_mode is OutputMode.JSON_SCHEMA
 
 
 async def test_reasoning_that_used_up_the_limit_gets_more_room(
@@ -336,9 +336,9 @@ async def test_the_rung_is_known_once_a_request_succeeded(
     endpoint.answers = lambda body: (
         (200, completion(GOOD)) if rung_of(body) is OutputMode.JSON_OBJECT else rejection("unknown field")
     )
-    assert judge.rung is None
+    assert judge.output_mode is None
     await judge.ask(request())
-    assert judge.rung is OutputMode.JSON_OBJECT
+    assert judge.output_mode is OutputMode.JSON_OBJECT
 
 
 async def test_a_record_is_evaluated_over_the_wire(endpoint: Any) -> None:

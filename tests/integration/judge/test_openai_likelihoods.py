@@ -181,4 +181,4 @@ async def test_a_parameter_learned_for_one_form_serves_the_others(
     await judge.ask(request())
     await judge.ask(request())
     assert ["temperature" in body for body in endpoint.requests] == [True, False, False]
-    assert judge.rung is None
+    assert judge.output_mode is None

@@ -108,7 +108,7 @@ async def test_a_reply_obeys_its_json_schema(judge: Judge) -> None:
     reply = await judge.ask(request("How is the weather?", Weather))
     assert Weather.model_validate(reply.value) == reply.value
     assert reply.usage.calls == 1
-    assert inner(judge).rung is OutputMode.JSON_SCHEMA
+    assert inner(judge).output_mode is OutputMode.JSON_SCHEMA
 
 
 async def test_log_probabilities_give_a_probability_of_yes(judge: Judge) -> None:

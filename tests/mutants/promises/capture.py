@@ -97,10 +97,8 @@ MUTANTS: Final = (
         promise="encryption",
         breaks="what was sealed in one place opens in another",
         file=_SEALING,
-        old="key.encrypt(nonce, payload, place.encode())))\n\n    def unseal(self, payload: bytes, place: str)"
-        " -> bytes:\n",
-        new='key.encrypt(nonce, payload, b"")))\n\n    def unseal(self, payload: bytes, place: str)'
-        ' -> bytes:\n        place = ""\n',
+        old="key.encrypt(nonce, payload, place.encode())))\n\n    def decrypt(self, payload: bytes, place: str) -> bytes:\n",
+        new='key.encrypt(nonce, payload, b"")))\n\n    def decrypt(self, payload: bytes, place: str) -> bytes:\n        place = ""\n',
         tests=(f"{_SEALED_TESTS}::test_what_is_sealed_is_opened_with_the_same_key_at_the_same_place_alone",),
     ),
     Mutant(

@@ -67,7 +67,7 @@ MUTANTS: Final = (
         promise="delivery",
         breaks="a yes that nobody can read counts as a delivery",
         file=_DELIVERING,
-        old="await self._delivered(batch, Counts.PARCELS_UNCONFIRMED, unconfirmed=str(exc))",
+        old="await self._delivered(batch, Counts.ITEMS_UNCONFIRMED, unconfirmed=str(exc))",
         new="await self._delivered(batch, Counts.PARCELS_DELIVERED)",
         tests=(f"{_UNREADABLE_TESTS}::test_what_is_answered_unreadably_is_sent_ever_more_seldom[no gzip]",),
     ),

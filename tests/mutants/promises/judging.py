@@ -58,18 +58,18 @@ MUTANTS: Final = (
         promise="scores",
         breaks="a verdict that the judge left out is a no",
         file=_VERDICTS,
-        old="    return Ruling(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)\n",
-        new="    return Ruling(label=VerdictLabel.UNSUPPORTED, reason=reason)\n",
+        old="    return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)\n",
+        new="    return CheckedVerdict(label=VerdictLabel.UNSUPPORTED, reason=reason)\n",
         tests=(f"{_STEPS_TESTS}::test_ids_that_stay_missing_are_unjudged_with_a_reason",),
     ),
     Mutant(
         promise="scores",
         breaks="a verdict that the judge left out is taken for one that it could not give",
         file=_VERDICTS,
-        old="    return Ruling(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)\n",
-        new="    return Ruling(label=VerdictLabel.UNJUDGED, reason=reason)\n",
+        old="    return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)\n",
+        new="    return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason)\n",
         tests=(
-            "tests/unit/metrics/test_passing.py::test_an_answer_of_which_a_wrong_claim_was_left_out_neither_passes_nor_fails",
+            "tests/unit/metrics/test_pass_rule.py::test_an_answer_of_which_a_wrong_claim_was_left_out_neither_passes_nor_fails",
         ),
     ),
     Mutant(
@@ -87,7 +87,7 @@ MUTANTS: Final = (
         old='passes = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"',
         new='passes = "contradicted == 0 and unsupported == 0"',
         tests=(
-            "tests/unit/metrics/test_passing.py::test_an_answer_of_which_less_than_half_was_decided_does_not_pass",
+            "tests/unit/metrics/test_pass_rule.py::test_an_answer_of_which_less_than_half_was_decided_does_not_pass",
         ),
     ),
     Mutant(
@@ -137,7 +137,7 @@ MUTANTS: Final = (
         old="raise JudgeCompromised(",
         new="JudgeCompromised(",
         tests=(
-            "tests/unit/metrics/test_sentinels.py::test_a_judge_that_gives_one_verdict_to_all_is_compromised",
+            "tests/unit/metrics/test_canaries.py::test_a_judge_that_gives_one_verdict_to_all_is_compromised",
         ),
     ),
 )

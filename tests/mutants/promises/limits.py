@@ -89,7 +89,7 @@ MUTANTS: Final = (
         promise="limits",
         breaks="one address may have any number of connections",
         file="collector/ragtrace_collector/receive/connections.py",
-        old="        if len(self._strangers[peer]) > _A_PEER:\n",
+        old="        if len(self._unauthenticated[peer]) > _A_PEER:\n",
         new="        if False:\n",
         tests=(
             f"{_CONNECTIONS_TESTS}::test_of_too_many_connections_the_one_that_is_idle_for_longest_is_hung_up_on",
@@ -137,7 +137,7 @@ MUTANTS: Final = (
         promise="limits",
         breaks="a trace may take any time of the CPU",
         file="collector/ragtrace_collector/sample/stage.py",
-        old="if answers.cpu_ns + time.thread_time_ns() - begun_ns > self.lookout.most_cpu_ns:",
+        old="if answers.cpu_ns + time.thread_time_ns() - begun_ns > self.quarantine.most_cpu_ns:",
         new="if False:",
         tests=(
             "tests/attack/test_poison_traces.py::test_a_trace_that_takes_too_much_cpu_is_set_aside_for_later_processes_too",

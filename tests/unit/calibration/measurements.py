@@ -18,7 +18,7 @@ S, C, N, U = (
 )
 
 
-def labelled(human: str, *, id_: str = "a", file: str = "data.jsonl") -> LabeledAnswer:
+def labeled(human: str, *, id_: str = "a", file: str = "data.jsonl") -> LabeledAnswer:
     """Return an answer; each letter of ``human`` is a claim: ``s``, ``c`` or ``n``."""
     names = {"s": HumanLabel.SUPPORTED, "c": HumanLabel.CONTRADICTED, "n": HumanLabel.UNSUPPORTED}
     chunks = tuple(Chunk(id=str(at), text=f"Chunk {at}.", rank=at) for at in range(2))
@@ -53,7 +53,7 @@ def measured(
 ) -> MeasuredAnswer:
     """Return what each candidate made of an answer."""
     return MeasuredAnswer(
-        answer=labelled(human, id_=f"a{position}", file=file),
+        answer=labeled(human, id_=f"a{position}", file=file),
         position=position,
         runs=tuple((each,) if isinstance(each, CandidateRun) else tuple(each) for each in runs),
         end_to_end=(None,) * len(runs),

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ragtrace.calibration.labeled_data import HumanLabel, LabeledAnswer, read_labelled
+from ragtrace.calibration.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.calibration.sampling import draw
 from ragtrace.errors import InputError
 
 
 def read(path: Path, *rows: Any) -> list[LabeledAnswer]:
     path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows), "utf-8")
-    return list(read_labelled(path))
+    return list(read_labeled(path))
 
 
 def row(*labels: str | None, **others: Any) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def test_a_bad_row_is_named_by_file_line_and_field(path: Path, bad: Any, said: s
 
 def test_a_missing_file_is_named(path: Path) -> None:
     with pytest.raises(InputError, match=r"labelled\.jsonl.*cannot be read"):
-        list(read_labelled(path))
+        list(read_labeled(path))
 
 
 def test_a_sample_holds_answers_with_unsupported_claims(path: Path) -> None:

@@ -11,7 +11,7 @@ from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.metrics.verify_yes_no import YesNoInput
 from ragtrace.ports import JudgeRequest, YesProbability
-from tests.unit.calibration.measurements import C, N, S, labelled
+from tests.unit.calibration.measurements import C, N, S, labeled
 
 JUDGE_SAYS = Script(
     claims={"Claim 0 of a.": "supported", "Claim 1 of a.": "contradicted", "Claim 2 of a.": "not_mentioned"}
@@ -29,7 +29,7 @@ async def measure(
 
 async def test_each_labelled_claim_gets_its_verdict_without_extraction() -> None:
     judge = ScriptedJudge(JUDGE_SAYS)
-    [found] = await measure(judge, labelled("snc"))
+    [found] = await measure(judge, labeled("snc"))
     [[run]] = found.runs
     assert [verdict.label for verdict in run.verdicts] == [S, C, N]
     assert judge.calls == {"verify": 1}
@@ -38,7 +38,7 @@ async def test_each_labelled_claim_gets_its_verdict_without_extraction() -> None
 
 async def test_further_runs_shuffle_and_verdicts_come_back_in_the_order_of_the_data() -> None:
     judge = ScriptedJudge(JUDGE_SAYS)
-    [found] = await measure(judge, labelled("snc"), runs=6)
+    [found] = await measure(judge, labeled("snc"), runs=6)
     assert {tuple(verdict.label for verdict in run.verdicts) for run in found.runs[0]} == {(S, C, N)}
     orders = [[claim.text for claim in request.inputs.claims] for request in judge.requests]  # type: ignore[attr-defined]
     assert orders[0] == ["Claim 0 of a.", "Claim 1 of a.", "Claim 2 of a."]
@@ -53,7 +53,7 @@ async def test_a_failure_is_named_and_the_others_are_measured() -> None:
             raise JudgeTimeout("too slow")
         return ScriptedJudge(JUDGE_SAYS).reply_to(request)
 
-    bad, good = await measure(ScriptedJudge(respond), labelled("s", id_="bad"), labelled("s"))
+    bad, good = await measure(ScriptedJudge(respond), labeled("s", id_="bad"), labeled("s"))
     assert (bad.runs[0][0].failure, bad.runs[0][0].verdicts) == ("judge_timeout", ())
     assert good.runs[0][0].failure is None
 
@@ -64,7 +64,7 @@ async def test_end_to_end_the_judge_words_the_claims_itself() -> None:
             answers={"An answer": {"claims": ["Claim 0 of a."]}}, **JUDGE_SAYS.model_dump(include={"claims"})
         )
     )
-    [found] = await measure(judge, labelled("s"), end_to_end=True)
+    [found] = await measure(judge, labeled("s"), end_to_end=True)
     assert judge.calls == {"verify": 2, "extract": 1}
     assert found.end_to_end[0] is not None
     assert found.end_to_end[0].score == 1.0
@@ -80,7 +80,7 @@ async def test_asked_for_a_yes_the_judge_s_probability_is_kept_beside_the_verdic
 
     found: list[MeasuredAnswer] = []
     candidate = JudgeCandidate(judge=ScriptedJudge(respond), form=VerifyForm.LOGPROBS)
-    await measure_all([labelled("sn")], [candidate], concurrency=1, seed=0, done=found.append)
+    await measure_all([labeled("sn")], [candidate], concurrency=1, seed=0, done=found.append)
     [[run]] = found[0].runs
     assert [verdict.label for verdict in run.verdicts] == [S, N]
     assert run.support == (0.9, 0.2)

@@ -98,16 +98,16 @@ def test_redacted_no_value_survives_in_any_exported_byte(
 
 @given(text=texts)
 def test_what_is_redacted_stays_as_it_is(text: str) -> None:
-    passage = ContentFilter(ContentPolicy(mode="redacted"), trace_id=1)
-    once = passage.redacted(text, Part.ANSWER)
-    assert passage.redacted(once, Part.ANSWER) == once
+    content_filter = ContentFilter(ContentPolicy(mode="redacted"), trace_id=1)
+    once = content_filter.redacted(text, Part.ANSWER)
+    assert content_filter.redacted(once, Part.ANSWER) == once
 
 
 @given(st.text(st.characters(exclude_categories=())), st.sampled_from(MODES), st.integers(0, 100))
 def test_any_text_is_recorded_in_any_mode_within_its_limit(text: str, mode: Any, limit: int) -> None:
     before = ragtrace.capture.statistics().errors_stopped
-    passage = ContentFilter(ContentPolicy(mode=mode, max_answer_bytes=limit))
-    kept = passage.text(text, Part.ANSWER, limit)
+    content_filter = ContentFilter(ContentPolicy(mode=mode, max_answer_bytes=limit))
+    kept = content_filter.text(text, Part.ANSWER, limit)
     assert (kept is None) == (mode == "off")
     assert len((kept or "").encode()) <= limit
     assert ragtrace.capture.statistics().errors_stopped == before

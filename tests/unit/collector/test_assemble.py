@@ -26,7 +26,7 @@ class Assembled:
 
     def __init__(self, policy: AssemblePolicy = POLICY) -> None:
         self.now_s = 0.0
-        self.assembly = Assembly(policy, steady_ns=lambda: int(self.now_s * SECOND))
+        self.assembly = Assembly(policy, monotonic_ns=lambda: int(self.now_s * SECOND))
 
     def add(self, trace_id: str, *refs: SpanRef, at_s: float) -> None:
         self.now_s = at_s

@@ -15,7 +15,7 @@ from ragtrace.judge import Price
 from ragtrace.judge.spend import CostEstimator, Limit, Spend
 from ragtrace.model import Usage
 from ragtrace_collector.budget import Budget, BudgetStatus, ExceededLimit, Period
-from ragtrace_collector.store.budget import BUDGET, Reservation, reserve, settle, standing
+from ragtrace_collector.store.budget import BUDGET, Reservation, reserve, settle, status
 
 MINUTE: Final = 60 * 1_000_000_000
 HOUR: Final = 60 * MINUTE
@@ -36,7 +36,7 @@ def db() -> sqlite3.Connection:
     return connection
 
 
-def purse(**limits: Limit) -> Budget:
+def budget(**limits: Limit) -> Budget:
     return Budget(name="live", limits={Period(name): limit for name, limit in limits.items()})
 
 
@@ -58,7 +58,7 @@ def test_windows_begin_where_utc_does(period: Period, start: str, end: str) -> N
 
 
 def test_what_exceeds_a_limit_is_refused_until_its_window_ends(db: sqlite3.Connection) -> None:
-    live = purse(day=Limit(calls=2))
+    live = budget(day=Limit(calls=2))
     for _ in range(2):
         assert isinstance(reserve(db, live, ONE, now_ns=NOON), Reservation)
     assert reserve(db, live, ONE, now_ns=NOON) == ExceededLimit(limit="day_calls", until_ns=ns("2026-02-28"))
@@ -66,7 +66,7 @@ def test_what_exceeds_a_limit_is_refused_until_its_window_ends(db: sqlite3.Conne
 
 
 def test_a_refusal_names_the_limit_that_lasts_longest(db: sqlite3.Connection) -> None:
-    live = purse(minute=Limit(calls=1), month=Limit(calls=1))
+    live = budget(minute=Limit(calls=1), month=Limit(calls=1))
     reserve(db, live, ONE, now_ns=NOON)
     refusal = reserve(db, live, ONE, now_ns=NOON)
     assert isinstance(refusal, ExceededLimit)
@@ -74,21 +74,21 @@ def test_a_refusal_names_the_limit_that_lasts_longest(db: sqlite3.Connection) ->
 
 
 def test_a_request_that_is_refused_is_counted_nowhere(db: sqlite3.Connection) -> None:
-    live = purse(minute=Limit(calls=1), day=Limit(calls=10))
+    live = budget(minute=Limit(calls=1), day=Limit(calls=10))
     for _ in range(3):
         reserve(db, live, ONE, now_ns=NOON)
-    assert [each.spent for each in standing(db, live, now_ns=NOON).left()] == [1, 1]
+    assert [each.spent for each in status(db, live, now_ns=NOON).left()] == [1, 1]
 
 
 def test_a_request_larger_than_a_whole_limit_passes_alone_in_its_window(db: sqlite3.Connection) -> None:
-    live = purse(minute=Limit(tokens=100))
+    live = budget(minute=Limit(tokens=100))
     large = Spend(calls=1, tokens=5_000)
     assert isinstance(reserve(db, live, large, now_ns=NOON), Reservation)
     assert isinstance(reserve(db, live, ONE, now_ns=NOON), ExceededLimit)
 
 
 def test_what_was_spent_less_than_estimated_can_be_spent_by_others(db: sqlite3.Connection) -> None:
-    live = purse(day=Limit(usd_nano=100))
+    live = budget(day=Limit(usd_nano=100))
     first = reserve(db, live, Spend(calls=1, usd_nano=90), now_ns=NOON)
     assert isinstance(first, Reservation)
     settle(db, first, Spend(calls=1, usd_nano=10))
@@ -96,17 +96,17 @@ def test_what_was_spent_less_than_estimated_can_be_spent_by_others(db: sqlite3.C
 
 
 def test_a_request_is_settled_in_the_window_in_which_it_was_made(db: sqlite3.Connection) -> None:
-    live = purse(minute=Limit(tokens=100))
+    live = budget(minute=Limit(tokens=100))
     made = reserve(db, live, Spend(tokens=80), now_ns=NOON)
     assert isinstance(made, Reservation)
     settle(db, made, Spend(tokens=50))
-    (before,) = standing(db, live, now_ns=NOON).left()
-    (after,) = standing(db, live, now_ns=NOON + MINUTE).left()
+    (before,) = status(db, live, now_ns=NOON).left()
+    (after,) = status(db, live, now_ns=NOON + MINUTE).left()
     assert (before.spent, after.spent) == (50, 0)
 
 
 def test_a_share_of_the_limits_leaves_the_rest_to_others(db: sqlite3.Connection) -> None:
-    live = purse(day=Limit(calls=10))
+    live = budget(day=Limit(calls=10))
     for _ in range(8):
         assert isinstance(reserve(db, live, ONE, now_ns=NOON, share=0.8), Reservation)
     assert isinstance(reserve(db, live, ONE, now_ns=NOON, share=0.8), ExceededLimit)
@@ -114,14 +114,14 @@ def test_a_share_of_the_limits_leaves_the_rest_to_others(db: sqlite3.Connection)
 
 
 def test_purses_are_apart(db: sqlite3.Connection) -> None:
-    live = purse(day=Limit(calls=1))
+    live = budget(day=Limit(calls=1))
     backfill = Budget(name="backfill", limits=live.limits)
     reserve(db, live, ONE, now_ns=NOON)
     assert isinstance(reserve(db, backfill, ONE, now_ns=NOON), Reservation)
 
 
 def test_a_clock_set_back_an_hour_finds_what_it_spent_there(db: sqlite3.Connection) -> None:
-    live = purse(minute=Limit(calls=1))
+    live = budget(minute=Limit(calls=1))
     for minute in range(120):
         reserve(db, live, ONE, now_ns=NOON + minute * MINUTE)
     back = [reserve(db, live, ONE, now_ns=NOON + minute * MINUTE) for minute in range(60, 120)]
@@ -129,14 +129,14 @@ def test_a_clock_set_back_an_hour_finds_what_it_spent_there(db: sqlite3.Connecti
 
 
 def test_a_clock_set_forward_and_back_forgets_nothing(db: sqlite3.Connection) -> None:
-    live = purse(minute=Limit(calls=1), day=Limit(calls=1))
+    live = budget(minute=Limit(calls=1), day=Limit(calls=1))
     reserve(db, live, ONE, now_ns=NOON)
     reserve(db, live, ONE, now_ns=NOON + 900 * DAY)
     assert isinstance(reserve(db, live, ONE, now_ns=NOON), ExceededLimit)
 
 
 def test_old_windows_are_forgotten_some_day(db: sqlite3.Connection) -> None:
-    live = purse(day=Limit(calls=1))
+    live = budget(day=Limit(calls=1))
     for day in range(500):
         reserve(db, live, ONE, now_ns=NOON + day * DAY)
     (rows,) = db.execute("SELECT count(*) FROM spent").fetchone()
@@ -149,7 +149,7 @@ def test_the_share_to_sample_is_one_on_pace_and_none_at_the_limit(used: float, e
     window = Period.DAY.window(NOON)
     now_ns = window.start_ns + int(elapsed * DAY)
     spent = {window: Spend(tokens=round(used * most))}
-    share = BudgetStatus(purse=purse(day=Limit(tokens=most)), spent=spent).share_to_sample(now_ns)
+    share = BudgetStatus(budget=budget(day=Limit(tokens=most)), spent=spent).share_to_sample(now_ns)
     assert 0 <= share <= 1
     assert share == 0 or used < 1
     if used < elapsed - 1e-6:
@@ -159,19 +159,19 @@ def test_the_share_to_sample_is_one_on_pace_and_none_at_the_limit(used: float, e
 def test_a_minute_that_is_spent_lowers_no_rate() -> None:
     window = Period.MINUTE.window(NOON)
     spent = {window: Spend(calls=5)}
-    assert BudgetStatus(purse=purse(minute=Limit(calls=5)), spent=spent).share_to_sample(NOON) == 1
+    assert BudgetStatus(budget=budget(minute=Limit(calls=5)), spent=spent).share_to_sample(NOON) == 1
 
 
 @pytest.mark.parametrize("demand", [1.5, 4, 20])
 def test_with_the_share_to_sample_the_spending_keeps_to_the_clock_and_uses_most_of_the_limit(
     demand: float,
 ) -> None:
-    live, most, steps = purse(day=Limit(tokens=1_000_000)), 1_000_000, 1440
+    live, most, steps = budget(day=Limit(tokens=1_000_000)), 1_000_000, 1440
     window = Period.DAY.window(NOON)
     spent = 0.0
     for step in range(steps):
         now_ns = window.start_ns + step * DAY // steps
-        standing_now = BudgetStatus(purse=live, spent={window: Spend(tokens=int(spent))})
+        standing_now = BudgetStatus(budget=live, spent={window: Spend(tokens=int(spent))})
         spent += standing_now.share_to_sample(now_ns) * demand * most / steps
         if step < 0.9 * steps:
             assert spent < most
@@ -180,18 +180,18 @@ def test_with_the_share_to_sample_the_spending_keeps_to_the_clock_and_uses_most_
 
 
 def test_a_judge_that_takes_more_than_estimated_is_estimated_higher_from_then_on() -> None:
-    tariff, largest = CostEstimator(price=None), Usage(calls=1, input_tokens=60, output_tokens=40)
-    first = tariff.estimate(largest)
-    tariff.actual(Usage(calls=2, input_tokens=120, output_tokens=180), first)
-    assert (first.tokens, tariff.estimate(largest).tokens) == (100, 300)
+    cost_estimator, largest = CostEstimator(price=None), Usage(calls=1, input_tokens=60, output_tokens=40)
+    first = cost_estimator.estimate(largest)
+    cost_estimator.actual(Usage(calls=2, input_tokens=120, output_tokens=180), first)
+    assert (first.tokens, cost_estimator.estimate(largest).tokens) == (100, 300)
 
 
 def test_where_the_endpoint_does_not_say_what_it_took_the_estimate_counts() -> None:
-    tariff = CostEstimator(price=Price(input=1.0, output=2.0))
-    estimate = tariff.estimate(Usage(calls=1, input_tokens=1000, output_tokens=500))
+    cost_estimator = CostEstimator(price=Price(input=1.0, output=2.0))
+    estimate = cost_estimator.estimate(Usage(calls=1, input_tokens=1000, output_tokens=500))
     assert estimate == Spend(calls=1, tokens=1500, usd_nano=2_000_000)
-    assert tariff.actual(Usage(calls=1), estimate) == estimate
-    assert tariff.actual(Usage(), estimate) == Spend()
+    assert cost_estimator.actual(Usage(calls=1), estimate) == estimate
+    assert cost_estimator.actual(Usage(), estimate) == Spend()
 
 
 class Workers(RuleBasedStateMachine):
@@ -201,7 +201,7 @@ class Workers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.purse = Budget(name="live", limits=self.LIMITS)
+        self.budget = Budget(name="live", limits=self.LIMITS)
         self.db = sqlite3.connect(":memory:")
         self.now_ns = NOON
         self.under_way: list[list[Reservation]] = [[], [], []]
@@ -214,7 +214,7 @@ class Workers(RuleBasedStateMachine):
 
     @rule(worker=st.integers(0, 2), tokens=st.integers(1, 70))
     def begin(self, worker: int, tokens: int) -> None:
-        answer = reserve(self.db, self.purse, Spend(calls=1, tokens=tokens), now_ns=self.now_ns)
+        answer = reserve(self.db, self.budget, Spend(calls=1, tokens=tokens), now_ns=self.now_ns)
         if isinstance(answer, Reservation):
             self.under_way[worker].append(answer)
             self.largest = Spend(calls=1, tokens=max(self.largest.tokens, tokens))

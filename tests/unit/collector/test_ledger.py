@@ -15,13 +15,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+import ragtrace_collector
 from ragtrace import errors
 from ragtrace.errors import JudgeError, JudgeOverBudget, NotInTranscript
 from ragtrace.model import SkipReason
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.ledger.outcomes import PENDING, TERMINAL, FinalOutcome, State, meaning_of, vocabulary
-from ragtrace_collector.service import run as service
 from ragtrace_collector.store.ledger_tables import OTHERS
 from ragtrace_collector.store.maintenance import send_again
 from ragtrace_collector.store.port import Job, Outcome
@@ -66,12 +66,14 @@ class TheLedger(RuleBasedStateMachine):
             Outcome(span_id=each, outcome=end, sample=sample_of("never"), tenant=tenant) for each in left_out
         ]
         self.do(self.store.append([part], forward={"sink": b"original"}, now_ns=self.tick()))
-        self.do(self.store.settle(trace, jobs=jobs, outcomes=outcomes, keep_spans=True, now_ns=self.tick()))
+        self.do(
+            self.store.decide_trace(trace, jobs=jobs, outcomes=outcomes, keep_spans=True, now_ns=self.tick())
+        )
 
     @rule(end=ENDS, number=st.integers(1, 3))
     def finish(self, end: str, number: int) -> None:
         for job in self.do(self.store.take_jobs(number, now_ns=self.tick())):
-            self.do(self.store.finish(job, end, parcels={"sink": b"carrier"}, now_ns=self.now_ns))
+            self.do(self.store.finish(job, end, outbox_items={"sink": b"carrier"}, now_ns=self.now_ns))
 
     @rule(reason=REASONS, delay=st.integers(0, 5))
     def postpone(self, reason: str, delay: int) -> None:
@@ -86,7 +88,7 @@ class TheLedger(RuleBasedStateMachine):
 
     @rule(reject=st.booleans())
     def deliver(self, reject: bool) -> None:
-        waiting = self.do(self.store.parcels("sink", 2))
+        waiting = self.do(self.store.outbox_items("sink", 2))
         if reject:
             self.do(self.store.reject(waiting, reason="no", now_ns=self.tick()))
         else:
@@ -100,12 +102,14 @@ class TheLedger(RuleBasedStateMachine):
     def move_to_another_span(self, trace: str, span: str) -> None:
         moved = {span: None}
         self.do(
-            self.store.settle(trace, jobs=[], outcomes=[], keep_spans=True, now_ns=self.tick(), moved=moved)
+            self.store.decide_trace(
+                trace, jobs=[], outcomes=[], keep_spans=True, now_ns=self.tick(), moved=moved
+            )
         )
 
     @rule()
     def expire(self) -> None:
-        self.do(self.store.expire(settled_before_ns=self.tick(), ended_before_ns=self.now_ns))
+        self.do(self.store.expire(decided_before_ns=self.tick(), ended_before_ns=self.now_ns))
 
     @rule(trace=TRACES)
     def forget_with_what_is_pending(self, trace: str) -> None:
@@ -196,7 +200,7 @@ def test_every_reason_to_skip_has_a_meaning_of_its_own(reason: SkipReason) -> No
     assert State.INELIGIBLE.because(reason) in vocabulary()
 
 
-SOURCE = "\n".join(path.read_text() for path in Path(service.__file__).parent.rglob("*.py"))
+SOURCE = "\n".join(path.read_text() for path in Path(ragtrace_collector.__file__).parent.rglob("*.py"))
 
 
 @pytest.mark.parametrize("state", sorted(set(re.findall(r"outcome = '([^'{]+)'", SOURCE))))
@@ -217,9 +221,9 @@ async def test_tenants_beyond_a_thousand_have_one_account_and_it_adds_up(tmp_pat
         Job(trace_id="t1", span_id=f"s{number}", sample=sample_of("ratio"), tenant=f"user {number}")
         for number in range(1_005)
     ]
-    await store.settle("t1", jobs=jobs, outcomes=[], keep_spans=True, now_ns=1)
+    await store.decide_trace("t1", jobs=jobs, outcomes=[], keep_spans=True, now_ns=1)
     for job in jobs[:2] + jobs[-2:]:
-        await store.finish(job, State.JUDGED, parcels={}, now_ns=2)
+        await store.finish(job, State.JUDGED, outbox_items={}, now_ns=2)
     ledger = await store.ledger()
     await store.aclose()
     by_tenant = ledger.by(lambda account: account.tenant)
@@ -241,7 +245,7 @@ async def test_an_account_that_was_tampered_with_does_not_add_up(tmp_path: Path,
     path = tmp_path / "store.db"
     store = await SqliteStore.open(path, max_bytes=10 << 20)
     job = Job(trace_id="t1", span_id="s1", sample=sample_of("ratio"))
-    await store.settle("t1", jobs=[job], outcomes=[], keep_spans=True, now_ns=1)
+    await store.decide_trace("t1", jobs=[job], outcomes=[], keep_spans=True, now_ns=1)
     await store.append([], forward={"sink": b"x"}, now_ns=1)
     assert (await store.ledger()).adds_up
     with closing(sqlite3.connect(path)) as db, db:
@@ -280,4 +284,4 @@ async def test_a_store_of_the_first_version_is_taken_into_account(tmp_path: Path
         "judged": 1,
         "failed:judge_refused": 1,
     }
-    assert ledger.parcels == {"sink": {"put": 2, "waiting": 1, "rejected": 1}}
+    assert ledger.outbox_items == {"sink": {"put": 2, "waiting": 1, "rejected": 1}}

@@ -203,8 +203,8 @@ def test_the_door_drops_only_what_no_rule_could_keep(
 def test_only_rules_about_feedback_wait_for_it() -> None:
     others: list[Mapping[str, Any]] = [{"service": "shop"}, {"attributes": {"tier": "gold"}}]
     disliked = {"service": "shop", "attributes": {"ragtrace.feedback.label": "down"}}
-    assert not Sampler(plan=plan_of(*others)).may_bring_back
-    assert Sampler(plan=plan_of(*others, disliked)).may_bring_back
+    assert not Sampler(plan=plan_of(*others)).may_follow_up
+    assert Sampler(plan=plan_of(*others, disliked)).may_follow_up
 
 
 def test_what_was_sampled_out_is_brought_back_by_a_higher_rate_and_has_no_probability() -> None:

@@ -41,8 +41,8 @@ def truth_and_plain(everything: Sequence[tuple[int, float]], kept: Sequence[Weig
 
 def test_neighbours_of_low_scores_change_no_average() -> None:
     deciding = sampler(ratio=0.1, neighbours={"below": 0.5, "same": ["session"], "most": 5})
-    assert deciding.neighbours is not None
-    everything, kept, policy = scores(random.Random(1)), [], deciding.neighbours.policy
+    assert deciding.follow_ups is not None
+    everything, kept, policy = scores(random.Random(1)), [], deciding.follow_ups.policy
     for number, (session, score) in enumerate(everything):
         each = asked(number, session=f"s{session}")
         decision = decide(deciding, each)
@@ -50,7 +50,7 @@ def test_neighbours_of_low_scores_change_no_average() -> None:
             kept.append(weighed(score, decision, each))
             if score < policy.below and decision.sample.rule != "neighbour":
                 ids = (each.trace.trace_id, decision.span_id)
-                deciding.neighbours.add(policy.low_answer(*ids, each.record, each.now_ns))
+                deciding.follow_ups.add(policy.low_answer(*ids, each.record, each.now_ns))
     found = weighted_mean(kept)
     truth, plain = truth_and_plain(everything, kept)
     assert found is not None

@@ -61,7 +61,7 @@ def record(
 
 def metric_of(metrics: Sequence[ToolMetric], metric: str, profile: str) -> ToolMetric:
     """Return the one with the names."""
-    return next(peer for peer in metrics if (peer.metric, peer.profile) == (metric, profile))
+    return next(tool for tool in metrics if (tool.metric, tool.profile) == (metric, profile))
 
 
 def outcome(run: ToolRun) -> tuple[str, float | None]:

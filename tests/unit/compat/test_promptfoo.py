@@ -26,8 +26,8 @@ VECTORS = {
 async def measured(
     metric: str, calls: CannedCalls, options: ToolOptions | None = None, **parts: Any
 ) -> tuple[str, float | None]:
-    peer = metric_of(METRICS, metric, "promptfoo")
-    return outcome(await peer.run(record(**parts), calls, options or ToolOptions()))
+    tool = metric_of(METRICS, metric, "promptfoo")
+    return outcome(await tool.run(record(**parts), calls, options or ToolOptions()))
 
 
 async def faithfulness(longform: str, nli: str, **options: Any) -> tuple[str, float | None]:

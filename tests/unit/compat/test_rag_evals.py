@@ -43,9 +43,9 @@ def relevance(**fields: object) -> dict[str, object]:
 async def measured(
     metric: str, calls: CannedCalls, options: ToolOptions | None = None, **parts: Any
 ) -> tuple[str, float | None]:
-    peer = metric_of(METRICS, metric, "rag_evals")
+    tool = metric_of(METRICS, metric, "rag_evals")
     given = record(**{"contexts": THREE} | parts)
-    return outcome(await peer.run(given, calls, options or ToolOptions()))
+    return outcome(await tool.run(given, calls, options or ToolOptions()))
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,10 @@ from ragtrace.judge import (
     ScriptedJudge,
     limited,
     metered,
+    retrying,
     spent_by,
     timed,
     unwrapped,
-)
-from ragtrace.judge import (
-    retry as retrying,
 )
 from ragtrace.judge.factory import JudgeLayers, layered
 from ragtrace.model import JudgeIdentity, Usage

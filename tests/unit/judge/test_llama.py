@@ -25,7 +25,7 @@ def test_a_judge_is_named_after_its_file_and_starts_nothing_yet(model: Path) -> 
     assert (judge.identity.provider, judge.identity.model) == ("llama", "tiny model.gguf")
     inner = unwrapped(judge)
     assert isinstance(inner, LlamaJudge)
-    assert inner.rung is inner.likelihoods is None
+    assert inner.output_mode is inner.likelihoods is None
 
 
 async def test_a_judge_that_was_never_asked_is_closed_in_peace(model: Path) -> None:

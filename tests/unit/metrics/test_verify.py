@@ -214,7 +214,7 @@ async def test_planted_claims_are_asked_about_in_the_same_form() -> None:
     found = await verified(
         Model(knows_what_it_reads), record(RIGHT), VerifySettings(form=VerifyForm.LOGPROBS)
     )
-    assert (found.sentinels_passed, len(found.verdicts)) == (2, 1)
+    assert (found.canaries_passed, len(found.verdicts)) == (2, 1)
 
 
 async def test_a_second_look_at_probabilities_takes_the_mean_over_both_orders() -> None:

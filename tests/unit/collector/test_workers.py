@@ -35,12 +35,12 @@ class Work:
         if self.failing:
             raise RuntimeError("a hand that fails")
 
-    def crew(self, most: int, hands: asyncio.TaskGroup) -> WorkerPool:
+    def worker_pool(self, most: int, workers: asyncio.TaskGroup) -> WorkerPool:
         return WorkerPool(
             most=most,
             take=self.take,
             judge=self.judge,
-            hands=hands,
+            workers=workers,
             wake=self.wake,
             counters=self.counters,
         )
@@ -53,10 +53,10 @@ def jobs(number: int, *, crashes: int = 0) -> list[Job]:
 
 async def test_the_store_is_asked_once_for_all_hands_and_not_while_none_is_free() -> None:
     work = Work(waiting=jobs(5))
-    async with asyncio.TaskGroup() as hands:
-        crew = work.crew(3, hands)
-        assert not await crew.step()
-        assert not await crew.step()
+    async with asyncio.TaskGroup() as workers:
+        worker_pool = work.worker_pool(3, workers)
+        assert not await worker_pool.step()
+        assert not await worker_pool.step()
         await asyncio.sleep(0)
         assert (work.asked_for, len(work.begun)) == ([3], 3)
         work.may_end.set()
@@ -64,34 +64,34 @@ async def test_the_store_is_asked_once_for_all_hands_and_not_while_none_is_free(
 
 async def test_a_hand_that_is_free_again_has_what_waited_looked_for() -> None:
     work = Work(waiting=jobs(5))
-    async with asyncio.TaskGroup() as hands:
-        crew = work.crew(3, hands)
-        await crew.step()
+    async with asyncio.TaskGroup() as workers:
+        worker_pool = work.worker_pool(3, workers)
+        await worker_pool.step()
         work.may_end.set()
         await work.wake.wait()
-        await crew.step()
+        await worker_pool.step()
     assert len(work.begun) == 5
 
 
 async def test_where_nothing_waits_nobody_looks_again_until_there_is_something_new() -> None:
     work = Work(waiting=jobs(2))
     work.may_end.set()
-    async with asyncio.TaskGroup() as hands:
-        assert not await work.crew(3, hands).step()
+    async with asyncio.TaskGroup() as workers:
+        assert not await work.worker_pool(3, workers).step()
     assert (len(work.begun), work.wake.is_set()) == (2, False)
 
 
 async def test_after_an_answer_that_is_judged_alone_the_next_is_looked_for() -> None:
     work = Work(waiting=jobs(1, crashes=1))
     work.may_end.set()
-    async with asyncio.TaskGroup() as hands:
-        await work.crew(3, hands).step()
+    async with asyncio.TaskGroup() as workers:
+        await work.worker_pool(3, workers).step()
     assert work.wake.is_set()
 
 
 async def test_a_hand_that_fails_is_counted_and_harms_no_other() -> None:
     work = Work(waiting=jobs(2), failing=True)
     work.may_end.set()
-    async with asyncio.TaskGroup() as hands:
-        await work.crew(2, hands).step()
+    async with asyncio.TaskGroup() as workers:
+        await work.worker_pool(2, workers).step()
     assert (len(work.begun), work.counters.snapshot()["stage_errors"]) == (2, 2)

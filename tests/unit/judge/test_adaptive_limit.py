@@ -19,48 +19,48 @@ from tests.unit.judge.test_layers import text_request
 OVERLOADS = [JudgeUnavailable("429"), JudgeTimeout("late")]
 
 
-async def one(pace: AdaptiveLimiter, failure: JudgeError | None = None) -> None:
+async def one(limiter: AdaptiveLimiter, failure: JudgeError | None = None) -> None:
     with suppress(JudgeError):
-        async with pace.turn():
+        async with limiter.turn():
             if failure:
                 raise failure
 
 
 @pytest.mark.parametrize("overload", OVERLOADS, ids=["429", "time-out"])
 async def test_an_overload_halves_the_pace(overload: JudgeError) -> None:
-    pace = AdaptiveLimiter(8)
-    await one(pace, overload)
-    assert pace.limit == 4
+    limiter = AdaptiveLimiter(8)
+    await one(limiter, overload)
+    assert limiter.limit == 4
 
 
 async def test_a_failure_of_another_kind_leaves_the_pace() -> None:
-    pace = AdaptiveLimiter(8)
-    await one(pace, JudgeNonsense("?"))
-    assert pace.limit == 8
+    limiter = AdaptiveLimiter(8)
+    await one(limiter, JudgeNonsense("?"))
+    assert limiter.limit == 8
 
 
 async def test_requests_of_one_round_cut_the_pace_once() -> None:
-    pace, together = AdaptiveLimiter(8), asyncio.Barrier(8)
+    limiter, together = AdaptiveLimiter(8), asyncio.Barrier(8)
 
     async def overloaded() -> None:
         with suppress(JudgeUnavailable):
-            async with pace.turn():
+            async with limiter.turn():
                 await together.wait()
                 raise JudgeUnavailable("429")
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(8):
             tasks.create_task(overloaded())
-    assert pace.limit == 4
+    assert limiter.limit == 4
 
 
 async def test_a_clean_round_raises_the_pace_by_one_up_to_the_most() -> None:
-    pace = AdaptiveLimiter(4)
-    await one(pace, JudgeUnavailable("429"))
+    limiter = AdaptiveLimiter(4)
+    await one(limiter, JudgeUnavailable("429"))
     limits = []
     for _ in range(7):
-        await one(pace)
-        limits.append(pace.limit)
+        await one(limiter)
+        limits.append(limiter.limit)
     assert limits == [2, 3, 3, 3, 4, 4, 4]
 
 
@@ -68,9 +68,9 @@ async def test_a_judge_tells_its_pace() -> None:
     judge = adaptively_limited(ScriptedJudge(_overloaded), 8)
     with pytest.raises(JudgeUnavailable):
         await judge.ask(text_request())
-    pace = limiter_of(judge)
-    assert pace is not None
-    assert pace.limit == 4
+    limiter = limiter_of(judge)
+    assert limiter is not None
+    assert limiter.limit == 4
 
 
 def _overloaded(_: Any) -> JudgeReply[Any]:
@@ -79,12 +79,12 @@ def _overloaded(_: Any) -> JudgeReply[Any]:
 
 @given(most=st.integers(1, 6), ends=st.lists(st.sampled_from(["clean", "overload", "cancel"]), max_size=40))
 async def test_never_more_are_under_way_than_allowed_and_no_slot_is_lost(most: int, ends: list[str]) -> None:
-    pace = AdaptiveLimiter(most)
+    limiter = AdaptiveLimiter(most)
     under_way = peak = 0
 
     async def request(end: str) -> None:
         nonlocal under_way, peak
-        async with pace.turn():
+        async with limiter.turn():
             under_way += 1
             peak = max(peak, under_way)
             try:
@@ -99,6 +99,6 @@ async def test_never_more_are_under_way_than_allowed_and_no_slot_is_lost(most: i
     await asyncio.gather(*map(request, ends), return_exceptions=True)
     assert peak <= most
     for _ in range(most * most + most):
-        await one(pace)
-    assert pace.limit == most
-    await asyncio.wait_for(asyncio.gather(*(one(pace) for _ in range(most))), PATIENCE_S)
+        await one(limiter)
+    assert limiter.limit == most
+    await asyncio.wait_for(asyncio.gather(*(one(limiter) for _ in range(most))), PATIENCE_S)

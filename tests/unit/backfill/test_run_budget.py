@@ -32,18 +32,18 @@ class Lost(Exception):
 
 
 async def spend(
-    turnstile: ReservingSpender[Spend], purse: RunBudget, request: tuple[int, float, int, bool]
+    spender: ReservingSpender[Spend], budget: RunBudget, request: tuple[int, float, int, bool]
 ) -> None:
     tokens, share, turns, is_lost = request
     largest = Usage(calls=1, input_tokens=tokens)
     try:
-        async with turnstile.spending(TARIFF, largest) as bill:
-            assert purse.limit.exceeded_by(purse.progress.spent("run")) is None
+        async with spender.spending(TARIFF, largest) as request_cost:
+            assert budget.limit.exceeded_by(budget.progress.spent("run")) is None
             for _ in range(turns):
                 await asyncio.sleep(0)
             if is_lost:
                 raise Lost
-            bill.usage = Usage(calls=1, input_tokens=max(1, int(tokens * share)))
+            request_cost.usage = Usage(calls=1, input_tokens=max(1, int(tokens * share)))
     except (JudgeOverBudget, Lost):
         pass
 
@@ -55,11 +55,11 @@ def test_what_a_run_may_spend_is_never_exceeded_also_by_a_run_that_goes_on(
     first: list[tuple[int, float, int, bool]], second: list[tuple[int, float, int, bool]]
 ) -> None:
     async def all_at_once(progress: Progress, wanted: list[tuple[int, float, int, bool]]) -> None:
-        purse = RunBudget(progress=progress, run="run", limit=LIMIT)
-        turnstile = ReservingSpender(book=purse)
+        budget = RunBudget(progress=progress, run="run", limit=LIMIT)
+        spender = ReservingSpender(spend_ledger=budget)
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             for request in wanted:
-                group.create_task(spend(turnstile, purse, request))
+                group.create_task(spend(spender, budget, request))
 
     with TemporaryDirectory() as folder:
         for wanted in (first, second):

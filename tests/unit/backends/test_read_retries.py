@@ -15,9 +15,9 @@ from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.errors import ReadError
 
 
-def pauses(patience: ReadRetries, asked_for_s: float | None = None) -> list[float]:
+def pauses(retries: ReadRetries, asked_for_s: float | None = None) -> list[float]:
     found = []
-    while (pause := patience.pause_s(asked_for_s)) is not None:
+    while (pause := retries.pause_s(asked_for_s)) is not None:
         found.append(pause)
     return found
 
