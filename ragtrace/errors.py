@@ -29,8 +29,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ragtrace._retry_after import bounded_wait_s
 from ragtrace.model import Usage
-from ragtrace.retry_after import bounded_wait_s
 
 __all__ = [
     "CodecError",

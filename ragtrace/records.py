@@ -26,6 +26,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypedDict
 from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat
 from pydantic_core import PydanticCustomError
 
+from ragtrace._row_files import STRICT, FieldNames, Row, RowNotices, clean_text, read_rows
 from ragtrace.errors import InputError
 from ragtrace.escaping import one_json_line
 from ragtrace.model import (
@@ -46,7 +47,6 @@ from ragtrace.model import (
     Usage,
     Verdict,
 )
-from ragtrace.row_files import STRICT, FieldNames, Row, RowNotices, clean_text, read_rows
 
 __all__ = [
     "RECORD_NAMES",

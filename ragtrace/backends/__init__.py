@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ragtrace.backends._otlp_file_reader import OtlpFileReader
 from ragtrace.backends.jaeger import JaegerReader
 from ragtrace.backends.memory import MemorySink
 from ragtrace.backends.otlp_file import OtlpFileSink
-from ragtrace.backends.otlp_file_reader import OtlpFileReader
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
 from ragtrace.backends.otlp_http import OtlpHttpSink
 from ragtrace.backends.readers import open_reader

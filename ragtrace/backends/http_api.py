@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from ragtrace._retry_after import retry_after_s_of
 from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
 from ragtrace.http import BodyTooLarge, UnreadableBody, open_web_client, read_whole, redirected_to
 from ragtrace.http.tls import ClientTls
-from ragtrace.retry_after import retry_after_s_of
 
 if TYPE_CHECKING:
     import httpx

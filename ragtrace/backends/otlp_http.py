@@ -6,8 +6,8 @@ import gzip
 from collections.abc import Mapping
 from typing import Literal
 
+from ragtrace.backends._http_sink import HttpSink
 from ragtrace.backends._otlp_answer import parse_answer, raise_for_rejected_spans
-from ragtrace.backends.http_sink import HttpSink
 from ragtrace.errors import SendUnconfirmed
 from ragtrace.http.tls import ClientTls
 

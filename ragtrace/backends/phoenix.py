@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from ragtrace import semconv
+from ragtrace.backends._listing import SearchOnlyReader
+from ragtrace.backends._scores import StoredScore, carriers_of, hex_id, original_ids
 from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters, Sleep
-from ragtrace.backends.listing import SearchOnlyReader
-from ragtrace.backends.scores import StoredScore, carriers_of, hex_id, original_ids
 from ragtrace.backends.search_windows import at_most
 from ragtrace.errors import ReadError, ReadUnavailable
 from ragtrace.model import AttributeValue

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from ragtrace.backends._jaeger_grpc import JaegerGrpcReader
+from ragtrace.backends._otlp_file_reader import OtlpFileReader
 from ragtrace.backends.http_api import ConnectionSettings, Sleep
 from ragtrace.backends.jaeger import JaegerReader
-from ragtrace.backends.jaeger_grpc import JaegerGrpcReader
 from ragtrace.backends.langfuse import LangfuseReader
-from ragtrace.backends.otlp_file_reader import OtlpFileReader
 from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.errors import ConfigError, InputError

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
+from ragtrace.backends._langfuse_scores import LangfuseScoreSink
+from ragtrace.backends._phoenix_annotations import PhoenixAnnotationSink
 from ragtrace.backends.http_api import ConnectionSettings
-from ragtrace.backends.langfuse_scores import LangfuseScoreSink
 from ragtrace.backends.otlp_file import OtlpFileSink
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
 from ragtrace.backends.otlp_http import OtlpHttpSink
-from ragtrace.backends.phoenix_annotations import PhoenixAnnotationSink
 from ragtrace.errors import ConfigError
 from ragtrace.http.tls import ClientTls
 from ragtrace.ports import SpanSink

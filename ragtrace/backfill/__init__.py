@@ -6,14 +6,14 @@ that a second run, or a run beside a collector, makes no second opinion of the s
 
 from __future__ import annotations
 
+from ragtrace.backfill._estimate import EstimateRange, RunEstimate
+from ragtrace.backfill._selection import Selection, SpanId
+from ragtrace.backfill._trace_search import matches
 from ragtrace.backfill.dry_run import DryRun, dry_run
-from ragtrace.backfill.estimate import EstimateRange, RunEstimate
 from ragtrace.backfill.pipeline import backfill, span_ids
 from ragtrace.backfill.progress import Progress
 from ragtrace.backfill.report import BackfillReport
 from ragtrace.backfill.resume import ResumableRun
-from ragtrace.backfill.selection import Selection, SpanId
-from ragtrace.backfill.trace_search import matches
 
 __all__ = [
     "BackfillReport",

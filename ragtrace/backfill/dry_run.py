@@ -8,19 +8,19 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from ragtrace.backfill.estimate import Pilot, PilotRecord, RunEstimate, TotalLoad, from_pilot, from_sizes
+from ragtrace._ordered import map_in_order
+from ragtrace.backfill._estimate import Pilot, PilotRecord, RunEstimate, TotalLoad, from_pilot, from_sizes
+from ragtrace.backfill._record_selection import Item, SelectedRecord, choose, evaluator_of
+from ragtrace.backfill._selection import Selection
+from ragtrace.backfill._token_load import HIGH, LIKELY, LOW, TokenLoad, UnknownLoad, size_of
+from ragtrace.backfill._trace_search import SearchedUpTo
 from ragtrace.backfill.evaluator import BackfillEvaluator, EvaluatedRecord, may_begin
-from ragtrace.backfill.record_selection import Item, SelectedRecord, choose, evaluator_of
 from ragtrace.backfill.report import BackfillReport, RunCounts
 from ragtrace.backfill.resume import ResumableRun
-from ragtrace.backfill.selection import Selection
-from ragtrace.backfill.token_load import HIGH, LIKELY, LOW, TokenLoad, UnknownLoad, size_of
-from ragtrace.backfill.trace_search import SearchedUpTo
 from ragtrace.clock import SystemClock
 from ragtrace.judge import Prices, uncached
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Evaluation, JudgeIdentity
-from ragtrace.ordered import map_in_order
 from ragtrace.ports import Clock, Judge, Metric, TraceReader
 from ragtrace.reports import JudgedAnswer
 from ragtrace.traces.attach import AttachOptions

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ragtrace import semconv
-from ragtrace.backfill.record_selection import SelectedRecord
+from ragtrace.backfill._record_selection import SelectedRecord
 from ragtrace.backfill.report import RunCounts
 from ragtrace.backfill.resume import ResumableRun
 from ragtrace.errors import JudgeOverBudget

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ragtrace._ordered import map_in_order
 from ragtrace.backends.http_api import Sleep
 from ragtrace.backends.read_retries import ReadRetries
+from ragtrace.backfill._record_selection import Item, choose, evaluator_of
+from ragtrace.backfill._selection import Selection, SpanId
+from ragtrace.backfill._trace_search import SearchedUpTo
 from ragtrace.backfill.evaluator import BackfillEvaluator, EvaluatedRecord, OutgoingCarrier, may_begin
-from ragtrace.backfill.record_selection import Item, choose, evaluator_of
 from ragtrace.backfill.report import BackfillReport, RunCounts
 from ragtrace.backfill.resume import ResumableRun
-from ragtrace.backfill.selection import Selection, SpanId
-from ragtrace.backfill.trace_search import SearchedUpTo
 from ragtrace.clock import SystemClock
 from ragtrace.errors import SendError, SendRejected, SendRetryable, SendUnconfirmed
-from ragtrace.ordered import map_in_order
 from ragtrace.ports import Clock, Judge, Metric, SpanSink, TraceReader
 from ragtrace.reports import JudgedAnswer
 from ragtrace.traces.attach import AttachOptions

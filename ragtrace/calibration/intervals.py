@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ragtrace.calibration.agreement import Weights
+from ragtrace.calibration._agreement import Weights
 
 __all__ = ["IntervalEstimate", "Resampling", "Statistic", "fold_of"]
 

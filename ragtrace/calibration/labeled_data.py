@@ -18,10 +18,10 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field
 
+from ragtrace._row_files import STRICT, FieldNames, Row, RowNotices, read_rows
 from ragtrace.judge.phrases import announces_answer
 from ragtrace.model import Claim, RagRecord
 from ragtrace.records import RECORD_NAMES, Contexts, RecordRow, Text, record_of
-from ragtrace.row_files import STRICT, FieldNames, Row, RowNotices, read_rows
 
 __all__ = ["HumanLabel", "LabeledAnswer", "read_labeled"]
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.calibration.claim_match import ClaimMatch, find_claims
+from ragtrace.calibration._claim_match import ClaimMatch, find_claims
 from ragtrace.calibration.labeled_data import LabeledAnswer
 from ragtrace.evaluation import evaluate
 from ragtrace.metrics import metric_named

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from ragtrace.calibration.agreement import DEFAULT_THRESHOLD
+from ragtrace.calibration._agreement import DEFAULT_THRESHOLD
 from ragtrace.calibration.results import CandidateResult, Results
 from ragtrace.errors import ConfigError
 from ragtrace.files.private import replace_file

@@ -15,7 +15,7 @@ from itertools import combinations
 from operator import mul
 from typing import Final, TypeAlias
 
-from ragtrace.calibration.agreement import (
+from ragtrace.calibration._agreement import (
     NO_WRONG_CLAIM,
     ConfusionCounts,
     Ranking,

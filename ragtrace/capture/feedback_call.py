@@ -25,10 +25,10 @@ from opentelemetry.trace import (
 )
 
 from ragtrace import semconv
-from ragtrace.capture.guard import first_time, guarded, log
+from ragtrace.capture._guard import first_time, guarded, log
+from ragtrace.capture._recorder import Recorder, active
+from ragtrace.capture._recording import Recording
 from ragtrace.capture.privacy.policy import ContentFilter
-from ragtrace.capture.recorder import Recorder, active
-from ragtrace.capture.recording import Recording
 from ragtrace.capture.values.names import identity, name
 from ragtrace.errors import InputError
 from ragtrace.model import Part

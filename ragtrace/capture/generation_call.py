@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 from opentelemetry.trace import SpanKind
 
 from ragtrace import semconv
-from ragtrace.capture.answer import AnsweredRecording, AnswerOf
-from ragtrace.capture.guard import guarded
+from ragtrace.capture._answer import AnsweredRecording, AnswerOf
+from ragtrace.capture._guard import guarded
+from ragtrace.capture._recorder import active
+from ragtrace.capture._recording import Recording
+from ragtrace.capture._wrapping import Arguments, finder, traced
 from ragtrace.capture.privacy.policy import ContentFilter, ContentPolicy
-from ragtrace.capture.recorder import active
-from ragtrace.capture.recording import Recording
 from ragtrace.capture.values.messages import prompt_messages, text_message
 from ragtrace.capture.values.names import identity, name, whole_number
-from ragtrace.capture.wrapping import Arguments, finder, traced
 
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue

@@ -15,20 +15,20 @@ from opentelemetry import trace
 
 import ragtrace
 from ragtrace import semconv
+from ragtrace.capture._guard import guarded, log, stopped, unread
+from ragtrace.capture._hints import be_quiet, hint
+from ragtrace.capture._recorder import Recorder, activate
 from ragtrace.capture.feedback_call import feedback_counts
-from ragtrace.capture.guard import guarded, log, stopped, unread
-from ragtrace.capture.hints import be_quiet, hint
 from ragtrace.capture.journal import note
 from ragtrace.capture.privacy.policy import ContentMode, ContentPolicy, Redact
-from ragtrace.capture.recorder import Recorder, activate
 from ragtrace.capture.settings import LOG_LEVEL, Protocol, Settings, resolve, wants_quiet
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
+    from ragtrace.capture._watch import RagCallWatch
     from ragtrace.capture.libraries.instrumentors import InstrumentedLibraries
     from ragtrace.capture.pipeline import ExportSwitch, Pipeline
-    from ragtrace.capture.watch import RagCallWatch
 
 __all__ = ["CaptureStatistics", "flush", "instrument", "statistics", "uninstrument"]
 
@@ -50,7 +50,7 @@ def instrument(
 ) -> bool:
     """Switch capture on and return whether it is; before this the span helpers do nothing.
 
-    The libraries of ``ragtrace.capture.libraries.table`` are instrumented as the application imports them,
+    The libraries of ``ragtrace.capture.libraries._table`` are instrumented as the application imports them,
     except those that somebody else already traces.
 
     If the application has an OpenTelemetry SDK provider, ragtrace joins it: its sampler, resource and
@@ -209,8 +209,8 @@ def _switch_on(settings: Settings, provider: TracerProvider | None) -> bool:
 
 def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -> None:
     global _installed
+    from ragtrace.capture._watch import RagCallWatch
     from ragtrace.capture.pipeline import Pipeline
-    from ragtrace.capture.watch import RagCallWatch
 
     pipeline, watch = Pipeline(settings) if exporting else None, RagCallWatch()
     export_switches = tuple(

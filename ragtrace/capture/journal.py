@@ -9,7 +9,7 @@ import json
 import os
 from typing import Final
 
-from ragtrace.capture.guard import guarded
+from ragtrace.capture._guard import guarded
 
 __all__ = ["JOURNAL", "note"]
 

@@ -23,11 +23,11 @@ from opentelemetry.sdk.trace.export import (
     SpanExportResult,
 )
 
-from ragtrace.capture.guard import log
-from ragtrace.capture.hints import hint
+from ragtrace.capture._guard import log
+from ragtrace.capture._hints import hint
+from ragtrace.capture._span_queue import SpanQueue, WaitingSpan
+from ragtrace.capture._watch import RagCallWatch
 from ragtrace.capture.settings import Settings
-from ragtrace.capture.span_queue import SpanQueue, WaitingSpan
-from ragtrace.capture.watch import RagCallWatch
 from ragtrace.http.exporters import open_span_exporter
 
 __all__ = ["ExportCounts", "ExportSwitch", "Pipeline", "span_limits"]

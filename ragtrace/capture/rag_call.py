@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 from opentelemetry.trace import SpanKind
 
 from ragtrace import semconv
-from ragtrace.capture.answer import AnsweredRecording, AnswerOf
-from ragtrace.capture.guard import guarded, note_unread
+from ragtrace.capture._answer import AnsweredRecording, AnswerOf
+from ragtrace.capture._guard import guarded, note_unread
+from ragtrace.capture._recording import Recording
+from ragtrace.capture._wrapping import Arguments, finder, traced
 from ragtrace.capture.privacy.policy import METADATA, ContentFilter, ContentPolicy, cut
-from ragtrace.capture.recording import Recording
 from ragtrace.capture.values.messages import text_message
 from ragtrace.capture.values.names import identity, name
 from ragtrace.capture.values.text import QUESTION_NAMES, is_request, question_in
-from ragtrace.capture.wrapping import Arguments, finder, traced
 from ragtrace.model import Part
 
 if TYPE_CHECKING:

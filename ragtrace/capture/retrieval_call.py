@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 from opentelemetry.trace import SpanKind
 
 from ragtrace import semconv
-from ragtrace.capture.guard import guarded, note_unread
+from ragtrace.capture._guard import guarded, note_unread
+from ragtrace.capture._recording import Recording
+from ragtrace.capture._wrapping import Arguments, finder, traced
 from ragtrace.capture.privacy.policy import ContentFilter, ContentPolicy
-from ragtrace.capture.recording import Recording
 from ragtrace.capture.values.chunks import MAX_CHUNKS, ChunkDocuments, chunk_documents
 from ragtrace.capture.values.documents import documents_in
 from ragtrace.capture.values.names import hook, identity, name, whole_number
 from ragtrace.capture.values.text import question_in
-from ragtrace.capture.wrapping import Arguments, finder, traced
 from ragtrace.model import Part
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from ragtrace.capture.guard import guarded, log
+from ragtrace.capture._guard import guarded, log
 from ragtrace.capture.privacy.policy import ContentMode, ContentPolicy, Redact
 from ragtrace.capture.privacy.settings import resolved_policy
 

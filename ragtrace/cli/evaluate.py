@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import click
 from click.core import ParameterSource
 
+from ragtrace._ordered import map_in_order
 from ragtrace.calibration.settings_file import Calibration, read_calibration
 from ragtrace.cli.asking import Asking, asking_options
 from ragtrace.cli.options import (
@@ -36,7 +37,6 @@ from ragtrace.evaluation import evaluate as evaluate_record
 from ragtrace.judge import Prices
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
-from ragtrace.ordered import map_in_order
 from ragtrace.ports import Embedder, Judge, Metric, passes_when
 from ragtrace.records import read_records, to_json_line
 from ragtrace.reports import JudgedAnswer

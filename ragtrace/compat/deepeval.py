@@ -26,8 +26,8 @@ from typing import TypeVar
 
 from pydantic import JsonValue
 
-from ragtrace.compat import deepeval_prompts as prompts
-from ragtrace.compat.deepeval_replies import (
+from ragtrace.compat import _deepeval_prompts as prompts
+from ragtrace.compat._deepeval_replies import (
     BINARY,
     TERNARY,
     DeepEvalUnreadable,
@@ -40,7 +40,7 @@ from ragtrace.compat.deepeval_replies import (
     read_verdicts_3,
     read_verdicts_4,
 )
-from ragtrace.compat.material import contexts_of, missing_parts
+from ragtrace.compat._material import contexts_of, missing_parts
 from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
 from ragtrace.model import (
     ChunkVerdict,

@@ -11,8 +11,8 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from ragtrace.compat import promptfoo_prompts as prompts
-from ragtrace.compat.material import contexts_of, missing_parts
+from ragtrace.compat import _promptfoo_prompts as prompts
+from ragtrace.compat._material import contexts_of, missing_parts
 from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
 from ragtrace.model import (
     ChunkVerdict,

@@ -13,8 +13,8 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ragtrace.compat import rag_evals_prompts as prompts
-from ragtrace.compat.material import contexts_of, missing_parts
+from ragtrace.compat import _rag_evals_prompts as prompts
+from ragtrace.compat._material import contexts_of, missing_parts
 from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
 from ragtrace.model import (
     Chunk,

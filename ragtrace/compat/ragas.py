@@ -16,10 +16,10 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.compat import ragas_prompts as prompts
-from ragtrace.compat.ragas_measures import RagasRules, context_of, ragas_metrics, told_at_once
-from ragtrace.compat.ragas_readings import questions_run, ratings_run
-from ragtrace.compat.ragas_replies import MadeQuestionReply, RagasUnreadable, Rating, read_to_the_letter
+from ragtrace.compat import _ragas_prompts as prompts
+from ragtrace.compat._ragas_measures import RagasRules, context_of, ragas_metrics, told_at_once
+from ragtrace.compat._ragas_readings import questions_run, ratings_run
+from ragtrace.compat._ragas_replies import MadeQuestionReply, RagasUnreadable, Rating, read_to_the_letter
 from ragtrace.compat.tool import ToolCalls, ToolOptions, ToolRun
 from ragtrace.model import Part, RagRecord
 from ragtrace.ports import SamplingParameters

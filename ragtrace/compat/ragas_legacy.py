@@ -17,11 +17,11 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.compat import ragas_prompts as prompts
-from ragtrace.compat.material import missing_parts
-from ragtrace.compat.ragas_measures import RagasRules, context_of, ragas_metrics, told_at_once
-from ragtrace.compat.ragas_readings import questions_run, ratings_run
-from ragtrace.compat.ragas_replies import (
+from ragtrace.compat import _ragas_prompts as prompts
+from ragtrace.compat._material import missing_parts
+from ragtrace.compat._ragas_measures import RagasRules, context_of, ragas_metrics, told_at_once
+from ragtrace.compat._ragas_readings import questions_run, ratings_run
+from ragtrace.compat._ragas_replies import (
     FixedText,
     MadeQuestionReply,
     RagasUnreadable,

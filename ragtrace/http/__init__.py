@@ -5,8 +5,8 @@ them. No answer is held that is longer than it may be, unpacked or not. `tests/a
 to it that no other module makes a client.
 """
 
-from ragtrace.http.body import Body, BodyTooLarge, UnreadableBody
-from ragtrace.http.clients import open_session, open_web_client, read_whole, reading_whole, redirected_to
+from ragtrace.http._body import Body, BodyTooLarge, UnreadableBody
+from ragtrace.http._clients import open_session, open_web_client, read_whole, reading_whole, redirected_to
 
 __all__ = [
     "Body",

@@ -11,7 +11,7 @@ from io import BytesIO
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ragtrace.http.body import Body, UnreadableBody, host_of_redirect
+from ragtrace.http._body import Body, UnreadableBody, host_of_redirect
 
 if TYPE_CHECKING:
     import requests

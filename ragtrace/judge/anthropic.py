@@ -32,11 +32,8 @@ from ragtrace.errors import (
 from ragtrace.extras import install_command
 from ragtrace.http import BodyTooLarge, UnreadableBody, reading_whole
 from ragtrace.http.tls import ClientTls
-from ragtrace.judge.base_url import BaseUrl
-from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, made, was_turned_down
-from ragtrace.judge.endpoint import MOST_REPLY_BYTES
-from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
-from ragtrace.judge.http import (
+from ragtrace.judge._endpoint import MOST_REPLY_BYTES
+from ragtrace.judge._http import (
     certificate_fault,
     checked_url,
     described,
@@ -44,6 +41,9 @@ from ragtrace.judge.http import (
     status_failure,
     untraced,
 )
+from ragtrace.judge.base_url import BaseUrl
+from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, made, was_turned_down
+from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters, YesProbability

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ragtrace.judge.batch_api import BatchApi
-from ragtrace.judge.batch_lane import BatchLane
-from ragtrace.judge.batch_log import BatchLog
+from ragtrace.judge._batch_api import BatchApi
+from ragtrace.judge._batch_lane import BatchLane
+from ragtrace.judge._batch_log import BatchLog
+from ragtrace.judge._endpoint import Endpoint
 from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
-from ragtrace.judge.endpoint import Endpoint
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.ports import Judge
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar, cast, get_args, get_origin
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeCompromised
-from ragtrace.judge.cache_file import CacheFile
+from ragtrace.judge._cache_file import CacheFile
 from ragtrace.judge.content import as_json, asked, digest, read_reply, write_reply
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Usage

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense
 from ragtrace.http.tls import ClientTls
+from ragtrace.judge._endpoint import Endpoint, RequestRejected
+from ragtrace.judge._http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
 from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, made
-from ragtrace.judge.endpoint import Endpoint, RequestRejected
 from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings, check_headers
-from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
 from ragtrace.judge.retry import Backoff, retried
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import PluginKind

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 from ragtrace.errors import ConfigError
 from ragtrace.http.tls import ClientTls
-from ragtrace.judge.adaptive_limit import adaptively_limited
+from ragtrace.judge._adaptive_limit import adaptively_limited
+from ragtrace.judge._cache_file import CacheFile, CacheSettings
+from ragtrace.judge._usage import metered
 from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
 from ragtrace.judge.cache import cached
-from ragtrace.judge.cache_file import CacheFile, CacheSettings
 from ragtrace.judge.layers import limited, timed
 from ragtrace.judge.retry import Backoff, retrying
-from ragtrace.judge.usage import metered
 from ragtrace.plugins import PluginKind
 from ragtrace.ports import Judge
 

@@ -27,10 +27,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeUnable
-from ragtrace.judge.factory import JudgeSettings
-from ragtrace.judge.layers import limited
-from ragtrace.judge.phrases import is_meta, is_refusal, without_source
-from ragtrace.judge.words import (
+from ragtrace.judge._words import (
     claimed_numbers,
     content_stems,
     has_negation,
@@ -39,6 +36,9 @@ from ragtrace.judge.words import (
     stem,
     word_count,
 )
+from ragtrace.judge.factory import JudgeSettings
+from ragtrace.judge.layers import limited
+from ragtrace.judge.phrases import is_meta, is_refusal, without_source
 from ragtrace.metrics.forms import (
     ChunksInput,
     ChunksReply,

@@ -15,9 +15,9 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnavailable
 from ragtrace.extras import install_command
-from ragtrace.judge.dialect import Likelihoods, OutputMode
+from ragtrace.judge._dialect import Likelihoods, OutputMode
+from ragtrace.judge._llama_process import LlamaProcess, LlamaServer
 from ragtrace.judge.factory import JudgeSettings
-from ragtrace.judge.llama_process import LlamaProcess, LlamaServer
 from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest

@@ -16,14 +16,14 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnable
 from ragtrace.http.tls import ClientTls
+from ragtrace.judge._dialect import Dialect, Likelihoods, OutputMode
+from ragtrace.judge._endpoint import Endpoint, Transport
+from ragtrace.judge._exchange import Exchange, ReplyKind
+from ragtrace.judge._http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
 from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.calls import UsageDoubts
-from ragtrace.judge.dialect import Dialect, Likelihoods, OutputMode
-from ragtrace.judge.endpoint import Endpoint, Transport
-from ragtrace.judge.exchange import Exchange, ReplyKind
 from ragtrace.judge.factory import JudgeSettings
-from ragtrace.judge.http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 

@@ -7,8 +7,8 @@ counted, and said. Whether a claim is *true* is another question, and not asked 
 
 from __future__ import annotations
 
+from ragtrace.metrics._claims import ClaimMetric, explain_support, judged_claims
 from ragtrace.metrics.base import MetricFinding, readings
-from ragtrace.metrics.claims import ClaimMetric, explain_support, judged_claims
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, VerdictCounts
 from ragtrace.scoring import coverage, lenient_faithfulness, lower_bound, strict_faithfulness

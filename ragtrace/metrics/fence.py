@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from ragtrace.metrics.lookalikes import OPENING, folded, seen_from
+from ragtrace.metrics._lookalikes import OPENING, folded, seen_from
 
 __all__ = ["Section", "fence_code", "fenced"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ragtrace.metrics._claims import ClaimMetric, ClaimVerdicts, explain_support, judged_claims
 from ragtrace.metrics.base import MetricFinding, readings
-from ragtrace.metrics.claims import ClaimMetric, ClaimVerdicts, explain_support, judged_claims
 from ragtrace.metrics.sentences import Sentence, split_sentences
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Claim, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ragtrace.metrics._claims import ClaimMetric, judged_claims
 from ragtrace.metrics.base import MetricFinding, readings, tally
-from ragtrace.metrics.claims import ClaimMetric, judged_claims
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Direction, Part, RagRecord, SkipReason, VerdictCounts
 from ragtrace.scoring import contradicted_share, coverage

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from math import fsum, isclose
 
 from ragtrace.errors import ConfigError
+from ragtrace.metrics._claims import ClaimMetric
 from ragtrace.metrics.answer_relevance import AnswerRelevance
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings
 from ragtrace.metrics.chunk_precision import ChunkPrecision
-from ragtrace.metrics.claims import ClaimMetric
 from ragtrace.metrics.faithfulness import Faithfulness
 from ragtrace.metrics.judge_calls import together
 from ragtrace.metrics.prompt import PromptSource

@@ -29,8 +29,8 @@ from functools import lru_cache
 from typing import Any, Generic, Literal, TypeVar
 
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
+from ragtrace.metrics._combined_request import Bundle
 from ragtrace.metrics.chunks import Grading, grade_chunks
-from ragtrace.metrics.combined_request import Bundle
 from ragtrace.metrics.extract import ClaimExtraction, Statement, extract_claims
 from ragtrace.metrics.fence import fence_code
 from ragtrace.metrics.judge_calls import MeteredJudge, both

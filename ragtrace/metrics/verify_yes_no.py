@@ -14,13 +14,13 @@ from typing import Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from ragtrace.errors import JudgeNonsense
-from ragtrace.metrics.canaries import CanaryClaim, check_canaries
-from ragtrace.metrics.context import Material
+from ragtrace.metrics._canaries import CanaryClaim, check_canaries
+from ragtrace.metrics._context import Material
+from ragtrace.metrics._verdicts import CheckedVerdict, CheckedVerdicts, combine, omitted
 from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.forms import NumberedText
 from ragtrace.metrics.judge_calls import together
 from ragtrace.metrics.prompt import Prompt, chunk_sections
-from ragtrace.metrics.verdicts import CheckedVerdict, CheckedVerdicts, combine, omitted
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Usage, VerdictLabel
 from ragtrace.ports import JudgeRequest, YesProbability

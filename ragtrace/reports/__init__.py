@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ragtrace.reports.answers import AnswerOutcome, JudgedAnswer, Status, outcome_of
-from ragtrace.reports.formats import SUFFIXES, open_report
+from ragtrace.reports._answers import AnswerOutcome, JudgedAnswer, Status, outcome_of
+from ragtrace.reports._formats import SUFFIXES, open_report
+from ragtrace.reports._rows import SCHEMA_VERSION, AnswerRow, answer_row
 from ragtrace.reports.report import Report, RunEnd, RunInfo, SkippedAnswers
-from ragtrace.reports.rows import SCHEMA_VERSION, AnswerRow, answer_row
 
 __all__ = [
     "SCHEMA_VERSION",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from ragtrace.reports.answers import JudgedAnswer
+from ragtrace.reports._answers import JudgedAnswer
 
 __all__ = ["Report", "RunEnd", "RunInfo", "SkippedAnswers"]
 

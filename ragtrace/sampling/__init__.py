@@ -1,7 +1,7 @@
 """Which answers are judged, where only a share of them is: the same in the collector and in back-fill."""
 
-from ragtrace.sampling.comparison import Scalar, ValueTest
-from ragtrace.sampling.position import RULE_RATIO, keeps, position_of
+from ragtrace.sampling._comparison import Scalar, ValueTest
+from ragtrace.sampling._position import RULE_RATIO, keeps, position_of
 from ragtrace.sampling.rules import Choice, Rule, SamplingPlan, TracePlan
 
 __all__ = [

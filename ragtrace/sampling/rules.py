@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, RagRecord
-from ragtrace.sampling.comparison import ValueTest
-from ragtrace.sampling.position import RULE_RATIO
+from ragtrace.sampling._comparison import ValueTest
+from ragtrace.sampling._position import RULE_RATIO
 from ragtrace.traces.trace import Span, StatusCode, Trace
 
 __all__ = ["Choice", "Rule", "SamplingPlan", "TracePlan"]

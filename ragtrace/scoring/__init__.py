@@ -1,5 +1,6 @@
 """Scores are arithmetic over verdicts, never the judge's own number: our readings, and other tools' rules."""
 
+from ragtrace.scoring._grades import Judged
 from ragtrace.scoring.formulas import (
     average_precision,
     contradicted_share,
@@ -11,7 +12,6 @@ from ragtrace.scoring.formulas import (
     serving_share,
     strict_faithfulness,
 )
-from ragtrace.scoring.grades import Judged
 from ragtrace.scoring.pass_rule import PassRule
 from ragtrace.scoring.profiles import ALIASES, PROFILES, ProfileScore, canonical, score, scored_metrics
 

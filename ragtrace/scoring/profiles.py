@@ -13,8 +13,8 @@ from typing import Any
 
 from ragtrace.errors import InputError
 from ragtrace.model import Compat, CompatStatus
-from ragtrace.scoring.grades import Judged
-from ragtrace.scoring.inputs import ScoringInput
+from ragtrace.scoring._grades import Judged
+from ragtrace.scoring._inputs import ScoringInput
 from ragtrace.scoring.rules import RULES, Read, Rule
 
 __all__ = ["ALIASES", "PROFILES", "ProfileScore", "canonical", "score", "scored_metrics"]

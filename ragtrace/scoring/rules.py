@@ -12,16 +12,8 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 from ragtrace.model import Compat, CompatStatus, VerdictCounts, VerdictLabel
-from ragtrace.scoring.formulas import (
-    average_precision,
-    contradicted_share,
-    mean_relevance,
-    relevant_share,
-    serving_share,
-    strict_faithfulness,
-)
-from ragtrace.scoring.grades import Grade
-from ragtrace.scoring.inputs import (
+from ragtrace.scoring._grades import Grade
+from ragtrace.scoring._inputs import (
     ScoringInput,
     ScoringVerdicts,
     read_contexts,
@@ -30,6 +22,14 @@ from ragtrace.scoring.inputs import (
     read_questions_made,
     read_ratings_given,
     read_verdicts,
+)
+from ragtrace.scoring.formulas import (
+    average_precision,
+    contradicted_share,
+    mean_relevance,
+    relevant_share,
+    serving_share,
+    strict_faithfulness,
 )
 
 __all__ = ["RULES", "Read", "Rule"]

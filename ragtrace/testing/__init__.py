@@ -1,9 +1,9 @@
 """For tests: assertions about answers, and suites that a plug-in of one's own must pass."""
 
 from ragtrace.judge.scripted import Script, ScriptedJudge
-from ragtrace.testing.conformance import check_embedder, check_judge, check_metric
-from ragtrace.testing.gates import assert_faithful, assert_metrics
-from ragtrace.testing.sinks import check_sink
+from ragtrace.testing._conformance import check_embedder, check_judge, check_metric
+from ragtrace.testing._gates import assert_faithful, assert_metrics
+from ragtrace.testing._sinks import check_sink
 
 __all__ = [
     "Script",

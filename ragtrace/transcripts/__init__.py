@@ -3,16 +3,16 @@ a call and two evaluators compared on the same answers."""
 
 from __future__ import annotations
 
-from ragtrace.transcripts.comparison import (
+from ragtrace.transcripts._comparison import (
     Comparer,
     Disagreement,
     EvaluatorComparison,
     MetricComparison,
     compare,
 )
+from ragtrace.transcripts._judges import recorded, replayed
+from ragtrace.transcripts._reevaluation import ask_again
 from ragtrace.transcripts.file import EvaluatorInfo, TranscriptRecord, Transcripts
-from ragtrace.transcripts.judges import recorded, replayed
-from ragtrace.transcripts.reevaluation import ask_again
 from ragtrace.transcripts.rescore import RescoredRecord, metrics_of, rescore, unpaid
 
 __all__ = [

@@ -24,7 +24,7 @@ from ragtrace.metrics import StepLimits
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
 from ragtrace.ports import Clock
 from ragtrace.traces.attach import Sample, record_sha256
-from ragtrace.transcripts.values import from_json, to_json
+from ragtrace.transcripts._values import from_json, to_json
 
 __all__ = ["EvaluatorInfo", "TranscriptRecord", "TranscriptReply", "Transcripts"]
 

@@ -13,8 +13,8 @@ from ragtrace.model import Evaluation, JudgeIdentity, MetricFailure, MetricOutco
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace.traces.attach import AttachOptions, Sample, carrier
 from ragtrace.traces.trace import Span
+from ragtrace.transcripts._judges import replayed
 from ragtrace.transcripts.file import TranscriptRecord, Transcripts
-from ragtrace.transcripts.judges import replayed
 
 __all__ = ["RescoredRecord", "metrics_of", "rescore", "unpaid"]
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragtrace.backends import OtlpHttpSink
+from ragtrace.backends._langfuse_scores import LangfuseScoreSink
+from ragtrace.backends._phoenix_annotations import PhoenixAnnotationSink
 from ragtrace.backends.http_api import ConnectionSettings
-from ragtrace.backends.langfuse_scores import LangfuseScoreSink
-from ragtrace.backends.phoenix_annotations import PhoenixAnnotationSink
 from ragtrace.backends.readers import open_reader
 from ragtrace.errors import JudgeError, RagtraceError, ReadError, SendError
 from ragtrace.judge import open_embedder, open_judge
-from ragtrace.judge.batch_api import BatchApi
-from ragtrace.judge.endpoint import Endpoint
+from ragtrace.judge._batch_api import BatchApi
+from ragtrace.judge._endpoint import Endpoint
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace.traces.otlp import encode
 from tests.rag_spans import rag_trace, trace_id_of

@@ -15,7 +15,7 @@ import grpc
 import httpx
 import pytest
 
-from ragtrace_collector.receive import connections as crowd
+from ragtrace_collector.receive import _connections as crowd
 from ragtrace_collector.receive import grpc as grpc_receiver
 from ragtrace_collector.receive import memory as room
 from ragtrace_collector.service.collector import Collector

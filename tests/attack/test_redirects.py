@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import ragtrace
-from ragtrace.capture import hints, statistics
+from ragtrace.capture import _hints as hints
+from ragtrace.capture import statistics
 from ragtrace_collector.telemetry.exporters import open_metric_exporter, open_span_exporter
 from tests.attack.clients import CLIENTS, CONTENT, SECRET
 from tests.attack.hostile_server import Hostile, Sent, hostile_server
@@ -138,7 +139,7 @@ MAKERS = {
 }
 """What makes a client of HTTP, by module."""
 MAY = {
-    "ragtrace/http/clients.py": {"httpx.AsyncClient", "aiohttp.ClientSession"},
+    "ragtrace/http/_clients.py": {"httpx.AsyncClient", "aiohttp.ClientSession"},
     "ragtrace/http/exporters.py": {
         "requests.Session",
         "opentelemetry.exporter.OTLPSpanExporter",

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from ragtrace_collector.operations.instruments import METRICS, InstrumentKind, Measurement, Readings
+from ragtrace_collector.operations._instruments import METRICS, InstrumentKind, Measurement, Readings
 from ragtrace_collector.operations.metrics import SelfMetrics
 from tests.integration.cli.program import run
 

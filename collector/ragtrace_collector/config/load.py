@@ -16,8 +16,8 @@ from ragtrace.errors import ConfigError
 from ragtrace.plugins import named_beside
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.extract import ExtractRules
-from ragtrace_collector.config.problems import problems
-from ragtrace_collector.config.references import References
+from ragtrace_collector.config._problems import problems
+from ragtrace_collector.config._references import References
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.sections import (
     CollectorConfig,

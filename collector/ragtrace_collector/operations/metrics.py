@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from ragtrace import semconv
-from ragtrace_collector.operations.instruments import METRICS, Instrument, InstrumentKind, Readings
+from ragtrace_collector.operations._instruments import METRICS, Instrument, InstrumentKind, Readings
 from ragtrace_collector.telemetry.resource import own_resource
 
 __all__ = ["SelfMetrics"]

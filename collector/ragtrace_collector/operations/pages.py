@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ragtrace.errors import InputError, RagtraceError
+from ragtrace_collector.operations._index import show_index
 from ragtrace_collector.operations.health import Readiness
-from ragtrace_collector.operations.index import show_index
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.receive.http import Status, guarded, reader_of
 from ragtrace_collector.receive.json_page import JsonPage

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 
-from ragtrace_collector.operations.hard_stop import HardStop
+from ragtrace_collector.operations._hard_stop import HardStop
 from ragtrace_collector.telemetry.logs import event
 
 __all__ = ["Signals"]

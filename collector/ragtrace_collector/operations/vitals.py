@@ -13,8 +13,8 @@ from ragtrace_collector.budget import LimitUsage
 from ragtrace_collector.judge.guard import JudgeGuard
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.operations._instruments import Measurement, Readings, read_all
 from ragtrace_collector.operations.health import LoopLag, Phase, Readiness
-from ragtrace_collector.operations.instruments import Measurement, Readings, read_all
 from ragtrace_collector.operations.reload import digest_of
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from ragtrace.errors import ConfigError
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig, ReceiveConfig, TokenConfig
-from ragtrace_collector.receive.hosts import KnownHosts
+from ragtrace_collector.receive._hosts import KnownHosts
+from ragtrace_collector.receive._tls import Certificate
 from ragtrace_collector.receive.http_server import is_loopback
-from ragtrace_collector.receive.tls import Certificate
 from ragtrace_collector.receive.tokens import TokenAuth, TokenGrant
 from ragtrace_collector.telemetry.logs import event
 

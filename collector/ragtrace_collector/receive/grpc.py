@@ -17,11 +17,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from ragtrace.errors import CodecError, ConfigError
-from ragtrace_collector.receive.connections import who_sends
+from ragtrace_collector.receive._connections import who_sends
+from ragtrace_collector.receive._refusal import RETRY_AFTER_S, RequestRefused, refusal_of, status_of, too_slow
+from ragtrace_collector.receive._tls import Certificate
 from ragtrace_collector.receive.intake import Intake, Receipt
 from ragtrace_collector.receive.memory import TooSlow
-from ragtrace_collector.receive.refusal import RETRY_AFTER_S, RequestRefused, refusal_of, status_of, too_slow
-from ragtrace_collector.receive.tls import Certificate
 from ragtrace_collector.receive.tokens import TokenAuth, TokenSender
 from ragtrace_collector.store.port import StoreUnavailable
 

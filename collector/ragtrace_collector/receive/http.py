@@ -16,13 +16,13 @@ from starlette.routing import Route
 
 from ragtrace.errors import CodecError
 from ragtrace.traces.otlp import Encoding
-from ragtrace_collector.receive.connections import admitted, who_sends
+from ragtrace_collector.receive._connections import admitted, who_sends
+from ragtrace_collector.receive._gzip import inflated
+from ragtrace_collector.receive._refusal import RequestRefused, refusal_of, status_of, too_large, too_slow
 from ragtrace_collector.receive.grpc import export_response
-from ragtrace_collector.receive.gzip import inflated
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.receive.json_page import JsonPage
 from ragtrace_collector.receive.memory import MemoryReservation, TooSlow
-from ragtrace_collector.receive.refusal import RequestRefused, refusal_of, status_of, too_large, too_slow
 from ragtrace_collector.receive.tokens import TokenAuth
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts

@@ -16,8 +16,8 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ragtrace.errors import ConfigError
-from ragtrace_collector.receive.connections import Connections, on_admission
-from ragtrace_collector.receive.tls import Certificate
+from ragtrace_collector.receive._connections import Connections, on_admission
+from ragtrace_collector.receive._tls import Certificate
 
 __all__ = ["HttpServer", "is_loopback", "open_socket"]
 

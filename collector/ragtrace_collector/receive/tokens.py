@@ -13,8 +13,8 @@ from typing import Final, Literal
 from google.rpc import code_pb2
 
 from ragtrace.ports import Clock
-from ragtrace_collector.receive.hosts import KnownHosts
-from ragtrace_collector.receive.refusal import RequestRefused
+from ragtrace_collector.receive._hosts import KnownHosts
+from ragtrace_collector.receive._refusal import RequestRefused
 
 __all__ = ["Permission", "TokenAuth", "TokenGrant", "TokenSender", "digest_of", "new_token"]
 

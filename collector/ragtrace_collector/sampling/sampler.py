@@ -13,9 +13,9 @@ from ragtrace.sampling import Choice, SamplingPlan, TracePlan, position_of
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
+from ragtrace_collector.sampling._rate_limit import Limits
+from ragtrace_collector.sampling._tenant_floor import TenantFloor
 from ragtrace_collector.sampling.follow_up import RULE_FOLLOW_UP, FollowUps, LowAnswer
-from ragtrace_collector.sampling.rate_limit import Limits
-from ragtrace_collector.sampling.tenant_floor import TenantFloor
 from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow, Windows
 
 __all__ = ["Decision", "EarlierDecision", "LeftOutAnswer", "Sampler", "SamplingChanges", "SamplingOdds"]

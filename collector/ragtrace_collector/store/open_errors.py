@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ragtrace.errors import ConfigError
-from ragtrace_collector.store.files import StoreLock
+from ragtrace_collector.store._files import StoreLock
 
 __all__ = ["DAMAGED", "UnfitFile", "lock_file", "unusable"]
 

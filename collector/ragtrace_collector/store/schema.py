@@ -5,16 +5,16 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from ragtrace_collector.store._holds import HOLDS
+from ragtrace_collector.store._ledger_tables import LEDGER, UNCONFIRMED
+from ragtrace_collector.store._quarantine import SUSPECTS
+from ragtrace_collector.store._tenant_keys import UNKEYED
 from ragtrace_collector.store.budget import BUDGET
 from ragtrace_collector.store.cipher import KEYS
-from ragtrace_collector.store.holds import HOLDS
 from ragtrace_collector.store.leases import LEASES
-from ragtrace_collector.store.ledger_tables import LEDGER, UNCONFIRMED
 from ragtrace_collector.store.open_errors import DAMAGED, UnfitFile
-from ragtrace_collector.store.quarantine import SUSPECTS
 from ragtrace_collector.store.revisions import REVISIONS
 from ragtrace_collector.store.sampling import SAMPLING
-from ragtrace_collector.store.tenant_keys import UNKEYED
 
 __all__ = ["prepare"]
 

@@ -15,12 +15,13 @@ from ragtrace.errors import ReadError
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
+from ragtrace_collector.store import _quarantine as suspects
 from ragtrace_collector.store import leases, revisions
-from ragtrace_collector.store import quarantine as suspects
+from ragtrace_collector.store._files import StoreLock
+from ragtrace_collector.store._holds import HeldTraces
+from ragtrace_collector.store._tenant_keys import key_by_tenant
 from ragtrace_collector.store.budget import BudgetStore
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
-from ragtrace_collector.store.files import StoreLock
-from ragtrace_collector.store.holds import HeldTraces
 from ragtrace_collector.store.ledger import of_tenant, read_ledger, reading
 from ragtrace_collector.store.open_errors import DAMAGED, lock_file, unusable
 from ragtrace_collector.store.port import (
@@ -45,7 +46,6 @@ from ragtrace_collector.store.retention import (
 )
 from ragtrace_collector.store.sampling import SamplingStore, chosen, select_follow_ups
 from ragtrace_collector.store.schema import prepare
-from ragtrace_collector.store.tenant_keys import key_by_tenant
 from ragtrace_collector.store.writer import LOG_BYTES, GroupCommit
 from ragtrace_collector.telemetry.logs import event
 

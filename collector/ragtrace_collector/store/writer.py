@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ragtrace_collector.store.files import StoreFiles
+from ragtrace_collector.store._files import StoreFiles
 
 __all__ = ["LOG_BYTES", "GroupCommit"]
 

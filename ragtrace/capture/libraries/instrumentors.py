@@ -11,13 +11,13 @@ from importlib import import_module
 
 from opentelemetry.trace import TracerProvider
 
-from ragtrace.capture.guard import guarded, log
-from ragtrace.capture.hints import hint
+from ragtrace.capture._guard import guarded, log
+from ragtrace.capture._hints import hint
 from ragtrace.capture.journal import note
-from ragtrace.capture.libraries.conflicts import caller_of, is_on, traced_by
-from ragtrace.capture.libraries.import_hooks import when_imported
+from ragtrace.capture.libraries._conflicts import caller_of, is_on, traced_by
+from ragtrace.capture.libraries._import_hooks import when_imported
+from ragtrace.capture.libraries._table import LIBRARIES, InstrumentorKind, Library
 from ragtrace.capture.libraries.langchain_runs import follow_runs
-from ragtrace.capture.libraries.table import LIBRARIES, InstrumentorKind, Library
 
 __all__ = ["InstrumentedLibraries", "chosen", "of_names", "release"]
 

@@ -21,7 +21,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from ragtrace.capture.guard import guarded
+from ragtrace.capture._guard import guarded
 from ragtrace.capture.libraries.wrapped_tracer import WrappedTracer
 
 __all__ = ["NestingProvider", "follow_runs", "in_retriever", "run_context"]

@@ -9,10 +9,10 @@ from typing import Any
 from opentelemetry import trace
 
 from ragtrace import semconv
+from ragtrace.capture._recording import Recording
+from ragtrace.capture._wrapping import Argument, Arguments, traced
 from ragtrace.capture.libraries.langchain_runs import in_retriever
-from ragtrace.capture.recording import Recording
 from ragtrace.capture.retrieval_call import ChunksOf, RetrievalCall, retrieval
-from ragtrace.capture.wrapping import Argument, Arguments, traced
 from ragtrace.model import Chunk
 
 __all__ = ["instrument_chroma", "instrument_qdrant", "instrument_weaviate"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from ragtrace.capture.guard import guarded
+from ragtrace.capture._guard import guarded
+from ragtrace.capture._recorder import active
 from ragtrace.capture.instrumentation import instrument
+from ragtrace.capture.libraries._table import LIBRARIES, Library
 from ragtrace.capture.libraries.instrumentors import of_names, release
-from ragtrace.capture.libraries.table import LIBRARIES, Library
-from ragtrace.capture.recorder import active
 from ragtrace.capture.settings import resolve
 
 __all__ = ["instrument_by_agent"]

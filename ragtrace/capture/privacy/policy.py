@@ -10,14 +10,14 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ragtrace import semconv
-from ragtrace.capture.guard import guarded
-from ragtrace.capture.privacy.digest import digest, hashed
+from ragtrace.capture._guard import guarded
+from ragtrace.capture.privacy._digest import digest, hashed
 from ragtrace.capture.values.plain import CONTAINERS, INT64, MAX_VALUES, compact_json, plain
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part
 
 if TYPE_CHECKING:
-    from ragtrace.capture.privacy.redaction import Pseudonyms
+    from ragtrace.capture.privacy._redaction import Pseudonyms
 
 __all__ = [
     "LONGEST_VALUE",
@@ -254,7 +254,7 @@ class ContentFilter:
 
     @guarded
     def _with_pseudonyms(self, text: str, limit: int) -> str:
-        from ragtrace.capture.privacy.redaction import Pseudonyms, redact
+        from ragtrace.capture.privacy._redaction import Pseudonyms, redact
 
         if self._names is None:
             self._names = Pseudonyms(self._trace_id, self.policy.key_bytes)
@@ -268,7 +268,7 @@ def _is_among(key: object, keys: Collection[str]) -> bool:
 
 @guarded
 def _is_identifying(identifier: str) -> bool:
-    from ragtrace.capture.privacy.redaction import is_identifying
+    from ragtrace.capture.privacy._redaction import is_identifying
 
     return is_identifying(identifier)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ragtrace.capture.guard import log
-from ragtrace.capture.hints import hint
+from ragtrace.capture._guard import log
+from ragtrace.capture._hints import hint
 from ragtrace.capture.privacy.policy import MODES, SHORTEST_KEY, ContentMode, ContentPolicy, Redact
 
 __all__ = ["resolved_policy"]
@@ -68,7 +68,7 @@ def _possible(mode: ContentMode) -> ContentMode:
     if mode != "redacted":
         return mode
     try:
-        import ragtrace.capture.privacy.redaction  # noqa: F401 - loaded here, and not in the first call
+        import ragtrace.capture.privacy._redaction  # noqa: F401 - loaded here, and not in the first call
     except ImportError as exc:
         from ragtrace.extras import install_command
 

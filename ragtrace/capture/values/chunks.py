@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ragtrace.capture.guard import guarded
+from ragtrace.capture._guard import guarded
 from ragtrace.capture.privacy.policy import ContentFilter, cut, json_string
 from ragtrace.capture.values.documents import FoundDocument, read_document
 from ragtrace.capture.values.plain import compact_json, plain

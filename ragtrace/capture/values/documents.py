@@ -11,7 +11,7 @@ from itertools import chain, islice, zip_longest
 from numbers import Number
 from typing import Any, NamedTuple
 
-from ragtrace.capture.guard import guarded, note_unread
+from ragtrace.capture._guard import guarded, note_unread
 from ragtrace.capture.values.plain import MAX_VALUES
 from ragtrace.capture.values.text import answer_in, field, first_field
 from ragtrace.model import Chunk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ragtrace.capture.guard import guarded
+from ragtrace.capture._guard import guarded
 from ragtrace.capture.privacy.policy import MESSAGES, ContentFilter, cut, json_string, plain_text
 from ragtrace.capture.values.names import name
 from ragtrace.model import Part

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from ragtrace.capture.guard import guarded, note_unread
+from ragtrace.capture._guard import guarded, note_unread
 from ragtrace.capture.privacy.policy import plain_text
 from ragtrace.capture.values.plain import CONTAINERS, INT64
 

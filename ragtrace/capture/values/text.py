@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from numbers import Number
 
-from ragtrace.capture.guard import guarded
+from ragtrace.capture._guard import guarded
 from ragtrace.capture.privacy.policy import plain_text
 from ragtrace.capture.values.plain import CONTAINERS
 

@@ -6,10 +6,10 @@ tree of spans, ``record`` chooses what to believe, and says why.
 
 from __future__ import annotations
 
-from ragtrace.traces.extract.calls import is_evaluator
+from ragtrace.traces.extract._calls import is_evaluator
+from ragtrace.traces.extract._mapping import AttributeMapping, AttributePath
+from ragtrace.traces.extract._rules import ContextFrom, ExtractRules
 from ragtrace.traces.extract.extraction import Extraction, ExtractionNote, extract_records
-from ragtrace.traces.extract.mapping import AttributeMapping, AttributePath
-from ragtrace.traces.extract.rules import ContextFrom, ExtractRules
 
 __all__ = [
     "AttributeMapping",

@@ -8,12 +8,12 @@ from typing import Final
 
 from ragtrace import semconv
 from ragtrace.model import RagRecord
-from ragtrace.traces.extract.calls import Call, SpanTree, find_calls, is_evaluator, read_spans
-from ragtrace.traces.extract.mapping import AttributeMapping
+from ragtrace.traces.extract._calls import Call, SpanTree, find_calls, is_evaluator, read_spans
+from ragtrace.traces.extract._mapping import AttributeMapping
+from ragtrace.traces.extract._references import with_references
+from ragtrace.traces.extract._rules import ExtractRules
+from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract.record import record_of
-from ragtrace.traces.extract.references import with_references
-from ragtrace.traces.extract.rules import ExtractRules
-from ragtrace.traces.extract.span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span, Trace
 
 __all__ = ["Extraction", "ExtractionNote", "extract_records"]

@@ -9,17 +9,17 @@ from typing import Generic, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import Gap, Part, Provenance, RagRecord, SkipReason, Target
-from ragtrace.traces.extract.alternatives import passed_over
-from ragtrace.traces.extract.attributes import first_text
-from ragtrace.traces.extract.calls import Call, SpanTree
-from ragtrace.traces.extract.content import FoundValue
-from ragtrace.traces.extract.context import ExtractedContext, context_of
-from ragtrace.traces.extract.mapping import is_mapped
-from ragtrace.traces.extract.missing import missing_answer, missing_text
-from ragtrace.traces.extract.prompts import is_question_alone, question_of
-from ragtrace.traces.extract.rules import ContextFrom
-from ragtrace.traces.extract.span_reader import Role, SpanReading
-from ragtrace.traces.extract.streams import broken_off
+from ragtrace.traces.extract._alternatives import passed_over
+from ragtrace.traces.extract._attributes import first_text
+from ragtrace.traces.extract._calls import Call, SpanTree
+from ragtrace.traces.extract._content import FoundValue
+from ragtrace.traces.extract._context import ExtractedContext, context_of
+from ragtrace.traces.extract._mapping import is_mapped
+from ragtrace.traces.extract._missing import missing_answer, missing_text
+from ragtrace.traces.extract._prompts import is_question_alone, question_of
+from ragtrace.traces.extract._rules import ContextFrom
+from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.extract._streams import broken_off
 from ragtrace.traces.trace import Span
 
 __all__ = ["record_of"]

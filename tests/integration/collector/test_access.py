@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode, encode_json
-from ragtrace_collector.receive.refusal import RequestRefused
+from ragtrace_collector.receive._refusal import RequestRefused
 from ragtrace_collector.receive.tokens import TokenAuth, TokenGrant, digest_of
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.trace_key import trace_key

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace_collector.receive import connections as crowd
+from ragtrace_collector.receive import _connections as crowd
 from ragtrace_collector.receive import http_server as listening
 from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import config_of, post, request_of, running_collector

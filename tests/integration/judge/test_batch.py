@@ -21,12 +21,12 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.judge import open_judge, spent_by
+from ragtrace.judge._batch_api import BatchApi
+from ragtrace.judge._batch_lane import BatchLane
+from ragtrace.judge._batch_log import BatchLog
+from ragtrace.judge._endpoint import Endpoint
 from ragtrace.judge.batch import BatchJudge, batches_of
-from ragtrace.judge.batch_api import BatchApi
-from ragtrace.judge.batch_lane import BatchLane
-from ragtrace.judge.batch_log import BatchLog
 from ragtrace.judge.batch_settings import BatchSettings
-from ragtrace.judge.endpoint import Endpoint
 from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
 from ragtrace.ports import FreeText, Judge, JudgeRequest
 from tests.batch_server import Answer, BatchServer, Fault, running_batch_server

@@ -21,7 +21,7 @@ from ragtrace.errors import (
 )
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import open_judge, unwrapped
-from ragtrace.judge.dialect import OutputMode
+from ragtrace.judge._dialect import OutputMode
 from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
 from ragtrace.metrics.forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.model import Chunk, MetricFailure, RagRecord

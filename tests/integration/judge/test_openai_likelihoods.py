@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeNonsense, JudgeUnable
-from ragtrace.judge.dialect import Likelihoods
+from ragtrace.judge._dialect import Likelihoods
 from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
 from ragtrace.ports import JudgeRequest, YesProbability
 

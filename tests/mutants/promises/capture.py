@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_GUARD: Final = "ragtrace/capture/guard.py"
+_GUARD: Final = "ragtrace/capture/_guard.py"
 _POLICY: Final = "ragtrace/capture/privacy/policy.py"
 _SEALING: Final = "collector/ragtrace_collector/store/cipher.py"
 _HOSTILE_TESTS: Final = "tests/unit/capture/test_hostile.py"
@@ -104,7 +104,7 @@ MUTANTS: Final = (
     Mutant(
         promise="encryption",
         breaks="the store may be read by every user of the machine",
-        file="collector/ragtrace_collector/store/files.py",
+        file="collector/ragtrace_collector/store/_files.py",
         old="os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)",
         new="os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)",
         tests=("tests/integration/collector/test_store_file.py::test_what_it_holds_only_its_owner_may_read",),

@@ -11,7 +11,7 @@ __all__ = ["MUTANTS"]
 _WRITER: Final = "collector/ragtrace_collector/store/writer.py"
 _SINK: Final = "ragtrace/backends/otlp_file.py"
 _POWER_TESTS: Final = "tests/attack/test_power_loss.py"
-_FILES: Final = "collector/ragtrace_collector/store/files.py"
+_FILES: Final = "collector/ragtrace_collector/store/_files.py"
 _LOST_WAL_TESTS: Final = "tests/attack/test_lost_wal.py"
 
 MUTANTS: Final = (
@@ -98,7 +98,7 @@ MUTANTS: Final = (
     Mutant(
         promise="durability",
         breaks="rows of a report are not synced",
-        file="ragtrace/reports/files.py",
+        file="ragtrace/reports/_files.py",
         old="            os.fsync(self._descriptor)\n",
         new="",
         tests=(f"{_POWER_TESTS}::test_a_report_that_was_written_outlives_a_power_loss[rows.jsonl]",),
@@ -106,7 +106,7 @@ MUTANTS: Final = (
     Mutant(
         promise="durability",
         breaks="the name of a report is not synced",
-        file="ragtrace/reports/files.py",
+        file="ragtrace/reports/_files.py",
         old="            sync_folder(self.path.parent)\n",
         new="",
         tests=(f"{_POWER_TESTS}::test_a_report_that_was_written_outlives_a_power_loss[rows.jsonl]",),

@@ -9,8 +9,8 @@ from tests.mutants.mutant import Mutant
 __all__ = ["MUTANTS"]
 
 _READINGS: Final = "ragtrace/scoring/formulas.py"
-_EVIDENCE: Final = "ragtrace/metrics/evidence.py"
-_VERDICTS: Final = "ragtrace/metrics/verdicts.py"
+_EVIDENCE: Final = "ragtrace/metrics/_evidence.py"
+_VERDICTS: Final = "ragtrace/metrics/_verdicts.py"
 _VERIFY: Final = "ragtrace/metrics/verify.py"
 _SCORING_TESTS: Final = "tests/unit/metrics/test_scoring.py"
 _EVIDENCE_TESTS: Final = "tests/unit/metrics/test_evidence.py"
@@ -83,7 +83,7 @@ MUTANTS: Final = (
     Mutant(
         promise="scores",
         breaks="an answer passes though few of its claims were decided",
-        file="ragtrace/metrics/claims.py",
+        file="ragtrace/metrics/_claims.py",
         old='passes = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"',
         new='passes = "contradicted == 0 and unsupported == 0"',
         tests=(
@@ -133,7 +133,7 @@ MUTANTS: Final = (
     Mutant(
         promise="evidence",
         breaks="a judge that gets a planted claim wrong is believed",
-        file="ragtrace/metrics/canaries.py",
+        file="ragtrace/metrics/_canaries.py",
         old="raise JudgeCompromised(",
         new="JudgeCompromised(",
         tests=(

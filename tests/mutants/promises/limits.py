@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_GZIP: Final = "collector/ragtrace_collector/receive/gzip.py"
+_GZIP: Final = "collector/ragtrace_collector/receive/_gzip.py"
 _HTTP: Final = "collector/ragtrace_collector/receive/http.py"
 _GRPC: Final = "collector/ragtrace_collector/receive/grpc.py"
 _LISTENING: Final = "collector/ragtrace_collector/receive/http_server.py"
@@ -88,7 +88,7 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="one address may have any number of connections",
-        file="collector/ragtrace_collector/receive/connections.py",
+        file="collector/ragtrace_collector/receive/_connections.py",
         old="        if len(self._unauthenticated[peer]) > _A_PEER:\n",
         new="        if False:\n",
         tests=(
@@ -120,7 +120,7 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="what a back end answers may be of any size",
-        file="ragtrace/backends/http_sink.py",
+        file="ragtrace/backends/_http_sink.py",
         old="_LONGEST_BODY: Final = 1 << 20",
         new="_LONGEST_BODY: Final = 1 << 40",
         tests=("tests/attack/test_unreadable_answers.py::test_an_unreadable_yes_is_told_as_what_it_is",),

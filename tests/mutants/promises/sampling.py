@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_POSITION: Final = "ragtrace/sampling/position.py"
+_POSITION: Final = "ragtrace/sampling/_position.py"
 _SAMPLER: Final = "collector/ragtrace_collector/sampling/sampler.py"
 _BUDGET: Final = "collector/ragtrace_collector/store/budget.py"
 _SPENDING: Final = "ragtrace/judge/spend.py"

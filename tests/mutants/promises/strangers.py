@@ -17,7 +17,7 @@ MUTANTS: Final = (
     Mutant(
         promise="waits",
         breaks="a stranger may ask for a wait of any length",
-        file="ragtrace/retry_after.py",
+        file="ragtrace/_retry_after.py",
         old="return float(min(max(0, seconds), LONGEST_WAIT_S))",
         new="return float(max(0, seconds))",
         tests=("tests/attack/test_waits.py::test_any_text_asks_for_a_wait_that_has_an_end_or_for_none",),
@@ -89,7 +89,7 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="an answer from outside may be of any size",
-        file="ragtrace/http/body.py",
+        file="ragtrace/http/_body.py",
         old="        if self._came_bytes > self._most_bytes or len(plain) > left:\n",
         new="        if False:\n",
         tests=("tests/attack/test_sizes.py::test_a_body_of_one_byte_too_many_is_oversized",),
@@ -97,7 +97,7 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="the spans that an application keeps may take any memory",
-        file="ragtrace/capture/span_queue.py",
+        file="ragtrace/capture/_span_queue.py",
         old=" or self.held_bytes > self.most_bytes",
         new="",
         tests=(
@@ -117,7 +117,7 @@ MUTANTS: Final = (
     Mutant(
         promise="hosts",
         breaks="pages are shown by any name (DNS rebinding)",
-        file="collector/ragtrace_collector/receive/hosts.py",
+        file="collector/ragtrace_collector/receive/_hosts.py",
         old="        if header is None or self._knows(_host(header)):\n",
         new="        if True:\n",
         tests=("tests/attack/test_hosts.py::test_pages_are_not_shown_by_any_other_name",),

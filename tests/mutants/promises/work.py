@@ -10,7 +10,7 @@ __all__ = ["MUTANTS"]
 
 _SQLITE: Final = "collector/ragtrace_collector/store/sqlite.py"
 _LEASES: Final = "collector/ragtrace_collector/store/leases.py"
-_LEDGER: Final = "collector/ragtrace_collector/store/ledger_tables.py"
+_LEDGER: Final = "collector/ragtrace_collector/store/_ledger_tables.py"
 _ATTACH: Final = "ragtrace/traces/attach.py"
 _STORE_TESTS: Final = "tests/conformance/test_work_store.py"
 _ATTACH_TESTS: Final = "tests/unit/traces/test_attach.py"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.backends.jaeger_grpc import JaegerGrpcReader
+from ragtrace.backends._jaeger_grpc import JaegerGrpcReader
 from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.errors import ReadError
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.calibration.agreement import (
+from ragtrace.calibration._agreement import (
     NO_WRONG_CLAIM,
     ConfusionCounts,
     Ranking,

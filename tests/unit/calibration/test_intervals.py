@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.calibration.agreement import Weights
+from ragtrace.calibration._agreement import Weights
 from ragtrace.calibration.intervals import IntervalEstimate, Resampling, fold_of
 
 

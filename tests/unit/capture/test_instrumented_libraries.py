@@ -16,8 +16,8 @@ import pytest
 from opentelemetry.trace import NoOpTracerProvider
 
 import ragtrace
+from ragtrace.capture.libraries._table import LIBRARIES, InstrumentorKind, Library
 from ragtrace.capture.libraries.instrumentors import InstrumentedLibraries, chosen
-from ragtrace.capture.libraries.table import LIBRARIES, InstrumentorKind, Library
 from ragtrace.capture.settings import resolve
 
 SEARCH = Library(

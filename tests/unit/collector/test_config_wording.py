@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from ragtrace.errors import ConfigError
 from ragtrace.validation import in_words
 from ragtrace_collector.config import CollectorConfig, default_config_text, parse_config
-from ragtrace_collector.config.problems import problems
+from ragtrace_collector.config._problems import problems
 
 FOREIGN = re.compile(
     r"(?i)input|should|valid |valid$|pydantic|string|dictionary|tuple|type=|byte string|Extra|field|instance"

@@ -22,7 +22,7 @@ from ragtrace.model import SkipReason
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.ledger.outcomes import PENDING, TERMINAL, FinalOutcome, State, meaning_of, vocabulary
-from ragtrace_collector.store.ledger_tables import OTHERS
+from ragtrace_collector.store._ledger_tables import OTHERS
 from ragtrace_collector.store.maintenance import send_again
 from ragtrace_collector.store.port import Job, Outcome
 from ragtrace_collector.store.sqlite import SqliteStore

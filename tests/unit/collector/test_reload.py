@@ -9,7 +9,7 @@ import pytest
 from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig, parse_config
 from ragtrace_collector.operations import reload as reloading
-from ragtrace_collector.operations.hard_stop import HardStop
+from ragtrace_collector.operations._hard_stop import HardStop
 from ragtrace_collector.operations.reload import changed_keys, digest_of, refuse_what_needs_a_restart
 from tests.patience import PATIENCE_S
 

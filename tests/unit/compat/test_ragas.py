@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.compat.ragas_replies import RagasUnreadable, Statements, read_leniently, read_to_the_letter
+from ragtrace.compat._ragas_replies import RagasUnreadable, Statements, read_leniently, read_to_the_letter
 from ragtrace.compat.tool import ToolOptions
 from ragtrace.compat.tools import tool_named
 from ragtrace.model import Chunk, RagRecord

@@ -307,7 +307,7 @@ async def test_what_cannot_be_read_in_the_file_is_asked_again(file_of: Any, path
 async def test_a_file_that_another_process_has_locked_is_done_without_for_now(
     file_of: Any, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ragtrace.judge.cache_file._BUSY_S", 0.01)
+    monkeypatch.setattr("ragtrace.judge._cache_file._BUSY_S", 0.01)
     file = file_of()
     await file.put({b"a": b"1"})
     other = sqlite3.connect(path, isolation_level=None)
@@ -371,7 +371,7 @@ async def test_two_judges_share_a_file(file_of: Any) -> None:
 
 WRITER = """
 import asyncio, logging, sys
-from ragtrace.judge.cache_file import CacheFile, CacheSettings
+from ragtrace.judge._cache_file import CacheFile, CacheSettings
 async def main(path, who):
     file = CacheFile(CacheSettings(path=path, max_bytes=400_000))
     for number in range(150):

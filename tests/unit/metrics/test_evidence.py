@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.metrics.evidence import FoldedText, pack_chunks
+from ragtrace.metrics._evidence import FoldedText, pack_chunks
 from ragtrace.metrics.forms import NumberedText
 
 CHUNK = "Refunds are “always” granted\n within 14–16 days… of purchase; the ﬁrst claim wins. STRAßE."

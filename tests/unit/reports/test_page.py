@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ragtrace.model import Direction, VerdictLabel
 from ragtrace.reports import RunEnd, SkippedAnswers, open_report
-from ragtrace.reports.marks import MarkedPassage, pieces
+from ragtrace.reports._marks import MarkedPassage, pieces
 from tests.unit.reports.judged_answers import (
     ABOUT,
     a_verdict,

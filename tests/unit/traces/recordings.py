@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.traces.extract import extract_records
-from ragtrace.traces.extract.documents import is_unnamed
+from ragtrace.traces.extract._documents import is_unnamed
 from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Span, Trace
 

@@ -18,8 +18,8 @@ from pydantic import BaseModel
 from ragtrace.errors import ConfigError, InputError, JudgeCutOff, JudgeUnavailable, NotInTranscript
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import ScriptedJudge
+from ragtrace.judge._cache_file import CacheFile, CacheSettings
 from ragtrace.judge.cache import cached
-from ragtrace.judge.cache_file import CacheFile, CacheSettings
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.metrics.forms import VerifyReply
 from ragtrace.model import (

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ragtrace.traces.extract.content import FoundValue
+from ragtrace.traces.extract._content import FoundValue
+from ragtrace.traces.extract._messages import Message
+from ragtrace.traces.extract._span_reader import SpanReading
 from ragtrace.traces.extract.conventions import (
     genai,
     haystack,
@@ -20,8 +22,6 @@ from ragtrace.traces.extract.conventions import (
     vector_db,
     vercel,
 )
-from ragtrace.traces.extract.messages import Message
-from ragtrace.traces.extract.span_reader import SpanReading
 from ragtrace.traces.trace import Span
 
 __all__ = ["CONVENTIONS", "PROMPTS"]

@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract.attributes import first_text, found_text
-from ragtrace.traces.extract.content import FoundValue, broken_damage, parse_loosely
-from ragtrace.traces.extract.documents import find_documents
-from ragtrace.traces.extract.messages import Message, answer_text, last_user_text, messages_of
-from ragtrace.traces.extract.payload import prompt_in, question_in
-from ragtrace.traces.extract.span_reader import Role, SpanReading, ToolResult
-from ragtrace.traces.extract.tools import handed_documents, tool_documents
+from ragtrace.traces.extract._attributes import first_text, found_text
+from ragtrace.traces.extract._content import FoundValue, broken_damage, parse_loosely
+from ragtrace.traces.extract._documents import find_documents
+from ragtrace.traces.extract._messages import Message, answer_text, last_user_text, messages_of
+from ragtrace.traces.extract._payload import prompt_in, question_in
+from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
+from ragtrace.traces.extract._tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "prompt", "read"]

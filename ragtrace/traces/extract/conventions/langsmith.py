@@ -6,11 +6,11 @@ from typing import Final
 
 from ragtrace import semconv
 from ragtrace.model import Chunk
-from ragtrace.traces.extract.attributes import first_text
-from ragtrace.traces.extract.content import FoundValue
-from ragtrace.traces.extract.payload import answer_in, question_in
-from ragtrace.traces.extract.span_reader import Role, SpanReading
-from ragtrace.traces.extract.tools import returned_documents
+from ragtrace.traces.extract._attributes import first_text
+from ragtrace.traces.extract._content import FoundValue
+from ragtrace.traces.extract._payload import answer_in, question_in
+from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.extract._tools import returned_documents
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]

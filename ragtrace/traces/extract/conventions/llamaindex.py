@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk, SkipReason
-from ragtrace.traces.extract.content import ContentDamage, FoundValue, best
-from ragtrace.traces.extract.payload import answer_in, documents_in, question_in
-from ragtrace.traces.extract.span_reader import Role, SpanReading
+from ragtrace.traces.extract._content import ContentDamage, FoundValue, best
+from ragtrace.traces.extract._payload import answer_in, documents_in, question_in
+from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]

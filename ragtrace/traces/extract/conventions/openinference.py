@@ -7,14 +7,14 @@ from typing import Final, Protocol
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract.attributes import first_text, found_text
-from ragtrace.traces.extract.content import FoundValue, best, broken_damage, parse_loosely
-from ragtrace.traces.extract.documents import find_documents
-from ragtrace.traces.extract.flat_lists import flat_documents, flat_messages, has_prefix, unflattened
-from ragtrace.traces.extract.messages import Message, last_user_text, message_text
-from ragtrace.traces.extract.payload import answer_in, prompt_in, question_in, texts_for_synthesis
-from ragtrace.traces.extract.span_reader import Role, SpanReading, ToolResult
-from ragtrace.traces.extract.tools import handed_documents, tool_documents
+from ragtrace.traces.extract._attributes import first_text, found_text
+from ragtrace.traces.extract._content import FoundValue, best, broken_damage, parse_loosely
+from ragtrace.traces.extract._documents import find_documents
+from ragtrace.traces.extract._flat_lists import flat_documents, flat_messages, has_prefix, unflattened
+from ragtrace.traces.extract._messages import Message, last_user_text, message_text
+from ragtrace.traces.extract._payload import answer_in, prompt_in, question_in, texts_for_synthesis
+from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
+from ragtrace.traces.extract._tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "prompt", "read"]

@@ -6,10 +6,10 @@ from typing import Final
 
 from ragtrace import semconv
 from ragtrace.model import Chunk
-from ragtrace.traces.extract.attributes import found_text, strings_of
-from ragtrace.traces.extract.content import FoundValue
-from ragtrace.traces.extract.documents import find_documents
-from ragtrace.traces.extract.span_reader import Role, SpanReading
+from ragtrace.traces.extract._attributes import found_text, strings_of
+from ragtrace.traces.extract._content import FoundValue
+from ragtrace.traces.extract._documents import find_documents
+from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from ragtrace import semconv
-from ragtrace.traces.extract.attributes import found_text
-from ragtrace.traces.extract.content import FoundValue, best
-from ragtrace.traces.extract.payload import answer_in, question_in
-from ragtrace.traces.extract.span_reader import Role, SpanReading
+from ragtrace.traces.extract._attributes import found_text
+from ragtrace.traces.extract._content import FoundValue, best
+from ragtrace.traces.extract._payload import answer_in, question_in
+from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "read"]

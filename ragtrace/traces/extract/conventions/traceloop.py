@@ -8,12 +8,12 @@ from typing import Final
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract.attributes import first_text, found_text
-from ragtrace.traces.extract.content import FoundValue, parse_loosely
-from ragtrace.traces.extract.documents import find_documents, has_text
-from ragtrace.traces.extract.flat_lists import flat_messages
-from ragtrace.traces.extract.messages import Message, last_user_text, message_text
-from ragtrace.traces.extract.payload import (
+from ragtrace.traces.extract._attributes import first_text, found_text
+from ragtrace.traces.extract._content import FoundValue, parse_loosely
+from ragtrace.traces.extract._documents import find_documents, has_text
+from ragtrace.traces.extract._flat_lists import flat_messages
+from ragtrace.traces.extract._messages import Message, last_user_text, message_text
+from ragtrace.traces.extract._payload import (
     answer_in,
     documents_in,
     listed_documents,
@@ -21,8 +21,8 @@ from ragtrace.traces.extract.payload import (
     question_in,
     texts_for_synthesis,
 )
-from ragtrace.traces.extract.span_reader import Role, SpanReading, ToolResult
-from ragtrace.traces.extract.tools import handed_documents, tool_documents
+from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
+from ragtrace.traces.extract._tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "prompt", "read"]

@@ -8,16 +8,16 @@ from typing import Final
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk, SkipReason
-from ragtrace.traces.extract.attributes import first_text
-from ragtrace.traces.extract.content import (
+from ragtrace.traces.extract._attributes import first_text
+from ragtrace.traces.extract._content import (
     ContentDamage,
     FoundValue,
     cut_damage,
     is_cut_by_tempo,
     parse_loosely,
 )
-from ragtrace.traces.extract.documents import find_documents
-from ragtrace.traces.extract.span_reader import Role, SpanReading
+from ragtrace.traces.extract._documents import find_documents
+from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span, SpanEvent
 
 __all__ = ["NAME", "read"]

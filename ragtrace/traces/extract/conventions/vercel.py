@@ -7,13 +7,13 @@ from typing import Final
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract.attributes import first_text
-from ragtrace.traces.extract.content import FoundValue, best, parse_loosely
-from ragtrace.traces.extract.documents import find_documents
-from ragtrace.traces.extract.messages import Message
-from ragtrace.traces.extract.payload import answer_in, prompt_in, question_in
-from ragtrace.traces.extract.span_reader import Role, SpanReading
-from ragtrace.traces.extract.tools import tool_documents
+from ragtrace.traces.extract._attributes import first_text
+from ragtrace.traces.extract._content import FoundValue, best, parse_loosely
+from ragtrace.traces.extract._documents import find_documents
+from ragtrace.traces.extract._messages import Message
+from ragtrace.traces.extract._payload import answer_in, prompt_in, question_in
+from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.extract._tools import tool_documents
 from ragtrace.traces.trace import Span
 
 __all__ = ["NAME", "prompt", "read"]

@@ -1,0 +1,62 @@
+"""Bodies that are compressed by gzip: one member or several (RFC 1952, section 2.2)."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from google.rpc import code_pb2
+
+from ragtrace_collector.receive._refusal import RequestRefused, too_large
+
+__all__ = ["inflated"]
+
+_STEP_BYTES: Final = 1 << 20
+_MAX_MEMBERS: Final = 1_000
+"""Each takes a decompressor of its own, and an empty one is twenty bytes."""
+
+
+async def inflated(pieces: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
+    """Decompress step by step, so that whoever reads can refuse a bomb before it has unfolded.
+
+    Raises:
+        Refusal: it is no gzip, is cut off or has something behind it, or more than ``limit`` packed bytes.
+    """
+    inflate, whole, packed = _new(), 0, 0
+    try:
+        async for piece in pieces:
+            packed += len(piece)  # gzip can also go on for ever without saying anything
+            if packed > limit:
+                raise too_large(limit)
+            rest = piece
+            while rest:
+                if inflate.eof:
+                    inflate, whole = _new(), _next(whole)
+                step = inflate.decompress(rest, _STEP_BYTES)
+                rest = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+                yield step
+    except zlib.error as exc:
+        raise _broken(whole, f"the body is not gzip: {exc}") from exc
+    if not inflate.eof:
+        raise _broken(whole, "the gzip body is cut off")
+
+
+def _new() -> zlib._Decompress:
+    return zlib.decompressobj(wbits=31)
+
+
+def _next(whole: int) -> int:
+    if whole + 1 == _MAX_MEMBERS:
+        raise RequestRefused(
+            code_pb2.INVALID_ARGUMENT, f"the body has more than {_MAX_MEMBERS:,} gzip members: send fewer"
+        )
+    return whole + 1
+
+
+def _broken(whole: int, said: str) -> RequestRefused:
+    if whole:
+        said = (
+            f"behind {whole} gzip member{'s' * (whole > 1)} of the body there are bytes that are no whole one"
+        )
+    return RequestRefused(code_pb2.INVALID_ARGUMENT, said)

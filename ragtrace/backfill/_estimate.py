@@ -1,0 +1,170 @@
+"""What a back-fill will take, as intervals: told from sizes alone, or from a pilot sample that was judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from ragtrace.backfill._token_load import TokenLoad
+from ragtrace.stats import ratio_total
+
+__all__ = ["EstimateRange", "Pilot", "PilotRecord", "RunEstimate", "TotalLoad", "from_pilot", "from_sizes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateRange:
+    """A number that is not known yet, and between which it is expected."""
+
+    low: float
+    likely: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEstimate:
+    """What a run will take: all of it, a pilot included, if no request fails.
+
+    An interval is ``None`` where only a pilot could tell.
+    """
+
+    basis: Literal["sizes", "pilot"]
+    """``sizes``: from a terse to a wordy model. ``pilot``: a 95 % confidence interval."""
+    records: int
+    """Those that the judge will be asked about; where replies are kept, each only once."""
+    pilot: int
+    """How many of them were judged to tell this."""
+    calls: EstimateRange | None
+    input_tokens: EstimateRange | None
+    """``None`` also where the endpoint does not count tokens."""
+    output_tokens: EstimateRange | None
+    usd: EstimateRange | None
+    """US dollars; ``None`` also where there is no price."""
+    seconds: EstimateRange | None
+    """Of judging."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TotalLoad:
+    """What records will ask of a judge, added up."""
+
+    is_cached: bool = False
+    """Replies are kept: what was asked before costs nothing."""
+    records: int = 0
+    """Where replies are kept, those that do not repeat another word for word."""
+    unsized: int = 0
+    """Records of which the lengths of their texts do not tell it."""
+    low: TokenLoad = field(default_factory=TokenLoad)
+    likely: TokenLoad = field(default_factory=TokenLoad)
+    high: TokenLoad = field(default_factory=TokenLoad)
+    repeated: TokenLoad = field(default_factory=TokenLoad)
+    """What is likely of records that repeat another, if no reply to that one is known yet."""
+
+
+class PilotRecord(NamedTuple):
+    """A record of the pilot."""
+
+    size: TokenLoad
+    """What was likely."""
+    load: TokenLoad
+    """What it took."""
+    usd: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pilot:
+    """A sample that was judged."""
+
+    observed: Sequence[PilotRecord]
+    seconds: float
+    """From its beginning to its end: many were judged at once."""
+
+
+CostOf: TypeAlias = Callable[[TokenLoad, TokenLoad, TokenLoad], Sequence[float | None]]
+"""Returns US dollars for the three, ``None`` where that is not known."""
+
+
+def from_sizes(sizes: TotalLoad, *, cost_of: CostOf, concurrency: int, is_remote: bool = True) -> RunEstimate:
+    """Estimate from a terse to a wordy model; where replies are kept, all may be known already."""
+    loads = (TokenLoad() if sizes.is_cached else sizes.low, sizes.likely, sizes.high)
+    paces = zip((_FAST, _USUAL, _SLOW), loads, strict=True)
+
+    def told(numbers: Iterable[float | None]) -> EstimateRange | None:
+        known = [number for number in numbers if number is not None and not sizes.unsized]
+        return EstimateRange(low=known[0], likely=known[1], high=known[2]) if len(known) == 3 else None
+
+    return RunEstimate(
+        basis="sizes",
+        records=sizes.records,
+        pilot=0,
+        calls=told(load.calls for load in loads),
+        input_tokens=told(load.input_tokens for load in loads),
+        output_tokens=told(load.output_tokens for load in loads),
+        usd=told(cost_of(*loads)),
+        seconds=told(pace.seconds_for(load, concurrency) for pace, load in paces) if is_remote else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pace:
+    """How fast a model answers a request."""
+
+    seconds: float
+    """Before the first token."""
+    tokens_a_second: float
+
+    def seconds_for(self, load: TokenLoad, concurrency: int) -> float:
+        return (load.calls * self.seconds + load.output_tokens / self.tokens_a_second) / concurrency
+
+
+# assumed of models behind an API; what a machine of one's own does, only a pilot can tell
+_FAST: Final = _Pace(seconds=0.2, tokens_a_second=200)
+_USUAL: Final = _Pace(seconds=0.8, tokens_a_second=60)
+_SLOW: Final = _Pace(seconds=3.0, tokens_a_second=15)
+
+
+def from_pilot(sizes: TotalLoad, pilot: Pilot, *, concurrency: int) -> RunEstimate:
+    """Estimate from a sample that was drawn by chance: 95 % confidence intervals.
+
+    Where replies are kept, what repeats other records costs nothing at best, and at worst as much again.
+    """
+    loads = [each.load for each in pilot.observed]
+    is_counted = any(load.input_tokens for load in loads) or not any(load.calls for load in loads)
+
+    def total(what: str, amounts: Iterable[float | None]) -> EstimateRange | None:
+        known = [amount for amount in amounts if amount is not None]
+        return _total(sizes, pilot, what, known) if len(known) == len(loads) else None
+
+    return RunEstimate(
+        basis="pilot",
+        records=sizes.records,
+        pilot=len(loads),
+        calls=total("calls", (load.calls for load in loads)),
+        input_tokens=total("input_tokens", (load.input_tokens for load in loads)) if is_counted else None,
+        output_tokens=total("output_tokens", (load.output_tokens for load in loads)) if is_counted else None,
+        usd=total("weight", (each.usd for each in pilot.observed)),
+        seconds=_seconds(sizes, pilot, concurrency),
+    )
+
+
+def _total(sizes: TotalLoad, pilot: Pilot, what: str, amounts: Sequence[float]) -> EstimateRange:
+    size_of = attrgetter("calls" if sizes.unsized else what)
+    pairs = [(size_of(each.size), amount) for each, amount in zip(pilot.observed, amounts, strict=True)]
+    size = size_of(sizes.likely)
+    found = ratio_total(pairs, population=sizes.records, size=size)
+    again = 1 + size_of(sizes.repeated) / size
+    return EstimateRange(low=found.low, likely=found.likely, high=found.high * again)
+
+
+def _seconds(sizes: TotalLoad, pilot: Pilot, concurrency: int) -> EstimateRange | None:
+    """Tell the time as though as many were judged at once as in the pilot; at best, as many as may be."""
+    spent = [each.seconds for each in pilot.observed]
+    if not sum(spent) or not pilot.seconds:
+        return None
+    at_once = sum(spent) / pilot.seconds
+    total = _total(sizes, pilot, "weight", spent)
+    return EstimateRange(
+        low=total.low / max(at_once, concurrency), likely=total.likely / at_once, high=total.high / at_once
+    )

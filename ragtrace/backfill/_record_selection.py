@@ -1,0 +1,125 @@
+"""The records of a selection: which answers of the traces are judged, and how each was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ragtrace import semconv
+from ragtrace.backfill._selection import Selection, SpanId
+from ragtrace.backfill._trace_search import SearchedUpTo, find
+from ragtrace.backfill.report import RunCounts
+from ragtrace.backfill.resume import ResumableRun
+from ragtrace.evaluation import evaluator_set, evaluator_version
+from ragtrace.model import RagRecord
+from ragtrace.ports import Judge, Metric, TraceReader
+from ragtrace.sampling import keeps
+from ragtrace.traces.attach import Sample, carrier_span_id, tenant_of
+from ragtrace.traces.extract import ExtractRules, extract_records
+from ragtrace.traces.trace import Span, Trace
+
+__all__ = ["Item", "SelectedRecord", "choose", "evaluator_of"]
+
+
+class SelectedRecord(NamedTuple):
+    """A record to judge, and how it was chosen."""
+
+    record: RagRecord
+    sample: Sample
+    earlier: tuple[Span, ...]
+    """The carriers of other evaluators about it."""
+
+
+Item = SelectedRecord | SearchedUpTo
+
+
+def evaluator_of(metrics: Sequence[Metric], judge: Judge, second_judge: Judge | None) -> Mapping[str, str]:
+    """Name who judges, as the ids of carriers are made of it."""
+    version = evaluator_version(metrics, judge, second_judge=second_judge)
+    return {"evaluator_set": evaluator_set(metrics), "evaluator_version": version}
+
+
+async def choose(
+    reader: TraceReader,
+    selection: Selection,
+    ledger: RunCounts,
+    evaluator: Mapping[str, str],
+    run: ResumableRun | None,
+) -> AsyncIterator[Item]:
+    """Yield the records to judge, and how far they were searched for; the others are only counted."""
+    taken = 0
+    if selection.limit == 0:
+        return
+    of_trace = partial(_of, selection=selection, ledger=ledger, evaluator=evaluator, run=run)
+    async for found in find(reader, selection, ledger):
+        items: Iterable[Item] = (found,) if isinstance(found, SearchedUpTo) else of_trace(found)
+        for item in items:
+            if run is not None and run.stop.is_set():
+                return
+            yield item
+            taken += isinstance(item, SelectedRecord)
+            if taken == selection.limit:
+                return
+
+
+def _of(
+    trace: Trace,
+    *,
+    selection: Selection,
+    ledger: RunCounts,
+    evaluator: Mapping[str, str],
+    run: ResumableRun | None,
+) -> Iterator[SelectedRecord]:
+    """Choose among the records of a trace."""
+    present, plan = _present(trace), selection.sampling.of_trace(trace)
+    for record in _records(trace, selection.rules, ledger):
+        assert record.target is not None
+        span_id = carrier_span_id(
+            trace_id=trace.trace_id,
+            span_id=record.target.span_id,
+            tenant=tenant_of(record.target),
+            **evaluator,
+        )
+        carrier_id = SpanId(trace.trace_id, span_id)
+        ledger.records += 1
+        choice = plan.choose(record)
+        if not keeps(trace.trace_id, choice.rate):
+            ledger.sampled_out += 1
+        elif (
+            span_id in present.carriers
+            or (selection.only_unscored and record.target.span_id in present.about)
+            or carrier_id in selection.done
+            or (run is not None and run.progress.has(*carrier_id))
+        ):
+            ledger.already_evaluated += 1
+        else:
+            sample = Sample(rule=choice.rule, rate=choice.rate, probability=choice.rate)
+            yield SelectedRecord(record, sample, present.about.get(record.target.span_id, ()))
+
+
+class _Present(NamedTuple):
+    """What ragtrace wrote into a trace before."""
+
+    carriers: frozenset[str]
+    """Span ids of carriers."""
+    about: Mapping[str | None, tuple[Span, ...]]
+    """Carriers by the span of the answer they are about."""
+
+
+def _present(trace: Trace) -> _Present:
+    carriers = [span for span in trace.spans if span.scope.name == semconv.SCOPE_EVALUATION]
+    about: dict[str | None, tuple[Span, ...]] = {}
+    for span in carriers:
+        about[span.parent_span_id] = (*about.get(span.parent_span_id, ()), span)
+    return _Present(carriers=frozenset(span.span_id for span in carriers), about=about)
+
+
+def _records(trace: Trace, rules: ExtractRules, ledger: RunCounts) -> tuple[RagRecord, ...]:
+    try:
+        records = extract_records(trace, rules).records
+    except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
+        ledger.unreadable[type(exc).__name__] += 1
+        return ()
+    ledger.without_record += not records
+    return records

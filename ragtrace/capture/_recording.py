@@ -1,0 +1,221 @@
+"""A span while it is open: what the three helpers have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from opentelemetry import context as otel_context
+from opentelemetry.trace import (
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    format_span_id,
+    format_trace_id,
+    set_span_in_context,
+)
+
+from ragtrace import semconv
+from ragtrace.capture._guard import guarded, note_unread
+from ragtrace.capture._recorder import active
+from ragtrace.capture.libraries.langchain_runs import run_context
+from ragtrace.capture.privacy.policy import ContentFilter, ContentPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from opentelemetry.context import Context
+    from opentelemetry.util.types import AttributeValue
+
+__all__ = ["Recording"]
+
+_ABANDONED = (GeneratorExit, asyncio.CancelledError)
+"""How a stream ends whose reader went away: no error of the application's."""
+
+
+class Recording:
+    """One span of a RAG call. Open it with ``with`` or ``async with``; it does nothing while nothing records.
+
+    A subclass says what stands on the span. No method raises, whatever it is given.
+    """
+
+    span_kind: ClassVar[SpanKind]
+
+    # Defaults of the class: an instance costs little where nothing records.
+    _parent: Recording | None = None
+    _span: Span | None = None
+    _content_filter: ContentFilter | None = None
+    _inside: Context | None = None
+    _token: Token[Context] | None = None
+    _marker: Token[object] | None = None
+    _open = False
+    _streaming = False
+
+    @property
+    def span(self) -> Span | None:
+        """The OpenTelemetry span, for attributes of your own; ``None`` while nothing records."""
+        return self._span
+
+    @property
+    def trace_id(self) -> str | None:
+        """32 lower-case hex digits; ``None`` while nothing records."""
+        return self._id(lambda context: format_trace_id(context.trace_id))
+
+    @property
+    def span_id(self) -> str | None:
+        """16 lower-case hex digits; ``None`` while nothing records."""
+        return self._id(lambda context: format_span_id(context.span_id))
+
+    def __enter__(self) -> Self:
+        if active() is not None:
+            self.start()
+            self.step_in()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._span is not None:
+            self.step_out()
+            self.finish(exc)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.__exit__(exc_type, exc, traceback)
+
+    @guarded
+    def start(self) -> None:
+        """Start the span, without making it the current one."""
+        recorder = active()
+        if recorder is None:
+            return
+        parent = None if self._parent is None else _span_of(self._parent)
+        context = run_context() if parent is None else set_span_in_context(parent)
+        attributes = self._at_start(recorder.policy)
+        self._span = recorder.tracer.start_span(
+            self._name(attributes), context=context, kind=self.span_kind, attributes=attributes
+        )
+        self._open = True
+        self._inside = set_span_in_context(self._span, context)
+        if self._span.is_recording():
+            self._content_filter = ContentFilter(recorder.policy, self._span.get_span_context().trace_id)
+
+    @guarded
+    def step_in(self) -> None:
+        """Make the span the current one, for the code that runs next in this thread or task."""
+        if self._inside is not None:
+            self._token = otel_context.attach(self._inside)
+            self._marker = _here.set(self)
+
+    def pause(self) -> None:
+        """Step out between two pieces of a stream: what its code left current is current in the next step."""
+        if self._token is not None:
+            self._inside = otel_context.get_current()
+        self.step_out()
+
+    @guarded
+    def step_out(self) -> None:
+        """Put back what was current before."""
+        token, self._token = self._token, None
+        marker, self._marker = self._marker, None
+        if token is None or marker is None:
+            return
+        try:
+            _here.reset(marker)
+        except ValueError:
+            # Closed in another context than it was opened in, as when an event loop closes a forgotten
+            # generator: nothing of ours is current here.
+            return
+        otel_context.detach(token)
+
+    def __del__(self) -> None:
+        # A generator that nobody starts runs no `finally`, nor does an async one whose event loop is gone.
+        if self._open and not sys.is_finalizing():
+            self.finish(GeneratorExit())
+
+    @guarded
+    def finish(self, exc: BaseException | None = None) -> None:
+        """Write what was recorded and end the span. Later calls do nothing."""
+        span = self._span
+        if span is None or not self._open:
+            return
+        self._open = False
+        try:
+            if self._content_filter is not None:
+                self._write(span, self._content_filter, exc)
+        finally:
+            span.end()
+
+    def expect(self, media_type: str) -> None:
+        """Note what kind of stream a decorated function returned."""
+
+    def take(self, piece: object) -> None:
+        """Note a piece of what a decorated function streams."""
+
+    def conclude(self, result: object) -> None:
+        """Note what a decorated function returned."""
+
+    def _write(self, span: Span, content_filter: ContentFilter, exc: BaseException | None) -> None:
+        attributes = _content(self, content_filter) or {}
+        attributes.update(content_filter.marks())
+        abandoned = isinstance(exc, GeneratorExit) or (self._streaming and isinstance(exc, _ABANDONED))
+        if abandoned or self._streaming:
+            # who streams by hand knows no finish reason: that it was read to its end, only we know
+            attributes[semconv.RAG_STREAM_COMPLETE] = exc is None
+        span.set_attributes(attributes)
+        if exc is not None and not abandoned:
+            _write_error(span, exc, content_filter)
+
+    @guarded
+    def _id(self, read: Callable[[SpanContext], str]) -> str | None:
+        # the tracer is the application's: what its spans have for ids is not ours to trust
+        return None if self._span is None else read(self._span.get_span_context())
+
+    def _name(self, attributes: Mapping[str, AttributeValue]) -> str:
+        """Return the span's name, given what stands on it from the start."""
+        raise NotImplementedError
+
+    def _at_start(self, policy: ContentPolicy) -> Mapping[str, AttributeValue]:
+        raise NotImplementedError
+
+    def _at_end(self, content_filter: ContentFilter) -> dict[str, AttributeValue]:
+        raise NotImplementedError
+
+
+_here: ContextVar[object] = ContextVar("ragtrace.here")
+
+
+def _span_of(parent: object) -> Span | None:
+    recording = _recording(parent)
+    if recording is None:
+        note_unread("parent", parent)
+    return None if recording is None else recording.span
+
+
+@guarded
+def _recording(value: object) -> Recording | None:
+    return value if isinstance(value, Recording) else None
+
+
+@guarded
+def _content(recording: Recording, content_filter: ContentFilter) -> dict[str, AttributeValue]:
+    return recording._at_end(content_filter)  # noqa: SLF001 - a subclass's
+
+
+def _write_error(span: Span, exc: BaseException, content_filter: ContentFilter) -> None:
+    kind = type(exc)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    span.set_attribute(semconv.ERROR_TYPE, name)
+    # The message may quote the text under capture, and no limit or redaction has seen it.
+    span.set_status(Status(StatusCode.ERROR, name))
+    if content_filter.policy.verbatim:
+        span.record_exception(exc)

@@ -1,0 +1,76 @@
+"""Put pseudonyms in the place of personal data and secrets: the same value, the same pseudonym.
+
+Needs the extra ``privacy``, as the detectors do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from ragtrace.capture.privacy._detectors import DetectedValue, DetectorKind, find
+from ragtrace.capture.privacy._digest import digest
+from ragtrace.capture.privacy.policy import LONGEST_VALUE
+
+__all__ = ["Pseudonyms", "is_identifying", "redact"]
+
+MAX_TRACES = 16_384
+"""With personal data in them, and remembered: past these the longest unused one begins to count anew."""
+_UNMISTAKABLE = frozenset({DetectorKind.EMAIL, DetectorKind.IBAN, DetectorKind.IP, DetectorKind.SECRET})
+
+
+def redact(text: str, limit: int, names: Pseudonyms, phone_regions: tuple[str, ...]) -> str:
+    """Return the first ``limit`` characters with a pseudonym such as ``<EMAIL_1>`` for each value in them."""
+    pieces: list[str] = []
+    end = 0
+    for finding in find(text[: limit + LONGEST_VALUE], phone_regions):
+        if finding.start >= limit:
+            break
+        pieces += (text[end : finding.start], names.of(finding))
+        end = finding.end
+    if not pieces:
+        return text[:limit]
+    pieces.append(text[end:limit])
+    return "".join(pieces)
+
+
+def is_identifying(identifier: str) -> bool:
+    """Tell whether an id is made of personal data. Digits in an id are no phone number."""
+    return any(finding.kind in _UNMISTAKABLE for finding in find(identifier, ()))
+
+
+class Pseudonyms:
+    """The pseudonyms of one trace: numbers in the order of appearance, or digests under a key.
+
+    Numbers say nothing about the value, and are given by this process: of a trace that runs through several,
+    only digests under their common key are the same in all of them.
+    """
+
+    __slots__ = ("_key", "_trace_id")
+
+    def __init__(self, trace_id: int, key: bytes | None) -> None:
+        self._trace_id = trace_id
+        self._key = key
+
+    def of(self, finding: DetectedValue) -> str:
+        """Return the pseudonym of a value."""
+        # Of the trace too: else whoever reads many traces could follow a person through them.
+        value = digest(f"{self._trace_id:x} {finding.kind} {finding.value}", self._key)
+        if self._key is not None:
+            return f"<{finding.kind}_{value[:8]}>"
+        return f"<{finding.kind}_{_number(self._trace_id, finding.kind, value)}>"
+
+
+_numbers: OrderedDict[int, dict[tuple[DetectorKind, str], int]] = OrderedDict()
+"""By trace. The digests of values, not the values: what was redacted is not kept."""
+_lock = threading.Lock()  # the spans of one trace may end in several threads
+
+
+def _number(trace_id: int, kind: DetectorKind, value: str) -> int:
+    with _lock:
+        given = _numbers.setdefault(trace_id, {})
+        _numbers.move_to_end(trace_id)
+        if len(_numbers) > MAX_TRACES:
+            _numbers.popitem(last=False)
+        of_this_kind = sum(known is kind for known, _ in given) if (kind, value) not in given else 0
+        return given.setdefault((kind, value), of_this_kind + 1)

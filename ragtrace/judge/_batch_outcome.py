@@ -1,0 +1,66 @@
+"""What became of a batch: a reply or a failure for each of its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
+from ragtrace.judge._endpoint import JsonObject, RequestRejected
+from ragtrace.judge.calls import JudgeCall, was_turned_down
+
+__all__ = ["BatchReplies", "Failure", "Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no reply to any request of a batch: each waiting call raises an error of its own."""
+
+    kind: type[JudgeError]
+    message: str
+
+    @classmethod
+    def of(cls, exc: JudgeError) -> Failure:
+        """Keep the kind of an error, but for ``JudgeUnavailable``."""
+        return cls(JudgeTimeout if isinstance(exc, JudgeUnavailable) else type(exc), str(exc))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReplies:
+    """What came back from a batch."""
+
+    batch: str
+    was_cancelled: bool
+    lines: Mapping[str, JsonObject]
+    """By request."""
+
+    def reply_to(self, request: str, *, who: str, call: JudgeCall) -> Any:
+        """Return the JSON of a reply; note in ``call`` what became of the request.
+
+        Raises:
+            Rejected: by 400 or 422.
+            JudgeError: there is none.
+        """
+        told = self.lines.get(request, JsonObject())
+        response = told.response
+        if not isinstance(response, JsonObject) or not isinstance(response.status_code, int):
+            call.turned_down()
+            raise self._unanswered(told, who, call)
+        if response.status_code < 400:
+            return response.body
+        if was_turned_down(response.status_code):
+            call.turned_down()
+        rejected = RequestRejected(response.status_code, response.body)
+        raise rejected if rejected.is_adaptable else rejected.failure(who=who, usage=call.usage)
+
+    def _unanswered(self, told: JsonObject, who: str, call: JudgeCall) -> JudgeError:
+        if self.was_cancelled:
+            return JudgeRefused(f"{who}: the batch {self.batch} was cancelled there", usage=call.usage)
+        expired = isinstance(told.error, JsonObject) and told.error.code == "batch_expired"
+        what = "the batch expired before it was its turn" if expired else "the batch has no reply to it"
+        return JudgeUnavailable(f"{who}: {what}", usage=call.usage)
+
+
+Outcome: TypeAlias = BatchReplies | Failure | None
+"""Of a batch; ``None`` if its requests are to be asked anew."""

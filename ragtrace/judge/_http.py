@@ -1,0 +1,182 @@
+"""What all judges behind HTTP share: keys and URLs, untraced calls, and what each failure means."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urlsplit
+
+from opentelemetry import context as otel_context
+from opentelemetry.context import _SUPPRESS_HTTP_INSTRUMENTATION_KEY, _SUPPRESS_INSTRUMENTATION_KEY
+
+from ragtrace._retry_after import number_in, retry_after_s_of
+from ragtrace.errors import (
+    ConfigError,
+    JudgeError,
+    JudgeNonsense,
+    JudgeRefused,
+    JudgeUnavailable,
+)
+from ragtrace.judge.base_url import BaseUrl
+from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
+from ragtrace.model import Usage
+
+__all__ = [
+    "OPENAI_URL",
+    "certificate_fault",
+    "checked_url",
+    "described",
+    "openai_headers",
+    "openai_key",
+    "says_who_asks",
+    "status_failure",
+    "untraced",
+]
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+_SUPPRESSED: Final = {
+    _SUPPRESS_INSTRUMENTATION_KEY: True,
+    _SUPPRESS_HTTP_INSTRUMENTATION_KEY: True,
+    "suppress_language_model_instrumentation": True,
+}
+_CODE: Final = re.compile(r"[\w.-]{1,60}")
+_CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})
+_OF_ANOTHER_HOST: Final = (62, 64)
+_OUT_OF_TIME: Final = (9, 10)
+_ADVICE: Final = {
+    401: "it does not accept the key: check the key's environment variable",
+    402: "it wants to be paid: check the account",
+    403: "the key may not use this model",
+    404: "no such model or path: check the model and the base URL",
+    429: "the quota is used up: check the account",
+}
+
+
+def openai_key(settings: JudgeSettings, base_url: str) -> str:
+    """Return the key of an OpenAI-compatible endpoint; those on one's own machine may want none.
+
+    It is empty where the URL or a header says who asks.
+
+    Raises:
+        ConfigError: it needs one, and the environment has none.
+    """
+    if key := settings.environ.get(settings.api_key_env, "").strip():
+        return key
+    if says_who_asks(settings, base_url):
+        return ""
+    if settings.api_key_env == OPENAI_KEY and not base_url.startswith(OPENAI_URL):
+        return "none"
+    raise ConfigError(f"the judge needs a key: set the environment variable {settings.api_key_env}")
+
+
+def says_who_asks(settings: JudgeSettings, base_url: str) -> bool:
+    """Whether the base URL or a header of the settings' own stands in place of a key."""
+    named = {name.lower() for name in settings.headers}
+    return BaseUrl.of(base_url).login is not None or not _CREDENTIALS.isdisjoint(named)
+
+
+def checked_url(settings: JudgeSettings, variable: str, default: str) -> str:
+    """Return the base URL from the settings, the environment variable or the default.
+
+    Raises:
+        ConfigError: it is no http(s) URL.
+    """
+    url = settings.base_url or settings.environ.get(variable) or default
+    if not _is_address(url):
+        shown = url.partition("?")[0].rpartition("@")[2]  # before and behind it, keys may stand
+        raise ConfigError(f"the judge's base URL {shown!r} is no http(s) URL: set `base_url` or {variable}")
+    return url
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number, or a bracket is missing
+        return False
+
+
+def openai_headers(settings: JudgeSettings) -> Mapping[str, str]:
+    """Return the headers of the settings, and what tells OpenAI whose account to use, from the variables that
+    its own SDK reads."""
+    variables = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
+    account = {
+        name: value for name, key in variables.items() if (value := settings.environ.get(key, "").strip())
+    }
+    return {**account, **{name.lower(): value for name, value in settings.headers.items()}}
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Keep calls out of the application's own traces: ragtrace would judge them."""
+    token = otel_context.attach(otel_context.Context({**otel_context.get_current(), **_SUPPRESSED}))
+    try:
+        yield
+    finally:
+        otel_context.detach(token)
+
+
+def status_failure(
+    status: int, code: str, headers: Mapping[str, str], *, who: str, usage: Usage
+) -> JudgeError:
+    """Return the error that an HTTP status of 300 or more stands for."""
+    if status < 400:
+        where = f"{who}: it redirects{_pointed(headers)} ({described(status, code)})"
+        return JudgeRefused(f"{where}, which is not followed: name the right base URL", usage=usage)
+    kind, what = _classify(status, code)
+    message = f"{who}: {what} ({described(status, code)})"
+    if kind is JudgeUnavailable:
+        return JudgeUnavailable(message, usage=usage, retry_after_s=_retry_after_s(headers))
+    return kind(message, usage=usage)
+
+
+def certificate_fault(error: BaseException) -> str | None:
+    """Say what is wrong with an endpoint's certificate, if that is why there is no connection to it."""
+    cause: BaseException | None = error
+    while not (isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code")):
+        if cause is None:
+            return None
+        cause = cause.__cause__ or cause.__context__
+    why = cause.verify_message
+    if cause.verify_code in _OF_ANOTHER_HOST:
+        return f"its certificate is of another host ({why}): name it in the base URL as the certificate does"
+    if cause.verify_code in _OUT_OF_TIME:
+        return f"its certificate is out of time ({why}): renew it, or set this machine's clock"
+    return (
+        f"its certificate is not trusted ({why}): name the authority that signed it, a file in PEM form, as"
+        " `judge.tls.ca` (commands: --judge-ca FILE)"
+    )
+
+
+def _pointed(headers: Mapping[str, str]) -> str:
+    """Say where a redirect goes, without what only the one who was redirected should know."""
+    url = urlsplit(headers.get("location", ""))
+    shown = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}" if url.netloc else url.path
+    return f" to {shown}" if shown and shown.isprintable() else ""
+
+
+def described(status: int, code: str) -> str:
+    """Return the status and the short code of an error; a free message might quote the prompt or the key."""
+    return f"HTTP {status}, {code}" if _CODE.fullmatch(code) else f"HTTP {status}"
+
+
+def _classify(status: int, code: str) -> tuple[type[JudgeError], str]:
+    if status in (408, 409, 429) and code != "insufficient_quota":
+        return JudgeUnavailable, "it takes no requests now"
+    if status == 413:
+        return JudgeNonsense, "the chunks are too long for it"
+    if status < 500:
+        return JudgeRefused, _ADVICE.get(status, "it turns requests down")
+    return JudgeUnavailable, "it fails"
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Read OpenAI's ``retry-after-ms``, else ``Retry-After``."""
+    told_ms = number_in(headers.get("retry-after-ms", ""))
+    if told_ms is not None:
+        return told_ms / 1000
+    return retry_after_s_of(headers.get("retry-after", ""), now=datetime.now(UTC))

@@ -1,0 +1,48 @@
+"""The chunks of a record as a judge gets them, and what else stays the same from request to request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ragtrace.metrics._canaries import CanaryClaims
+from ragtrace.metrics._evidence import FoldedText, pack_chunks
+from ragtrace.metrics.forms import NumberedText
+from ragtrace.model import Chunk
+from ragtrace.ports import Judge
+
+__all__ = ["Material", "NumberedContext"]
+
+
+class NumberedContext:
+    """The chunks of a record: numbered, packed, and ready for looking up quotes."""
+
+    def __init__(self, chunks: Sequence[Chunk], *, pack_chars: int, max_packs: int) -> None:
+        self._chunks = chunks
+        self._folded: dict[int, FoldedText] = {}
+        shown = [NumberedText(number=n, text=c.text) for n, c in enumerate(chunks, start=1) if c.text]
+        packs = pack_chunks(shown, pack_chars)
+        self.packs = packs[:max_packs]
+        self.cut = len(packs) > max_packs
+        """Whether there were more packs than are shown."""
+
+    def id_of(self, number: int) -> str:
+        """Return the id of the chunk with this number."""
+        return self._chunks[number - 1].id
+
+    def find_quote(self, number: int, quote: str) -> str | None:
+        """Return the chunk's own text where the quote is found in it."""
+        if number not in self._folded:
+            self._folded[number] = FoldedText(self._chunks[number - 1].text or "")
+        return self._folded[number].find(quote)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What every request about the claims of one record shares."""
+
+    step: str
+    context: NumberedContext
+    judge: Judge
+    fence_code: str
+    canaries: CanaryClaims

@@ -1,0 +1,118 @@
+"""Reports as CSV: one row an answer and metric, for spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias, cast
+
+from ragtrace.model import VerdictLabel
+from ragtrace.reports._answers import JudgedAnswer
+from ragtrace.reports._files import AppendedFile
+from ragtrace.reports._rows import AnswerRow, MetricRow, answer_row
+from ragtrace.reports.report import RunEnd
+
+__all__ = ["CsvReport", "harmless"]
+
+_Cell: TypeAlias = "str | int | float | None"
+_Cells: TypeAlias = Mapping[str, _Cell]
+
+_MARK: Final = "\ufeff".encode()
+"""By which spreadsheets know UTF-8."""
+_FORMULA: Final = re.compile("'*[=+\\-@\t\r\n\0\uff1d\uff0b\uff0d\uff20]")
+_OF_ANSWER: Final = (
+    "version",
+    "record_id",
+    "trace_id",
+    "span_id",
+    "carrier_span_id",
+    "service",
+    "time",
+    "model",
+    "session_id",
+    "conversation_id",
+    "prompt_version",
+)
+_OF_METRIC: Final = (
+    "metric",
+    "profile",
+    "status",
+    "label",
+    "score",
+    "threshold",
+    "pass_when",
+    "direction",
+    "skip_reason",
+    "error_type",
+    "message",
+    "explanation",
+    "diagnosis",
+    "judge",
+    "evaluator_version",
+    "calls",
+)
+_TOKENS: Final = ("input_tokens", "output_tokens")
+_LAST: Final = (
+    "sample_rule",
+    "sample_rate",
+    "sample_probability",
+    "question",
+    "answer",
+    "reference",
+    "chunk_ids",
+)
+_LABELS: Final = tuple(label.value for label in VerdictLabel)
+COLUMNS: Final = (*_OF_ANSWER, *_OF_METRIC, *_TOKENS, *_LABELS, *_LAST)
+
+
+class CsvReport:
+    """Writes the rows of an answer as soon as it is judged."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        head = _MARK + _line(COLUMNS)
+        self._file = AppendedFile(path, head=head, starts_with=head, is_quoted=True)
+
+    def add(self, answer: JudgedAnswer) -> None:
+        """Append a row a metric."""
+        row = answer_row(answer)
+        self._file.append(b"".join(_line(tuple(_cells(row, metric))) for metric in row["metrics"]))
+
+    def close(self, ending: RunEnd) -> None:
+        """Close the file."""
+        self._file.commit()
+
+    def abandon(self) -> None:
+        """Close the file."""
+        self._file.abandon()
+
+
+def harmless(text: str) -> str:
+    """Keep a spreadsheet from reading a text as a formula: an apostrophe stands before it.
+
+    Source: OWASP, "CSV Injection", and ASVS 5.0, 1.2.10. Apostrophes before such a beginning are one more,
+    so that taking one away gives the text again.
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _cells(row: AnswerRow, metric: MetricRow) -> Iterator[_Cell]:
+    sample, of_answer, of_metric = row["sample"], cast("_Cells", row), cast("_Cells", metric)
+    tokens = cast("_Cells", metric["usage"])
+    verdicts = [each["label"] for each in (*metric["verdicts"], *metric["chunk_verdicts"])]
+    yield from (of_answer[name] for name in _OF_ANSWER)
+    yield from (of_metric[name] for name in _OF_METRIC)
+    yield from (tokens[name] for name in _TOKENS)
+    yield from (verdicts.count(label) for label in _LABELS)
+    yield from (sample["rule"], sample["rate"], sample["probability"]) if sample else (None, None, None)
+    yield from (row["question"], row["answer"], row["reference"])
+    yield " ".join(chunk["id"] for chunk in row["chunks"])
+
+
+def _line(cells: tuple[_Cell, ...]) -> bytes:
+    line = io.StringIO()
+    csv.writer(line).writerow([harmless(cell) if isinstance(cell, str) else cell for cell in cells])
+    return line.getvalue().encode()

@@ -1,0 +1,40 @@
+"""Choose a report by its suffix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from ragtrace.errors import ConfigError
+from ragtrace.reports._csv_cells import CsvReport
+from ragtrace.reports._json_lines import JsonLinesReport
+from ragtrace.reports._page import WORST, PageReport
+from ragtrace.reports._parquet import ParquetReport
+from ragtrace.reports.report import Report, RunInfo
+
+__all__ = ["SUFFIXES", "open_report"]
+
+SUFFIXES: Final = (".html", ".jsonl", ".csv", ".parquet")
+
+
+def open_report(path: str | Path, about: RunInfo, *, worst: int = WORST) -> Report:
+    """Open a report: ``.html``, ``.jsonl``, ``.csv`` or ``.parquet``.
+
+    JSON lines and CSV grow by each answer, after what earlier runs wrote there. A page or a Parquet file
+    takes the place of an earlier one when it is closed. ``worst`` is how many answers a page shows.
+
+    Raises:
+        ConfigError: the suffix is none of these, the file cannot be written, or a library is not installed.
+    """
+    path = Path(path)
+    match path.suffix.lower():
+        case ".html":
+            return PageReport(path, about, worst=worst)
+        case ".jsonl":
+            return JsonLinesReport(path)
+        case ".csv":
+            return CsvReport(path)
+        case ".parquet":
+            return ParquetReport(path)
+        case _:
+            raise ConfigError(f"{path.name!r} is no report: its name ends with {', '.join(SUFFIXES)}")

@@ -1,0 +1,34 @@
+"""Reports as JSON lines: one line an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ragtrace.escaping import one_json_line
+from ragtrace.reports._answers import JudgedAnswer
+from ragtrace.reports._files import AppendedFile
+from ragtrace.reports._rows import SCHEMA_VERSION, answer_row
+from ragtrace.reports.report import RunEnd
+
+__all__ = ["JsonLinesReport"]
+
+
+class JsonLinesReport:
+    """Writes a line as soon as an answer is judged."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        start = f'{{"version": {SCHEMA_VERSION}, '.encode()
+        self._file = AppendedFile(path, head=b"", starts_with=start, is_quoted=False)
+
+    def add(self, answer: JudgedAnswer) -> None:
+        """Append a line."""
+        self._file.append(f"{one_json_line(answer_row(answer))}\n".encode())
+
+    def close(self, ending: RunEnd) -> None:
+        """Close the file."""
+        self._file.commit()
+
+    def abandon(self) -> None:
+        """Close the file."""
+        self._file.abandon()

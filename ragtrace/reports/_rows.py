@@ -1,0 +1,243 @@
+"""An answer as files have it: the schema of JSON lines and Parquet, and what the cells of CSV are made of."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Any, Final, TypedDict, cast
+
+from ragtrace.model import Chunk, Gap, JudgeIdentity, MetricFailure, MetricOutcome, MetricResult
+from ragtrace.records import (
+    ChunkVerdictObject,
+    IntermediateObject,
+    TokenCounts,
+    VerdictObject,
+    chunk_verdict_object,
+    intermediate_object,
+    token_counts,
+    verdict_object,
+)
+from ragtrace.reports._answers import JudgedAnswer, outcome_of
+from ragtrace.traces.attach import Sample
+
+__all__ = ["SCHEMA_VERSION", "AnswerRow", "MetricRow", "answer_row"]
+
+SCHEMA_VERSION: Final = 1
+"""Rises when a field goes away or means something else; a new field does not raise it."""
+
+
+class ChunkRow(TypedDict):
+    """A retrieved chunk."""
+
+    id: str
+    text: str | None
+    rank: int
+    score: float | None
+    truncated: bool
+
+
+class GapRow(TypedDict):
+    """A part of the record that is missing or damaged."""
+
+    part: str
+    reason: str
+    detail: str
+
+
+class SampleRow(TypedDict):
+    """How the answer came to be judged."""
+
+    rule: str
+    rate: float
+    probability: float | None
+
+
+class MetricRow(TypedDict):
+    """What one metric found."""
+
+    metric: str
+    profile: str
+    status: str
+    label: str
+    score: float | None
+    threshold: float | None
+    pass_when: str | None
+    direction: str | None
+    skip_reason: str | None
+    error_type: str | None
+    message: str | None
+    explanation: str
+    reason: str | None
+    diagnosis: str | None
+    details: dict[str, float | None]
+    intermediate: IntermediateObject | None
+    verdicts: list[VerdictObject]
+    chunk_verdicts: list[ChunkVerdictObject]
+    judge: str
+    evaluator_version: str
+    calls: int
+    usage: TokenCounts
+    compat_status: str | None
+    compat_score: float | None
+
+
+class AnswerRow(TypedDict):
+    """One answer and all that was found out about it. ``None`` means absent, or not known."""
+
+    version: int
+    record_id: str
+    trace_id: str | None
+    span_id: str | None
+    carrier_span_id: str | None
+    service: str | None
+    time: str | None
+    model: str | None
+    session_id: str | None
+    conversation_id: str | None
+    response_id: str | None
+    prompt_version: str | None
+    status: str
+    reason: str | None
+    question: str | None
+    answer: str | None
+    reference: str | None
+    chunks: list[ChunkRow]
+    gaps: list[GapRow]
+    metrics: list[MetricRow]
+    judge: str
+    evaluator_set: str
+    evaluator_version: str
+    judged_at: str | None
+    duration_ms: int
+    input_sha256: str
+    input_truncated: bool
+    compromised: bool
+    calls: int
+    usage: TokenCounts
+    cost_usd: float | None
+    sample: SampleRow | None
+
+
+def answer_row(answer: JudgedAnswer) -> AnswerRow:
+    """Write an answer as files have it.
+
+    What has no UTF-8 form (lone surrogates) becomes U+FFFD, and numbers that are not finite become ``None``.
+    """
+    record, evaluation, target = answer.record, answer.evaluation, answer.record.target
+    status, reason = outcome_of(evaluation)
+    row: AnswerRow = {
+        "version": SCHEMA_VERSION,
+        "record_id": record.id,
+        "trace_id": target.trace_id if target else None,
+        "span_id": target.span_id if target else None,
+        "carrier_span_id": answer.carrier_span_id,
+        "service": answer.service,
+        "time": _moment(target.start_ns) if target else None,
+        "model": record.model,
+        "session_id": record.session_id,
+        "conversation_id": record.conversation_id,
+        "response_id": record.response_id,
+        "prompt_version": record.prompt_version,
+        "status": status.value,
+        "reason": reason,
+        "question": record.question,
+        "answer": record.answer,
+        "reference": record.reference,
+        "chunks": [_chunk(chunk) for chunk in record.chunks],
+        "gaps": [_gap(gap) for gap in record.gaps],
+        "metrics": [_metric(outcome, evaluation.judge) for outcome in evaluation.outcomes],
+        "judge": _judge(evaluation.judge),
+        "evaluator_set": evaluation.evaluator_set,
+        "evaluator_version": evaluation.evaluator_version,
+        "judged_at": _moment(evaluation.started_at_ns),
+        "duration_ms": evaluation.duration_ms,
+        "input_sha256": evaluation.input_sha256,
+        "input_truncated": evaluation.input_truncated,
+        "compromised": evaluation.compromised,
+        "calls": evaluation.usage.calls,
+        "usage": token_counts(evaluation.usage),
+        "cost_usd": answer.cost_usd,
+        "sample": _sample(answer.sample) if answer.sample else None,
+    }
+    return cast("AnswerRow", _writable(row))
+
+
+def _metric(outcome: MetricOutcome, judge: JudgeIdentity) -> MetricRow:
+    result = outcome if isinstance(outcome, MetricResult) else None
+    failure = outcome if isinstance(outcome, MetricFailure) else None
+    skip_reason = result.skip_reason.value if result and result.skip_reason else None
+    return {
+        "metric": outcome.metric,
+        "profile": outcome.profile,
+        "status": "error" if failure else "skipped" if skip_reason else "ok",
+        "label": outcome.label.value,
+        "score": result.score if result else None,
+        "threshold": result.threshold if result else None,
+        "pass_when": result.pass_when if result else None,
+        "direction": result.direction.value if result else None,
+        "skip_reason": skip_reason,
+        "error_type": failure.error_type if failure else None,
+        "message": failure.message if failure else None,
+        "explanation": result.explanation if result else "",
+        "reason": result.reason if result else None,
+        "diagnosis": result.diagnosis.value if result and result.diagnosis else None,
+        "details": {**result.details} if result else {},
+        "intermediate": intermediate_object(result.intermediate) if result and result.intermediate else None,
+        "verdicts": [verdict_object(each) for each in result.verdicts] if result else [],
+        "chunk_verdicts": [chunk_verdict_object(each) for each in result.chunk_verdicts] if result else [],
+        "judge": _judge((result.judge if result else None) or judge),
+        "evaluator_version": outcome.evaluator_version,
+        "calls": outcome.usage.calls,
+        "usage": token_counts(outcome.usage),
+        "compat_status": outcome.compat.status.value if outcome.compat else None,
+        "compat_score": outcome.compat.score if outcome.compat else None,
+    }
+
+
+def _chunk(chunk: Chunk) -> ChunkRow:
+    return {
+        "id": chunk.id,
+        "text": chunk.text,
+        "rank": chunk.rank,
+        "score": None if chunk.score is None else float(chunk.score),
+        "truncated": chunk.truncated,
+    }
+
+
+def _gap(gap: Gap) -> GapRow:
+    return {"part": gap.part.value, "reason": gap.reason.value, "detail": gap.detail}
+
+
+def _sample(sample: Sample) -> SampleRow:
+    return {"rule": sample.rule, "rate": sample.rate, "probability": sample.probability}
+
+
+def _judge(judge: JudgeIdentity) -> str:
+    return f"{judge.provider}:{judge.model}"
+
+
+def _moment(time_ns: int) -> str | None:
+    seconds, rest_ns = divmod(time_ns, 1_000_000_000)
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest_ns // 1000)
+    except (OverflowError, ValueError, OSError):  # a stranger's clock: no year that a calendar has
+        return None
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _writable(value: Any) -> Any:
+    match value:
+        case str():
+            return (
+                value
+                if value.isascii()
+                else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            )
+        case float():
+            return value if math.isfinite(value) else None
+        case list():
+            return [_writable(each) for each in value]
+        case dict():
+            return {_writable(key): _writable(each) for key, each in value.items()}
+        case _:
+            return value

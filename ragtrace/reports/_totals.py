@@ -1,0 +1,117 @@
+"""The figures of a run, counted one answer at a time in memory that does not grow with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+from ragtrace.model import Label, MetricOutcome, MetricResult, Usage
+from ragtrace.reports._answers import JudgedAnswer, Status, outcome_of
+from ragtrace.reports.tally import MetricTally
+from ragtrace.stats import RunningMean, Weighed
+
+__all__ = ["BINS", "HistogramBin", "MetricTotals", "Totals"]
+
+BINS: Final = 20
+
+
+class HistogramBin(NamedTuple):
+    """Scores that lie together."""
+
+    low: float
+    high: float
+    """Not part of it, but in the last one."""
+    answers: int
+    passed: int
+    """How many of these answers pass."""
+    share: float
+    """Of all answers, each standing for as many as it was sampled from."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether most of these answers pass."""
+        return 2 * self.passed > self.answers
+
+
+class MetricTotals:
+    """What a metric found, over all answers."""
+
+    def __init__(self, outcome: MetricOutcome) -> None:
+        own = outcome.profile == "ragtrace"
+        self.tally = MetricTally(metric=outcome.metric if own else f"{outcome.metric}.{outcome.profile}")
+        self.threshold: float | None = None
+        self.pass_when: str | None = None
+        self.mean = RunningMean()
+        self.passing = RunningMean()
+        self._answers = [0] * BINS
+        self._passed = [0] * BINS
+        self._weights = [0.0] * BINS
+
+    def add(self, outcome: MetricOutcome, answer: JudgedAnswer) -> None:
+        """Count what it found about an answer."""
+        self.tally.add(outcome)
+        if not isinstance(outcome, MetricResult) or outcome.score is None:
+            return
+        self.threshold, self.pass_when = outcome.threshold, outcome.pass_when
+        passes = outcome.label is Label.PASS
+        probability, cluster = answer.probability, answer.cluster
+        self.mean.add(Weighed(outcome.score, probability, cluster))
+        self.passing.add(Weighed(float(passes), probability, cluster))
+        if probability is not None:
+            place = min(BINS - 1, int(outcome.score * BINS))
+            self._answers[place] += 1
+            self._passed[place] += passes
+            self._weights[place] += 1 / probability
+
+    @property
+    def bins(self) -> tuple[HistogramBin, ...]:
+        """How the scores are spread; without answers whose probability nobody knows."""
+        whole = sum(self._weights) or 1.0
+        return tuple(
+            HistogramBin(
+                low=place / BINS,
+                high=(place + 1) / BINS,
+                answers=number,
+                passed=passed,
+                share=weight / whole,
+            )
+            for place, (number, passed, weight) in enumerate(
+                zip(self._answers, self._passed, self._weights, strict=True)
+            )
+        )
+
+
+class Totals:
+    """What became of all answers."""
+
+    def __init__(self) -> None:
+        self.statuses: Counter[Status] = Counter()
+        self.reasons: dict[Status, Counter[str]] = {status: Counter() for status in Status}
+        self.metrics: dict[tuple[str, str], MetricTotals] = {}
+        self.usage = Usage()
+        self.cost_usd = 0.0
+        self.unpriced = 0
+        """Answers that cost nobody knows what."""
+        self.is_sample = False
+        """Whether some answers stand for others, that were sampled out."""
+
+    @property
+    def answers(self) -> int:
+        """All of them."""
+        return self.statuses.total()
+
+    def add(self, answer: JudgedAnswer) -> None:
+        """Count an answer."""
+        status, reason = outcome_of(answer.evaluation)
+        self.statuses[status] += 1
+        if reason is not None:
+            self.reasons[status][reason] += 1
+        self.usage += answer.evaluation.usage
+        self.cost_usd += answer.cost_usd or 0.0
+        self.unpriced += answer.cost_usd is None
+        self.is_sample = self.is_sample or answer.probability != 1.0
+        for outcome in answer.evaluation.outcomes:
+            key = (outcome.metric, outcome.profile)
+            if key not in self.metrics:
+                self.metrics[key] = MetricTotals(outcome)
+            self.metrics[key].add(outcome, answer)

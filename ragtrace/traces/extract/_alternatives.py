@@ -1,0 +1,137 @@
+"""What was read as well, and why something else was believed: for ``ragtrace explain``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ragtrace.model import Part, Provenance
+from ragtrace.traces.extract._calls import Call, SpanTree
+from ragtrace.traces.extract._content import FoundValue
+from ragtrace.traces.extract._mapping import is_mapped
+from ragtrace.traces.extract._span_reader import Role, SpanReading, T
+
+__all__ = ["passed_over"]
+
+_RETRIEVALS: Final = (Role.RETRIEVAL, Role.RERANK)
+_NO_TEXT: Final = "it holds no text"
+
+
+def passed_over(
+    call: Call,
+    tree: SpanTree,
+    *,
+    generation: SpanReading | None,
+    sources: Sequence[SpanReading],
+    chosen: Sequence[Provenance],
+) -> tuple[Provenance, ...]:
+    """Name the readings that hold a part of the record and were not chosen for it, with the rule."""
+    spans = {part: {each.span_id for each in chosen if each.part is part} for part in Part}
+    own = call.own.span.span_id if call.own else None
+    considered = (
+        *_questions(call, generation, is_own=own in spans[Part.QUESTION]),
+        *_contexts(call, tree, generation, sources),
+        *_answers(call, tree, generation, is_own=own in spans[Part.ANSWER]),
+    )
+    return tuple(each for each in considered if each.span_id not in spans[each.part])
+
+
+def _questions(call: Call, generation: SpanReading | None, *, is_own: bool) -> Iterator[Provenance]:
+    for each in call.of(*_RETRIEVALS, Role.GENERATION):
+        found = each.question if each.role is Role.GENERATION else each.query
+        if found is not None:
+            yield _over(Part.QUESTION, each, found, _why_not_asked(each, found, generation, is_own=is_own))
+
+
+def _why_not_asked(
+    each: SpanReading, found: FoundValue[str], generation: SpanReading | None, *, is_own: bool
+) -> str:
+    if found.value is None:
+        return _NO_TEXT
+    if is_own:
+        return "the question of the RAG call itself comes first"
+    if each.role is not Role.GENERATION:
+        return "the query of another retrieval was taken"
+    return "a prompt comes last" if each is generation else "another generation gave the answer"
+
+
+def _contexts(
+    call: Call, tree: SpanTree, generation: SpanReading | None, sources: Sequence[SpanReading]
+) -> Iterator[Provenance]:
+    chosen = {each.span.span_id for each in sources}
+    retrievals = [each for each in call.of(*_RETRIEVALS) if each.span.span_id not in chosen]
+    inside = tree.nearest_above([each.span.span_id for each in retrievals], chosen)
+    around = tree.all_above(chosen)
+    instead = _taken_instead(sources)
+    for each in retrievals:
+        why = _why_not_chosen(each, generation, instead)
+        if each.span.span_id in inside:
+            why = "the retrieval around it holds the same documents"
+        elif each.span.span_id in around:
+            why = "it holds no chunks of its own, a retrieval inside it does"
+        yield _over(Part.CONTEXT, each, each.documents, why)
+    for each in call.of(Role.TOOL):
+        why = "by its name no tool that retrieves: if it does, name it in `tools` of the mapping"
+        yield _over(Part.CONTEXT, each, each.documents, why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Instead:
+    """What was taken in place of a retrieval; asked once, as there may be thousands."""
+
+    is_mapped: bool
+    is_reranked: bool
+
+
+def _taken_instead(sources: Sequence[SpanReading]) -> _Instead:
+    return _Instead(
+        is_mapped=any(is_mapped(source.documents) for source in sources),
+        is_reranked=any(source.role is Role.RERANK for source in sources),
+    )
+
+
+def _why_not_chosen(each: SpanReading, generation: SpanReading | None, instead: _Instead) -> str:
+    if instead.is_mapped:
+        return "the mapping names another place"
+    if generation and each.span.start_ns > generation.span.end_ns:
+        return "it began after the answer was complete"
+    if instead.is_reranked:
+        return "what a later step made of it takes its place"
+    return _NO_TEXT
+
+
+def _answers(
+    call: Call, tree: SpanTree, generation: SpanReading | None, *, is_own: bool
+) -> Iterator[Provenance]:
+    generations = call.of(Role.GENERATION)
+    chosen = {generation.span.span_id} if generation else set()
+    inside = tree.nearest_above([each.span.span_id for each in generations], chosen)
+    retrieved = next(iter(call.of(*_RETRIEVALS)), None)
+    for each in generations:
+        if each.answer is None or each.answer.value is None:
+            why = _NO_TEXT
+        elif is_own:
+            why = "the answer of the RAG call itself comes first"
+        elif each.span.span_id in inside:
+            why = "the generation around it holds the same text"
+        else:
+            why = _why_not_last(each, retrieved)
+        yield _over(Part.ANSWER, each, each.answer, why)
+
+
+def _why_not_last(each: SpanReading, first_retrieval: SpanReading | None) -> str:
+    if first_retrieval is not None and each.span.end_ns <= first_retrieval.span.start_ns:
+        return "it ended before anything was retrieved"
+    return "a later generation gave the answer"
+
+
+def _over(part: Part, reading: SpanReading, found: FoundValue[T] | None, why: str) -> Provenance:
+    return Provenance(
+        part=part,
+        span_id=reading.span.span_id,
+        span_name=reading.span.name,
+        attribute=found.attribute if found else "",
+        convention=found.convention if found else reading.convention,
+        why=why,
+    )

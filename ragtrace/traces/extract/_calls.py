@@ -1,0 +1,196 @@
+"""Find the RAG calls in the tree of spans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from ragtrace import semconv
+from ragtrace.traces.extract._mapping import AttributeMapping, read_mapped
+from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
+from ragtrace.traces.extract._tools import RETRIEVAL_TOOLS
+from ragtrace.traces.extract.conventions import CONVENTIONS, own
+from ragtrace.traces.lineage import Lineage
+from ragtrace.traces.trace import Span, Trace
+
+__all__ = ["Call", "SpanTree", "find_calls", "is_evaluator", "read_spans"]
+
+T = TypeVar("T")
+
+_RETRIEVALS = (Role.RETRIEVAL, Role.RERANK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One RAG call: the span it happened under, and what the spans of it say, in order of start."""
+
+    root: Span | None
+    """``None`` where the steps have no common ancestor among the spans that were seen."""
+    members: tuple[SpanReading, ...]
+
+    @property
+    def own(self) -> SpanReading | None:
+        """What the call's own span says, if a convention knows it."""
+        root_id = self.root.span_id if self.root else None
+        found = (each for each in self.members if each.span.span_id == root_id and each.role is Role.CALL)
+        return next(found, None)
+
+    def of(self, *roles: Role) -> tuple[SpanReading, ...]:
+        """Return the members with one of the roles."""
+        return tuple(member for member in self.members if member.role in roles)
+
+
+class SpanTree:
+    """Who hangs under whom. Parents that were not seen, and cycles, end a line of ancestors."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._spans = {span.span_id: span for span in trace.spans}
+        self._parents = {
+            span.span_id: span.parent_span_id for span in trace.spans if span.parent_span_id in self._spans
+        }
+        self._lineage = Lineage(self._parents)
+        self._found_above: dict[Callable[[Span], Any], dict[str, Any]] = {}
+
+    def find(self, span_id: str) -> Span | None:
+        """Return the span with this id, or ``None``."""
+        return self._spans.get(span_id)
+
+    def nearest_above(self, of: Iterable[str], ids: Collection[str]) -> Mapping[str, str]:
+        """Map each span of ``of`` that has one of ``ids`` above it to the nearest one."""
+        return self._lineage.nearest_above(of, ids)
+
+    def all_above(self, ids: Iterable[str]) -> frozenset[str]:
+        """Return the ids of the spans above any of these."""
+        return self._lineage.all_above(ids)
+
+    def root_of(self, span: Span) -> Span:
+        """Return the topmost ancestor that was seen, or the span itself."""
+        return self._spans[self._lineage.top(span.span_id)]
+
+    def first_above(self, span: Span, read: Callable[[Span], T | None]) -> T | None:
+        """Return what is read from the nearest span above that says it. Each span is read once."""
+        known: dict[str, T | None] = self._found_above.setdefault(read, {})
+        walked: list[str] = []
+        found, above = None, self._parents.get(span.span_id)
+        while above is not None and above not in known and found is None:
+            known[above] = None  # walked once, cycles too
+            walked.append(above)
+            found = read(self._spans[above])
+            above = self._parents.get(above)
+        if found is None and above is not None:
+            found = known[above]
+        known.update(dict.fromkeys(walked, found))
+        return found
+
+    def common_ancestor(self, spans: Sequence[Span]) -> Span | None:
+        """Return the lowest span that is, or is above, all of these."""
+        shared = tuple(self._spans[span_id] for span_id in self._lineage.line(spans[0].span_id))
+        position = {span.span_id: index for index, span in enumerate(shared)}
+        lowest, joining = 0, set(position)
+        for span in spans[1:]:
+            walked: dict[str, None] = {}
+            span_id: str | None = span.span_id
+            while span_id is not None and span_id not in joining and span_id not in walked:
+                walked[span_id] = None
+                span_id = self._parents.get(span_id)
+            if span_id is None or span_id in walked:
+                return None
+            joining.update(walked)
+            lowest = max(lowest, position.get(span_id, 0))  # what joins further down was counted then
+        return shared[lowest]
+
+
+def is_evaluator(span: Span) -> bool:
+    """Tell whether the span belongs to an evaluator, ours or another's: such spans are never judged."""
+    attributes = span.attributes
+    return (
+        span.scope.name == semconv.SCOPE_EVALUATION
+        or attributes.get(semconv.OI_KIND) == semconv.OI_EVALUATOR
+        or attributes.get(semconv.LANGFUSE_OBSERVATION_TYPE) == semconv.LANGFUSE_EVALUATOR
+        or attributes.get(semconv.MLFLOW_TYPE) == semconv.MLFLOW_EVALUATOR
+        or attributes.get(semconv.OPERATION_NAME) == semconv.OP_EVALUATION
+        or any(key.startswith(semconv.EVAL_PREFIX) for key in attributes)
+    )
+
+
+def read_spans(spans: Iterable[Span], mapping: AttributeMapping | None = None) -> tuple[SpanReading, ...]:
+    """Read every span that the mapping or a convention knows a role for."""
+    tools = (mapping.tools if mapping else None) or RETRIEVAL_TOOLS
+    merged = (_with_tools(_read(span, mapping), tools) for span in spans)
+    return tuple(reading for reading in merged if reading.role is not None)
+
+
+def _with_tools(reading: SpanReading, tools: re.Pattern[str]) -> SpanReading:
+    """Take a tool that retrieves for a retrieval, and forget what other tools returned."""
+    if reading.role is Role.TOOL and tools.search(reading.tool or ""):
+        return replace(reading, role=Role.RETRIEVAL)
+    if not reading.handed:
+        return reading
+    handed = (each for each in reading.handed if each.tool is None or tools.search(each.tool))
+    return replace(reading, handed=tuple(handed))
+
+
+def _read(span: Span, mapping: AttributeMapping | None) -> SpanReading:
+    by_convention = merge([reading for read in CONVENTIONS if (reading := read(span))])
+    mapped = read_mapped(span, mapping) if mapping else None
+    if mapped is None or mapped.role is None:
+        return by_convention
+    has_role = by_convention.role not in (None, Role.STEP)
+    return merge([replace(mapped, role=by_convention.role if has_role else mapped.role), by_convention])
+
+
+def find_calls(tree: SpanTree, readings: Sequence[SpanReading]) -> tuple[Call, ...]:
+    """Group readings into RAG calls.
+
+    A span marked as a RAG call by ragtrace is one. Else the topmost workflow, agent or chain is; else the
+    lowest common ancestor of the retrievals and generations that are under none. Where a trace has only
+    generations, they are a call for which nothing was retrieved.
+    """
+    roots = _roots(tree, readings)
+    members = _members(tree, readings, roots)
+    calls = [Call(root=root, members=tuple(members[span_id])) for span_id, root in roots.items()]
+    free = tuple(members[None])
+    if len(calls) == 1 and not calls[0].of(*_RETRIEVALS):
+        # an agent that was handed what a span beside it retrieved
+        adopted = tuple(reading for reading in free if reading.role in _RETRIEVALS)
+        calls = [Call(root=calls[0].root, members=_ordered((*calls[0].members, *adopted)))]
+        free = tuple(reading for reading in free if reading.role not in _RETRIEVALS)
+    return (*calls, *_rootless(tree, free, is_alone=not calls))
+
+
+def _roots(tree: SpanTree, readings: Sequence[SpanReading]) -> Mapping[str, Span]:
+    """Choose the spans of the calls: ids in order of start."""
+    all_roots = {r.span.span_id: r for r in readings if r.role is Role.CALL}
+    all_marked = {span_id for span_id, r in all_roots.items() if r.convention == own.NAME}
+    marked = all_marked - tree.nearest_above(all_marked, all_marked).keys()
+    related = {*marked, *tree.all_above(marked), *tree.nearest_above(all_roots, marked)}
+    others = all_roots.keys() - related
+    topmost = others - tree.nearest_above(others, others).keys()
+    return {span_id: r.span for span_id, r in all_roots.items() if span_id in marked or span_id in topmost}
+
+
+def _members(
+    tree: SpanTree, readings: Sequence[SpanReading], roots: Mapping[str, Span]
+) -> Mapping[str | None, Sequence[SpanReading]]:
+    """Group the readings by the call they are of; ``None`` has those of no call."""
+    nearest = tree.nearest_above([reading.span.span_id for reading in readings], roots.keys())
+    members: dict[str | None, list[SpanReading]] = {span_id: [] for span_id in (*roots, None)}
+    for reading in readings:
+        span_id = reading.span.span_id
+        members[span_id if span_id in roots else nearest.get(span_id)].append(reading)
+    return members
+
+
+def _rootless(tree: SpanTree, free: Sequence[SpanReading], *, is_alone: bool) -> tuple[Call, ...]:
+    steps = [reading for reading in free if reading.role in (*_RETRIEVALS, Role.GENERATION, Role.TOOL)]
+    roles = {reading.role for reading in steps}
+    if Role.GENERATION not in roles or not (is_alone or roles.intersection(_RETRIEVALS)):
+        return ()
+    root = tree.common_ancestor([reading.span for reading in steps])
+    return (Call(root=root, members=tuple(steps)),)
+
+
+def _ordered(readings: Iterable[SpanReading]) -> tuple[SpanReading, ...]:
+    return tuple(sorted(readings, key=lambda reading: (reading.span.start_ns, reading.span.span_id)))

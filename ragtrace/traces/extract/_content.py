@@ -1,0 +1,221 @@
+"""Text and JSON as they are found in attributes: doubly encoded, cut, redacted, or a Python ``repr``."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ragtrace import semconv
+from ragtrace.model import AttributeValue, SkipReason
+from ragtrace.traces._text import scrub_surrogates
+
+__all__ = [
+    "MAX_TEXT_BYTES",
+    "ContentDamage",
+    "FoundValue",
+    "best",
+    "broken_damage",
+    "clean",
+    "is_broken_json",
+    "is_cut_by_tempo",
+    "number_of",
+    "parse_loosely",
+    "recover_elements",
+    "text_damage",
+    "without_excess",
+]
+
+T = TypeVar("T")
+
+MAX_TEXT_BYTES = 262_144
+"""What is kept of a question, an answer or a chunk."""
+_MAX_REPR_BYTES = 20_000
+_MAX_DEPTH = 32
+_STARTS_OF_JSON = ('{"', "[{", '["')
+_LONGEST_REST = 3  # bytes that a cut can leave of a UTF-8 character
+_BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
+_HASHED = re.compile(re.escape(semconv.HASHED_PREFIX) + r"hmac-sha256 [0-9a-f]{32} \d+ bytes>")
+_REDACTION = re.compile(r"[\W_]*redacted[\W_]*", re.IGNORECASE)
+_OBJECT_REPR = re.compile(
+    r"<(async_)?generator\b[^>]*>|<[\w.]+ object at 0x[0-9a-f]+>|<\d+-dimensional vector>"
+    r"|ChatMessage\(_?role=.*",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentDamage:
+    """Why a text that was found cannot be trusted."""
+
+    reason: SkipReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundValue(Generic[T]):
+    """Something read from a span. Without a value, ``damage`` says what is wrong with what stands there."""
+
+    value: T | None
+    attribute: str
+    convention: str
+    how: str
+    """For people: which part of the attribute."""
+    damage: ContentDamage | None = None
+
+
+def best(*candidates: FoundValue[T] | None) -> FoundValue[T] | None:
+    """Return the first that is whole; else the first that has a value; else the first there is."""
+    found = [candidate for candidate in candidates if candidate is not None]
+    whole = (each for each in found if each.value is not None and each.damage is None)
+    damaged = (each for each in found if each.value is not None)
+    return next(whole, None) or next(damaged, None) or next(iter(found), None)
+
+
+def clean(text: str) -> str:
+    """Replace what stores and judges choke on, lone surrogates and NUL, by U+FFFD."""
+    return scrub_surrogates(text).replace("\0", "\ufffd")
+
+
+def without_excess(text: str) -> tuple[str, bool]:
+    """Bound a clean text to ``MAX_TEXT_BYTES``; say whether something was cut."""
+    if len(text) * 4 <= MAX_TEXT_BYTES:
+        return text, False
+    encoded = text.encode()
+    return encoded[:MAX_TEXT_BYTES].decode(errors="ignore"), len(encoded) > MAX_TEXT_BYTES
+
+
+def is_cut_by_tempo(text: str) -> bool:
+    """Tell whether the string is as long as Tempo's cut leaves it.
+
+    What a cut inside a character left of it comes back as replacement characters.
+    """
+    if len(text) > semconv.TEMPO_STRING_BYTES:
+        return False
+    size = len(text.encode(errors="replace"))
+    size_before_cut = len(text.rstrip("\ufffd").encode(errors="replace"))
+    return size == semconv.TEMPO_STRING_BYTES or (
+        size_before_cut < size and 0 < semconv.TEMPO_STRING_BYTES - size_before_cut <= _LONGEST_REST
+    )
+
+
+def text_damage(text: str, attribute: str) -> ContentDamage | None:
+    """Say what is wrong with a plain text, if anything."""
+    if _HASHED.fullmatch(text):
+        return ContentDamage(
+            reason=SkipReason.REDACTED,
+            detail=f"`{attribute}` holds a digest instead of text: content is hashed; the mode `redacted` "
+            "leaves what can be judged",
+        )
+    if _REDACTION.fullmatch(text):
+        detail = f"`{attribute}` holds a redaction mark instead of text"
+        hint = ": unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and their like"
+        is_hidden = text == semconv.OI_REDACTED
+        return ContentDamage(reason=SkipReason.REDACTED, detail=detail + hint * is_hidden)
+    if _OBJECT_REPR.fullmatch(text):
+        return ContentDamage(
+            reason=SkipReason.NO_CONTENT,
+            detail=f"`{attribute}` holds the name of a Python object instead of text, as "
+            "instrumentations write that do not wait for a stream",
+        )
+    return None
+
+
+def cut_damage(attribute: str) -> ContentDamage:
+    """Say that a stored string was cut."""
+    return ContentDamage(
+        reason=SkipReason.TRUNCATED,
+        detail=f"`{attribute}` was cut at {semconv.TEMPO_STRING_BYTES} bytes, as Tempo does by default: "
+        "raise `max_attribute_bytes`, or use ragtrace's own instrumentation, whose lists are not cut",
+    )
+
+
+def broken_damage(value: AttributeValue, attribute: str) -> ContentDamage:
+    """Say what is wrong with an attribute that should hold JSON and does not."""
+    text = value if isinstance(value, str) else ""
+    if is_cut_by_tempo(text):
+        return cut_damage(attribute)
+    damage = text_damage(text, attribute)
+    return damage or ContentDamage(
+        reason=SkipReason.TRUNCATED, detail=f"`{attribute}` holds JSON that is not whole"
+    )
+
+
+def parse_loosely(value: AttributeValue) -> AttributeValue:
+    """Read JSON, JSON in a JSON string, or a Python literal; any other value comes back as it is."""
+    if not isinstance(value, str):
+        return value
+    parsed = _parse(value)
+    return _parse(parsed) if isinstance(parsed, str) and parsed != value else parsed
+
+
+def is_broken_json(raw: AttributeValue, parsed: AttributeValue) -> bool:
+    """Tell a text that begins like JSON and could not be read, given what `parse_loosely` made of it."""
+    return isinstance(raw, str) and parsed == raw and raw.lstrip()[:2] in _STARTS_OF_JSON
+
+
+def recover_elements(text: str) -> tuple[AttributeValue, ...]:
+    """Read the elements of a JSON list that was cut, as far as they are complete."""
+    stripped = text.lstrip()
+    return tuple(_complete_elements(stripped)) if stripped.startswith("[") else ()
+
+
+def number_of(value: AttributeValue) -> float | None:
+    """Return a finite number, or ``None``."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _parse(text: str) -> AttributeValue:
+    stripped = text.strip()
+    if stripped[:1] not in ("{", "[", '"', "("):
+        return text
+    try:
+        return _as_value(json.loads(stripped))
+    except (ValueError, RecursionError):
+        literal = _python_literal(stripped)
+        return text if literal is None else literal
+
+
+def _as_value(node: object, depth: int = 0) -> AttributeValue:
+    """Turn what ``json`` or ``ast`` gives into an attribute value with clean text."""
+    if depth > _MAX_DEPTH:
+        return None
+    if isinstance(node, str):
+        return clean(node)
+    if isinstance(node, dict):
+        return {clean(str(key)): _as_value(value, depth + 1) for key, value in node.items()}
+    if isinstance(node, list | tuple | set):
+        return tuple(_as_value(item, depth + 1) for item in node)
+    return node if isinstance(node, bool | int | float | bytes) else None
+
+
+def _python_literal(text: str) -> AttributeValue:
+    if len(text) > _MAX_REPR_BYTES or text[0] not in "{[(":
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # odd escapes in a stranger's text are not our warnings
+            return _as_value(ast.literal_eval(text))
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return None
+
+
+def _complete_elements(text: str) -> Iterator[AttributeValue]:
+    decoder, position = json.JSONDecoder(), 1
+    while separator := _BETWEEN_ELEMENTS.match(text, position):
+        try:
+            element, position = decoder.raw_decode(text, separator.end())
+        except (ValueError, RecursionError):
+            return
+        yield _as_value(element)

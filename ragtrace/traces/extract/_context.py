@@ -1,0 +1,183 @@
+"""The chunks that the answer was made of, out of all retrievals of a RAG call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
+from ragtrace.traces.extract._calls import Call, SpanTree
+from ragtrace.traces.extract._content import FoundValue
+from ragtrace.traces.extract._documents import MAX_CHUNKS, joined
+from ragtrace.traces.extract._mapping import is_mapped
+from ragtrace.traces.extract._missing import missing_documents
+from ragtrace.traces.extract._nesting import final_retrievals, named_by_steps
+from ragtrace.traces.extract._prompt_context import PromptContext, prompted
+from ragtrace.traces.extract._rules import ContextFrom
+from ragtrace.traces.extract._span_reader import Role, SpanReading
+
+__all__ = ["ExtractedContext", "context_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractedContext:
+    """The chunks, and where they are from."""
+
+    sources: tuple[SpanReading, ...]
+    """The retrievals that were chosen, in order of start."""
+    chunks: tuple[Chunk, ...]
+    provenance: tuple[Provenance, ...]
+    gaps: tuple[Gap, ...]
+    question: FoundValue[str] | None = None
+    """What is asked in the prompt, beside the passages."""
+    is_prompt: bool = False
+    """Whether the chunks are passages of the model's prompt."""
+
+
+def context_of(
+    call: Call, generation: SpanReading | None, tree: SpanTree, *, question: str | None, source: ContextFrom
+) -> ExtractedContext:
+    """Find the chunks: of the retrievals, or of the prompt where the call has no retrieval.
+
+    ``question`` is what the call's own span says was asked.
+    """
+    found = _retrieved(call, generation, tree)
+    if found.sources or source is ContextFrom.SPANS or call.of(Role.RETRIEVAL, Role.RERANK):
+        return found
+    is_liberal = source is ContextFrom.PROMPT
+    of_prompt = prompted(call, generation, question=question, is_liberal=is_liberal)
+    if of_prompt is not None:
+        return _of_prompt(of_prompt)
+    return replace(found, gaps=(_no_retrieval(call, _PROMPT_IS_BARE if is_liberal else _USE_THE_PROMPT),))
+
+
+def _of_prompt(found: PromptContext) -> ExtractedContext:
+    damage = found.damage
+    gaps = (Gap(part=Part.CONTEXT, reason=damage.reason, detail=damage.detail),) if damage else ()
+    return ExtractedContext(
+        sources=(),
+        chunks=found.chunks[:MAX_CHUNKS],
+        provenance=(found.provenance,),
+        gaps=(*gaps, *_too_many(found.chunks)),
+        question=found.question,
+        is_prompt=True,
+    )
+
+
+def _retrieved(call: Call, generation: SpanReading | None, tree: SpanTree) -> ExtractedContext:
+    """Join the documents of the retrievals that began before the generation ended.
+
+    What a user's mapping names is all there is. Of nested retrievals the outermost that holds text counts;
+    what a reranker returned takes the place of what was retrieved before it.
+    """
+    retrievals = [
+        each
+        for each in call.of(Role.RETRIEVAL, Role.RERANK)
+        if generation is None or each.span.start_ns <= generation.span.end_ns
+    ]
+    mapped = tuple(each for each in call.members if is_mapped(each.documents))
+    final = final_retrievals(retrievals, tree) or _handed(generation)
+    sources = mapped or named_by_steps(final, call.of(Role.STEP))
+    chunks = joined([each.documents.value or () for each in sources if each.documents])
+    return ExtractedContext(
+        sources=sources,
+        chunks=chunks[:MAX_CHUNKS],
+        provenance=tuple(_provenance(each) for each in sources if each.documents and each.documents.value),
+        gaps=tuple(_gaps(call, sources, chunks)),
+    )
+
+
+def _handed(generation: SpanReading | None) -> tuple[SpanReading, ...]:
+    """Take what tools returned out of the generation's prompt, where no span says so."""
+    results = generation.handed if generation else ()
+    return tuple(
+        SpanReading(
+            span=generation.span,
+            convention=result.documents.convention,
+            role=Role.RETRIEVAL,
+            tool=result.tool or "tool",
+            documents=result.documents,
+        )
+        for result in results
+        if generation is not None
+    )
+
+
+def _provenance(source: SpanReading) -> Provenance:
+    assert source.documents is not None  # filtered by the caller
+    return Provenance(
+        part=Part.CONTEXT,
+        span_id=source.span.span_id,
+        span_name=source.span.name,
+        attribute=source.documents.attribute,
+        convention=source.documents.convention,
+        why=f"{_why(source)}: {source.documents.how}.",
+    )
+
+
+def _why(source: SpanReading) -> str:
+    if is_mapped(source.documents):
+        return "the mapping names it"
+    if source.role is Role.RERANK:
+        return "what a reranker or a synthesizer hands on takes the place of what was retrieved before it"
+    return "a retrieval that began before the answer was complete, and no retrieval around it holds text"
+
+
+def _gaps(call: Call, sources: Sequence[SpanReading], chunks: Sequence[Chunk]) -> list[Gap]:
+    if not sources:
+        return [_no_retrieval(call, _USE_THE_PROMPT)]
+    gaps = [gap for source in sources if (gap := _gap(source))]
+    if not chunks and not gaps:
+        detail = "the retrieval returned no documents"
+        gaps.append(Gap(part=Part.CONTEXT, reason=SkipReason.EMPTY_RETRIEVAL, detail=detail))
+    return [*gaps, *_too_many(chunks)]
+
+
+def _too_many(chunks: Sequence[Chunk]) -> tuple[Gap, ...]:
+    if len(chunks) <= MAX_CHUNKS:
+        return ()
+    detail = f"there are {len(chunks)} documents: ragtrace reads the first {MAX_CHUNKS}"
+    return (Gap(part=Part.CONTEXT, reason=SkipReason.TRUNCATED, detail=detail),)
+
+
+_USE_THE_PROMPT: Final = (
+    "; or, if its prompt holds them, have it read: `extract.context: prompt` in the collector, else "
+    "`--context prompt`"
+)
+_PROMPT_IS_BARE: Final = "; its prompt holds nothing beside the question and instructions"
+
+
+def _no_retrieval(call: Call, prompt: str) -> Gap:
+    detail = f"{_without_retrieval(call)}{prompt}"
+    return Gap(part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail=detail)
+
+
+def _without_retrieval(call: Call) -> str:
+    tools = ", ".join(sorted({repr(each.tool) for each in call.of(Role.TOOL)}))
+    if tools:
+        return (
+            f"no span of the RAG call is a retrieval, and by its name no tool of {tools} is one: if it is, "
+            "name it in `tools` of the mapping"
+        )
+    if _is_linked_elsewhere(call):
+        return (
+            "no span of the RAG call is a retrieval. It is linked to another trace, which is not read: "
+            "record the retrieved chunks in this trace"
+        )
+    return (
+        "no span of the RAG call is a retrieval: record the retrieved chunks, with `@ragtrace.retrieval` on "
+        "the function that finds them"
+    )
+
+
+def _is_linked_elsewhere(call: Call) -> bool:
+    spans = [member.span for member in call.members] + ([call.root] if call.root else [])
+    return any(link.trace_id != span.trace_id for span in spans for link in span.links)
+
+
+def _gap(source: SpanReading) -> Gap | None:
+    if source.documents is None:
+        return missing_documents(source.span)
+    damage = source.documents.damage
+    return Gap(part=Part.CONTEXT, reason=damage.reason, detail=damage.detail) if damage else None

@@ -1,0 +1,96 @@
+"""Lists that were flattened into attributes: ``prefix.<i>.suffix``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ragtrace.model import AttributeValue, Chunk, SkipReason
+from ragtrace.traces.extract._content import ContentDamage, FoundValue, cut_damage, is_cut_by_tempo
+from ragtrace.traces.extract._documents import MAX_CHUNKS, chunk_of, with_text_damage, without_marks
+from ragtrace.traces.extract._messages import Message
+from ragtrace.traces.trace import Span
+
+__all__ = ["flat_documents", "flat_messages", "has_prefix", "unflattened"]
+
+Fields = Mapping[str, AttributeValue]
+
+
+def has_prefix(span: Span, prefix: str) -> bool:
+    """Tell whether anything of the list is there."""
+    return any(key.startswith(f"{prefix}.") for key in span.attributes)
+
+
+def unflattened(attributes: Fields, prefix: str, item: str = "") -> dict[int, Fields]:
+    """Put ``prefix.<i>.item.<field>`` together again, by index. Indices keep their gaps."""
+    start = f"{prefix}." if prefix else ""
+    inner = f"{item}." if item else ""
+    found: dict[int, dict[str, AttributeValue]] = {}
+    for key, value in attributes.items():
+        if not key.startswith(start):
+            continue
+        index, _, rest = key[len(start) :].partition(".")
+        if _is_index(index) and rest.startswith(inner) and len(rest) > len(inner):
+            found.setdefault(int(index), {})[rest[len(inner) :]] = value
+    return {index: found[index] for index in sorted(found)}
+
+
+def flat_messages(span: Span, prefix: str, item: str = "") -> tuple[Message, ...]:
+    """Read chat messages, as messages of the other conventions."""
+    return tuple(_message(fields) for fields in unflattened(span.attributes, prefix, item).values())
+
+
+def flat_documents(
+    span: Span, documents: Mapping[int, Fields], *, attribute: str, convention: str
+) -> FoundValue[tuple[Chunk, ...]] | None:
+    """Read documents that were put together again; say so where some of them were dropped."""
+    if not documents:
+        return None
+    indices = sorted(documents)[:MAX_CHUNKS]
+    chunks = tuple(chunk_of(documents[index], index, span.span_id) for index in indices)
+    return FoundValue(
+        value=without_marks(chunks),
+        attribute=attribute,
+        convention=convention,
+        how=f"{len(chunks)} documents",
+        damage=_dropped(span, documents, attribute) or _cut(chunks, attribute),
+    )
+
+
+def _is_index(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= len("999999")
+
+
+def _message(fields: Fields) -> Message:
+    """Read ``content`` or ``contents.<j>.message_content.*``, and ``tool_calls.<k>.tool_call.*``."""
+    parts = unflattened(fields, "contents", "message_content")
+    calls = unflattened(fields, "tool_calls", "tool_call") or unflattened(fields, "tool_calls")
+    plain = {key: value for key, value in fields.items() if "." not in key}
+    if parts and "content" not in plain:
+        plain["content"] = tuple(parts.values())
+    if calls:
+        plain["tool_calls"] = tuple(_tool_call(call) for call in calls.values())
+    return plain
+
+
+def _tool_call(fields: Fields) -> AttributeValue:
+    return {"id": fields.get("id"), "name": fields.get("function.name", fields.get("name"))}
+
+
+def _dropped(span: Span, documents: Mapping[int, object], attribute: str) -> ContentDamage | None:
+    missing = max(documents) + 1 - len(documents)
+    if len(documents) > MAX_CHUNKS:
+        detail = f"`{attribute}` holds {len(documents)} documents: ragtrace reads the first {MAX_CHUNKS}"
+        return ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
+    if not missing and not span.dropped_attributes_count:
+        return None
+    detail = (
+        f"{span.dropped_attributes_count} attributes of the span were dropped and {missing} documents of "
+        f"`{attribute}` are missing: raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
+    )
+    return ContentDamage(reason=SkipReason.INCOMPLETE, detail=detail)
+
+
+def _cut(chunks: tuple[Chunk, ...], attribute: str) -> ContentDamage | None:
+    if any(chunk.text and is_cut_by_tempo(chunk.text) for chunk in chunks):
+        return cut_damage(attribute)
+    return with_text_damage(chunks, attribute)

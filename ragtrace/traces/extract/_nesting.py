@@ -1,0 +1,179 @@
+"""Which of several retrievals count: of those around one another, and of those that a reranker replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from ragtrace.model import Chunk
+from ragtrace.traces.extract._calls import SpanTree
+from ragtrace.traces.extract._documents import is_unnamed
+from ragtrace.traces.extract._span_reader import Role, SpanReading
+
+__all__ = ["final_retrievals", "named_by_steps"]
+
+_MAX_COMPARED = 50_000_000
+"""Characters looked through for chunks in texts around them."""
+_MAX_LOOKED_FOR = 20
+"""Chunks of a retriever that are looked for in what the tool around it returned."""
+
+
+def final_retrievals(retrievals: Sequence[SpanReading], tree: SpanTree) -> tuple[SpanReading, ...]:
+    """Choose the retrievals whose documents reached the model, in order of start.
+
+    Of nested ones the outermost that holds text counts, with the ids and scores that an inner one knows; a
+    tool whose text repeats the chunks of a retriever inside it does not. What a reranker returned takes the
+    place of what was retrieved before it.
+    """
+    candidates = _without_tools_around(retrievals, tree)
+    inside = _chunks_inside(candidates, tree)
+    chosen = [_completed_by(each, inside.get(each.span.span_id, ())) for each in _outermost(candidates, tree)]
+    return _after_reranking(chosen)
+
+
+def named_by_steps(
+    retrievals: Sequence[SpanReading], steps: Sequence[SpanReading]
+) -> tuple[SpanReading, ...]:
+    """Give chunks without an id the one under which a later step was handed the same text."""
+    known = {chunk.text: chunk for step in steps for chunk in _chunks(step)}
+    return tuple(_named(each, known) for each in retrievals)
+
+
+def _without_tools_around(retrievals: Sequence[SpanReading], tree: SpanTree) -> Sequence[SpanReading]:
+    """Leave out the tools that hand on what a retriever inside them found: their text has no chunks."""
+    tools = {each.span.span_id: each for each in retrievals if each.tool}
+    inner = {each.span.span_id: each for each in retrievals if not each.tool and each.has_text}
+    inside: dict[str, list[SpanReading]] = {}
+    for span_id, tool_id in tree.nearest_above(inner, tools.keys()).items():
+        if span_id in inner:
+            inside.setdefault(tool_id, []).append(inner[span_id])
+    shells = {tool_id for tool_id, found in inside.items() if _repeats(tools[tool_id], found)}
+    return [each for each in retrievals if each.span.span_id not in shells]
+
+
+def _repeats(tool: SpanReading, retrievals: Sequence[SpanReading]) -> bool:
+    shown = "\0".join(chunk.text for chunk in _chunks(tool) if chunk.text)
+    if not shown:
+        return True
+    found = (chunk.text for each in retrievals for chunk in _chunks(each)[:_MAX_LOOKED_FOR] if chunk.text)
+    return any(text in shown for text in islice(found, max(_MAX_LOOKED_FOR, _MAX_COMPARED // len(shown))))
+
+
+def _outermost(retrievals: Sequence[SpanReading], tree: SpanTree) -> list[SpanReading]:
+    ids = {each.span.span_id for each in retrievals}
+    with_text = {each.span.span_id for each in retrievals if each.has_text}
+    around_text = tree.all_above(with_text)
+    inside_text, inside_any = tree.nearest_above(ids, with_text), tree.nearest_above(ids, ids)
+    return [
+        each
+        for each in retrievals
+        if (each.has_text and each.span.span_id not in inside_text)
+        or (
+            not each.has_text and each.span.span_id not in around_text and each.span.span_id not in inside_any
+        )
+    ]
+
+
+def _chunks_inside(retrievals: Sequence[SpanReading], tree: SpanTree) -> Mapping[str, Sequence[Chunk]]:
+    """Map a retrieval to the chunks of those directly inside it."""
+    ids = {each.span.span_id for each in retrievals}
+    above = tree.nearest_above(ids, ids)
+    found: dict[str, list[Chunk]] = {}
+    for each in retrievals:
+        outer = above.get(each.span.span_id)
+        if outer is not None:
+            found.setdefault(outer, []).extend(_chunks(each))
+    return found
+
+
+def _completed_by(retrieval: SpanReading, inside: Sequence[Chunk]) -> SpanReading:
+    if retrieval.tool and inside and not any(chunk.text for chunk in inside):
+        return _in_paragraphs(retrieval, inside)
+    return _named(retrieval, {chunk.text: chunk for chunk in inside})
+
+
+def _in_paragraphs(tool: SpanReading, inside: Sequence[Chunk]) -> SpanReading:
+    """Part the text of a tool where it has a paragraph for each document that was found inside it."""
+    found, chunks = tool.documents, _chunks(tool)
+    paragraphs = (chunks[0].text or "").split("\n\n") if len(chunks) == 1 else []
+    if found is None or len(paragraphs) != len(inside):
+        return tool
+    parted = tuple(
+        replace(chunk, text=text, span_id=tool.span.span_id)
+        for chunk, text in zip(inside, paragraphs, strict=True)
+    )
+    how = f"{len(parted)} paragraphs, named by the retrieval inside it"
+    return replace(tool, documents=replace(found, value=parted, how=how))
+
+
+def _named(retrieval: SpanReading, inside: Mapping[str | None, Chunk]) -> SpanReading:
+    """Give chunks without an id or a score those that an inner retrieval knows of the same text."""
+    found = retrieval.documents
+    if found is None or not found.value or not inside:
+        return retrieval
+    chunks = tuple(_completed(chunk, inside.get(chunk.text)) for chunk in found.value)
+    return replace(retrieval, documents=replace(found, value=chunks))
+
+
+def _completed(chunk: Chunk, inner: Chunk | None) -> Chunk:
+    if inner is None or chunk.text is None:
+        return chunk
+    named = replace(chunk, id=inner.id) if is_unnamed(chunk) else chunk
+    if named.score is not None:
+        return named
+    return replace(named, score=inner.score, score_kind=inner.score_kind)
+
+
+def _after_reranking(retrievals: Sequence[SpanReading]) -> tuple[SpanReading, ...]:
+    chosen: list[SpanReading] = []
+    candidates: list[SpanReading] = []
+    for each in retrievals:
+        if each.role is Role.RETRIEVAL:
+            candidates.append(each)
+        elif each.has_text:
+            reranked = _traced_back(each, candidates or chosen[-1:])
+            if chosen and not candidates and _texts(reranked) <= _texts(chosen[-1]):
+                chosen.pop()  # it reranked what was reranked, or joined, before
+            chosen.append(reranked)
+            candidates.clear()
+    return (*chosen, *candidates)
+
+
+def _traced_back(reranked: SpanReading, candidates: Sequence[SpanReading]) -> SpanReading:
+    """Take chunks that lost their ids for those they were made of: the same text, or a text around it."""
+    found = reranked.documents
+    known: dict[str | None, Chunk] = {
+        chunk.text: chunk for each in candidates for chunk in _chunks(each) if chunk.text
+    }
+    if found is None or not found.value or not known:
+        return reranked
+    size = sum(len(chunk.text or "") for chunk in found.value)
+    around = known if size * len(known) <= _MAX_COMPARED else {}
+    chunks = [_scored_as(chunk, origin) for chunk in found.value for origin in _origins(chunk, known, around)]
+    ranked = tuple(replace(chunk, rank=rank) for rank, chunk in enumerate(chunks))
+    return replace(reranked, documents=replace(found, value=ranked))
+
+
+def _scored_as(chunk: Chunk, origin: Chunk) -> Chunk:
+    if chunk.score is None:
+        return origin
+    return replace(origin, score=chunk.score, score_kind=chunk.score_kind)
+
+
+def _origins(
+    chunk: Chunk, known: Mapping[str | None, Chunk], around: Mapping[str | None, Chunk]
+) -> Sequence[Chunk]:
+    if not is_unnamed(chunk) or chunk.text is None:
+        return (chunk,)
+    if chunk.text in known:
+        return (known[chunk.text],)
+    return [known[text] for text in around if text and text in chunk.text] or (chunk,)
+
+
+def _texts(reading: SpanReading) -> frozenset[str | None]:
+    return frozenset(chunk.text for chunk in _chunks(reading))
+
+
+def _chunks(reading: SpanReading) -> Sequence[Chunk]:
+    return (reading.documents.value if reading.documents else None) or ()

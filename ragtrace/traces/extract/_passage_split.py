@@ -1,0 +1,155 @@
+"""A block of text that holds passages: where it can be told, one from the next."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from ragtrace.traces.extract._content import parse_loosely
+from ragtrace.traces.extract._documents import chunk_of, has_text
+
+__all__ = ["BRACKETED", "NUMBERED", "documents_in_json", "parted"]
+
+_FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}|~{3,}|\"{3}|'{3})[\w-]{0,20}[ \t]*")
+_RULE: Final = re.compile(r"[ \t]{0,3}(-{3,}|={3,}|\*{3,}|#{3,}|_{3,})[ \t]*")
+NUMBERED: Final = re.compile(
+    r"[ \t#*]{0,6}(?:document|doc|passage|source|chunk|context|excerpt|snippet|article|extract|result"
+    r"|reference|section)[ \t]{0,2}(?:no\.?|number|id)?[ \t]{0,2}[#\[(]?\d{1,4}[\])]?"
+    r"(?:[ \t]{0,2}\([^()\n]{0,200}\))?[ \t]{0,2}(?:[:.)\-][ \t*]{0,4}|\*{0,2}$)",
+    re.IGNORECASE,
+)
+"""A line that begins a passage: ``Document 1:``."""
+BRACKETED: Final = re.compile(
+    r"[ \t]{0,3}(?:[-*][ \t])?\[(?![ xX]\])[^\[\]\n]{1,80}\]:?(?:[ \t]{1,4}(?=\S)|$)"
+)
+"""A line that begins a passage: ``[1] …``, ``[faq-12] …``."""
+_LISTED: Final = re.compile(r"[ \t]{0,3}\d{1,3}[.)][ \t]{1,4}(?=\S)")
+_BULLET: Final = re.compile(r"[ \t]{0,3}[-*•][ \t]{1,4}(?=\S)")
+_JSON: Final = re.compile(
+    r"\[\s{0,20}\{|\{\s{0,20}\"(?:documents|passages|contexts?|chunks|results|sources)\"", re.IGNORECASE
+)
+_JSON_TRIED: Final = 8
+_SENTENCE: Final = re.compile(r"\w\W{0,3}[.!?…][\"'”)\]]{0,2}[ \t]{0,9}$")
+_LABELLED: Final = re.compile(r"\w{1,20}:")
+_LETTER: Final = re.compile(r"\w")
+
+
+def parted(block: str) -> tuple[str, ...]:
+    """Part a block; what cannot be parted is one passage."""
+    documents, _ = documents_in_json(block)
+    if documents:
+        return documents
+    lines = block.splitlines()
+    for passages in (
+        _fenced(lines),
+        _begun_by(NUMBERED, lines),
+        _begun_by(BRACKETED, lines),
+        _ruled(lines),
+        _listed(_LISTED, lines),
+        _listed(_BULLET, lines),
+        _a_line_each(lines),
+    ):
+        if passages:
+            return passages
+    return _whole([block])
+
+
+def documents_in_json(text: str) -> tuple[tuple[str, ...], str]:
+    """Read the texts of documents that stand in a text as a JSON list, and the text around it.
+
+    Messages of a chat are no documents.
+    """
+    decoder = json.JSONDecoder()
+    for match in islice(_JSON.finditer(text), _JSON_TRIED):
+        try:
+            _, end = decoder.raw_decode(text, match.start())
+        except (ValueError, RecursionError):
+            continue
+        if texts := _texts(text[match.start() : end]):
+            return texts, f"{text[: match.start()]}\n{text[end:]}"
+    return (), text
+
+
+def _texts(encoded: str) -> tuple[str, ...]:
+    node = parse_loosely(encoded)
+    if isinstance(node, Mapping):
+        node = next((each for each in node.values() if isinstance(each, tuple)), ())
+    items = node if isinstance(node, tuple) else ()
+    documents = [
+        each for each in items if isinstance(each, Mapping) and "role" not in each and has_text(each)
+    ]
+    texts = [chunk_of(each, 0, "").text for each in documents] if len(documents) == len(items) else []
+    strings = [each for each in items if isinstance(each, str)]
+    return _whole([each or "" for each in texts] or (strings if len(strings) == len(items) else []))
+
+
+def _fenced(lines: Sequence[str]) -> tuple[str, ...]:
+    """Take what stands in fences, where there is nothing but labels around them."""
+    inside: list[list[str]] = []
+    mark, has_more = "", False
+    for line in lines:
+        fence = _FENCE.fullmatch(line)
+        if fence and not mark:
+            mark = fence[1]
+            inside.append([])
+        elif fence and fence[1] == mark:
+            mark = ""
+        elif mark:
+            inside[-1].append(line)
+        else:
+            has_more = has_more or not (line.rstrip().endswith(":") or not line.strip())
+    return () if has_more or mark else _whole("\n".join(each) for each in inside)
+
+
+def _begun_by(label: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
+    """Begin a passage at each line with a label; what stands before the first is one, too."""
+    passages: list[list[str]] = [[]]
+    for line in lines:
+        match = label.match(line)
+        if match:
+            passages.append([line[match.end() :]])
+        else:
+            passages[-1].append(line)
+    if len(passages) == 1:
+        return ()
+    first = [] if "\n".join(passages[0]).rstrip().endswith(":") else passages[:1]
+    return _whole("\n".join(each) for each in (*first, *passages[1:]))
+
+
+def _ruled(lines: Sequence[str]) -> tuple[str, ...]:
+    """Part at lines of dashes and the like."""
+    passages: list[list[str]] = [[]]
+    for line in lines:
+        if _RULE.fullmatch(line):
+            passages.append([])
+        else:
+            passages[-1].append(line)
+    return _whole("\n".join(each) for each in passages) if len(passages) > 1 else ()
+
+
+def _listed(mark: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
+    """Part a list that is all there is; one below a sentence belongs to it."""
+    items: list[list[str]] = []
+    for line in lines:
+        match = mark.match(line)
+        if match:
+            items.append([line[match.end() :]])
+        elif items and (not line.strip() or line[:1] in " \t"):
+            items[-1].append(line)
+        elif line.strip():
+            return ()
+    return _whole("\n".join(each) for each in items) if len(items) > 1 else ()
+
+
+def _a_line_each(lines: Sequence[str]) -> tuple[str, ...]:
+    """Part lines without a blank one between them, if each ends as a sentence does: wrapped text does not."""
+    stripped = "\n".join(lines).strip().splitlines()
+    is_each_whole = all(_SENTENCE.search(line) and not _LABELLED.match(line) for line in stripped)
+    return _whole(stripped) if len(stripped) > 1 and is_each_whole else ()
+
+
+def _whole(passages: Iterable[str]) -> tuple[str, ...]:
+    return tuple(text for each in passages if _LETTER.search(text := each.strip()))

@@ -1,0 +1,415 @@
+"""Passages in a prompt: what sets them off from instructions and from the question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ragtrace.traces.extract._passage_split import BRACKETED, NUMBERED, documents_in_json, parted
+from ragtrace.traces.extract._prompts import ASKED
+
+__all__ = ["Directions", "Passages", "directions_in", "is_instruction", "passages_in"]
+
+_NOUNS: Final = (
+    r"(?:context|passages?|documents?|docs|sources|excerpts?|snippets?|chunks?|extracts?|search results"
+    r"|articles?|sections|knowledge base|reference (?:text|material)s?|(?:background|context) information)"
+)
+_VERBS: Final = (
+    r"\b(?:answer|answers|answering|respond|reply|use|using|based|rely|relying|refer|cite|according|grounded|given"
+    r"|consult)\b"
+)
+_DIRECTED: Final = re.compile(rf"{_VERBS}[^\n]{{0,120}}?\b{_NOUNS}\b", re.IGNORECASE)
+_POINTED: Final = re.compile(
+    rf"{_VERBS}[^\n]{{0,80}}?\b(?:these|this|following|given|provided|supplied|retrieved|numbered|labell?ed|below)\b"
+    rf"[^\n.]{{0,40}}?\b{_NOUNS}\b"
+    rf"|{_VERBS}[^\n]{{0,80}}?\b{_NOUNS}\b[^\n.]{{0,20}}?\b(?:below|provided|that follow)\b",
+    re.IGNORECASE,
+)
+_SURE_TAGS: Final = (
+    r"contexts?|documents?|docs|passages?|excerpts?|snippets?|chunks?|extracts?|search_results?"
+    r"|knowledge_base|retrieved_\w{1,20}|\w{1,20}_context"
+)
+_TAGS: Final = rf"{_SURE_TAGS}|doc|sources?|articles?|results?|knowledge|references?"
+"""The others are HTML's as well, or anybody's: they count where the prompt says to answer from such."""
+_ANSWERS_IN_TAGS: Final = r"answer|response|submission|completion"
+_TAG: Final = re.compile(rf"<(/?)({_TAGS}|examples?|{_ANSWERS_IN_TAGS})(?:\s[^<>]{{0,300}})?>", re.IGNORECASE)
+_BODY: Final = re.compile(r"<(content|text|body|document_contents?|page_content)>", re.IGNORECASE)
+_FACTS: Final = re.compile(
+    r"<(source|title|url|id|index|score|metadata|date|name)>[^<>]{0,500}</\1>\s{0,9}", re.IGNORECASE
+)
+_STRONG: Final = (
+    r"passages|excerpts|snippets|chunks|search results"
+    r"|(?:retrieved|relevant|provided|supporting|found) (?:context|information|text|results|knowledge)"
+)
+_WEAK: Final = (
+    r"context|documents|docs|extracts|sources|articles|background|(?:background |context )?information"
+    r"|reference(?: text| material)?s?|knowledge"
+)
+_HEADING: Final = re.compile(
+    r"[\s>#*_=-]{0,8}(?:(?:here|these|below) (?:are|is) )?(?:(?:the|some|our|following|relevant|retrieved"
+    r"|provided|supporting|reference|source|top|most|company|internal|\d{1,3}) ){0,4}?"
+    rf"(?:(?P<strong>{_STRONG})|(?P<weak>{_WEAK}))"
+    r"(?: (?:below|provided|found|retrieved|to use|from [^\n:]{1,40}))?(?: ?\([^()\n]{0,80}\))?"
+    r"[*_ \t]{0,4}:[*_ \t]{0,4}(?P<text>.*)",
+    re.IGNORECASE,
+)
+_ANNOUNCED: Final = re.compile(
+    rf"[\W_]{{0,8}}(?:the )?(?P<strong>{_STRONG}|{_WEAK}|context information) (?:is|are) "
+    r"(?:given |provided |listed )?(?:below|as follows)[.:]?[ \t]{0,9}",
+    re.IGNORECASE,
+)
+_BARE_HEADING: Final = re.compile(
+    rf"(?:#{{1,6}} {{0,3}}|\*\*|={{2,}} ?|-{{3,}} ?)"
+    rf"(?:(?:the|relevant|retrieved|provided|supporting) ){{0,2}}"
+    rf"(?:(?P<strong>{_STRONG})|(?P<weak>{_WEAK}))[\s*=#-]{{0,9}}",
+    re.IGNORECASE,
+)
+_ANYBODYS: Final = re.compile(r"[ \t#*]{0,6}(?:article|section|result|reference|context)\b", re.IGNORECASE)
+"""Labels that contracts and papers have as well."""
+_BARE_QUESTION: Final = re.compile(
+    r"(?:#{1,6} {0,3}|\*\*|={2,} ?|-{3,} ?)(?:the )?(?:user'?s? )?(?:question|query)[\s*=#-]{0,9}",
+    re.IGNORECASE,
+)
+_ANSWER: Final = re.compile(
+    r"[\W_]{0,8}(?:\w{1,20} )?(?:answer|response|submission|prediction)[ *_]{0,4}:[ *_]{0,4}(?P<text>.*)",
+    re.IGNORECASE,
+)
+_OTHER: Final = re.compile(
+    r"\s{0,3}(?:instructions?|rules?|guidelines?|your task|task|output format|(?:chat |conversation )?history"
+    r"|conversation)(?: [^:\n]{0,20})?:.*"
+    r"|\s{0,3}(?:#{1,6} {0,3}|\*\*|={2,} ?)(?:instructions?|rules?|guidelines?|task|notes?|output|format"
+    r"|examples?|history|chat history|conversation|important|constraints?|tone|style|role)\b.{0,80}",
+    re.IGNORECASE,
+)
+_INSTRUCTION: Final = re.compile(
+    r"[\W\d_]{0,6}(?:you are\b|you're an? |you must\b|you should\b|you will be\b|your (?:task|job|role|goal) "
+    r"|(?:answer|respond|reply)\b(?! ?:)|if you (?:don't|do not|cannot|can't) "
+    r"|if the (?:answer|context|passages|documents) "
+    r"|(?:do not|don't|never) (?:use|make|invent|answer|add|reveal|mention) "
+    r"|always (?:answer|respond|reply|be|cite|use) |please (?:answer|respond|be|use|cite)\b"
+    r"|be (?:polite|brief|concise|helpful|honest|short|friendly)\b"
+    r"|use (?:only|these|at most|three|the following) |only (?:use|answer) |cite |think step|let's think"
+    r"|say (?:that )?you |(?:based on|using|given) (?:only |the |these )"
+    r"|act as |keep (?:the|your) answer|the following )",
+    re.IGNORECASE,
+)
+_INK: Final = re.compile(r"\S")
+_LONGEST_INSTRUCTION: Final = 1_500
+_LONGEST_QUESTION: Final = 600
+_LONGEST_END: Final = 10_000
+_DEEPEST: Final = 4
+_SHORTEST_BLOCK: Final = 4
+"""Words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directions:
+    """What the whole prompt says about passages in it."""
+
+    is_directed: bool
+    """It says to answer from a context, documents or the like."""
+    is_pointed: bool
+    """It says so of those that it holds itself: from *these* passages, from the context *below*."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passages:
+    """The passages of one message, and the rest of it."""
+
+    passages: tuple[str, ...] = ()
+    rest: str = ""
+    shape: str = ""
+    """For people: how they are set off."""
+    has_answer: bool = False
+    """It holds an answer as well: somebody is asked to grade it, or shown an example."""
+
+
+def directions_in(texts: Sequence[str]) -> Directions:
+    """Look for directions in the messages of the system and the user."""
+    return Directions(
+        is_directed=any(_DIRECTED.search(_ends(text)) for text in texts),
+        is_pointed=any(_POINTED.search(_ends(text)) for text in texts),
+    )
+
+
+def _ends(text: str) -> str:
+    """Leave out the middle of a long text: directions stand before or behind what they are about."""
+    return text if len(text) <= 2 * _LONGEST_END else f"{text[:_LONGEST_END]}\n{text[-_LONGEST_END:]}"
+
+
+def is_instruction(paragraph: str) -> bool:
+    """Tell whether a paragraph begins as instructions to a model do, or has a heading such as ``# Rules``."""
+    if len(paragraph) > _LONGEST_INSTRUCTION:
+        return False
+    heading, _, _ = paragraph.partition("\n")
+    return bool(_INSTRUCTION.match(paragraph) or _OTHER.fullmatch(heading))
+
+
+def passages_in(text: str, directions: Directions, question: str | None = None) -> Passages:
+    """Find the passages of a message by what sets them off, the surest sign first.
+
+    Time is linear in the length of the text: every pattern is anchored at a line or bounded.
+    """
+    found = _tagged(text, is_directed=directions.is_directed)
+    if found.passages:
+        return found
+    lines = text.splitlines()
+    sections = _sections(lines, directions, question)
+    for each in (
+        sections,
+        _as_json(text) if directions.is_directed else None,
+        _bracketed(lines, question) if directions.is_pointed else None,
+        _led_in(lines, question) if directions.is_pointed else None,
+    ):
+        if each is not None and each.passages:
+            return _with_answer(each, has_answer=sections.has_answer or found.has_answer)
+    return Passages(rest=text, has_answer=sections.has_answer or found.has_answer)
+
+
+def _with_answer(found: Passages, *, has_answer: bool) -> Passages:
+    return Passages(passages=found.passages, rest=found.rest, shape=found.shape, has_answer=has_answer)
+
+
+# -- between tags
+
+
+class _Tagged(NamedTuple):
+    """What stands between a tag and its end."""
+
+    name: str
+    start: int
+    end: int
+    inside: slice
+
+
+def _tagged(text: str, *, is_directed: bool, depth: int = 0) -> Passages:
+    """Find ``<context>…</context>`` and the like. A tag that is only mentioned encloses nothing."""
+    opened: list[tuple[str, re.Match[str]]] = []
+    found: list[_Tagged] = []
+    for match in _TAG.finditer(text):
+        name = match[2].lower()
+        if match[2] not in (name, name.upper()):  # <Document> is somebody's component
+            continue
+        if not match[1]:
+            opened.append((name, match))
+            continue
+        near = range(len(opened) - 1, max(-1, len(opened) - 9), -1)
+        at = next((i for i in near if opened[i][0] == name), None)
+        if at is not None:
+            start = opened[at][1]
+            del opened[at:]
+            if _INK.search(text, start.end(), match.start()):
+                inside = slice(start.end(), match.start())
+                found.append(_Tagged(name, start.start(), match.end(), inside))
+    outermost = _outermost(found)
+    names_of_passages = _TAGS if is_directed else _SURE_TAGS
+    passages = [each for each in outermost if re.fullmatch(names_of_passages, each.name)]
+    has_answer = any(re.fullmatch(_ANSWERS_IN_TAGS, each.name) for each in outermost)
+    rest, last = [], 0
+    for each in passages:
+        rest.append(text[last : each.start])
+        last = each.end
+    names = dict.fromkeys(f"`<{each.name}>`" for each in passages)
+    return Passages(
+        passages=tuple(passage for each in passages for passage in _inside_tags(text[each.inside], depth)),
+        rest="\n".join([*rest, text[last:]]),
+        shape=f"between tags {', '.join(names)}",
+        has_answer=has_answer,
+    )
+
+
+def _outermost(found: Sequence[_Tagged]) -> list[_Tagged]:
+    chosen: list[_Tagged] = []
+    for each in sorted(found, key=lambda each: each.start):
+        if not chosen or each.start >= chosen[-1].end:
+            chosen.append(each)
+    return chosen
+
+
+def _inside_tags(inner: str, depth: int) -> tuple[str, ...]:
+    """Part what stands between two tags: by further tags, else as any block."""
+    text = _FACTS.sub("", inner)  # the title and the source that stand beside the content of a document
+    nested = _tagged(text, is_directed=True, depth=depth + 1).passages if depth < _DEEPEST else ()
+    return nested or parted(_body(text))
+
+
+def _body(text: str) -> str:
+    start = _BODY.search(text)
+    if start is None:
+        return text
+    end = text.lower().rfind(f"</{start[1].lower()}>")
+    return text[start.end() : end] if end > start.end() else text
+
+
+# -- under labels
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """Lines that stand under one label, with it; ``kind`` is empty for those under none."""
+
+    kind: str
+    lines: list[str]
+
+    @property
+    def holds_passages(self) -> bool:
+        return self.kind in (_NUMBER, _SURE, _PERHAPS)
+
+
+_NUMBER, _SURE, _PERHAPS = "numbered", "strong", "weak"
+_ASKS, _ANSWERS, _ELSE = "question", "answer", "other"
+
+
+def _sections(lines: Sequence[str], directions: Directions, question: str | None) -> Passages:
+    """Find what stands under ``Context:`` and the like, or under ``Document 1:``, up to the next label.
+
+    ``Context:`` alone says little, for it may be about the user: it counts where the prompt says to answer
+    from it, or where a label ``Question:`` follows.
+    """
+    segments = _segments(lines)
+    last_question = max((i for i, each in enumerate(segments) if each.kind == _ASKS), default=-1)
+    passages: list[str] = []
+    rest: list[str] = []
+    for i, each in enumerate(segments):
+        is_certain = each.kind in (_NUMBER, _SURE) or directions.is_directed or i < last_question
+        block, tail = (each.lines, []) if i + 1 < len(segments) else _without_tail(each.lines, question)
+        if each.holds_passages and is_certain and _words(block) >= _SHORTEST_BLOCK:
+            passages.extend(_without_instructions(parted("\n".join(_without_label(each.kind, block)))))
+            rest.extend(tail)
+        else:
+            rest.extend(each.lines)
+    return Passages(
+        passages=tuple(passages),
+        rest="\n".join(rest),
+        shape="under a label",
+        has_answer=any(each.kind == _ANSWERS and _is_answered(each.lines) for each in segments),
+    )
+
+
+def _without_instructions(passages: Sequence[str]) -> Sequence[str]:
+    """Leave out what a template says behind the last of several passages."""
+    return passages[:-1] if len(passages) > 1 and is_instruction(passages[-1]) else passages
+
+
+def _segments(lines: Sequence[str]) -> list[_Segment]:
+    segments = [_Segment("", [])]
+    for line in lines:
+        kind, now = _kind(line), segments[-1].kind
+        is_inside = kind == _NUMBER and now in (_NUMBER, _SURE, _PERHAPS)
+        is_inside = is_inside or (kind in (_SURE, _PERHAPS) and now == _NUMBER)
+        if kind and not is_inside:
+            segments.append(_Segment(kind, []))
+        segments[-1].lines.append(line)
+    return segments
+
+
+def _kind(line: str) -> str:
+    if NUMBERED.match(line) and not _ANYBODYS.match(line):
+        return _NUMBER
+    heading = _HEADING.fullmatch(line) or _BARE_HEADING.fullmatch(line) or _ANNOUNCED.fullmatch(line)
+    if heading:
+        return _SURE if heading["strong"] else _PERHAPS
+    if ASKED.match(line) or _BARE_QUESTION.fullmatch(line):
+        return _ASKS
+    if _ANSWER.fullmatch(line):
+        return _ANSWERS
+    return _ELSE if _OTHER.fullmatch(line) else ""
+
+
+def _without_label(kind: str, lines: Sequence[str]) -> list[str]:
+    if kind == _NUMBER:
+        return [*lines]
+    heading = _HEADING.fullmatch(lines[0])
+    return [heading["text"] if heading else "", *lines[1:]]
+
+
+def _is_answered(lines: Sequence[str]) -> bool:
+    label = _ANSWER.fullmatch(lines[0])
+    return any(each.strip() for each in ((label["text"] if label else ""), *lines[1:]))
+
+
+# -- without labels of their own
+
+
+def _as_json(text: str) -> Passages:
+    passages, rest = documents_in_json(text)
+    return Passages(passages=passages, rest=rest, shape="as JSON")
+
+
+def _bracketed(lines: Sequence[str], question: str | None) -> Passages | None:
+    """Find lines that begin with ``[1]`` or ``[faq-12]``."""
+    first = next((i for i, line in enumerate(lines) if BRACKETED.match(line)), None)
+    if first is None:
+        return None
+    block, tail = _up_to_label(lines[first:], question)
+    passages = parted("\n".join(block)) if _words(block) >= _SHORTEST_BLOCK else ()
+    return Passages(passages=passages, rest="\n".join([*lines[:first], *tail]), shape="behind `[…]`")
+
+
+def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
+    """Find what follows a sentence that points to it: "Answer from the passages below." """
+    pointing = next((i for i, line in enumerate(lines) if _POINTED.search(line)), None)
+    if pointing is None:
+        return None
+    start = pointing + 1
+    if not lines[pointing].rstrip().endswith(":"):
+        start = next((i + 1 for i in range(start, len(lines)) if not lines[i].strip()), len(lines))
+    block, tail = _up_to_label(lines[start:], question)
+    block = block[_instructions(block) :]
+    passages = parted("\n".join(block)) if _words(block) >= _SHORTEST_BLOCK else ()
+    return Passages(
+        passages=passages,
+        rest="\n".join([*lines[:start], *tail]),
+        shape="behind a sentence that points to them",
+    )
+
+
+def _up_to_label(lines: Sequence[str], question: str | None) -> tuple[list[str], list[str]]:
+    """Part the lines at the first label that ends a block, else before the question or what is no passage."""
+    end = next((i for i, line in enumerate(lines) if _kind(line) in (_ASKS, _ANSWERS, _ELSE)), None)
+    return _without_tail(lines, question) if end is None else ([*lines[:end]], [*lines[end:]])
+
+
+def _without_tail(lines: Sequence[str], question: str | None) -> tuple[list[str], list[str]]:
+    """Take the question and instructions off the end of a block that no label ends."""
+    end = len(lines)
+    while end > 0:
+        start = _start_of_last_paragraph(lines, end)
+        if start == 0 or not _is_tail("\n".join(lines[start:end]).strip(), question):
+            break
+        end = start
+    return [*lines[:end]], [*lines[end:]]
+
+
+def _is_tail(paragraph: str, question: str | None) -> bool:
+    if not paragraph:
+        return True
+    if BRACKETED.match(paragraph) or NUMBERED.match(paragraph):
+        return False
+    is_question = paragraph.endswith("?") and len(paragraph) <= _LONGEST_QUESTION
+    return is_question or paragraph == question or is_instruction(paragraph)
+
+
+def _instructions(lines: Sequence[str]) -> int:
+    """Count the lines of the instructions with which a block begins."""
+    start = 0
+    while start < len(lines):
+        end = next((i for i in range(start, len(lines)) if not lines[i].strip()), len(lines))
+        if end > start and not is_instruction("\n".join(lines[start:end])):
+            break
+        start = end + 1
+    return start
+
+
+def _start_of_last_paragraph(lines: Sequence[str], end: int) -> int:
+    """Return where the paragraph begins that ends here; a blank line is one."""
+    start = end - 1
+    while start > 0 and lines[start].strip() and lines[start - 1].strip():
+        start -= 1
+    return start
+
+
+def _words(lines: Sequence[str]) -> int:
+    return sum(len(line.split()) for line in lines)

@@ -1,0 +1,255 @@
+"""What frameworks log as a step's input and output: JSON that holds a question, an answer or documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ragtrace.model import AttributeValue, Chunk
+from ragtrace.traces.extract._attributes import first_text, found_text
+from ragtrace.traces.extract._content import (
+    FoundValue,
+    broken_damage,
+    cut_damage,
+    is_broken_json,
+    is_cut_by_tempo,
+    parse_loosely,
+)
+from ragtrace.traces.extract._documents import find_documents
+from ragtrace.traces.extract._messages import (
+    Message,
+    last_answer_text,
+    last_user_text,
+    message_text,
+    messages_of,
+)
+from ragtrace.traces.trace import Span
+
+__all__ = ["answer_in", "documents_in", "listed_documents", "prompt_in", "question_in", "texts_for_synthesis"]
+
+_MAX_WRAPPERS: Final = 6
+_QUESTION_KEYS: Final = ("question", "query", "input", "user_input", "query_str", "inputs", "user_query")
+_ANSWER_KEYS: Final = (
+    "answer",
+    "output",
+    "result",
+    "response",
+    "answers",
+    "replies",
+    "choices",
+    "generations",
+    "message",
+    "data",
+    "outputs",
+    "text",
+)
+_PROMPT_KEYS: Final = ("prompt", "input", "inputs", "kwargs")
+_SYSTEM_KEYS: Final = ("system", "instructions")
+_REPLY_KEYS: Final = ("answers", "replies")
+_LIST_KEYS: Final = (
+    "documents",
+    "nodes",
+    "output",
+    "result",
+    "results",
+    "chunks",
+    "hits",
+    "matches",
+    "context",
+)
+_SYNTHESIS: Final = "text_chunks"
+_DOCUMENT_KEYS: Final = ("content", "page_content", "text", "node")
+
+
+def question_in(value: AttributeValue, *, attribute: str, convention: str) -> FoundValue[str] | None:
+    """Read the question of an input: a text, under a usual name, the only text, the user's last message."""
+    parsed = parse_loosely(value)
+    text, how = _question(parsed, 0)
+    return _found(text, how, value, parsed, attribute, convention)
+
+
+def answer_in(value: AttributeValue, *, attribute: str, convention: str) -> FoundValue[str] | None:
+    """Read the answer that an output holds: a text, a usual name, or the model's last message."""
+    parsed = parse_loosely(value)
+    text, how = _answer(parsed, 0)
+    return _found(text, how, value, parsed, attribute, convention)
+
+
+def documents_in(
+    value: AttributeValue, *, attribute: str, convention: str, span_id: str
+) -> FoundValue[tuple[Chunk, ...]] | None:
+    """Read the documents that an output holds, under whatever name its list has."""
+    if value is None or value == "":
+        return None
+    listed = listed_documents(value)
+    return find_documents(listed, attribute=attribute, convention=convention, span_id=span_id)
+
+
+def prompt_in(
+    value: AttributeValue, *, attribute: str, convention: str
+) -> FoundValue[tuple[Message, ...]] | None:
+    """Read what a model was given: messages, with a system prompt beside them, or one text."""
+    parsed = parse_loosely(value)
+    if is_broken_json(value, parsed):
+        messages, _ = messages_of(value)
+        broken = broken_damage(value, attribute)
+        return FoundValue(value=messages, attribute=attribute, convention=convention, how="", damage=broken)
+    messages = _prompt_messages(parsed)
+    if not messages:
+        return None
+    is_cut = any(
+        isinstance(each, str) and is_cut_by_tempo(each) for each in (value, *map(message_text, messages))
+    )
+    damage = cut_damage(attribute) if is_cut else None
+    return FoundValue(value=messages, attribute=attribute, convention=convention, how="", damage=damage)
+
+
+def _prompt_messages(node: AttributeValue) -> tuple[Message, ...]:
+    if isinstance(node, str):
+        return ({"role": "user", "content": node},) if node else ()
+    if isinstance(node, Mapping) and "role" not in node and "messages" not in node:
+        text = next((node[key] for key in _PROMPT_KEYS if node.get(key)), None)
+        listed = _prompt_messages(parse_loosely(text)) if text is not None else ()
+    else:
+        listed, _ = messages_of(node)
+    system = (
+        next((node[key] for key in _SYSTEM_KEYS if node.get(key)), None)
+        if isinstance(node, Mapping)
+        else None
+    )
+    return ({"role": "system", "content": system}, *listed) if system and listed else listed
+
+
+def listed_documents(value: AttributeValue) -> AttributeValue:
+    """Unwrap the list in ``{"output": {"documents": […]}}``, and give pairs one form."""
+    node = parse_loosely(value)
+    for _ in range(_MAX_WRAPPERS):
+        if not isinstance(node, Mapping) or any(key in node for key in _DOCUMENT_KEYS):
+            break
+        inner = next((parse_loosely(node[key]) for key in _LIST_KEYS if key in node), None)
+        if not isinstance(inner, tuple | Mapping):
+            break
+        node = inner
+    return tuple(map(_scored, node)) if isinstance(node, tuple) else node
+
+
+def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
+    """Read the texts that a synthesizer of LlamaIndex was handed: the chunks that were left in the end."""
+    raw = first_text(span, key)
+    parsed = parse_loosely(raw) if raw and _SYNTHESIS in raw else None
+    texts = parsed.get(_SYNTHESIS) if isinstance(parsed, Mapping) else None
+    return texts if isinstance(texts, tuple) else ()
+
+
+def _scored(item: AttributeValue) -> AttributeValue:
+    """Turn ``(document, score)``, as vector stores return it, into a document with a score."""
+    if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], Mapping):
+        return item
+    return {**item[0], "score": item[1]}
+
+
+def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
+    if isinstance(node, str):
+        return node, "its text"
+    if depth > _MAX_WRAPPERS:
+        return None, ""
+    if isinstance(node, Mapping):
+        return _question_in_mapping(node, depth)
+    if isinstance(node, tuple) and len(node) == 1 and isinstance(node[0], str):
+        return node[0], "its only text"
+    return last_user_text(messages_of(node)[0]), "the last message of the user"
+
+
+def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
+    if "kwargs" in node and "args" in node:  # a call of a Python function
+        return _question_in_call(node, depth)
+    name = next((name for name in _QUESTION_KEYS if node.get(name)), None)
+    if name is not None:
+        text, how = _question(parse_loosely(node[name]), depth + 1)
+        return text, how if how.startswith("the last") else f"`{name}` in its JSON"
+    text = last_user_text(messages_of(node)[0])
+    if text:
+        return text, "the last message of the user"
+    text, how = _question_of_a_step(node.get("data"))
+    texts = [(key, value) for key, value in node.items() if isinstance(value, str) and value]
+    if text is None and len(texts) == 1 and "role" not in node:
+        return texts[0][1], f"`{texts[0][0]}`, the only text in its JSON"
+    return text, how
+
+
+def _question_of_a_step(steps: AttributeValue) -> tuple[str | None, str]:
+    """Read the input of a pipeline: that of its steps, by their names."""
+    given = (
+        [each for each in steps.values() if isinstance(each, Mapping)] if isinstance(steps, Mapping) else []
+    )
+    for name in (*_QUESTION_KEYS, "text"):
+        found = next((each[name] for each in given if isinstance(each.get(name), str)), None)
+        if isinstance(found, str):
+            return found, f"`{name}` of a step in its JSON"
+    return None, ""
+
+
+def _question_in_call(node: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
+    text, how = _question(node["kwargs"], depth + 1)
+    args = node["args"] if isinstance(node["args"], tuple) else ()
+    first = next((each for each in args if isinstance(each, str) and each), None)
+    if text is None and first is None:
+        return next((found for each in args if (found := _question(each, depth + 1))[0]), (None, ""))
+    return (text, how) if text and first is None else (first, "the first argument")
+
+
+def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
+    if isinstance(node, str):
+        return node, "its text"
+    if depth > _MAX_WRAPPERS:
+        return None, ""
+    if isinstance(node, Mapping):
+        text = message_text(node)
+        return (text, "the text of the message") if text else _answer_in_mapping(node, depth)
+    if isinstance(node, tuple):
+        return _answer_in_list(node, depth)
+    return None, ""
+
+
+def _answer_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
+    for name in _ANSWER_KEYS:
+        if node.get(name):
+            text, how = _answer(parse_loosely(node[name]), depth + 1)
+            if text:
+                return text, how if how.startswith("the last") else f"`{name}` in its JSON"
+    text = last_answer_text(messages_of(node)[0])
+    return (text, "the last message of the model") if text else _answer_of_a_step(node, depth)
+
+
+def _answer_of_a_step(steps: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
+    """Read the output of a pipeline: that of its last step that replies."""
+    for step in reversed(list(steps.values())):
+        name = next((name for name in _REPLY_KEYS if isinstance(step, Mapping) and step.get(name)), None)
+        if name is not None and isinstance(step, Mapping):
+            text, how = _answer(parse_loosely(step[name]), depth + 1)
+            if text:
+                return text, how
+    return None, ""
+
+
+def _answer_in_list(node: Sequence[AttributeValue], depth: int) -> tuple[str | None, str]:
+    text = last_answer_text(messages_of(tuple(node))[0])
+    if text:
+        return text, "the last message of the model"
+    return _answer(node[0], depth + 1) if node else (None, "")
+
+
+def _found(
+    text: str | None,
+    how: str,
+    raw: AttributeValue,
+    parsed: AttributeValue,
+    attribute: str,
+    convention: str,
+) -> FoundValue[str] | None:
+    if is_broken_json(raw, parsed):
+        damage = broken_damage(raw, attribute)
+        return FoundValue(
+            value=None, attribute=attribute, convention=convention, how="its text", damage=damage
+        )
+    return found_text(text or None, attribute=attribute, convention=convention, how=how, raw=raw)

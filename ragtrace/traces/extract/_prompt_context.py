@@ -1,0 +1,199 @@
+"""The context of a call without a retrieval: what the model's prompt holds beside the question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ragtrace import semconv
+from ragtrace.model import Chunk, Part, Provenance, SkipReason
+from ragtrace.traces.extract._attributes import found_text
+from ragtrace.traces.extract._calls import Call
+from ragtrace.traces.extract._content import ContentDamage, FoundValue, clean, without_excess
+from ragtrace.traces.extract._documents import chunk_of, joined, with_text_damage
+from ragtrace.traces.extract._messages import ChatTurn, Message, calls_tools, turns_of
+from ragtrace.traces.extract._passage_split import parted
+from ragtrace.traces.extract._passages import Passages, directions_in, is_instruction, passages_in
+from ragtrace.traces.extract._prompts import asked_in
+from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.extract.conventions import PROMPTS
+from ragtrace.traces.trace import Span
+
+__all__ = ["PromptContext", "prompted"]
+
+_PROMPT_MARK: Final = "messages"
+"""What ragtrace's content policy calls a prompt that it cut."""
+_ASKED_IN_TAGS: Final = re.compile(
+    r"<((?:user_)?(?:question|query))>\s{0,9}(?P<text>[^<>]{1,4000}?)\s{0,9}</\1>", re.IGNORECASE
+)
+_PARAGRAPHS: Final = re.compile(r"\n[ \t]*\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptContext:
+    """The passages of a prompt, and the question that stands beside them."""
+
+    chunks: tuple[Chunk, ...]
+    question: FoundValue[str] | None
+    provenance: Provenance
+    damage: ContentDamage | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Material:
+    """One turn of the system or the user, parted."""
+
+    turn: ChatTurn
+    found: Passages
+    is_last: bool
+    """Whether the user asked in it, last."""
+
+
+def prompted(
+    call: Call, generation: SpanReading | None, *, question: str | None, is_liberal: bool
+) -> PromptContext | None:
+    """Take the prompt of the generation for the context.
+
+    Without ``is_liberal`` only passages that are set off count, and never in a turn of an agent, whose tools
+    are its context, nor where an answer stands in the prompt as well: then it is to be graded, or an example.
+    """
+    span, prompt = _prompt(call, generation)
+    if span is None or prompt is None:
+        return None
+    messages = prompt.value or ()
+    if not is_liberal and (call.of(Role.TOOL) or calls_tools(messages)):
+        return None
+    material = _material(messages, question)
+    if not is_liberal and any(each.found.has_answer for each in material):
+        return None
+    asked = _asked(material, question)
+    passages = [each for part in material for each in _passages(part, asked, is_liberal=is_liberal)]
+    if not passages or not (question or asked):
+        return None
+    return _prompted(span, prompt, passages, material, asked)
+
+
+def _prompt(
+    call: Call, generation: SpanReading | None
+) -> tuple[Span | None, FoundValue[tuple[Message, ...]] | None]:
+    """Read the prompt of the generation, or of the provider's span below a framework's; say which it was."""
+    if generation is None:
+        return None, None
+    told = generation.answer.value if generation.answer else None
+    others = [each for each in call.of(Role.GENERATION) if each.answer and each.answer.value == told]
+    for reading in (generation, *others):
+        for read in PROMPTS:
+            if (found := read(reading.span)) and found.value:
+                return reading.span, found
+    return None, None
+
+
+def _material(messages: Sequence[Message], question: str | None) -> list[_Material]:
+    turns = [each for each in turns_of(messages) if each.role in ("system", "user")]
+    last = max((i for i, each in enumerate(turns) if each.role == "user"), default=-1)
+    texts = [without_excess(clean(each.text))[0] for each in turns]
+    if question and last >= 0 and texts[last].strip() != question:
+        texts[last] = _without_last(texts[last], question)
+    directions = directions_in(texts)
+    return [
+        _Material(turn=turn, found=passages_in(text, directions, question), is_last=i == last)
+        for i, (turn, text) in enumerate(zip(turns, texts, strict=True))
+    ]
+
+
+def _without_last(text: str, question: str) -> str:
+    before, found, after = text.rpartition(question)
+    return f"{before}{after}" if found else text
+
+
+def _asked(material: Sequence[_Material], question: str | None) -> str | None:
+    """Find the question in the last turn of the user, beside the passages."""
+    rest = next((each.found.rest for each in material if each.is_last), "")
+    tagged = [match["text"] for match in _ASKED_IN_TAGS.finditer(rest)]
+    labeled = tagged[-1] if tagged else asked_in(rest)
+    if question or labeled:
+        return question or labeled
+    paragraphs = [each for each in _paragraphs(rest) if not each.endswith(":")]
+    plain = [each for each in paragraphs if not is_instruction(each)] or paragraphs
+    questions = [each for each in plain if each.endswith("?")]
+    return questions[-1] if questions else "\n\n".join(plain[-1:]) or None
+
+
+def _passages(part: _Material, asked: str | None, *, is_liberal: bool) -> Iterator[str]:
+    for each in part.found.passages:
+        if each != asked:
+            yield each
+    if not is_liberal:
+        return
+    paragraphs = [each for each in _paragraphs(part.found.rest) if not _is_aside(each, asked)]
+    if part.turn.role == "user" and not part.is_last:
+        paragraphs = paragraphs if len(paragraphs) > 1 else []  # what was asked before is no context
+    yield from parted("\n\n".join(paragraphs))
+
+
+def _is_aside(paragraph: str, asked: str | None) -> bool:
+    """Tell instructions, labels and the question from material."""
+    is_label = paragraph.endswith(":") and "\n" not in paragraph
+    is_question = paragraph == asked or asked_in(paragraph) is not None or _ASKED_IN_TAGS.search(paragraph)
+    return bool(is_label or is_question or is_instruction(paragraph))
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [stripped for each in _PARAGRAPHS.split(text) if (stripped := each.strip())]
+
+
+def _prompted(
+    span: Span,
+    prompt: FoundValue[tuple[Message, ...]],
+    passages: Sequence[str],
+    material: Sequence[_Material],
+    asked: str | None,
+) -> PromptContext:
+    chunks = joined([[chunk_of({"text": each}, rank, span.span_id) for rank, each in enumerate(passages)]])
+    shapes = dict.fromkeys(each.found.shape for each in material if each.found.passages) or {
+        "as one text": None
+    }
+    why = (
+        f"no span of the RAG call is a retrieval, so its prompt is the context: {_many(len(chunks))}, "
+        f"{', '.join(shapes)}."
+    )
+    return PromptContext(
+        chunks=chunks,
+        question=found_text(
+            asked,
+            attribute=prompt.attribute,
+            convention=prompt.convention,
+            how="what is asked in the last turn",
+        ),
+        provenance=Provenance(
+            part=Part.CONTEXT,
+            span_id=span.span_id,
+            span_name=span.name,
+            attribute=prompt.attribute,
+            convention=prompt.convention,
+            why=why,
+        ),
+        damage=prompt.damage or _damage(span, prompt, chunks, material),
+    )
+
+
+def _many(passages: int) -> str:
+    return "1 passage" if passages == 1 else f"{passages} passages"
+
+
+def _damage(
+    span: Span,
+    prompt: FoundValue[tuple[Message, ...]],
+    chunks: Sequence[Chunk],
+    material: Sequence[_Material],
+) -> ContentDamage | None:
+    marks = span.attributes.get(semconv.RAG_TRUNCATED)
+    if isinstance(marks, tuple) and _PROMPT_MARK in marks:
+        detail = "the content policy of `ragtrace.instrument` cut the prompt: raise `max_messages_bytes`"
+        return ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
+    if any(without_excess(clean(each.turn.text))[1] for each in material):
+        detail = f"`{prompt.attribute}` is longer than ragtrace reads"
+        return ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
+    return with_text_damage(chunks, prompt.attribute)

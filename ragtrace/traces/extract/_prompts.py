@@ -1,0 +1,53 @@
+"""Prompts that were made of a template: the question stands somewhere in them, beside the chunks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ragtrace.traces.extract._content import FoundValue
+
+__all__ = ["ASKED", "asked_in", "is_question_alone", "question_of"]
+
+_MARKUP = r"[\W_]{0,8}"
+_COLON = r"[ *_]{0,4}:[ *_]{0,4}"
+ASKED = re.compile(
+    rf"{_MARKUP}(?:(?:user|user's|human|customer) )?(?:question|query){_COLON}(?P<text>.*)", re.IGNORECASE
+)
+_OVER = re.compile(
+    rf"{_MARKUP}(?:\w{{1,20}} )?(?:answer|response|context|documents?|passages?|sources?){_COLON}",
+    re.IGNORECASE,
+)
+
+
+def is_question_alone(prompt: FoundValue[str] | None, texts: Sequence[str]) -> bool:
+    """Tell whether a prompt is the question and no more: it holds no chunk, as far as they are known."""
+    text = (prompt.value if prompt else None) or ""
+    is_whole = asked_in(text) is None and not any(each in text for each in texts)
+    return is_whole and bool(text and texts)
+
+
+def question_of(prompt: FoundValue[str] | None) -> FoundValue[str] | None:
+    """Take the question out of a prompt that was made of a template."""
+    asked = asked_in(prompt.value) if prompt and prompt.value else None
+    if prompt is None or asked is None:
+        return None
+    return replace(prompt, value=asked, how="what stands behind its last `Question:` or `Query:`")
+
+
+def asked_in(prompt: str) -> str | None:
+    """Return what stands behind the last ``Question:`` or ``Query:`` at the start of a line.
+
+    The templates that frameworks ship, and most of those written by hand, mark the question so.
+    """
+    asked: list[str] | None = None
+    is_open = False
+    for line in prompt.splitlines():
+        if match := ASKED.match(line):
+            asked, is_open = [match["text"]], True
+        elif is_open and _OVER.match(line):
+            is_open = False
+        elif is_open and asked is not None:
+            asked.append(line)
+    return "\n".join(asked).strip() or None if asked else None

@@ -1,0 +1,82 @@
+"""References on spans beside the steps of a RAG call: the application's own, or feedback that came later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from ragtrace import semconv
+from ragtrace.model import Part, Provenance, RagRecord
+from ragtrace.traces.extract._calls import Call, SpanTree
+from ragtrace.traces.extract._span_reader import SpanReading
+from ragtrace.traces.extract.conventions import own
+from ragtrace.traces.trace import Span, Trace
+
+__all__ = ["with_references"]
+
+_KEYS = (semconv.REFERENCE_ANSWER, semconv.REFERENCE_CONTEXT_IDS)
+
+
+def with_references(
+    records: Sequence[RagRecord], calls: Sequence[Call], trace: Trace, tree: SpanTree
+) -> tuple[RagRecord, ...]:
+    """Complete the records, one a call, by references from spans that are no step of their calls.
+
+    What a step of the call says stays. Of several spans, the one that ended last is believed.
+    """
+    completed = list(records)
+    for position, reading in _found(calls, trace, tree):
+        completed[position] = _completed(completed[position], reading)
+    return tuple(completed)
+
+
+def _found(calls: Sequence[Call], trace: Trace, tree: SpanTree) -> Iterator[tuple[int, SpanReading]]:
+    """Yield the position of a call and what a span beside it says, the last span first."""
+    holders = [span for span in trace.spans if any(key in span.attributes for key in _KEYS)]
+    if not holders or not calls:
+        return
+    positions = _positions(calls)
+    starts = {span.span_id: _starts(span, tree) for span in holders}
+    above = tree.nearest_above(chain.from_iterable(starts.values()), positions.keys())
+    for span in sorted(holders, key=lambda span: (span.end_ns, span.span_id), reverse=True):
+        found = (positions.get(each, positions.get(above.get(each, ""))) for each in starts[span.span_id])
+        position = next((each for each in found if each is not None), None)
+        if position is None and len(calls) == 1:
+            position = 0
+        if position is not None:
+            yield position, own.read(span)
+
+
+def _positions(calls: Sequence[Call]) -> Mapping[str, int]:
+    """Map the spans of each call to its position."""
+    found: dict[str, int] = {}
+    for position, call in enumerate(calls):
+        found.update(dict.fromkeys((member.span.span_id for member in call.members), position))
+        if call.root is not None:
+            found.setdefault(call.root.span_id, position)
+    return found
+
+
+def _starts(span: Span, tree: SpanTree) -> tuple[str, ...]:
+    """Return the span, and then those that it is linked to: one of them may be below a call."""
+    linked = (link.span_id for link in span.links if link.trace_id == span.trace_id)
+    return (span.span_id, *(span_id for span_id in linked if tree.find(span_id) is not None))
+
+
+def _completed(record: RagRecord, reading: SpanReading) -> RagRecord:
+    if record.reference is None and reading.reference is not None and reading.reference.value is not None:
+        provenance = Provenance(
+            part=Part.REFERENCE,
+            span_id=reading.span.span_id,
+            span_name=reading.span.name,
+            attribute=reading.reference.attribute,
+            convention=reading.reference.convention,
+            why=f"no step of the RAG call holds a reference, and this span does: {reading.reference.how}.",
+        )
+        record = replace(
+            record, reference=reading.reference.value, provenance=(*record.provenance, provenance)
+        )
+    if not record.reference_chunk_ids and reading.reference_chunk_ids:
+        record = replace(record, reference_chunk_ids=reading.reference_chunk_ids)
+    return record

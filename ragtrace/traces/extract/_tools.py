@@ -1,0 +1,102 @@
+"""What tools returned to a model: context, where the tool retrieves."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ragtrace.model import AttributeValue, Chunk
+from ragtrace.traces.extract._content import (
+    FoundValue,
+    cut_damage,
+    is_broken_json,
+    is_cut_by_tempo,
+    parse_loosely,
+)
+from ragtrace.traces.extract._documents import find_documents, has_text
+from ragtrace.traces.extract._messages import Message, tool_messages
+from ragtrace.traces.extract._payload import documents_in, listed_documents
+from ragtrace.traces.extract._span_reader import Role, ToolResult
+
+__all__ = ["RETRIEVAL_TOOLS", "handed_documents", "returned_documents", "tool_documents"]
+
+RETRIEVAL_TOOLS: Final = re.compile(
+    r"retriev|search|look_?up|knowledge|vector|query_engine|(^|_|\b)rag(_|\b|$)"
+    r"|(find|get|fetch|query|read)_?(the_)?(doc|context|passage|chunk|article|kb|index|faq|corpus)",
+    re.IGNORECASE,
+)
+"""Searched for in the name of a tool, where the user's mapping names no pattern."""
+
+_WRAPPERS: Final = ("output", "outputs", "result", "data", "kwargs")
+_MAX_WRAPPERS: Final = 6
+
+
+def tool_documents(
+    value: AttributeValue, *, attribute: str, convention: str, span_id: str
+) -> FoundValue[tuple[Chunk, ...]] | None:
+    """Read what a tool returned: documents, messages that hold them, or whatever the model was shown."""
+    node = _unwrapped(value)
+    if node is None or node == "":
+        return None
+    if is_broken_json(value, node):
+        return find_documents(value, attribute=attribute, convention=convention, span_id=span_id)
+    listed = listed_documents(node)
+    items = listed if isinstance(listed, tuple) else (listed,)
+    shown = tuple(_shown(item) for item in items)
+    found = find_documents(shown, attribute=attribute, convention=convention, span_id=span_id)
+    is_cut = isinstance(value, str) and is_cut_by_tempo(value)
+    return replace(found, damage=cut_damage(attribute)) if is_cut else found
+
+
+def returned_documents(
+    value: AttributeValue, role: Role | None, *, attribute: str, convention: str, span_id: str
+) -> FoundValue[tuple[Chunk, ...]] | None:
+    """Read the output of a retrieval, a reranker or a tool; what other steps return are no documents."""
+    if role not in (Role.RETRIEVAL, Role.RERANK, Role.TOOL):
+        return None
+    read_output = tool_documents if role is Role.TOOL else documents_in
+    return read_output(value, attribute=attribute, convention=convention, span_id=span_id)
+
+
+def handed_documents(
+    messages: Sequence[Message], *, attribute: str, convention: str, span_id: str
+) -> tuple[ToolResult, ...]:
+    """Read what tools returned out of the messages of a prompt."""
+    results = (
+        (each.tool, tool_documents(each.content, attribute=attribute, convention=convention, span_id=span_id))
+        for each in tool_messages(messages)
+    )
+    return tuple(
+        ToolResult(tool=tool, documents=documents) for tool, documents in results if documents is not None
+    )
+
+
+def _unwrapped(value: AttributeValue) -> AttributeValue:
+    """Take the content out of the messages and envelopes that frameworks put around it."""
+    node = parse_loosely(value)
+    for _ in range(_MAX_WRAPPERS):
+        if not isinstance(node, Mapping):
+            break
+        if "content" in node and ("tool_call_id" in node or node.get("type") == "tool"):
+            node = parse_loosely(node["content"])
+            continue
+        if isinstance(node.get("content"), tuple):  # of the Model Context Protocol
+            node = node["content"]
+            break
+        inner = next((node[key] for key in _WRAPPERS if node.get(key)), None)
+        if inner is None or has_text(node):
+            break
+        node = parse_loosely(inner)
+    return node
+
+
+def _shown(item: AttributeValue) -> AttributeValue:
+    """Show an object without a text as JSON: so the model saw it."""
+    if isinstance(item, Mapping) and not has_text(item):
+        return {"text": json.dumps(item, ensure_ascii=False, default=str)}
+    if isinstance(item, str):
+        return {"text": item}
+    return item if isinstance(item, Mapping) else {"text": json.dumps(item, default=str)}

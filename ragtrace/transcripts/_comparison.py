@@ -1,0 +1,229 @@
+"""Two evaluators on the same answers: how far apart their scores are, and where they disagree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ragtrace.model import Label, MetricOutcome, MetricResult, Usage, VerdictLabel
+from ragtrace.transcripts._differences import (
+    Difference,
+    Pair,
+    agreement_beyond_chance,
+    paired_difference,
+    sign_test,
+)
+from ragtrace.transcripts._pairs import pairs_of
+from ragtrace.transcripts.file import TranscriptRecord
+
+__all__ = ["ClaimPair", "Comparer", "Disagreement", "EvaluatorComparison", "MetricComparison", "compare"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricComparison:
+    """What two evaluators make of the answers that both of them scored."""
+
+    metric: str
+    profiles: tuple[str, str]
+    difference: Difference | None
+    """Of the scores, the second's less the first's; ``None`` where no answer has both."""
+    kappa: float | None
+    """Agreement of pass and fail beyond chance (Cohen 1960)."""
+    passes_first_only: int
+    passes_second_only: int
+    p_value: float
+    """That so many labels turn one way more than the other by chance (McNemar, exact, unweighted)."""
+    scored_first_only: int
+    scored_second_only: int
+    scored_by_neither: int
+
+
+class ClaimPair(NamedTuple):
+    """A claim that both evaluators looked at, and see differently."""
+
+    text: str
+    first: VerdictLabel
+    second: VerdictLabel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """An answer with two labels, or two scores."""
+
+    record_id: str
+    metric: str
+    first: float | None
+    second: float | None
+    labels: tuple[Label, Label]
+    claims: tuple[ClaimPair, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatorComparison:
+    """Two evaluators, side by side. The first has ``both``, ``only_first`` and ``other_material``."""
+
+    both: int
+    only_first: int
+    only_second: int
+    other_material: int
+    """Answers that both judged, but of which they were shown different things: not compared."""
+    metrics: tuple[MetricComparison, ...]
+    disagreements: tuple[Disagreement, ...]
+    """The largest first."""
+    usage: tuple[Usage, Usage]
+    """What each spent on all that it judged."""
+
+
+def compare(first: Iterable[TranscriptRecord], second: Iterable[TranscriptRecord]) -> EvaluatorComparison:
+    """Compare what two evaluators made of the same answers, which are found again by their ids.
+
+    Averages are over what the answers were drawn from: each counts by the inverse of its probability.
+    """
+    comparing = Comparer()
+    known = {each.record.id: _Side.of(each) for each in first}
+    for each in second:
+        comparing.add_sides(known.pop(each.record.id, None), _Side.of(each))
+    for side in known.values():
+        comparing.add_sides(side, None)
+    return comparing.comparison()
+
+
+class Comparer:
+    """Compares answer by answer; of what it was shown it keeps no texts but those of claims."""
+
+    def __init__(self) -> None:
+        self._both = self._only_first = self._only_second = self._other_material = 0
+        self._first = self._second = Usage()
+        self._tallies: dict[tuple[str, str, str], _Tally] = {}
+        self._disagreements: list[Disagreement] = []
+
+    def add_pair(self, first: TranscriptRecord, second: TranscriptRecord) -> None:
+        """Count what two evaluators made of an answer."""
+        self.add_sides(_Side.of(first), _Side.of(second))
+
+    def add_sides(self, first: _Side | None, second: _Side | None) -> None:
+        """Count an answer that both judged, or one of them."""
+        self._first += first.usage if first else Usage()
+        self._second += second.usage if second else Usage()
+        if first is None or second is None:
+            self._only_first += second is None
+            self._only_second += first is None
+        elif first.material != second.material:
+            self._other_material += 1
+        else:
+            self._both += 1
+            for pair in pairs_of(first.outcomes, second.outcomes):
+                self._count(first, *pair)
+
+    def comparison(self) -> EvaluatorComparison:
+        """Return what the answers so far say."""
+        return EvaluatorComparison(
+            both=self._both,
+            only_first=self._only_first,
+            only_second=self._only_second,
+            other_material=self._other_material,
+            metrics=tuple(tally.comparison() for tally in self._tallies.values()),
+            disagreements=tuple(sorted(self._disagreements, key=_how_far, reverse=True)),
+            usage=(self._first, self._second),
+        )
+
+    def _count(self, side: _Side, first: MetricOutcome, second: MetricOutcome) -> None:
+        key = (first.metric, first.profile, second.profile)
+        if key not in self._tallies:
+            self._tallies[key] = _Tally(metric=first.metric, profiles=(first.profile, second.profile))
+        scores, labels = (_score(first), _score(second)), (first.label, second.label)
+        self._tallies[key].add(side, scores, labels)
+        claims = tuple(_differing(first, second))
+        if claims or scores[0] != scores[1] or labels[0] != labels[1]:
+            self._disagreements.append(
+                Disagreement(
+                    record_id=side.record_id,
+                    metric=first.metric,
+                    first=scores[0],
+                    second=scores[1],
+                    labels=labels,
+                    claims=claims,
+                )
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """What is needed of an evaluation; not the texts it is about."""
+
+    record_id: str
+    material: str
+    probability: float | None
+    cluster: str
+    outcomes: tuple[MetricOutcome, ...]
+    usage: Usage
+
+    @classmethod
+    def of(cls, kept: TranscriptRecord) -> _Side:
+        target = kept.record.target
+        return cls(
+            record_id=kept.record.id,
+            material=kept.material_sha256,
+            probability=kept.probability,
+            cluster=target.trace_id if target else kept.record.id,
+            outcomes=kept.evaluation.outcomes,
+            usage=kept.evaluation.usage,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tally:
+    metric: str
+    profiles: tuple[str, str]
+    pairs: list[Pair] = field(default_factory=list)
+    labels: list[tuple[bool, bool]] = field(default_factory=list)
+    scored: Counter[tuple[bool, bool]] = field(default_factory=Counter)
+
+    def add(self, one: _Side, scores: tuple[float | None, float | None], labels: tuple[Label, Label]) -> None:
+        first, second = scores
+        self.scored[first is not None, second is not None] += 1
+        if first is not None and second is not None:
+            self.pairs.append(Pair(first, second, one.probability, one.cluster))
+            self.labels.append((labels[0] is Label.PASS, labels[1] is Label.PASS))
+
+    def comparison(self) -> MetricComparison:
+        turned = Counter(self.labels)
+        return MetricComparison(
+            metric=self.metric,
+            profiles=self.profiles,
+            difference=paired_difference(self.pairs),
+            kappa=agreement_beyond_chance(self.labels),
+            passes_first_only=turned[True, False],
+            passes_second_only=turned[False, True],
+            p_value=sign_test(turned[True, False], turned[False, True]),
+            scored_first_only=self.scored[True, False],
+            scored_second_only=self.scored[False, True],
+            scored_by_neither=self.scored[False, False],
+        )
+
+
+def _score(outcome: MetricOutcome) -> float | None:
+    return outcome.score if isinstance(outcome, MetricResult) else None
+
+
+def _differing(first: MetricOutcome, second: MetricOutcome) -> Iterator[ClaimPair]:
+    """Find the claims that both looked at, by their words."""
+    if not (isinstance(first, MetricResult) and isinstance(second, MetricResult)):
+        return
+    by_words = {_folded(verdict.claim.text): verdict for verdict in second.verdicts}
+    for verdict in first.verdicts:
+        other = by_words.get(_folded(verdict.claim.text))
+        if other is not None and other.label is not verdict.label:
+            yield ClaimPair(verdict.claim.text, verdict.label, other.label)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split()).rstrip(".")
+
+
+def _how_far(each: Disagreement) -> tuple[bool, float, int]:
+    turned = {*each.labels} == {Label.PASS, Label.FAIL}
+    apart = abs(each.first - each.second) if each.first is not None and each.second is not None else 0.0
+    return turned, apart, len(each.claims)

@@ -1,0 +1,54 @@
+"""Kept records before another judge."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import replace
+
+from ragtrace._ordered import map_in_order
+from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
+from ragtrace.ports import Judge, Metric
+from ragtrace.transcripts._judges import recorded
+from ragtrace.transcripts.file import TranscriptRecord, Transcripts
+from ragtrace.transcripts.rescore import metrics_of
+
+__all__ = ["ask_again"]
+
+
+async def ask_again(
+    kept: Iterable[TranscriptRecord],
+    transcripts: Transcripts,
+    judge: Judge,
+    *,
+    metrics: Sequence[Metric] | None = None,
+    on_judged: Callable[[TranscriptRecord, TranscriptRecord], None],
+    concurrency: int = 8,
+) -> None:
+    """Have records judged by another judge, by the limits they were judged by, and keep what it says.
+
+    Without ``metrics``: those that ran. ``on_judged`` is told of each, before and after, in their order. What
+    this judge is known to have judged without a failure is taken from the transcripts.
+    """
+    asked = recorded(judge, transcripts)
+
+    async def work(each: TranscriptRecord) -> tuple[TranscriptRecord, TranscriptRecord]:
+        chosen = metrics_of(each.evaluation) if metrics is None else metrics
+        version = evaluator_version(chosen, judge, limits=each.limits)
+        known = transcripts.find(each.record.id, evaluator_set(chosen), version)
+        if known and known.record == each.record and not known.evaluation.failures:
+            return each, known
+        evaluation = await evaluate(each.record, metrics=chosen, judge=asked, limits=each.limits)
+        session = transcripts.session
+        judged = replace(each, evaluation=evaluation, second_judge=None, session=session)
+        transcripts.keep(judged)
+        return each, judged
+
+    async def emit(pair: tuple[TranscriptRecord, TranscriptRecord]) -> None:
+        on_judged(*pair)
+
+    await map_in_order(_each(kept), work, emit, concurrency=concurrency)
+
+
+async def _each(kept: Iterable[TranscriptRecord]) -> AsyncIterator[TranscriptRecord]:
+    for each in kept:
+        yield each
