@@ -8,8 +8,6 @@ from typing import Final, TypeVar
 
 from ragtrace.errors import RagtraceError
 
-__all__ = ["map_in_order"]
-
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 

@@ -9,8 +9,6 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["LONGEST_WAIT_S", "bounded_wait_s", "number_in", "retry_after_s_of"]
-
 LONGEST_WAIT_S: Final = 86_400.0
 """A day: more is asked for by who is wrong, or means harm."""
 _NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")

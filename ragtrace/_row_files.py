@@ -21,8 +21,6 @@ from pydantic_core import ErrorDetails
 
 from ragtrace.errors import InputError
 
-__all__ = ["STRICT", "FieldNames", "Row", "RowNotices", "clean_text", "read_rows"]
-
 FormT = TypeVar("FormT", bound=BaseModel)
 
 

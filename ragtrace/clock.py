@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["SystemClock"]
-
 
 class SystemClock:
     """A [`Clock`][ragtrace.ports.Clock] that tells the machine's own time."""

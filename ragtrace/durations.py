@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-__all__ = ["UNITS_S", "duration_of"]
-
 UNITS_S: Final[Mapping[str, float]] = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _WRITTEN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
 _LONGEST_S: Final = 3650 * 86400.0

@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["escaped_json", "escaped_line", "one_json_line"]
-
 _CONTROLS: Final = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 """DEL and C1 controls, which terminals obey; what turns the order of what is seen (Trojan Source); what some
 readers take for the end of a line; and lone surrogates, which no UTF-8 holds."""

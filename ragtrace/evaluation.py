@@ -29,8 +29,6 @@ from ragtrace.model import (
 )
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 
-__all__ = ["evaluate", "evaluator_set", "evaluator_version"]
-
 _log = logging.getLogger(__name__)
 
 

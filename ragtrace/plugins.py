@@ -25,8 +25,6 @@ from typing import Any, Final
 
 from ragtrace.errors import ConfigError, RagtraceError
 
-__all__ = ["Address", "PluginKind", "find_plugins", "load_address", "load_plugin", "named_beside"]
-
 _ADDRESS: Final = re.compile(
     r"(?P<where>[^:]+\.py|[A-Za-z_][\w.]*):(?P<name>[A-Za-z_]\w*)(?::(?P<argument>.*))?", re.DOTALL
 )

@@ -48,24 +48,6 @@ from ragtrace.model import (
     Verdict,
 )
 
-__all__ = [
-    "RECORD_NAMES",
-    "ChunkVerdictObject",
-    "Contexts",
-    "IntermediateObject",
-    "RecordRow",
-    "Text",
-    "TokenCounts",
-    "VerdictObject",
-    "chunk_verdict_object",
-    "intermediate_object",
-    "read_records",
-    "record_of",
-    "to_json_line",
-    "token_counts",
-    "verdict_object",
-]
-
 
 def read_records(path: str | Path, *, notices: RowNotices = STRICT) -> Iterator[RagRecord]:
     """Read the records of a file (JSON lines, or one array), or of standard input for ``-``, one by one.

@@ -14,8 +14,6 @@ from ragtrace.metrics import Prompts, StepLimits
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 
-__all__ = ["evaluate_sync", "wait_for"]
-
 T = TypeVar("T")
 
 

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from pydantic_core import ErrorDetails
 
-__all__ = ["in_words"]
-
 _OTHERWISE: Final = "it cannot be used as it is"
 
 

@@ -15,17 +15,6 @@ from typing import Final, NamedTuple
 from ragtrace.errors import JudgeError, JudgeOverBudget
 from ragtrace.judge.spend import Limit, Spend
 
-__all__ = [
-    "Budget",
-    "BudgetStatus",
-    "BudgetStoreUnavailable",
-    "BudgetWindow",
-    "ExceededLimit",
-    "LimitUsage",
-    "OverBudget",
-    "Period",
-]
-
 _NANO: Final = 1_000_000_000
 _AHEAD: Final = 0.1
 """How far spending may run ahead of the clock before nothing more is sampled, as a share of the limit."""

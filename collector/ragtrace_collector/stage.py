@@ -13,8 +13,6 @@ from collections.abc import Awaitable, Callable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
 
-__all__ = ["Step", "report_stage_error", "run_stage"]
-
 log = logging.getLogger("ragtrace.collector")
 
 Step = Callable[[], Awaitable[bool]]

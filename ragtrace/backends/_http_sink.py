@@ -16,7 +16,6 @@ from ragtrace.http.tls import ClientTls
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["HttpSender", "HttpSink", "Reply"]
 
 _REFUSING: Final = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405, 407})
 """These are about the sender or the address, not about what was sent."""

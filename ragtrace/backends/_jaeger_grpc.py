@@ -24,7 +24,6 @@ from ragtrace.traces.trace import Span, Trace
 if TYPE_CHECKING:
     import grpc
 
-__all__ = ["JaegerGrpcReader"]
 
 T = TypeVar("T")
 

@@ -12,8 +12,6 @@ from typing import Any, Final
 from ragtrace.model import AttributeValue
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink, StatusCode
 
-__all__ = ["spans_of_v2", "trace_ids_of_v2"]
-
 _KINDS: Final = {kind.name.lower(): kind for kind in SpanKind}
 _CODES: Final = {code.name: code for code in StatusCode}
 _SCOPE: Final = (("otel.scope.name", "otel.library.name"), ("otel.scope.version", "otel.library.version"))

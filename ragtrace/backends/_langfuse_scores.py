@@ -12,8 +12,6 @@ from ragtrace.backends._http_sink import HttpSink
 from ragtrace.backends._scores import Score, scores_in
 from ragtrace.model import AttributeValue
 
-__all__ = ["LangfuseScoreSink"]
-
 
 class LangfuseScoreSink(HttpSink):
     """Post one score a metric on the answer's observation. Spans that are no carriers are left out."""

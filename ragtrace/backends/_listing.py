@@ -8,8 +8,6 @@ from typing import ClassVar
 from ragtrace.errors import ReadError
 from ragtrace.traces.trace import Trace
 
-__all__ = ["SearchOnlyReader"]
-
 
 class SearchOnlyReader:
     """What their readers have in common."""

@@ -8,8 +8,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ragtrace.errors import SendRejected
 
-__all__ = ["parse_answer", "raise_for_rejected_spans"]
-
 
 def parse_answer(body: bytes) -> ExportTraceServiceResponse | None:
     """Read an answer in protobuf, or in JSON, which some send in any case; ``None``: it is neither."""

@@ -17,8 +17,6 @@ from ragtrace.errors import CodecError, InputError, ReadError
 from ragtrace.traces.otlp import decode_body, parse_request, trace_ids_in
 from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["OtlpFileReader"]
-
 _STANDARD_INPUT: Final = "-"
 _BATCH_BYTES: Final = 256 << 10
 _TRACE_ID: Final = re.compile(rb'"traceId"\s*:\s*"([0-9A-Fa-f]{32})"')

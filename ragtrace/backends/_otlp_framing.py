@@ -21,8 +21,6 @@ from ragtrace.errors import ConfigError, InputError
 from ragtrace.extras import install_command
 from ragtrace.traces.otlp import Encoding
 
-__all__ = ["OtlpFrame", "pieces"]
-
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _LENGTH_BYTES: Final = 4

@@ -10,8 +10,6 @@ from ragtrace.backends._scores import Score, scores_in
 from ragtrace.errors import SendRejected
 from ragtrace.model import AttributeValue
 
-__all__ = ["PhoenixAnnotationSink"]
-
 _PATH: Final = "/v1/span_annotations?sync=true"
 """It answers once the annotations are stored, and says so where there is no such span."""
 _NO_SUCH_SPAN: Final = 404

@@ -13,8 +13,6 @@ from ragtrace.model import AttributeValue, Label
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent
 
-__all__ = ["Score", "StoredScore", "carriers_of", "hex_id", "original_ids", "scores_in"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:

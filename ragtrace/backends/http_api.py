@@ -20,7 +20,6 @@ from ragtrace.http.tls import ClientTls
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["MOST_READ_BYTES", "ConnectionSettings", "HttpApi", "HttpResponse", "Parameters", "Sleep"]
 
 MOST_READ_BYTES: Final = 128 << 20
 """Of one answer of a back end, unpacked. A page of traces with all their texts takes some megabytes."""

@@ -19,8 +19,6 @@ from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["JaegerReader", "normalized_trace_id", "search_each_service", "traces_by_id"]
-
 T = TypeVar("T")
 
 _TRACE_ID_DIGITS: Final = 32

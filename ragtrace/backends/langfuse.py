@@ -24,8 +24,6 @@ from ragtrace.model import AttributeValue
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.trace import Resource, Scope, Span, StatusCode, Trace
 
-__all__ = ["LangfuseReader"]
-
 Json = Mapping[str, Any]
 
 _TRACES_AT_ONCE: Final = 1_000

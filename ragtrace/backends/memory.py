@@ -8,8 +8,6 @@ from ragtrace.errors import SendError
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
 
-__all__ = ["MemorySink"]
-
 
 class MemorySink:
     """Keep every request. Fails with ``failures`` first, one a request, then takes everything."""

@@ -18,8 +18,6 @@ from ragtrace.files.durable import make_folder, sync_folder
 from ragtrace.files.private import make_private, open_private
 from ragtrace.traces.otlp import decode_json, parse_request, request_to_json
 
-__all__ = ["OtlpFileSink"]
-
 _TAIL_BYTES = 1024 * 1024
 _MOST_KNOWN = 10_000
 """Spans at the file's end that are remembered: more than are ever on their way at a time."""

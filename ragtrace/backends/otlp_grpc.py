@@ -13,7 +13,6 @@ from ragtrace.http.tls import ClientTls
 if TYPE_CHECKING:
     import grpc
 
-__all__ = ["OtlpGrpcSink"]
 
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _RETRYABLE = frozenset(

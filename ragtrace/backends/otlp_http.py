@@ -11,8 +11,6 @@ from ragtrace.backends._otlp_answer import parse_answer, raise_for_rejected_span
 from ragtrace.errors import SendUnconfirmed
 from ragtrace.http.tls import ClientTls
 
-__all__ = ["OtlpHttpSink"]
-
 
 class OtlpHttpSink(HttpSink):
     """Post requests as binary protobuf to an OTLP/HTTP receiver's full URL (``…/v1/traces``)."""

@@ -26,8 +26,6 @@ from ragtrace.model import AttributeValue
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, StatusCode, Trace
 
-__all__ = ["PhoenixReader"]
-
 Json = Mapping[str, Any]
 ReadT = TypeVar("ReadT")
 

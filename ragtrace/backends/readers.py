@@ -17,8 +17,6 @@ from ragtrace.backends.tempo import TempoReader
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.ports import TraceReader
 
-__all__ = ["open_reader"]
-
 _ACCEPTED = (
     "give jaeger:http://host:16686, jaeger:grpc://host:16685, tempo:http://host:3200, "
     "phoenix:http://host:6006, langfuse:https://host, or otlp-file:PATH for a file or folder of OTLP"

@@ -14,8 +14,6 @@ from ragtrace.errors import ReadOversized
 from ragtrace.ports import Page, TraceQuery, TraceSearch
 from ragtrace.traces.trace import Trace
 
-__all__ = ["SearchWindow", "at_most", "cut_if_too_large", "windows"]
-
 _FIRST_NS: Final = 600 * 10**9
 
 

@@ -16,8 +16,6 @@ from ragtrace.errors import ConfigError
 from ragtrace.http.tls import ClientTls
 from ragtrace.ports import SpanSink
 
-__all__ = ["open_carrier_sink", "open_sink"]
-
 _GRPC_PORT = 4317
 _HTTP_PORT = 4318
 _TRACES_PATH = "/v1/traces"

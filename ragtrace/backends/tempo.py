@@ -20,8 +20,6 @@ from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import spans_in
 from ragtrace.traces.trace import Trace
 
-__all__ = ["TempoReader", "traceql_of"]
-
 _SECOND_NS: Final = 10**9
 _TRACES_AT_ONCE: Final = 500
 

@@ -14,18 +14,3 @@ from ragtrace.backfill.pipeline import backfill, span_ids
 from ragtrace.backfill.progress import Progress
 from ragtrace.backfill.report import BackfillReport
 from ragtrace.backfill.resume import ResumableRun
-
-__all__ = [
-    "BackfillReport",
-    "DryRun",
-    "EstimateRange",
-    "Progress",
-    "ResumableRun",
-    "RunEstimate",
-    "Selection",
-    "SpanId",
-    "backfill",
-    "dry_run",
-    "matches",
-    "span_ids",
-]

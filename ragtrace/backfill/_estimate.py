@@ -10,8 +10,6 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from ragtrace.backfill._token_load import TokenLoad
 from ragtrace.stats import ratio_total
 
-__all__ = ["EstimateRange", "Pilot", "PilotRecord", "RunEstimate", "TotalLoad", "from_pilot", "from_sizes"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateRange:

@@ -19,8 +19,6 @@ from ragtrace.traces.attach import Sample, carrier_span_id, tenant_of
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["Item", "SelectedRecord", "choose", "evaluator_of"]
-
 
 class SelectedRecord(NamedTuple):
     """A record to judge, and how it was chosen."""

@@ -10,8 +10,6 @@ from ragtrace.ports import TraceQuery
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.extract import ExtractRules
 
-__all__ = ["Selection", "SpanId"]
-
 
 class SpanId(NamedTuple):
     """Names a span among all."""

@@ -43,8 +43,6 @@ from ragtrace.metrics.judge_calls import batches
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric
 
-__all__ = ["HIGH", "LIKELY", "LOW", "ReplyProfile", "TokenLoad", "UnknownLoad", "size_of"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 

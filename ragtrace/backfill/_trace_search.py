@@ -13,8 +13,6 @@ from ragtrace.errors import ConfigError, ReadError
 from ragtrace.ports import TraceQuery, TraceReader, TraceSearch
 from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["SearchedUpTo", "find", "matches"]
-
 _PATIENCE: Final = 3
 """Traces in a row that cannot be read: then it is the source that is out of order."""
 

@@ -25,8 +25,6 @@ from ragtrace.ports import Clock, Judge, Metric, TraceReader
 from ragtrace.reports import JudgedAnswer
 from ragtrace.traces.attach import AttachOptions
 
-__all__ = ["DryRun", "dry_run"]
-
 _NANO: Final = 1_000_000_000
 
 

@@ -21,8 +21,6 @@ from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 
-__all__ = ["BackfillEvaluator", "EvaluatedRecord", "OutgoingCarrier", "may_begin"]
-
 
 class OutgoingCarrier(NamedTuple):
     """A carrier on its way."""

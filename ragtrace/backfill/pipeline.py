@@ -21,8 +21,6 @@ from ragtrace.ports import Clock, Judge, Metric, SpanSink, TraceReader
 from ragtrace.reports import JudgedAnswer
 from ragtrace.traces.attach import AttachOptions
 
-__all__ = ["backfill", "span_ids"]
-
 
 async def backfill(
     reader: TraceReader,

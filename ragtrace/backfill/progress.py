@@ -16,8 +16,6 @@ from ragtrace.files.private import make_private
 from ragtrace.files.state import state_folder
 from ragtrace.judge.spend import Spend
 
-__all__ = ["Progress"]
-
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS carrier (
     trace_id TEXT NOT NULL, span_id TEXT NOT NULL, payload BLOB,

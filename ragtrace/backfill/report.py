@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, fields
 from ragtrace.model import Evaluation, Usage
 from ragtrace.reports import AnswerOutcome, Status, outcome_of
 
-__all__ = ["BackfillReport", "RunCounts"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillReport:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from ragtrace.backfill.progress import Progress
 from ragtrace.backfill.report import RunCounts
 
-__all__ = ["ResumableRun", "pause"]
-
 
 async def _at_once() -> None:
     """Wait for nobody."""

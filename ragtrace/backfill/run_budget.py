@@ -8,8 +8,6 @@ from ragtrace.backfill.progress import Progress
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge.spend import Limit, Spend
 
-__all__ = ["RunBudget"]
-
 
 @dataclass(slots=True, kw_only=True)
 class RunBudget:

@@ -11,22 +11,6 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import NamedTuple, TypeAlias
 
-__all__ = [
-    "DEFAULT_THRESHOLD",
-    "NO_WRONG_CLAIM",
-    "ConfusionCounts",
-    "Ranking",
-    "ScoreBin",
-    "ScoredAnswer",
-    "Weights",
-    "balanced_accuracy",
-    "cohen_kappa",
-    "precision_of_unsupported",
-    "recall_of_decided",
-    "recall_of_unsupported",
-    "share_decided",
-]
-
 DEFAULT_THRESHOLD = 0.5
 """Of the probability that a claim is supported."""
 NO_WRONG_CLAIM = 1.0

@@ -7,8 +7,6 @@ from enum import StrEnum
 
 from ragtrace.model import Claim, Verdict, VerdictLabel
 
-__all__ = ["ClaimMatch", "find_claims"]
-
 
 class ClaimMatch(StrEnum):
     """What the judge's own claims say of the place where a labelled one stands."""

@@ -10,8 +10,6 @@ from typing import Final, TypeAlias
 
 from ragtrace.calibration._agreement import Weights
 
-__all__ = ["IntervalEstimate", "Resampling", "Statistic", "fold_of"]
-
 Statistic: TypeAlias = Callable[[Weights], float | None]
 """A number that follows from how much each cluster counts; ``None`` where it is not defined."""
 

@@ -23,8 +23,6 @@ from ragtrace.judge.phrases import announces_answer
 from ragtrace.model import Claim, RagRecord
 from ragtrace.records import RECORD_NAMES, Contexts, RecordRow, Text, record_of
 
-__all__ = ["HumanLabel", "LabeledAnswer", "read_labeled"]
-
 
 class HumanLabel(StrEnum):
     """What people say about a claim or an answer."""

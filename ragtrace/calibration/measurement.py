@@ -34,16 +34,6 @@ from ragtrace.model import (
 )
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric, YesProbability
 
-__all__ = [
-    "CandidateRun",
-    "EndToEnd",
-    "JudgeCandidate",
-    "MeasuredAnswer",
-    "judged_supported",
-    "measure_all",
-]
-
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _NO_USAGE = Usage()

@@ -12,8 +12,6 @@ from ragtrace.calibration.results import Results
 from ragtrace.calibration.wording import basis, counted, interval, money, percent, recommendations
 from ragtrace.reports.templates import open_template
 
-__all__ = ["Example", "disagreements", "render_page"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:

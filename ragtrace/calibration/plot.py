@@ -11,7 +11,6 @@ from ragtrace.calibration.results import CandidateResult, Results
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_plot"]
 
 _Ordered: TypeAlias = Sequence[tuple[int, CandidateResult]]
 """Candidates with their places in the group: each has the same colour everywhere."""

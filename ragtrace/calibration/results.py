@@ -14,8 +14,6 @@ from ragtrace.calibration.intervals import IntervalEstimate
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import Usage
 
-__all__ = ["AccuracyLead", "AgreementLevel", "CandidateResult", "GroupResult", "Results", "ScoreCutoff"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementLevel:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from ragtrace.calibration.labeled_data import LabeledAnswer
 
-__all__ = ["draw"]
-
 
 def draw(answers: Sequence[LabeledAnswer], limit: int | None, *, seed: int) -> list[LabeledAnswer]:
     """Return at most ``limit`` answers in a random order, half of them with an unsupported claim.

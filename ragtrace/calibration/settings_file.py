@@ -15,8 +15,6 @@ from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import JudgeIdentity
 from ragtrace.validation import in_words
 
-__all__ = ["Calibration", "read_calibration"]
-
 
 class _Saved(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -42,8 +42,6 @@ from ragtrace.calibration.results import (
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity, Usage, Verdict, VerdictLabel
 
-__all__ = ["TOGETHER", "MeasurementPlan", "Price", "Stratum", "stratum_of", "summarize"]
-
 TOGETHER: Final = "all files together"
 _FOLDS: Final = 5
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from ragtrace.calibration.intervals import IntervalEstimate
 from ragtrace.calibration.results import AccuracyLead, CandidateResult, Results, ScoreCutoff
 
-__all__ = ["basis", "counted", "interval", "money", "percent", "recommendations"]
-
 
 def interval(estimate: IntervalEstimate | None) -> str:
     """Write an estimate: ``0.76 [0.74, 0.78]``."""

@@ -6,19 +6,3 @@ from ragtrace.capture.instrumentation import CaptureStatistics, flush, instrumen
 from ragtrace.capture.privacy.policy import ContentPolicy
 from ragtrace.capture.rag_call import RagCall, rag
 from ragtrace.capture.retrieval_call import RetrievalCall, retrieval
-
-__all__ = [
-    "CaptureStatistics",
-    "ContentPolicy",
-    "GenerationCall",
-    "RagCall",
-    "RetrievalCall",
-    "feedback",
-    "flush",
-    "generation",
-    "instrument",
-    "rag",
-    "retrieval",
-    "statistics",
-    "uninstrument",
-]

@@ -16,7 +16,6 @@ from ragtrace.model import Part
 if TYPE_CHECKING:
     from ragtrace.capture.privacy.policy import ContentFilter
 
-__all__ = ["AnswerOf", "AnsweredRecording"]
 
 AnswerOf = Callable[..., object]
 """Finds the answer's text in what a function returned, or the next piece of it in what it yielded."""

@@ -10,8 +10,6 @@ import traceback
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-__all__ = ["first_time", "forget_told", "guarded", "log", "note_unread", "stopped", "unread"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

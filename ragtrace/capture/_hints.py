@@ -11,8 +11,6 @@ import sys
 
 from ragtrace.capture._guard import guarded, log
 
-__all__ = ["be_quiet", "hint"]
-
 _told: dict[str, object] = {}
 """Kept over a fork: the children of a server repeat nothing that it said."""
 _quiet = False

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from ragtrace.capture.privacy.policy import ContentPolicy
 
-__all__ = ["Recorder", "activate", "active"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorder:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.util.types import AttributeValue
 
-__all__ = ["Recording"]
 
 _ABANDONED = (GeneratorExit, asyncio.CancelledError)
 """How a stream ends whose reader went away: no error of the application's."""

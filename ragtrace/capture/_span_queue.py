@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
-__all__ = ["SpanQueue", "WaitingSpan"]
-
 _SPAN_BYTES = 3_000
 """A span without its attributes: objects, contexts, dictionaries. Measured with the SDK 1.45."""
 _ITEM_BYTES = 100

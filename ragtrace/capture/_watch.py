@@ -12,7 +12,6 @@ from ragtrace.capture._hints import hint
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = ["RagCallWatch"]
 
 MANY: Final = 1_000
 """A server may run for weeks: after so many spans without a part of a RAG call it is told before it ends."""

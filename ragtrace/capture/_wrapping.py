@@ -28,8 +28,6 @@ from ragtrace.capture.values.names import name
 from ragtrace.capture.values.responses import streamed_body
 from ragtrace.capture.values.text import ASKING_NAMES, first_field, question_in
 
-__all__ = ["Arguments", "Begin", "finder", "traced"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

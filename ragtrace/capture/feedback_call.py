@@ -36,7 +36,6 @@ from ragtrace.model import Part
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
-__all__ = ["FeedbackCounts", "feedback", "feedback_counts"]
 
 Thumbs = Literal["up", "down"]
 DEFAULT_NAME: Final = "user_feedback"

@@ -23,7 +23,6 @@ from ragtrace.capture.values.names import identity, name, whole_number
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
-__all__ = ["GenerationCall", "generation"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ragtrace.capture.libraries.instrumentors import InstrumentedLibraries
     from ragtrace.capture.pipeline import ExportSwitch, Pipeline
 
-__all__ = ["CaptureStatistics", "flush", "instrument", "statistics", "uninstrument"]
-
 
 def instrument(
     *,

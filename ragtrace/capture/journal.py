@@ -11,8 +11,6 @@ from typing import Final
 
 from ragtrace.capture._guard import guarded
 
-__all__ = ["JOURNAL", "note"]
-
 JOURNAL: Final = "RAGTRACE_DOCTOR_JOURNAL"
 
 

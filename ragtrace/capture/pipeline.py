@@ -30,8 +30,6 @@ from ragtrace.capture._watch import RagCallWatch
 from ragtrace.capture.settings import Settings
 from ragtrace.http.exporters import open_span_exporter
 
-__all__ = ["ExportCounts", "ExportSwitch", "Pipeline", "span_limits"]
-
 QUEUE_SPANS = 16_384
 """The SDK's 2,048 are less than a second of 1,000 RAG calls a second."""
 BATCH_SPANS = 512

@@ -22,7 +22,6 @@ from ragtrace.model import Part
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
-__all__ = ["RagCall", "rag"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 QuestionOf = Callable[..., object]

@@ -22,7 +22,6 @@ from ragtrace.model import Part
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
-__all__ = ["ChunksOf", "RetrievalCall", "retrieval"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 ChunksOf = Callable[[object], object]

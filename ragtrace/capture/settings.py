@@ -11,8 +11,6 @@ from ragtrace.capture._guard import guarded, log
 from ragtrace.capture.privacy.policy import ContentMode, ContentPolicy, Redact
 from ragtrace.capture.privacy.settings import resolved_policy
 
-__all__ = ["ENDPOINT_OVERRIDE", "Protocol", "Settings", "resolve", "wants_quiet"]
-
 Protocol = Literal["grpc", "http/protobuf"]
 
 MAX_QUEUE_BYTES: Final = 64 << 20

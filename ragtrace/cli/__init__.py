@@ -1,5 +1,3 @@
 """The command line: parses, calls the library, prints."""
 
 from ragtrace.cli.script import main
-
-__all__ = ["main"]

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ragtrace_collector.ledger.account import Ledger
     from ragtrace_collector.operations.why import TraceStatus
 
-__all__ = ["Accounts", "accounts_options", "store_options"]
 
 Callback: TypeAlias = Callable[..., Any]
 

@@ -21,8 +21,6 @@ from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.terminal import printable
 from ragtrace.errors import ConfigError, InputError, RagtraceError
 
-__all__ = ["cli", "run"]
-
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _COMMANDS = {

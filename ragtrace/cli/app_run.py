@@ -27,8 +27,6 @@ from ragtrace.errors import CodecError, ConfigError
 from ragtrace.traces.otlp import Encoding, decode_body
 from ragtrace.traces.trace import Span
 
-__all__ = ["AppRun", "run_app"]
-
 _GRACE_S: Final = 10.0
 """How long an application that is to stop may take, before it is told with more force."""
 _TRACES: Final = "/v1/traces"

@@ -14,8 +14,6 @@ from ragtrace.metrics import StepLimits
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import JudgeIdentity
 
-__all__ = ["Asking", "asking_options"]
-
 Callback: TypeAlias = Callable[..., Any]
 
 

@@ -11,8 +11,6 @@ from ragtrace.cli.accounts import store_options
 from ragtrace.cli.options import json_option
 from ragtrace.cli.terminal import many, print_json, talk
 
-__all__ = ["backup"]
-
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ragtrace_collector.budget import Budget
     from ragtrace_collector.judge.budget_guard import BudgetGuard
 
-__all__ = ["Beside", "Neighbour", "read_neighbour"]
 
 T = TypeVar("T")
 

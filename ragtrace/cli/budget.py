@@ -17,7 +17,6 @@ from ragtrace.clock import SystemClock
 if TYPE_CHECKING:
     from ragtrace_collector.budget import BudgetStatus, LimitUsage
 
-__all__ = ["budget"]
 
 _NANO: Final = 1_000_000_000
 

@@ -36,8 +36,6 @@ from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
 
-__all__ = ["calibrate"]
-
 _FORMS: Final = (VerifyForm.JSON, VerifyForm.LOGPROBS)
 _EXAMPLES: Final = 50
 _PROGRESS_S: Final = 10.0

@@ -18,8 +18,6 @@ from ragtrace.model import MetricResult, RagRecord, SkipReason
 from ragtrace.traces.extract import Extraction, extract_records
 from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["CapturedTrace", "calls_json", "captured_traces", "check_capture", "check_run", "check_trace"]
-
 _NOTHING_TO_JUDGE: Final = frozenset(
     {
         SkipReason.NO_CONTENT,

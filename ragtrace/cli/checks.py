@@ -18,8 +18,6 @@ from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.extras import install_command
 from ragtrace.http.tls import ClientTls
 
-__all__ = ["EMPTY_EXPORT", "Check", "check_endpoint", "check_store", "check_versions"]
-
 _PACKAGES: Final = ("ragtrace-otel", "openai", "opentelemetry-sdk", "opentelemetry-exporter-otlp", "pydantic")
 _EXTRAS: Final = {"collector": ("yaml", "starlette", "uvicorn", "httptools")}
 EMPTY_EXPORT: Final = b""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ragtrace_collector.config import CollectorConfig
     from ragtrace_collector.service.collector import Collector
 
-__all__ = ["collector"]
-
 
 @click.command()
 @click.option(

@@ -11,8 +11,6 @@ from ragtrace.judge import Prices
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.transcripts import Disagreement, EvaluatorComparison, MetricComparison
 
-__all__ = ["Side", "print_comparison", "print_comparison_as_json"]
-
 _OWN: Final = "ragtrace"
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from ragtrace_collector.config import JudgeConfig
 
-__all__ = ["doctor"]
 
 _DEFAULT_ENDPOINT = "http://localhost:4317"
 _TIMEOUT_S = 5.0

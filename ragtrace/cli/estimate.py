@@ -24,16 +24,6 @@ from ragtrace.judge import Prices, judge_named_by
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
 
-__all__ = [
-    "Planning",
-    "agree",
-    "estimate_json",
-    "estimate_lines",
-    "exit_code_of",
-    "is_free",
-    "planning_options",
-]
-
 Callback: TypeAlias = Callable[..., Any]
 
 _STDIN: Final = "otlp-file:-"

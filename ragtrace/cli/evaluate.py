@@ -42,8 +42,6 @@ from ragtrace.records import read_records, to_json_line
 from ragtrace.reports import JudgedAnswer
 from ragtrace.reports.tally import MetricTally
 
-__all__ = ["evaluate"]
-
 Show: TypeAlias = Callable[[RagRecord, Evaluation], None]
 
 _STDIN: Final = "-"

@@ -27,7 +27,6 @@ from ragtrace.traces.trace import Trace
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["explain"]
 
 _DEFAULT_SOURCE: Final = "jaeger:http://localhost:16686"
 _TRACE_ID: Final = re.compile(r"([0-9a-fA-F]{32})(@.*)?")

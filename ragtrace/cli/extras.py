@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from ragtrace.errors import ConfigError
 from ragtrace.extras import install_command
 
-__all__ = ["needs_extra"]
-
 _OURS = ("ragtrace", "ragtrace_collector")
 
 

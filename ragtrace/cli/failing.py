@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["print_failing", "print_reason"]
 
 VerdictT = TypeVar("VerdictT", Verdict, ChunkVerdict)
 

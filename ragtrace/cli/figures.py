@@ -9,8 +9,6 @@ from ragtrace.calibration.results import AgreementLevel, CandidateResult, GroupR
 from ragtrace.calibration.wording import basis, counted, interval, money, percent, recommendations
 from ragtrace.cli.terminal import by_kind, one_line, open_console, print_indented
 
-__all__ = ["print_results"]
-
 _WIDTHS = (16, 9, 19, 19, 8, 9)
 _HEAD = ("", "decided", "balanced accuracy", "of the decided", "kappa", "AUC")
 

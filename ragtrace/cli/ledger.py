@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ragtrace_collector.ledger.account import Account, Ledger
 
-__all__ = ["ledger"]
 
 Key = Literal["state", "reason", "rule", "service", "tenant"]
 

@@ -11,14 +11,12 @@ from ragtrace.cli.options import json_option
 from ragtrace.cli.terminal import open_console, print_indented, print_json, printable
 from ragtrace.compat.tools import tool_metrics
 from ragtrace.metrics import MetricInfo, available_metrics
-from ragtrace.metrics.registry import ALIASES
 from ragtrace.model import Direction
-from ragtrace.scoring import PROFILES, scored_metrics
+from ragtrace.scoring import ALIASES, PROFILES, scored_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["metrics"]
 
 _OWN: Final = "ragtrace"
 

@@ -19,8 +19,6 @@ from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Chunk, MetricFailure, RagRecord
 from ragtrace.ports import Embedder, Judge, JudgeRequest, YesProbability
 
-__all__ = ["check_embedder", "check_judge", "check_likelihoods"]
-
 _CHUNK: Final = "Refunds take 14 days."
 _ADVICE: Final = {
     "judge_unavailable": "is the server running, and is the base URL right (it usually ends in /v1)?",

@@ -9,8 +9,6 @@ import click
 
 from ragtrace.durations import UNITS_S, duration_of
 
-__all__ = ["DURATION", "MOMENT", "Moment"]
-
 _UNITS_S: Final = {**UNITS_S, "w": 7 * 86_400.0}
 
 

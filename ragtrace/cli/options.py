@@ -35,27 +35,6 @@ from ragtrace.ports import Clock, Judge, Metric
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.extract import ContextFrom, ExtractRules
 
-__all__ = [
-    "JudgeChoice",
-    "account_for",
-    "calibration_option",
-    "concurrency_option",
-    "extract_options",
-    "introduce",
-    "json_option",
-    "judge_options",
-    "make_metric",
-    "metric_options",
-    "names_option",
-    "pass_when_option",
-    "passing",
-    "sampling_option",
-    "second_judge_option",
-    "split_names",
-    "threshold_option",
-    "warn_of_old_prices",
-]
-
 Callback: TypeAlias = Callable[..., Any]
 Around: TypeAlias = Callable[[Judge], Judge]
 

@@ -15,8 +15,6 @@ from ragtrace.cli.terminal import many, one_line, print_json, print_line, talk
 if TYPE_CHECKING:
     from ragtrace_collector.store.maintenance import RefusedDeliveries
 
-__all__ = ["outbox"]
-
 
 @click.command()
 @store_options

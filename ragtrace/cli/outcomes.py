@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["OutcomeTable", "tally_lines"]
 
 _LABEL_STYLE = {Label.PASS: "green", Label.FAIL: "bold red", Label.ERROR: "bold yellow", Label.SKIPPED: "dim"}
 _SCORE_WIDTH, _LABEL_WIDTH = 5, 7

@@ -26,8 +26,6 @@ from ragtrace.judge import judge_named_by, open_embedder
 from ragtrace.judge.base_url import beside
 from ragtrace.ports import Embedder, Metric
 
-__all__ = ["EmbedderChoice", "embedder_option", "profile_options"]
-
 Callback: TypeAlias = Callable[..., Any]
 
 _OWN = "ragtrace"

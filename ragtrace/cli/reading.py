@@ -12,8 +12,6 @@ from ragtrace.cli.terminal import many, one_line, talk
 from ragtrace.errors import InputError
 from ragtrace.reports import RunEnd, SkippedAnswers
 
-__all__ = ["LeftOutRows", "in_background", "shown_path"]
-
 T = TypeVar("T")
 
 _AHEAD: Final = 64

@@ -52,8 +52,6 @@ from ragtrace.transcripts import (
     unpaid,
 )
 
-__all__ = ["rejudge"]
-
 _OWN: Final = "ragtrace"
 
 

@@ -23,8 +23,6 @@ from ragtrace.judge import Prices
 from ragtrace.ports import Judge, Metric, passes_when
 from ragtrace.reports import SUFFIXES, JudgedAnswer, Report, RunEnd, RunInfo, SkippedAnswers, open_report
 
-__all__ = ["ReportChoice", "Reports", "ending_of", "report_options"]
-
 Callback: TypeAlias = Callable[..., Any]
 
 _SELECTING: Final = (

@@ -3,8 +3,6 @@
 import sys
 from typing import NoReturn
 
-__all__ = ["main"]
-
 INTERRUPTED = 130
 
 

@@ -17,8 +17,6 @@ from ragtrace.cli.moments import DURATION, MOMENT, Moment
 from ragtrace.http.tls import ClientTls
 from ragtrace.ports import TraceQuery
 
-__all__ = ["SearchChoice", "access_options", "destination_access_options", "search_options"]
-
 Callback: TypeAlias = Callable[..., Any]
 
 _DEFAULT_SINCE: Final = "1h"

@@ -21,8 +21,6 @@ from ragtrace.judge.spend import Limit, ReservingSpender, Spender, budgeted
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
 
-__all__ = ["OVER_BUDGET", "Spending", "spending_options"]
-
 Callback: TypeAlias = Callable[..., Any]
 
 OVER_BUDGET: Final = 3

@@ -13,8 +13,6 @@ from ragtrace.errors import CodecError, ReadError
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Trace
 
-__all__ = ["StoreReader"]
-
 
 class StoreReader:
     """Read the traces that a collector still keeps; nothing is written, and no lock is held for long."""

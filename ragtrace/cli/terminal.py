@@ -13,17 +13,6 @@ from ragtrace.escaping import one_json_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "by_kind",
-    "many",
-    "one_line",
-    "open_console",
-    "print_indented",
-    "print_json",
-    "print_line",
-    "printable",
-    "talk",
-]
 
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 

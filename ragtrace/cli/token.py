@@ -10,8 +10,6 @@ from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import json_option
 from ragtrace.cli.terminal import print_json, talk
 
-__all__ = ["token"]
-
 
 @click.command()
 @click.option("--name", required=True, help="Whose token it is, for the configuration.")

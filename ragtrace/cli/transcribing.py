@@ -16,8 +16,6 @@ from ragtrace.ports import Judge
 from ragtrace.reports import JudgedAnswer
 from ragtrace.transcripts import TranscriptRecord, Transcripts, recorded
 
-__all__ = ["Transcribing", "transcripts_option"]
-
 Callback: TypeAlias = Callable[..., Any]
 
 

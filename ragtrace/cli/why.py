@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ragtrace_collector.ledger.account import AnswerStatus
     from ragtrace_collector.operations.why import OpenSpans, TraceState, TraceStatus
 
-__all__ = ["why"]
 
 _MOST_PARENTS: Final = 5
 _POISON: Final = {
@@ -173,8 +172,8 @@ def _possibilities(standing: TraceStatus) -> Iterator[str]:
         yield "left out by head sampling? --config or --url computes that from the trace id"
     elif not sampling.is_kept:
         yield (
-            f"head sampling leaves it out (position {sampling.position:.4f} is above every rate): if it came, "
-            "its spans were counted and not looked at -> raise `sample.ratio` to judge more"
+            f"head sampling leaves it out (position {sampling.position:.4f} is above every rate): if it came,"
+            " its spans were counted and not looked at -> raise `sample.ratio` to judge more"
         )
         return
     else:

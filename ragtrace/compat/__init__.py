@@ -4,15 +4,3 @@ from ragtrace.compat.profile_metric import ProfileMetric
 from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
 from ragtrace.compat.tool_metric import ToolPrompted
 from ragtrace.compat.tools import PROFILES, tool_metrics, tool_named
-
-__all__ = [
-    "PROFILES",
-    "ProfileMetric",
-    "ToolCalls",
-    "ToolMetric",
-    "ToolOptions",
-    "ToolPrompted",
-    "ToolRun",
-    "tool_metrics",
-    "tool_named",
-]

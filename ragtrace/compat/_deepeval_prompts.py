@@ -9,19 +9,6 @@ from pydantic import JsonValue
 
 from ragtrace.compat._material import AS_DATA, fenced
 
-__all__ = [
-    "answer_verdicts",
-    "chunk_verdicts",
-    "claim_verdicts",
-    "claims",
-    "context_statements",
-    "context_verdicts",
-    "reason",
-    "recall_verdicts",
-    "statements",
-    "truths",
-]
-
 _EACH_WITH_REASON = '{"verdicts": [{"verdict": "yes", "reason": "why"}, {"verdict": "no", "reason": "why"}]}'
 
 

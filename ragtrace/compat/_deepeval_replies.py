@@ -15,20 +15,6 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
-__all__ = [
-    "BINARY",
-    "TERNARY",
-    "DeepEvalUnreadable",
-    "Item",
-    "JsonObject",
-    "VerdictForm",
-    "Word",
-    "field_of",
-    "read_object",
-    "read_verdicts_3",
-    "read_verdicts_4",
-]
-
 JsonObject: TypeAlias = dict[str, JsonValue]
 
 _TRAILING_COMMA = re.compile(r",\s*([\]}])")

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from ragtrace.compat._material import AS_DATA, fenced
 
-__all__ = ["longform", "nli", "question", "recall", "relevance"]
-
 
 def longform(asked: str, answer: str) -> str:
     """Ask for the statements of an answer, one a line."""

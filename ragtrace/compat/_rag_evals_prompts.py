@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from ragtrace.compat._material import AS_DATA, fenced
 
-__all__ = ["FAITHFULNESS", "PRECISION", "RELEVANCE", "again", "material"]
-
 
 def _instructions(task: str, form: str) -> str:
     return "\n\n".join(

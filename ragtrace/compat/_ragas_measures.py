@@ -25,8 +25,6 @@ from ragtrace.compat._ragas_replies import (
 from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
 from ragtrace.model import CompatStatus, Direction, Part, RagRecord
 
-__all__ = ["RagasRules", "context_of", "ragas_metrics", "told_at_once"]
-
 FormT = TypeVar("FormT", bound=BaseModel)
 
 

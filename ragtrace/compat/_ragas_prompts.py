@@ -7,22 +7,6 @@ from collections.abc import Sequence
 
 from ragtrace.compat._material import AS_DATA, fenced
 
-__all__ = [
-    "as_digit",
-    "as_json",
-    "correction",
-    "made_question",
-    "recall",
-    "repair",
-    "statements",
-    "supports",
-    "supports_again",
-    "usefulness",
-    "verdicts",
-    "worth_of_context",
-    "worth_of_context_again",
-]
-
 
 def statements(question: str, answer: str) -> str:
     """Ask for the statements of an answer: `{"statements": [text]}`."""

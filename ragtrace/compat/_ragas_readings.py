@@ -12,8 +12,6 @@ from ragtrace.metrics.questions import cosine
 from ragtrace.model import ChunkVerdict, Claim, Intermediate, RagRecord, Verdict, VerdictLabel
 from ragtrace.scoring import score
 
-__all__ = ["claims_run", "nodes_run", "questions_run", "ratings_run", "recall_run"]
-
 
 def claims_run(profile: str, stated: Sequence[str], judged: Sequence[JudgedStatement]) -> ToolRun:
     """Score faithfulness."""

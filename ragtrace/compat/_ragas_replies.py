@@ -12,22 +12,6 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-__all__ = [
-    "Classification",
-    "Classifications",
-    "FixedText",
-    "JudgedStatement",
-    "JudgedStatements",
-    "MadeQuestionReply",
-    "RagasUnreadable",
-    "Rating",
-    "Statements",
-    "Usefulness",
-    "read_leniently",
-    "read_repaired",
-    "read_to_the_letter",
-]
-
 FormT = TypeVar("FormT", bound=BaseModel)
 
 _ORNAMENT = " \n\r\t`"

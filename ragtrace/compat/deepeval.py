@@ -56,8 +56,6 @@ from ragtrace.model import (
 from ragtrace.ports import SamplingParameters
 from ragtrace.scoring import Judged, score
 
-__all__ = ["METRICS", "DeepEvalMetric"]
-
 ReadT = TypeVar("ReadT")
 
 

@@ -38,8 +38,6 @@ from ragtrace.model import (
 from ragtrace.ports import Metric
 from ragtrace.scoring import Judged, canonical, score, scored_metrics
 
-__all__ = ["ProfileMetric"]
-
 _STATES_NOTHING = (SkipReason.NO_CLAIMS, SkipReason.REFUSAL)
 _OF_CHUNKS = ("context_precision", "chunk_precision", "context_relevance")
 _COSINES = ("ragas", "ragas-legacy", "promptfoo")

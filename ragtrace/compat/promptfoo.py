@@ -28,8 +28,6 @@ from ragtrace.model import (
 from ragtrace.ports import SamplingParameters
 from ragtrace.scoring import score
 
-__all__ = ["METRICS", "PromptfooMetric"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptfooMetric:

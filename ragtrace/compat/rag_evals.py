@@ -28,8 +28,6 @@ from ragtrace.model import (
 )
 from ragtrace.scoring import score
 
-__all__ = ["METRICS", "RagEvalsMetric"]
-
 Share = Annotated[float, Field(ge=0, le=1)]
 
 

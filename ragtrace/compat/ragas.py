@@ -24,8 +24,6 @@ from ragtrace.compat.tool import ToolCalls, ToolOptions, ToolRun
 from ragtrace.model import Part, RagRecord
 from ragtrace.ports import SamplingParameters
 
-__all__ = ["METRICS"]
-
 FormT = TypeVar("FormT", bound=BaseModel)
 
 _PROFILE = "ragas"

@@ -32,8 +32,6 @@ from ragtrace.compat.tool import ToolCalls, ToolOptions, ToolRun
 from ragtrace.model import RagRecord
 from ragtrace.ports import FreeText, SamplingParameters
 
-__all__ = ["METRICS"]
-
 FormT = TypeVar("FormT", bound=BaseModel)
 
 _PROFILE = "ragas-legacy"

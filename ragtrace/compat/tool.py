@@ -10,8 +10,6 @@ from ragtrace.model import ChunkVerdict, CompatStatus, Direction, Intermediate, 
 from ragtrace.ports import FreeText, SamplingParameters
 from ragtrace.scoring import ProfileScore
 
-__all__ = ["ToolCalls", "ToolMetric", "ToolOptions", "ToolRun"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOptions:

@@ -26,8 +26,6 @@ from ragtrace.model import (
 )
 from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
 
-__all__ = ["ToolPrompted"]
-
 _ERROR_TYPES = {CompatStatus.ERROR: "peer_error", CompatStatus.GRADER_ERROR: "grader_error"}
 
 

@@ -11,8 +11,6 @@ from ragtrace.compat.tool import ToolMetric
 from ragtrace.errors import ConfigError
 from ragtrace.scoring import canonical
 
-__all__ = ["PROFILES", "tool_metrics", "tool_named"]
-
 PROFILES = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
 """Whose rules there are besides our own."""
 

@@ -6,8 +6,6 @@ import errno
 import os
 from pathlib import Path
 
-__all__ = ["make_folder", "sync_folder"]
-
 
 def make_folder(folder: Path, *, mode: int = 0o777) -> None:
     """Make a folder and those above it, unless they are there. On return their names are on disk.

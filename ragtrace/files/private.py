@@ -17,8 +17,6 @@ from typing import BinaryIO, Final
 from ragtrace.errors import ConfigError
 from ragtrace.files.durable import sync_folder
 
-__all__ = ["PendingFile", "check_replaceable", "make_private", "open_private", "refuse_link", "replace_file"]
-
 _OWNER_ONLY: Final = 0o600
 _LINK: Final = "it is a link, which may lead anywhere: name the file that it leads to"
 _ALWAYS: Final = os.O_NOFOLLOW | os.O_CLOEXEC

@@ -10,8 +10,6 @@ from typing import Final
 from ragtrace.errors import ConfigError
 from ragtrace.files.durable import make_folder
 
-__all__ = ["STORE_NAME", "default_store", "left_store", "make_state_folder", "state_folder"]
-
 STORE_NAME: Final = "ragtrace.db"
 _OWNER_ONLY: Final = 0o700
 

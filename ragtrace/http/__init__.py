@@ -7,14 +7,3 @@ to it that no other module makes a client.
 
 from ragtrace.http._body import Body, BodyTooLarge, UnreadableBody
 from ragtrace.http._clients import open_session, open_web_client, read_whole, reading_whole, redirected_to
-
-__all__ = [
-    "Body",
-    "BodyTooLarge",
-    "UnreadableBody",
-    "open_session",
-    "open_web_client",
-    "read_whole",
-    "reading_whole",
-    "redirected_to",
-]

@@ -7,8 +7,6 @@ from io import BytesIO
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
-__all__ = ["Body", "BodyTooLarge", "UnreadableBody", "host_of_redirect"]
-
 _PLAIN: Final = ("", "identity")
 _PACKED: Final = ("gzip", "x-gzip", "deflate")
 _OF_EITHER_KIND: Final = zlib.MAX_WBITS | 32

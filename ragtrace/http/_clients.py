@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import aiohttp
     import httpx
 
-__all__ = ["open_session", "open_web_client", "read_whole", "reading_whole", "redirected_to"]
 
 ASKED_CODING: Final = {"accept-encoding": "gzip"}
 """What `Body` unpacks, and nothing else, even where packages are installed that bring more."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter
     from opentelemetry.sdk.trace.export import SpanExporter
 
-__all__ = ["open_metric_exporter", "open_span_exporter"]
 
 Protocol = Literal["grpc", "http/protobuf"]
 _MOST_BYTES: Final = 1 << 20

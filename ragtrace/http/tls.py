@@ -8,8 +8,6 @@ from pathlib import Path
 
 from ragtrace.errors import ConfigError
 
-__all__ = ["ClientTls"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTls:

@@ -13,8 +13,6 @@ from ragtrace.errors import JudgeTimeout, JudgeUnavailable
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = ["AdaptiveLimiter", "adaptively_limited", "limiter_of"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 

@@ -21,7 +21,6 @@ from ragtrace.model import Usage
 if TYPE_CHECKING:
     from aiohttp.payload import Payload
 
-__all__ = ["Batch", "BatchApi", "QueueFull"]
 
 ROUTE: Final = "/v1/chat/completions"
 OUR_KEY: Final = "ragtrace_batch"

@@ -27,8 +27,6 @@ from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.calls import JudgeCall, document_of
 from ragtrace.model import Usage
 
-__all__ = ["BatchLane"]
-
 T = TypeVar("T")
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 

@@ -20,8 +20,6 @@ from ragtrace.files.private import make_private
 from ragtrace.model import Usage
 from ragtrace.ports import Clock
 
-__all__ = ["BatchLog", "PlannedBatch"]
-
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS batch (
     key TEXT PRIMARY KEY, planned_at_s INTEGER NOT NULL, file_id TEXT, batch_id TEXT,

@@ -10,8 +10,6 @@ from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavail
 from ragtrace.judge._endpoint import JsonObject, RequestRejected
 from ragtrace.judge.calls import JudgeCall, was_turned_down
 
-__all__ = ["BatchReplies", "Failure", "Outcome"]
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:

@@ -19,8 +19,6 @@ from ragtrace.clock import SystemClock
 from ragtrace.files.private import make_private
 from ragtrace.ports import Clock
 
-__all__ = ["CacheFile", "CacheSettings", "default_cache_path"]
-
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 

@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 from ragtrace.judge.calls import JudgeCall
 from ragtrace.model import Usage
 
-__all__ = ["Completion", "Likely", "note_usage", "yes_probability"]
-
 Likely: TypeAlias = Mapping[str, float]
 """Log-probabilities of the likeliest tokens at one place of a reply."""
 

@@ -18,8 +18,6 @@ from pydantic import BaseModel
 from ragtrace.judge.replies import reply_schema
 from ragtrace.ports import FreeText, SamplingParameters, YesProbability
 
-__all__ = ["Dialect", "Likelihoods", "OutputMode"]
-
 _BOUND_WORDS = re.compile(r"max_?length|max_?items|minimum|maximum", re.IGNORECASE)
 _SEED = 20_240_501
 _MAX_REASONING_ROOM = 32_768

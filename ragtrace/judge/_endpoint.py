@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     import aiohttp
     from aiohttp.payload import Payload
 
-__all__ = ["MOST_REPLY_BYTES", "Endpoint", "JsonObject", "RequestRejected", "Transport"]
 
 MOST_REPLY_BYTES: Final = 4 << 20
 """Of one reply: a model writes some kilobytes, and a hundred with all it thinks."""

@@ -24,8 +24,6 @@ from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_sch
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest, YesProbability
 
-__all__ = ["Exchange", "ReplyKind"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 Message: TypeAlias = tuple[str, str]
 """A role and a content."""

@@ -25,18 +25,6 @@ from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
 from ragtrace.model import Usage
 
-__all__ = [
-    "OPENAI_URL",
-    "certificate_fault",
-    "checked_url",
-    "described",
-    "openai_headers",
-    "openai_key",
-    "says_who_asks",
-    "status_failure",
-    "untraced",
-]
-
 OPENAI_URL: Final = "https://api.openai.com/v1"
 _SUPPRESSED: Final = {
     _SUPPRESS_INSTRUMENTATION_KEY: True,

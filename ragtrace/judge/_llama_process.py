@@ -21,8 +21,6 @@ from typing import IO, Final
 
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout
 
-__all__ = ["LlamaProcess", "LlamaServer"]
-
 _PROGRAM: Final = Path(__file__).with_name("llama_child.py")
 _GRACE_S: Final = 5.0
 _TAIL_BYTES: Final = 20_000

@@ -11,8 +11,6 @@ from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = ["metered", "spent_by"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 

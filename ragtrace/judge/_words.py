@@ -7,8 +7,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["claimed_numbers", "content_stems", "has_negation", "names", "numbers", "stem", "word_count"]
-
 _NUMBER = r"\d+(?:[.,:/]\d+)*"
 _WORD = r"[^\W\d_][^\W_]*"  # "CO2" and "IPv4" are words
 _TOKEN = re.compile(rf"{_NUMBER}|{_WORD}(?:['’][^\W\d_]+)*")

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     import anthropic
     from anthropic.types import Message
 
-__all__ = ["AnthropicJudge", "open_anthropic"]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 

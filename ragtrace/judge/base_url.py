@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-__all__ = ["BaseUrl", "beside", "secrets_in"]
-
 _ROUTE: Final = re.compile(r"/(?:chat/completions|embeddings)$")
 """Of a URL that was copied whole from a portal: what is asked there is added by ourselves."""
 _DEPLOYMENT: Final = re.compile(r"(/openai/deployments/)([^/?#]+)(?:/(?:chat/completions|embeddings))?")

@@ -17,8 +17,6 @@ from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.ports import Judge
 
-__all__ = ["BatchJudge", "batches_of", "open_lane"]
-
 TRANSFER_TIMEOUT_S: Final = 600.0
 """For a file of 200 MB."""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["MOST_REQUESTS", "BatchSettings"]
-
 MOST_REQUESTS: Final = 50_000
 _MOST_BYTES: Final = 200_000_000
 

@@ -24,8 +24,6 @@ from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, YesProbability
 
-__all__ = ["cached", "uncached"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _VERSION: Final = 1

@@ -17,17 +17,6 @@ from typing import Any, Final, Protocol
 
 from ragtrace.model import Usage
 
-__all__ = [
-    "CallObserver",
-    "CallRequest",
-    "JudgeCall",
-    "UsageDoubts",
-    "document_of",
-    "made",
-    "was_turned_down",
-    "watched_by",
-]
-
 log = logging.getLogger("ragtrace.judge")
 
 TEMPLATE_TOKENS: Final = 4_096

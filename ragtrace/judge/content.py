@@ -13,8 +13,6 @@ from pydantic import BaseModel
 from ragtrace.model import Usage
 from ragtrace.ports import JudgeReply, JudgeRequest
 
-__all__ = ["as_json", "asked", "digest", "read_reply", "write_reply"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 

@@ -21,8 +21,6 @@ from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import PluginKind
 from ragtrace.ports import Embedder, Embeddings
 
-__all__ = ["EmbedderFactory", "OpenAICompatibleEmbedder", "open_embedder", "open_openai_embedder"]
-
 GROUP: Final = "ragtrace.embedders"
 _EMBEDDERS: Final = PluginKind(
     what="embedder",

@@ -24,16 +24,6 @@ from ragtrace.judge.retry import Backoff, retrying
 from ragtrace.plugins import PluginKind
 from ragtrace.ports import Judge
 
-__all__ = [
-    "JudgeFactory",
-    "JudgeLayers",
-    "JudgeSettings",
-    "check_headers",
-    "judge_named_by",
-    "layered",
-    "open_judge",
-]
-
 GROUP = "ragtrace.judges"
 _WHOLE_ASK = 5
 """A request with its ladder and correction may take this many times the time-out of one."""

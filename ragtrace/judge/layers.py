@@ -11,8 +11,6 @@ from ragtrace.errors import JudgeTimeout
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = ["JudgeLayer", "limited", "timed", "unwrapped"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 

@@ -57,8 +57,6 @@ from ragtrace.metrics.sentences import split_sentences
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = ["LexicalJudge", "claim_kind", "open_lexical"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 SUPPORT_COVERAGE = 0.8

@@ -22,8 +22,6 @@ from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = ["LlamaJudge", "open_llama"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _MAGIC: Final = b"GGUF"

@@ -27,8 +27,6 @@ from ragtrace.judge.factory import JudgeSettings
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = ["OpenAICompatibleJudge", "open_openai"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 

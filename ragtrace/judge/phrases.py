@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["announces_answer", "is_meta", "is_refusal", "without_source"]
-
 _SOURCE = (
     r"(?:(?:the|these|this|those|any|all|your|given|provided|supplied|retrieved|available|following|above) )*"
     r"(?:passages?|contexts?|documents?|sources?|texts?|information|knowledge base|search results?|excerpts?)"

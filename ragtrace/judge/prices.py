@@ -17,8 +17,6 @@ from ragtrace.errors import ConfigError
 from ragtrace.model import Evaluation, JudgeIdentity, Usage
 from ragtrace.validation import in_words
 
-__all__ = ["Price", "Prices", "load_prices"]
-
 _SUFFIX: Final = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 _MILLION: Final = 1_000_000
 _MOST_DAYS: Final = 180

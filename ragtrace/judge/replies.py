@@ -10,8 +10,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-__all__ = ["InvalidReply", "JsonSchema", "NotJson", "parse_reply", "reply_schema"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 JsonSchema: TypeAlias = dict[str, Any]
 

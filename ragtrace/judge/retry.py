@@ -15,8 +15,6 @@ from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Usage
 from ragtrace.ports import Embeddings, Judge, JudgeReply, JudgeRequest
 
-__all__ = ["Backoff", "retried", "retrying"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 AnswerT = TypeVar("AnswerT", bound="JudgeReply[Any] | Embeddings")
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]

@@ -50,17 +50,6 @@ from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 from ragtrace.validation import in_words
 
-__all__ = [
-    "Responder",
-    "Script",
-    "ScriptedAnswer",
-    "ScriptedClaim",
-    "ScriptedGrade",
-    "ScriptedJudge",
-    "ScriptedVerdict",
-    "open_scripted",
-]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 Responder: TypeAlias = "Callable[[JudgeRequest[Any]], BaseModel | JudgeReply[Any]]"
 """Answers a request, or raises a ``JudgeError``."""

@@ -25,18 +25,6 @@ from ragtrace.judge.replies import reply_schema
 from ragtrace.model import Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = [
-    "CostEstimator",
-    "Limit",
-    "RequestCost",
-    "ReservingSpender",
-    "Spend",
-    "SpendLedger",
-    "Spender",
-    "budgeted",
-    "largest_usage",
-]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 ReservationT = TypeVar("ReservationT")
 

@@ -18,8 +18,6 @@ from ragtrace.judge.factory import JudgeSettings
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Embedder, Embeddings
 
-__all__ = ["WordLlamaEmbedder", "open_wordllama"]
-
 _MODEL: Final = "l2_supercat"
 
 

@@ -22,8 +22,6 @@ from ragtrace.metrics.forms import NumberedText
 from ragtrace.metrics.sentences import split_sentences
 from ragtrace.model import Usage
 
-__all__ = ["CanaryClaim", "CanaryClaims", "check_canaries"]
-
 _SEARCHED_CHARS = 3000
 """Of a chunk: a sentence to copy is looked for in its beginning."""
 _LEAST_LETTERS, _MOST_LETTERS = 24, 200

@@ -9,8 +9,6 @@ from ragtrace.metrics.steps import ClaimExtraction, Steps, Verification
 from ragtrace.model import SkipReason, VerdictCounts
 from ragtrace.scoring.pass_rule import CLAIM_READINGS, Readings, claim_readings
 
-__all__ = ["ClaimMetric", "ClaimVerdicts", "explain_support", "judged_claims", "nothing_stated"]
-
 
 class ClaimMetric(BuiltInMetric):
     """A metric that counts verdicts on claims. It passes only where nothing is wrong with any of them."""

@@ -27,8 +27,6 @@ from ragtrace.metrics.prompt import Prompt, render_retrieval
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-__all__ = ["Bundle"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 

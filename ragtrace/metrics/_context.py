@@ -11,8 +11,6 @@ from ragtrace.metrics.forms import NumberedText
 from ragtrace.model import Chunk
 from ragtrace.ports import Judge
 
-__all__ = ["Material", "NumberedContext"]
-
 
 class NumberedContext:
     """The chunks of a record: numbered, packed, and ready for looking up quotes."""

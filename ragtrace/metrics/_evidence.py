@@ -18,8 +18,6 @@ from functools import cached_property, lru_cache
 
 from ragtrace.metrics.forms import NumberedText
 
-__all__ = ["FoldedText", "pack_chunks"]
-
 _MIN_QUOTE_LETTERS = 2
 _WRAPPING = " \t\r\n'\"“”„‘’«»`"
 _MARKS = dict.fromkeys('"“”„‟«»‘’‚‛‹›`´＂＇', "'") | dict.fromkeys("‐‑‒–—―−﹘﹣－", "-")

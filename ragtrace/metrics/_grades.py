@@ -10,8 +10,6 @@ from ragtrace.metrics.steps import Grading, Steps
 from ragtrace.model import ChunkVerdict, SkipReason, VerdictCounts, VerdictLabel
 from ragtrace.scoring import coverage
 
-__all__ = ["GradedChunks", "graded_chunks", "useful"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradedChunks:

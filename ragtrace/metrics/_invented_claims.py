@@ -14,8 +14,6 @@ from collections import Counter
 from collections.abc import Mapping
 from random import Random
 
-__all__ = ["invented_claim", "language_of"]
-
 _SAMPLE_CHARS = 2000
 _LATIN_NAMES = (
     "Orvasund",

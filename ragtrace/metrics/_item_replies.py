@@ -11,8 +11,6 @@ from ragtrace.errors import JudgeCutOff, JudgeNonsense
 from ragtrace.metrics.forms import NumberedText
 from ragtrace.metrics.judge_calls import halves
 
-__all__ = ["AskAbout", "ItemReplies", "ask_each"]
-
 T = TypeVar("T")
 
 

@@ -15,8 +15,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["INVISIBLE", "OPENING", "folded", "seen_from"]
-
 INVISIBLE: Final = (
     r"\x00-\x08\x0e-\x1b\x7f-\x9f\u00ad\u0300-\u036f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u1ab0-\u1aff"
     r"\u1dc0-\u1dff\u200b-\u200f\u202a-\u202e\u2060-\u206f\u20d0-\u20ff\u2800\u3164\ufe00-\ufe0f\ufe20-\ufe2f"

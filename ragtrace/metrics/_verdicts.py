@@ -10,17 +10,6 @@ from typing import TypeAlias
 from ragtrace.metrics.forms import GivenVerdict, VerdictWord, VerifyReply
 from ragtrace.model import VerdictLabel
 
-__all__ = [
-    "CheckedReply",
-    "CheckedVerdict",
-    "CheckedVerdicts",
-    "FindQuote",
-    "check_reply",
-    "combine",
-    "omitted",
-    "undecided",
-]
-
 FindQuote: TypeAlias = Callable[[int, str], str | None]
 """Looks a quote up in the chunk of this number; returns the chunk's own text."""
 

@@ -15,8 +15,6 @@ from ragtrace.metrics.prompt import Prompt, render_verify
 from ragtrace.model import VerdictLabel
 from ragtrace.ports import JudgeRequest
 
-__all__ = ["JsonVerifier"]
-
 Pack = Sequence[NumberedText]
 
 

@@ -8,8 +8,6 @@ from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, SkipReason, VerdictCounts, VerdictLabel
 from ragtrace.scoring import coverage, relevant_share, serving_share
 
-__all__ = ["AnswerRelevance"]
-
 
 class AnswerRelevance(BuiltInMetric):
     """Measures the share of an answer's statements that answer the question, or help to.

@@ -24,8 +24,6 @@ from ragtrace.model import (
 )
 from ragtrace.scoring.pass_rule import SCORE, PassRule, Readings
 
-__all__ = ["BuiltInMetric", "MetricFinding", "readings", "tally"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFinding:

@@ -8,8 +8,6 @@ from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, VerdictCounts
 from ragtrace.scoring import relevant_share, serving_share
 
-__all__ = ["ChunkPrecision"]
-
 
 class ChunkPrecision(BuiltInMetric):
     """Measures the share of the retrieved chunks that are relevant to the question, whatever their order.

@@ -15,8 +15,6 @@ from ragtrace.metrics.prompt import Prompt, render_chunks
 from ragtrace.model import Chunk, ChunkVerdict, VerdictLabel
 from ragtrace.ports import Judge, JudgeRequest
 
-__all__ = ["Grading", "grade_chunks"]
-
 _LABELS: Mapping[ChunkRelevance, VerdictLabel] = {
     2: VerdictLabel.RELEVANT,
     1: VerdictLabel.PARTLY_RELEVANT,

@@ -8,8 +8,6 @@ from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord
 from ragtrace.scoring import average_precision, relevant_share
 
-__all__ = ["ContextPrecision"]
-
 
 class ContextPrecision(BuiltInMetric):
     """Measures whether the relevant chunks stand before the others: average precision over the ranks.

@@ -8,8 +8,6 @@ from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, SkipReason, VerdictCounts
 from ragtrace.scoring import coverage, lower_bound, strict_faithfulness
 
-__all__ = ["ContextRecall"]
-
 
 class ContextRecall(BuiltInMetric):
     """Measures the share of a reference answer's sentences that can be drawn from the chunks.

@@ -8,8 +8,6 @@ from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, VerdictCounts
 from ragtrace.scoring import mean_relevance
 
-__all__ = ["ContextRelevance"]
-
 
 class ContextRelevance(BuiltInMetric):
     """Measures how relevant the retrieved chunks are to the question on average.

@@ -18,8 +18,6 @@ from ragtrace.metrics.sentences import Sentence
 from ragtrace.model import Claim
 from ragtrace.ports import Judge, JudgeRequest
 
-__all__ = ["ClaimExtraction", "Statement", "extract_claims"]
-
 _MIN_REPEATED_CHARS = 10
 
 

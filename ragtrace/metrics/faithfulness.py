@@ -13,8 +13,6 @@ from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, VerdictCounts
 from ragtrace.scoring import coverage, lenient_faithfulness, lower_bound, strict_faithfulness
 
-__all__ = ["Faithfulness"]
-
 
 class Faithfulness(ClaimMetric):
     """Measures the share of an answer's claims that its context supports.

@@ -10,30 +10,6 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-__all__ = [
-    "ChunkRelevance",
-    "ChunksInput",
-    "ChunksReply",
-    "ClaimKind",
-    "ExtractInput",
-    "ExtractReply",
-    "ExtractedClaim",
-    "GivenGrade",
-    "GivenRelevance",
-    "GivenVerdict",
-    "NumberedText",
-    "QuestionsInput",
-    "QuestionsReply",
-    "Relevance",
-    "RelevanceInput",
-    "RelevanceReply",
-    "RetrievalInput",
-    "RetrievalReply",
-    "VerdictWord",
-    "VerifyInput",
-    "VerifyReply",
-]
-
 ClaimKind = Literal["factual", "opinion", "meta", "refusal"]
 Relevance = Literal["direct", "supporting", "irrelevant"]
 ChunkRelevance = Literal[0, 1, 2]

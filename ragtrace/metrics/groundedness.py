@@ -12,8 +12,6 @@ from ragtrace.metrics.steps import Steps
 from ragtrace.model import Claim, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
 from ragtrace.scoring import coverage, lower_bound, strict_faithfulness
 
-__all__ = ["Groundedness"]
-
 _WORST_FIRST = (
     VerdictLabel.CONTRADICTED,
     VerdictLabel.UNSUPPORTED,

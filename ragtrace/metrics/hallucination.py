@@ -8,8 +8,6 @@ from ragtrace.metrics.steps import Steps
 from ragtrace.model import Direction, Part, RagRecord, SkipReason, VerdictCounts
 from ragtrace.scoring import contradicted_share, coverage
 
-__all__ = ["Hallucination"]
-
 _BLIND = "this judge cannot tell a contradiction from what the context does not mention"
 
 

@@ -12,8 +12,6 @@ from ragtrace.errors import JudgeError, JudgeNonsense
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest
 
-__all__ = ["MeteredJudge", "batches", "both", "halves", "output_tokens", "together"]
-
 T = TypeVar("T")
 S = TypeVar("S")
 ReplyT = TypeVar("ReplyT", bound=BaseModel)

@@ -11,8 +11,6 @@ from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.model import Direction, MetricFailure, MetricResult
 from ragtrace.ports import Metric
 
-__all__ = ["make_metric", "problem_in"]
-
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 """What can stand in an attribute key."""
 

@@ -24,27 +24,6 @@ from ragtrace.metrics.forms import (
 )
 from ragtrace.model import RagRecord
 
-__all__ = [
-    "PROMPTS",
-    "STEPS",
-    "Prompt",
-    "PromptName",
-    "PromptSource",
-    "Prompts",
-    "StepName",
-    "built_in_prompt",
-    "chunk_sections",
-    "content_sha256",
-    "prompts_of",
-    "read_prompts",
-    "render_chunks",
-    "render_extract",
-    "render_questions",
-    "render_relevance",
-    "render_retrieval",
-    "render_verify",
-]
-
 StepName: TypeAlias = Literal["extract", "relevance", "verify", "chunks", "recall", "questions"]
 STEPS: tuple[StepName, ...] = get_args(StepName)
 PromptName: TypeAlias = Literal[

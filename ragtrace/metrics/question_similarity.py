@@ -10,8 +10,6 @@ from ragtrace.metrics.questions import cosine
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Intermediate, Part, RagRecord, SkipReason
 
-__all__ = ["QuestionSimilarity"]
-
 
 class QuestionSimilarity(BuiltInMetric):
     """Measures how near the question lies to questions that a judge makes from the answer alone.

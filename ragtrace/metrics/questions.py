@@ -11,8 +11,6 @@ from ragtrace.metrics.forms import QuestionsInput, QuestionsReply
 from ragtrace.metrics.prompt import Prompt, render_questions
 from ragtrace.ports import Judge, JudgeRequest
 
-__all__ = ["Regeneration", "cosine", "regenerate_questions"]
-
 _OUTPUT_TOKENS = 512
 _ROUNDING = 1e-9
 

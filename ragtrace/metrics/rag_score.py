@@ -16,8 +16,6 @@ from ragtrace.metrics.prompt import PromptSource
 from ragtrace.metrics.steps import Steps
 from ragtrace.model import Diagnosis, Part, RagRecord, SkipReason
 
-__all__ = ["DEFAULT_WEIGHTS", "RagScore", "diagnose"]
-
 DEFAULT_WEIGHTS: Mapping[str, float] = {
     "faithfulness": 0.4,
     "answer_relevance": 0.3,

@@ -16,9 +16,7 @@ from ragtrace.metrics.plugin_validation import make_metric
 from ragtrace.model import Direction, Part
 from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
 from ragtrace.ports import Metric, passes_when
-from ragtrace.scoring import ALIASES, PROFILES, canonical
-
-__all__ = ["ALIASES", "MetricInfo", "available_metrics", "metric_named"]
+from ragtrace.scoring import PROFILES, canonical
 
 GROUP = "ragtrace.metrics"
 OWN_PROFILE = "ragtrace"

@@ -16,8 +16,6 @@ from ragtrace.metrics.prompt import Prompt, render_relevance
 from ragtrace.model import Verdict, VerdictLabel
 from ragtrace.ports import Judge, JudgeRequest
 
-__all__ = ["grade_statements"]
-
 _LABELS: Mapping[Relevance, VerdictLabel] = {
     "direct": VerdictLabel.RELEVANT,
     "supporting": VerdictLabel.PARTLY_RELEVANT,

@@ -43,17 +43,6 @@ from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, Usage, Verdict
 from ragtrace.ports import Embedder, Judge, Metric
 
-__all__ = [
-    "ClaimExtraction",
-    "Grading",
-    "Prompts",
-    "Regeneration",
-    "Statement",
-    "StepLimits",
-    "Steps",
-    "Verification",
-]
-
 T = TypeVar("T")
 
 

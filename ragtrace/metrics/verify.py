@@ -22,8 +22,6 @@ from ragtrace.metrics.verify_yes_no import YesNoVerifier
 from ragtrace.model import Claim, Usage, Verdict, VerdictLabel
 from ragtrace.ports import Judge
 
-__all__ = ["NumberedContext", "Verification", "verify_claims"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:

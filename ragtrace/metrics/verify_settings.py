@@ -7,8 +7,6 @@ from enum import StrEnum
 
 from ragtrace.errors import ConfigError
 
-__all__ = ["VerifyForm", "VerifySettings"]
-
 
 class VerifyForm(StrEnum):
     """The form in which verdicts are asked for."""

@@ -25,8 +25,6 @@ from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Usage, VerdictLabel
 from ragtrace.ports import JudgeRequest, YesProbability
 
-__all__ = ["YesNoInput", "YesNoVerifier"]
-
 Pack: TypeAlias = tuple[NumberedText, ...]
 Question: TypeAlias = Literal["support", "contradict"]
 

@@ -6,19 +6,3 @@ from ragtrace.reports._answers import AnswerOutcome, JudgedAnswer, Status, outco
 from ragtrace.reports._formats import SUFFIXES, open_report
 from ragtrace.reports._rows import SCHEMA_VERSION, AnswerRow, answer_row
 from ragtrace.reports.report import Report, RunEnd, RunInfo, SkippedAnswers
-
-__all__ = [
-    "SCHEMA_VERSION",
-    "SUFFIXES",
-    "AnswerOutcome",
-    "AnswerRow",
-    "JudgedAnswer",
-    "Report",
-    "RunEnd",
-    "RunInfo",
-    "SkippedAnswers",
-    "Status",
-    "answer_row",
-    "open_report",
-    "outcome_of",
-]

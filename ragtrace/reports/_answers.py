@@ -10,8 +10,6 @@ from ragtrace.model import Evaluation, RagRecord
 from ragtrace.semconv import SERVICE_NAME
 from ragtrace.traces.attach import Sample
 
-__all__ = ["AnswerOutcome", "JudgedAnswer", "Status", "outcome_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedAnswer:

@@ -15,8 +15,6 @@ from ragtrace.reports._files import AppendedFile
 from ragtrace.reports._rows import AnswerRow, MetricRow, answer_row
 from ragtrace.reports.report import RunEnd
 
-__all__ = ["CsvReport", "harmless"]
-
 _Cell: TypeAlias = "str | int | float | None"
 _Cells: TypeAlias = Mapping[str, _Cell]
 

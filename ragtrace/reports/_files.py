@@ -11,8 +11,6 @@ from ragtrace.errors import ConfigError
 from ragtrace.files.durable import sync_folder
 from ragtrace.files.private import PendingFile, open_private
 
-__all__ = ["AppendedFile", "replaced_file"]
-
 
 class AppendedFile:
     """A file that grows by whole rows: what was written stays, wherever a run ends.

@@ -12,8 +12,6 @@ from ragtrace.reports._page import WORST, PageReport
 from ragtrace.reports._parquet import ParquetReport
 from ragtrace.reports.report import Report, RunInfo
 
-__all__ = ["SUFFIXES", "open_report"]
-
 SUFFIXES: Final = (".html", ".jsonl", ".csv", ".parquet")
 
 

@@ -9,8 +9,6 @@ from typing import Final
 from ragtrace.reports._totals import HistogramBin
 from ragtrace.stats import WeightedMean
 
-__all__ = ["Histogram", "HistogramBar", "draw"]
-
 WIDTH: Final = 420
 HEIGHT: Final = 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 34, 12, 34, 26

@@ -10,8 +10,6 @@ from ragtrace.reports._files import AppendedFile
 from ragtrace.reports._rows import SCHEMA_VERSION, answer_row
 from ragtrace.reports.report import RunEnd
 
-__all__ = ["JsonLinesReport"]
-
 
 class JsonLinesReport:
     """Writes a line as soon as an answer is judged."""

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from ragtrace.model import VerdictLabel
 
-__all__ = ["WORST_FIRST", "MarkedPassage", "MarkedText", "pieces"]
-
 WORST_FIRST: Final = (
     VerdictLabel.CONTRADICTED,
     VerdictLabel.UNSUPPORTED,

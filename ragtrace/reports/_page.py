@@ -24,7 +24,6 @@ from ragtrace.stats import WeightedMean
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["WORST", "PageReport"]
 
 WORST: Final = 50
 

@@ -21,7 +21,6 @@ from ragtrace.reports.report import RunEnd
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ParquetReport"]
 
 _MOST_ROWS: Final = 1_000
 _MOST_CHARS: Final = 8_000_000

@@ -20,8 +20,6 @@ from ragtrace.records import (
 from ragtrace.reports._answers import JudgedAnswer, outcome_of
 from ragtrace.traces.attach import Sample
 
-__all__ = ["SCHEMA_VERSION", "AnswerRow", "MetricRow", "answer_row"]
-
 SCHEMA_VERSION: Final = 1
 """Rises when a field goes away or means something else; a new field does not raise it."""
 

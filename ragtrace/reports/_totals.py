@@ -10,8 +10,6 @@ from ragtrace.reports._answers import JudgedAnswer, Status, outcome_of
 from ragtrace.reports.tally import MetricTally
 from ragtrace.stats import RunningMean, Weighed
 
-__all__ = ["BINS", "HistogramBin", "MetricTotals", "Totals"]
-
 BINS: Final = 20
 
 

@@ -12,8 +12,6 @@ from ragtrace.model import Chunk, ChunkVerdict, Direction, MetricResult, Verdict
 from ragtrace.reports._answers import JudgedAnswer
 from ragtrace.reports._marks import WORST_FIRST, MarkedPassage, MarkedText, pieces
 
-__all__ = ["ShownAnswer", "ShownChunk", "ShownClaim", "WorstAnswers", "shown_answer"]
-
 _MOST_CHUNKS: Final = 20
 _OF_REFERENCE: Final = "reference"
 

@@ -9,8 +9,6 @@ from typing import Protocol
 
 from ragtrace.reports._answers import JudgedAnswer
 
-__all__ = ["Report", "RunEnd", "RunInfo", "SkippedAnswers"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:

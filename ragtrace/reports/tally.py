@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from ragtrace.model import Direction, Label, MetricFailure, MetricOutcome, VerdictLabel
 
-__all__ = ["MetricTally"]
-
 
 @dataclass(slots=True, kw_only=True)
 class MetricTally:

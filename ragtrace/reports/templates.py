@@ -13,8 +13,6 @@ from ragtrace import __version__
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["open_template"]
-
 
 def open_template(name: str, **filters: Callable[..., str]) -> Template:
     """Open a template by its path in the package; what it shows is escaped.

@@ -3,15 +3,3 @@
 from ragtrace.sampling._comparison import Scalar, ValueTest
 from ragtrace.sampling._position import RULE_RATIO, keeps, position_of
 from ragtrace.sampling.rules import Choice, Rule, SamplingPlan, TracePlan
-
-__all__ = [
-    "RULE_RATIO",
-    "Choice",
-    "Rule",
-    "SamplingPlan",
-    "Scalar",
-    "TracePlan",
-    "ValueTest",
-    "keeps",
-    "position_of",
-]

@@ -8,8 +8,6 @@ from typing import Final, TypeAlias
 
 from ragtrace.model import AttributeValue
 
-__all__ = ["Scalar", "ValueTest"]
-
 Scalar: TypeAlias = str | bool | int | float
 
 _MOST_CHARS: Final = 1_024

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-__all__ = ["RULE_RATIO", "keeps", "position_of"]
-
 RULE_RATIO: Final = "ratio"
 """``ragtrace.sample.rule`` of what the ratio kept."""
 _RESOLUTION_BITS: Final = 53  # every fraction of this many bits is exact in a double

@@ -12,8 +12,6 @@ from ragtrace.sampling._comparison import ValueTest
 from ragtrace.sampling._position import RULE_RATIO
 from ragtrace.traces.trace import Span, StatusCode, Trace
 
-__all__ = ["Choice", "Rule", "SamplingPlan", "TracePlan"]
-
 _MOST_TENANT_CHARS: Final = 128
 
 

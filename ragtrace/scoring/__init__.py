@@ -14,23 +14,3 @@ from ragtrace.scoring.formulas import (
 )
 from ragtrace.scoring.pass_rule import PassRule
 from ragtrace.scoring.profiles import ALIASES, PROFILES, ProfileScore, canonical, score, scored_metrics
-
-__all__ = [
-    "ALIASES",
-    "PROFILES",
-    "Judged",
-    "PassRule",
-    "ProfileScore",
-    "average_precision",
-    "canonical",
-    "contradicted_share",
-    "coverage",
-    "lenient_faithfulness",
-    "lower_bound",
-    "mean_relevance",
-    "relevant_share",
-    "score",
-    "scored_metrics",
-    "serving_share",
-    "strict_faithfulness",
-]

@@ -10,8 +10,6 @@ from typing import Any, TypeAlias
 from ragtrace.errors import InputError
 from ragtrace.model import ChunkVerdict, Verdict, VerdictLabel
 
-__all__ = ["Grade", "Judged", "MadeQuestion", "read_grades", "read_questions", "read_ratings"]
-
 Grade: TypeAlias = VerdictLabel | int
 """A verdict: a label, or the number a judge wrote (0 is no)."""
 

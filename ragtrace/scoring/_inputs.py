@@ -10,17 +10,6 @@ from ragtrace.errors import InputError
 from ragtrace.model import VerdictLabel
 from ragtrace.scoring._grades import Grade, MadeQuestion, read_grades, read_questions, read_ratings
 
-__all__ = [
-    "ScoringInput",
-    "ScoringVerdicts",
-    "read_contexts",
-    "read_number",
-    "read_of_two",
-    "read_questions_made",
-    "read_ratings_given",
-    "read_verdicts",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringInput:

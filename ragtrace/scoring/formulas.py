@@ -34,18 +34,6 @@ from collections.abc import Sequence
 
 from ragtrace.model import VerdictCounts
 
-__all__ = [
-    "average_precision",
-    "contradicted_share",
-    "coverage",
-    "lenient_faithfulness",
-    "lower_bound",
-    "mean_relevance",
-    "relevant_share",
-    "serving_share",
-    "strict_faithfulness",
-]
-
 
 def strict_faithfulness(counts: VerdictCounts) -> float | None:
     """Return the share of judged claims that the context supports."""

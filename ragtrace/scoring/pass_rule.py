@@ -16,8 +16,6 @@ from ragtrace.errors import ConfigError
 from ragtrace.model import Direction, VerdictCounts
 from ragtrace.scoring.formulas import coverage, lenient_faithfulness, lower_bound
 
-__all__ = ["CLAIM_READINGS", "SCORE", "Condition", "PassRule", "Readings", "claim_readings"]
-
 Readings: TypeAlias = Mapping[str, float | None]
 """Numbers that were read from verdicts, by their names."""
 

@@ -17,8 +17,6 @@ from ragtrace.scoring._grades import Judged
 from ragtrace.scoring._inputs import ScoringInput
 from ragtrace.scoring.rules import RULES, Read, Rule
 
-__all__ = ["ALIASES", "PROFILES", "ProfileScore", "canonical", "score", "scored_metrics"]
-
 ALIASES = {
     "answer_relevancy": "answer_relevance",
     "contextual_precision": "context_precision",

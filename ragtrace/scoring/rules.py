@@ -32,8 +32,6 @@ from ragtrace.scoring.formulas import (
     strict_faithfulness,
 )
 
-__all__ = ["RULES", "Read", "Rule"]
-
 Read: TypeAlias = Callable[[Any, ScoringInput], ScoringVerdicts]
 """Reads what was given into what the rule needs."""
 Rule: TypeAlias = Callable[[ScoringVerdicts], Compat]

@@ -26,8 +26,6 @@ from ragtrace.model import (
 from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest, Metric
 from ragtrace.sync import wait_for
 
-__all__ = ["check_embedder", "check_judge", "check_metric"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _WHOLE: Final = RagRecord.of(

@@ -22,8 +22,6 @@ from ragtrace.model import (
 from ragtrace.ports import Embedder, Judge, Metric
 from ragtrace.sync import evaluate_sync
 
-__all__ = ["assert_faithful", "assert_metrics"]
-
 _GOOD: Final = (VerdictLabel.SUPPORTED, VerdictLabel.RELEVANT)
 _MOST_SHOWN: Final = 10
 _CHUNK_CHARS: Final = 100

@@ -11,8 +11,6 @@ from ragtrace.ports import SpanSink
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Resource, Span
 
-__all__ = ["check_sink"]
-
 _START_NS: Final = 1_760_000_000_000_000_000
 _AT_ONCE: Final = 20
 _TIMEOUT_S: Final = 30.0

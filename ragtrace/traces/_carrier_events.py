@@ -28,8 +28,6 @@ from ragtrace.traces._carrier_verdicts import CarrierVerdict, choose
 from ragtrace.traces._text import cut_utf8
 from ragtrace.traces.trace import SpanEvent
 
-__all__ = ["TimeRange", "bounded", "events_of"]
-
 MAX_EVENTS: Final = 128
 """What readers and collectors keep of a span's events by default."""
 _MAX_CHUNK_IDS: Final = 32

@@ -19,16 +19,6 @@ from ragtrace.model import (
     MetricResult,
 )
 
-__all__ = [
-    "evaluation_objects",
-    "judge_of",
-    "keyed",
-    "outcome_attributes",
-    "overall_label",
-    "status_of",
-    "worst_first",
-]
-
 Status = Literal["ok", "partial", "error", "skipped"]
 
 _OWN_PROFILE: Final = "ragtrace"

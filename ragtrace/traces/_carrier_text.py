@@ -18,8 +18,6 @@ from ragtrace.model import (
 )
 from ragtrace.traces._carrier_outcomes import keyed, worst_first
 
-__all__ = ["brief", "explain"]
-
 _BRIEF_CHARS: Final = 200
 _BRIEF_CHUNK_IDS: Final = 3
 _WORDS: Final = {VerdictLabel.PARTLY_RELEVANT: "partly relevant"}

@@ -9,8 +9,6 @@ from typing import Final, Generic, TypeVar
 
 from ragtrace.model import ChunkVerdict, Claim, MetricOutcome, MetricResult, Verdict, VerdictLabel
 
-__all__ = ["CarrierVerdict", "CarrierVerdicts", "choose"]
-
 MAX_CLAIM_EVENTS: Final = 90
 MAX_CHUNK_EVENTS: Final = 32
 _ORDER: Final = {

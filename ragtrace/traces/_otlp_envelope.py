@@ -13,15 +13,11 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.message import Message
 
-__all__ = ["new_envelope", "read_envelope"]
-
 if TYPE_CHECKING:
     from google.protobuf.internal.containers import (
         RepeatedCompositeFieldContainer,
         RepeatedScalarFieldContainer,
     )
-
-    __all__ += ["Envelope"]
 
     class EnvelopeOfScope(Message):
         """``ScopeSpans`` whose members are bytes."""

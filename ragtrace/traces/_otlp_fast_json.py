@@ -17,8 +17,6 @@ from typing import Any, Final
 from ragtrace.model import AttributeValue
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink, StatusCode
 
-__all__ = ["usual_spans"]
-
 _SURROGATE: Final = re.compile(r"\\u[dD]")
 _TRACE_ID: Final = re.compile(r"(?!0{32})[0-9a-fA-F]{32}")
 _SPAN_ID: Final = re.compile(r"(?!0{16})[0-9a-fA-F]{16}")

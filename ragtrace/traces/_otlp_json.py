@@ -13,8 +13,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace.errors import CodecError
 from ragtrace.traces._text import scrub_surrogates
 
-__all__ = ["from_json", "to_json"]
-
 _MAX_DEPTH = 200
 _JSON_IDS = frozenset({"traceId", "spanId", "parentSpanId"})
 _JSON_KEY = re.compile(r"[a-z][A-Za-z0-9]*")

@@ -17,8 +17,6 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from ragtrace.traces._otlp_size import MAX_PARTS
 
-__all__ = ["repaired_text"]
-
 
 def repaired_text(body: bytes) -> tuple[bytes, int] | None:
     """Return the request with U+FFFD for what is no UTF-8, and the number of texts that were changed.

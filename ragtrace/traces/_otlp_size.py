@@ -11,8 +11,6 @@ from typing import Final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-__all__ = ["MAX_PARTS", "is_flood", "is_flood_of_json", "is_flood_on_the_wire"]
-
 MAX_PARTS: Final = 500_000
 """Resources, scopes, spans, attributes, events and links in one request; in JSON, objects and arrays."""
 

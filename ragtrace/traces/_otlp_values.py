@@ -18,7 +18,6 @@ from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, Sp
 if TYPE_CHECKING:
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
-__all__ = ["has_valid_ids", "parent_id", "to_request", "to_spans"]
 
 _TRACE_ID_BYTES = 16
 _SPAN_ID_BYTES = 8

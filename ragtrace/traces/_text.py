@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["cut_utf8", "scrub_surrogates"]
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -15,8 +15,6 @@ from ragtrace.model import AttributeValue
 from ragtrace.traces._otlp_values import to_request
 from ragtrace.traces.trace import Span, SpanEvent
 
-__all__ = ["Addition", "add_to_spans", "encode_addition"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:

@@ -29,19 +29,6 @@ from ragtrace.traces._carrier_text import brief, explain
 from ragtrace.traces.additions import Addition
 from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink, StatusCode
 
-__all__ = [
-    "AttachOptions",
-    "CarrierTime",
-    "Mode",
-    "Sample",
-    "addition_of",
-    "carrier",
-    "carrier_span_id",
-    "deserves_carrier",
-    "record_sha256",
-    "tenant_of",
-]
-
 CarrierTime = Literal["target", "now", "auto"]
 Mode = Literal["append", "hold", "backfill"]
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-__all__ = ["Lineage"]
-
 
 class Lineage:
     """The parents of spans. Those that were not seen end a line, and so do cycles."""

@@ -34,26 +34,6 @@ if TYPE_CHECKING:
 
     from ragtrace.traces._otlp_envelope import Envelope
 
-__all__ = [
-    "Encoding",
-    "ParsedRequest",
-    "SpanRef",
-    "SplitRequest",
-    "TraceSlice",
-    "decode",
-    "decode_body",
-    "decode_json",
-    "drop_spans",
-    "drop_spans_without_ids",
-    "encode",
-    "encode_json",
-    "parse_request",
-    "read_request",
-    "request_to_json",
-    "spans_in",
-    "split_by_trace",
-    "trace_ids_in",
-]
 
 Encoding = Literal["protobuf", "json"]
 MessageT = TypeVar("MessageT", bound=Message)

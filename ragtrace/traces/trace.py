@@ -8,17 +8,6 @@ from enum import IntEnum
 
 from ragtrace.model import AttributeValue
 
-__all__ = [
-    "Resource",
-    "Scope",
-    "Span",
-    "SpanEvent",
-    "SpanKind",
-    "SpanLink",
-    "StatusCode",
-    "Trace",
-]
-
 
 class SpanKind(IntEnum):
     """OTLP ``Span.SpanKind``."""

@@ -14,21 +14,3 @@ from ragtrace.transcripts._judges import recorded, replayed
 from ragtrace.transcripts._reevaluation import ask_again
 from ragtrace.transcripts.file import EvaluatorInfo, TranscriptRecord, Transcripts
 from ragtrace.transcripts.rescore import RescoredRecord, metrics_of, rescore, unpaid
-
-__all__ = [
-    "Comparer",
-    "Disagreement",
-    "EvaluatorComparison",
-    "EvaluatorInfo",
-    "MetricComparison",
-    "RescoredRecord",
-    "TranscriptRecord",
-    "Transcripts",
-    "ask_again",
-    "compare",
-    "metrics_of",
-    "recorded",
-    "replayed",
-    "rescore",
-    "unpaid",
-]

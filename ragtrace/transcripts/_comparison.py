@@ -18,8 +18,6 @@ from ragtrace.transcripts._differences import (
 from ragtrace.transcripts._pairs import pairs_of
 from ragtrace.transcripts.file import TranscriptRecord
 
-__all__ = ["ClaimPair", "Comparer", "Disagreement", "EvaluatorComparison", "MetricComparison", "compare"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricComparison:

@@ -8,14 +8,6 @@ from dataclasses import dataclass
 from math import comb, sqrt
 from typing import Final, NamedTuple
 
-__all__ = [
-    "Difference",
-    "Pair",
-    "agreement_beyond_chance",
-    "paired_difference",
-    "sign_test",
-]
-
 _Z_95: Final = 1.959963984540054
 
 

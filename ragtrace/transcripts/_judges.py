@@ -16,8 +16,6 @@ from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 from ragtrace.transcripts.file import TranscriptReply, Transcripts
 
-__all__ = ["recorded", "replayed"]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _FORM: Final = 1

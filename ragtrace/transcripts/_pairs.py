@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from ragtrace.model import MetricOutcome
 
-__all__ = ["pairs_of"]
-
 
 def pairs_of(
     first: Sequence[MetricOutcome], second: Sequence[MetricOutcome]

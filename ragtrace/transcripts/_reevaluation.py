@@ -12,8 +12,6 @@ from ragtrace.transcripts._judges import recorded
 from ragtrace.transcripts.file import TranscriptRecord, Transcripts
 from ragtrace.transcripts.rescore import metrics_of
 
-__all__ = ["ask_again"]
-
 
 async def ask_again(
     kept: Iterable[TranscriptRecord],

@@ -13,8 +13,6 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 
 from ragtrace.errors import InputError
 
-__all__ = ["from_json", "to_json"]
-
 T = TypeVar("T")
 
 _BYTES: Final = "\0bytes"

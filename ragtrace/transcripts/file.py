@@ -26,8 +26,6 @@ from ragtrace.ports import Clock
 from ragtrace.traces.attach import Sample, record_sha256
 from ragtrace.transcripts._values import from_json, to_json
 
-__all__ = ["EvaluatorInfo", "TranscriptRecord", "TranscriptReply", "Transcripts"]
-
 _log = logging.getLogger(__name__)
 
 _OURS: Final = 0x72616773  # "rags": marks the file, so that no other program's database is written to

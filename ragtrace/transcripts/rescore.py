@@ -16,8 +16,6 @@ from ragtrace.traces.trace import Span
 from ragtrace.transcripts._judges import replayed
 from ragtrace.transcripts.file import TranscriptRecord, Transcripts
 
-__all__ = ["RescoredRecord", "metrics_of", "rescore", "unpaid"]
-
 _NOT_KNOWN = "not_in_transcript"
 
 

@@ -21,8 +21,6 @@ from ragtrace_collector.store.trace_key import trace_id_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
 
-__all__ = ["AnswerReader", "TraceAnswers"]
-
 log = logging.getLogger("ragtrace.collector")
 
 _SMALL_BYTES: Final = 32 << 10

@@ -17,8 +17,6 @@ from typing import Final
 from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.otlp import SpanRef
 
-__all__ = ["AssemblePolicy", "Assembly", "ClosedTraces", "OpenTrace", "Ready"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssemblePolicy:

@@ -13,8 +13,6 @@ from ragtrace_collector.store.port import QuarantineReason, StoreUnavailable, Wo
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["Quarantine", "QuarantineCheck"]
-
 log = logging.getLogger("ragtrace.collector")
 
 

@@ -10,8 +10,6 @@ from ragtrace_collector.store.port import WorkStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["Sweeper"]
-
 log = logging.getLogger("ragtrace.collector")
 
 

@@ -13,8 +13,6 @@ from ragtrace.validation import in_words
 from ragtrace_collector.config.sections import CollectorConfig
 from ragtrace_collector.config.values import Section
 
-__all__ = ["problems"]
-
 
 def problems(errors: list[ErrorDetails]) -> list[str]:
     """Return what to tell of the errors of a validation, a line each."""

@@ -16,8 +16,6 @@ import yaml
 from ragtrace.errors import ConfigError
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["References"]
-
 log = logging.getLogger("ragtrace.collector")
 
 _REFERENCE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{file:([^}]+)\}")

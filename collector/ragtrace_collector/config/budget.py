@@ -8,8 +8,6 @@ from pydantic import Field
 
 from ragtrace_collector.config.values import Section
 
-__all__ = ["BudgetConfig", "BudgetLimitConfig", "BudgetPeriodsConfig"]
-
 
 class BudgetLimitConfig(Section):
     """What may be spent in one window."""

@@ -27,8 +27,6 @@ from ragtrace_collector.config.sections import (
     SecondJudgeConfig,
 )
 
-__all__ = ["default_config_text", "load_config", "load_extract", "load_sampling", "parse_config"]
-
 _QUOTED: Final = re.compile(r"'.*'|\".*\"", re.DOTALL)
 
 

@@ -12,15 +12,6 @@ from ragtrace import semconv
 from ragtrace.sampling import RULE_RATIO, Rule, SamplingPlan, Scalar, ValueTest
 from ragtrace_collector.config.values import AlternativeForm, Duration, Pattern, Section, Timeout
 
-__all__ = [
-    "ComparisonConfig",
-    "FollowUpConfig",
-    "RuleConfig",
-    "SampleConfig",
-    "SampleLimitConfig",
-    "TenantFloorConfig",
-]
-
 _RESERVED: Final = (RULE_RATIO, "tenant", "neighbour")
 _CONDITIONS: Final = (
     "service",

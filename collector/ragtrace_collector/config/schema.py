@@ -12,8 +12,6 @@ import yaml
 from ragtrace_collector.config.load import default_config_text
 from ragtrace_collector.config.sections import CollectorConfig
 
-__all__ = ["made_schema", "schema_text"]
-
 _REFERENCE: Final = {
     "title": "Reference",
     "description": "To the environment or to a file: ${env:NAME}, ${env:NAME:-default}, ${file:PATH}.",

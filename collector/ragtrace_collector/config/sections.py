@@ -40,23 +40,6 @@ from ragtrace_collector.config.values import (
     named,
 )
 
-__all__ = [
-    "AssembleConfig",
-    "AttachConfig",
-    "CacheConfig",
-    "CollectorConfig",
-    "EvaluateConfig",
-    "ExportConfig",
-    "ExtractConfig",
-    "JudgeConfig",
-    "MappingConfig",
-    "MetricConfig",
-    "ReceiveConfig",
-    "SecondJudgeConfig",
-    "StoreConfig",
-    "TelemetryConfig",
-]
-
 
 class ReceiveConfig(Section):
     """Where OTLP comes in."""

@@ -11,8 +11,6 @@ from pydantic import ByteSize, Field, field_validator, model_validator
 from ragtrace.http.tls import ClientTls
 from ragtrace_collector.config.values import Section, Size
 
-__all__ = ["ReceiveTlsConfig", "SpanLimitsConfig", "TlsConfig", "TokenConfig", "TokenLimitsConfig"]
-
 _SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 

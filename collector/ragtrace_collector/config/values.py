@@ -25,24 +25,6 @@ from ragtrace.errors import ConfigError
 from ragtrace.judge.factory import check_headers
 from ragtrace.traces.extract import AttributePath
 
-__all__ = [
-    "Address",
-    "AlternativeForm",
-    "Duration",
-    "Endpoint",
-    "EnvName",
-    "Headers",
-    "HostName",
-    "HttpUrl",
-    "OtlpUrl",
-    "Paths",
-    "Pattern",
-    "Section",
-    "Size",
-    "Timeout",
-    "named",
-]
-
 _HOST_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -17,8 +17,6 @@ from ragtrace_collector.store.port import HoldMode, WorkStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["HoldLimits", "HoldStage"]
-
 log = logging.getLogger("ragtrace.collector")
 
 

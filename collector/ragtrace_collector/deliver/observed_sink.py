@@ -10,8 +10,6 @@ from ragtrace.errors import SendError
 from ragtrace.ports import SpanSink
 from ragtrace_collector.telemetry.tracing import working
 
-__all__ = ["ObservedSink", "without_quotes"]
-
 _LONGEST_REASON: Final = 300
 _QUOTE_BYTES: Final = 16
 """A run of so many bytes that was sent, too, is taken for a quote."""

@@ -14,8 +14,6 @@ from ragtrace_collector.store.port import OutboxItem, WorkStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["MOST_UNREADABLE", "DeliverStage"]
-
 log = logging.getLogger("ragtrace.collector")
 
 _LONGEST_BACK_OFF_S: Final = 60.0

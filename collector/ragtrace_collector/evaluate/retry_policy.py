@@ -29,8 +29,6 @@ from ragtrace_collector.budget import BudgetStoreUnavailable, OverBudget
 from ragtrace_collector.ledger.outcomes import POISON, State
 from ragtrace_collector.store.port import Job
 
-__all__ = ["TIMED_OUT", "AttemptFailure", "Retry", "RetryClass", "RetryPolicy"]
-
 TIMED_OUT: Final = "evaluation_timeout"
 
 

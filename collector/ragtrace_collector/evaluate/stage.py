@@ -30,8 +30,6 @@ from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.telemetry.tracing import NO_TRACER, working
 
-__all__ = ["EvaluateStage", "PartialEvaluations"]
-
 log = logging.getLogger("ragtrace.collector")
 
 T = TypeVar("T")

@@ -9,8 +9,6 @@ from ragtrace_collector.stage import report_stage_error
 from ragtrace_collector.store.port import Job
 from ragtrace_collector.telemetry.counters import Counters
 
-__all__ = ["WorkerPool"]
-
 
 class WorkerPool:
     """Gives answers that are due to free hands. However many there are, the store is asked once for all."""

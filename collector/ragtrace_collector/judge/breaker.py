@@ -21,8 +21,6 @@ from ragtrace.model import Usage
 from ragtrace.ports import Clock
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["Breaker", "BreakerState"]
-
 log = logging.getLogger("ragtrace.collector")
 
 _PATIENCE_S: Final = Backoff().patience_s

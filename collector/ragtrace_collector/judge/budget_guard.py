@@ -15,8 +15,6 @@ from ragtrace_collector.store.budget import BudgetStore, Reservation
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["BudgetGuard"]
-
 log = logging.getLogger("ragtrace.collector")
 
 _STATUS_NS: Final = 1_000_000_000

@@ -29,16 +29,6 @@ from ragtrace.validation import in_words
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig
 from ragtrace_collector.judge.guard import JudgeGuard, JudgeGuards, Unavailable, guards_of
 
-__all__ = [
-    "Evaluator",
-    "embedder_of",
-    "judge_of",
-    "metrics_of",
-    "old_prices",
-    "open_evaluator",
-    "verify_settings_of",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluator:

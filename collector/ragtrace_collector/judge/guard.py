@@ -26,8 +26,6 @@ from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.budget import BudgetStore
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["JudgeGuard", "JudgeGuards", "Unavailable", "budget_of", "guards_of"]
-
 log = logging.getLogger("ragtrace.collector")
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)

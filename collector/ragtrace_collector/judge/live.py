@@ -10,8 +10,6 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.evaluator import Evaluator
 from ragtrace_collector.sampling import Sampler
 
-__all__ = ["LiveConfig", "SharedEvaluator"]
-
 
 class SharedEvaluator:
     """A judging in office. Once retired, it is closed when the last evaluation by it has ended."""

@@ -15,8 +15,6 @@ from pydantic import Field
 
 from ragtrace_collector.ledger.outcomes import PENDING, State
 
-__all__ = ["Account", "AnswerStatus", "Delivery", "Ledger"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:

@@ -6,17 +6,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = [
-    "PENDING",
-    "POISON",
-    "TERMINAL",
-    "FinalOutcome",
-    "OutcomeDescription",
-    "State",
-    "meaning_of",
-    "vocabulary",
-]
-
 
 class State(StrEnum):
     """Where one answer stands. It is pending, or it ended in exactly one of the others."""

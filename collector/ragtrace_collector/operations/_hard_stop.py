@@ -14,8 +14,6 @@ from typing import Final
 
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["DID_NOT_END", "HardStop"]
-
 log = logging.getLogger("ragtrace.collector")
 
 DID_NOT_END: Final = 1

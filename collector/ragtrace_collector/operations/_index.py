@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-__all__ = ["PAGES", "IndexEntry", "show_index"]
-
 
 class IndexEntry(NamedTuple):
     """A page, and what it says."""

@@ -11,8 +11,6 @@ from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import PENDING, TERMINAL
 from ragtrace_collector.telemetry.counters import Counts
 
-__all__ = ["METRICS", "Instrument", "InstrumentKind", "Measurement", "Readings", "counter_name", "read_all"]
-
 
 class InstrumentKind(Enum):
     """How a value behaves."""

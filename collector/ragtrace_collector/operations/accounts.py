@@ -22,8 +22,6 @@ from ragtrace_collector.receive.json_page import JsonPage
 from ragtrace_collector.receive.tokens import TokenAuth
 from ragtrace_collector.store.ledger import take_stock
 
-__all__ = ["LEDGER_PATH", "WHY_PATH", "account_routes", "ledger_form", "trace_status_form"]
-
 WHY_PATH: Final = "/why/"
 LEDGER_PATH: Final = "/ledger"
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["LoopLag", "Phase", "Readiness"]
-
 _BEAT_S: Final = 1.0
 
 

@@ -19,8 +19,6 @@ from ragtrace import semconv
 from ragtrace_collector.operations._instruments import METRICS, Instrument, InstrumentKind, Readings
 from ragtrace_collector.telemetry.resource import own_resource
 
-__all__ = ["SelfMetrics"]
-
 _NOW: ContextVar[Readings] = ContextVar("readings")
 """What the instruments tell during one collection. A scrape and a push that meet have each their own."""
 

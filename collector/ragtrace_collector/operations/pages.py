@@ -17,8 +17,6 @@ from ragtrace_collector.receive.http import Status, guarded, reader_of
 from ragtrace_collector.receive.json_page import JsonPage
 from ragtrace_collector.receive.tokens import TokenAuth
 
-__all__ = ["pages_app"]
-
 
 def pages_app(
     *,

@@ -11,8 +11,6 @@ from typing import Any, Final
 from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig
 
-__all__ = ["Reloads", "changed_keys", "digest_of", "refuse_what_needs_a_restart"]
-
 _NEEDS_A_RESTART: Final = (
     "receive.grpc",
     "receive.http",

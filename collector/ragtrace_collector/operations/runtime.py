@@ -23,8 +23,6 @@ from ragtrace_collector.receive.http_server import HttpServer, open_socket
 from ragtrace_collector.telemetry.exporters import open_metric_exporter
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["Operations"]
-
 log = logging.getLogger("ragtrace.collector")
 
 

@@ -14,8 +14,6 @@ from types import FrameType
 from ragtrace_collector.operations._hard_stop import HardStop
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["Signals"]
-
 log = logging.getLogger("ragtrace.collector")
 
 

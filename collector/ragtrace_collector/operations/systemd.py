@@ -10,8 +10,6 @@ from collections.abc import Mapping
 
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["notify_ready", "notify_reloading", "notify_stopping", "notify_watchdog", "watchdog_pause_s"]
-
 log = logging.getLogger("ragtrace.collector")
 
 

@@ -19,8 +19,6 @@ from ragtrace_collector.operations.reload import digest_of
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters
 
-__all__ = ["Vitals"]
-
 _STORE_TIMEOUT_S: Final = 5.0
 
 

@@ -22,8 +22,6 @@ from ragtrace_collector.store.ledger import read_answers, reading
 from ragtrace_collector.store.revisions import UNDECIDED
 from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of, trace_key
 
-__all__ = ["HeadSampling", "OpenSpans", "TraceState", "TraceStatus", "look_up", "trace_id_in"]
-
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 _PREFIX: Final = re.compile(r"[0-9a-f]{4,32}")
 _MOST_NAMED: Final = 5

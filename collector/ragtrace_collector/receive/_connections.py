@@ -8,8 +8,6 @@ from typing import Any, Final, Protocol
 
 from ragtrace_collector.receive.tokens import TokenSender
 
-__all__ = ["Connection", "Connections", "admitted", "on_admission", "who_sends"]
-
 _MAX_CONNECTIONS: Final = 1_000
 _RESERVED: Final = 250
 """Of these, so many are for those who showed a token."""

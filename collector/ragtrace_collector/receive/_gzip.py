@@ -10,8 +10,6 @@ from google.rpc import code_pb2
 
 from ragtrace_collector.receive._refusal import RequestRefused, too_large
 
-__all__ = ["inflated"]
-
 _STEP_BYTES: Final = 1 << 20
 _MAX_MEMBERS: Final = 1_000
 """Each takes a decompressor of its own, and an empty one is twenty bytes."""

@@ -15,8 +15,6 @@ from google.rpc import code_pb2
 
 from ragtrace_collector.receive._refusal import RequestRefused
 
-__all__ = ["KnownHosts"]
-
 _OF_THIS_MACHINE: Final = (".localhost", ".internal")
 """Endings under which nobody can register a name: RFC 6761, and what ICANN keeps for private use."""
 _ANY: Final = "*."

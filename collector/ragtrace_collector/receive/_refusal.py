@@ -10,8 +10,6 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from ragtrace.errors import CodecError, RagtraceError
 from ragtrace_collector.store.port import StoreUnavailable
 
-__all__ = ["RETRY_AFTER_S", "RequestRefused", "refusal_of", "status_of", "too_large", "too_slow"]
-
 RETRY_AFTER_S: Final = 5
 _HTTP_STATUS: Final = {
     code_pb2.INVALID_ARGUMENT: 400,

@@ -9,8 +9,6 @@ import grpc
 
 from ragtrace.errors import ConfigError
 
-__all__ = ["Certificate"]
-
 
 class Certificate:
     """A certificate with its key, and the authority whose clients alone may connect. TLS 1.2 or later.

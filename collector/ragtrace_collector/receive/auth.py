@@ -19,8 +19,6 @@ from ragtrace_collector.receive.http_server import is_loopback
 from ragtrace_collector.receive.tokens import TokenAuth, TokenGrant
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["ReceiverAuth", "open_auth"]
-
 log = logging.getLogger("ragtrace.collector")
 
 _TOKENS: Final = TypeAdapter(tuple[TokenConfig, ...])

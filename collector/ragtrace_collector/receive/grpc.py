@@ -25,8 +25,6 @@ from ragtrace_collector.receive.memory import TooSlow
 from ragtrace_collector.receive.tokens import TokenAuth, TokenSender
 from ragtrace_collector.store.port import StoreUnavailable
 
-__all__ = ["export_response", "serve_grpc"]
-
 _EXPORT: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _STATUS_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 _HANDSHAKE_TIMEOUT_MS: Final = 10_000

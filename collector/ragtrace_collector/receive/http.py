@@ -27,8 +27,6 @@ from ragtrace_collector.receive.tokens import TokenAuth
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 
-__all__ = ["PageHandler", "Status", "guarded", "http_app", "reader_of"]
-
 Status = Callable[[str | None], Awaitable[Mapping[str, object]]]
 """Tells how the collector is: to a tenant, no more than concerns it."""
 PageHandler = Callable[[Request], Awaitable[Response]]

@@ -19,8 +19,6 @@ from ragtrace.errors import ConfigError
 from ragtrace_collector.receive._connections import Connections, on_admission
 from ragtrace_collector.receive._tls import Certificate
 
-__all__ = ["HttpServer", "is_loopback", "open_socket"]
-
 _HEADERS_TIMEOUT_S: Final = 10.0
 _MAX_HEAD_BYTES: Final = 16 << 10
 

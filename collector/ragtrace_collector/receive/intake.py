@@ -33,8 +33,6 @@ from ragtrace_collector.store.port import HoldMode, StoreUnavailable, WorkStore
 from ragtrace_collector.store.trace_key import trace_id_of, trace_key
 from ragtrace_collector.telemetry.counters import Counters, Counts
 
-__all__ = ["Intake", "Receipt", "Sender"]
-
 T = TypeVar("T")
 
 

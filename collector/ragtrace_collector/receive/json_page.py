@@ -9,8 +9,6 @@ from starlette.responses import JSONResponse
 
 from ragtrace.escaping import escaped_json
 
-__all__ = ["JsonPage"]
-
 
 class JsonPage(JSONResponse):
     """JSON as ever, in which controls and lone surrogates are escaped."""

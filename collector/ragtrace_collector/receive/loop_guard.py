@@ -12,8 +12,6 @@ from ragtrace import semconv
 from ragtrace.traces.otlp import TraceSlice, drop_spans
 from ragtrace_collector.store.trace_key import trace_id_of
 
-__all__ = ["drop_own_spans", "drop_traces"]
-
 
 def drop_own_spans(request: ExportTraceServiceRequest, body: bytes) -> int:
     """Take out carriers that a pipeline sent back: they are neither judged nor forwarded. Return how many.

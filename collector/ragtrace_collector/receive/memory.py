@@ -11,8 +11,6 @@ from typing import Final
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 
-__all__ = ["MemoryReservation", "RequestMemory", "TooSlow"]
-
 _SLOW_S: Final = 1.0
 """Who needs longer to send a request may be put out for those who wait."""
 _PATIENCE_S: Final = 5.0

@@ -9,8 +9,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-__all__ = ["SpanLimits"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanLimits:

@@ -11,8 +11,6 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
 from ragtrace import semconv
 
-__all__ = ["stamp_tenant"]
-
 _NAME: Final = semconv.TENANT.encode()
 _Attributes: TypeAlias = "RepeatedCompositeFieldContainer[KeyValue]"
 

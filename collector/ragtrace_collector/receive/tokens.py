@@ -16,8 +16,6 @@ from ragtrace.ports import Clock
 from ragtrace_collector.receive._hosts import KnownHosts
 from ragtrace_collector.receive._refusal import RequestRefused
 
-__all__ = ["Permission", "TokenAuth", "TokenGrant", "TokenSender", "digest_of", "new_token"]
-
 Permission = Literal["send", "read"]
 """``send`` spans; ``read`` the collector's pages."""
 

@@ -10,8 +10,6 @@ from ragtrace_collector.store.port import Job, StoreUnavailable
 from ragtrace_collector.store.sampling import RelatedAnswer, SamplingStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
 
-__all__ = ["LowScoreWatch"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowScoreWatch:

@@ -33,8 +33,6 @@ from ragtrace_collector.store.trace_key import trace_id_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.tracing import NO_TRACER, working
 
-__all__ = ["SampleStage"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleStage:

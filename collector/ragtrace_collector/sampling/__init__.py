@@ -5,17 +5,3 @@ from ragtrace_collector.sampling._tenant_floor import TenantFloor
 from ragtrace_collector.sampling.follow_up import RULE_FOLLOW_UP, FollowUpPolicy, FollowUps, LowAnswer
 from ragtrace_collector.sampling.sampler import Decision, EarlierDecision, Sampler, SamplingOdds
 from ragtrace_collector.sampling.windows import WindowRow
-
-__all__ = [
-    "RULE_FOLLOW_UP",
-    "Decision",
-    "EarlierDecision",
-    "FollowUpPolicy",
-    "FollowUps",
-    "Limits",
-    "LowAnswer",
-    "Sampler",
-    "SamplingOdds",
-    "TenantFloor",
-    "WindowRow",
-]

@@ -7,8 +7,6 @@ from typing import Final
 
 from ragtrace_collector.sampling.windows import WindowCounts, Windows
 
-__all__ = ["Limits"]
-
 _PERIOD: Final = "limit"
 _MINUTE_NS: Final = 60 * 10**9
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ragtrace_collector.sampling.windows import Windows
 
-__all__ = ["TenantFloor"]
-
 _PERIOD = "tenant_floor"
 
 

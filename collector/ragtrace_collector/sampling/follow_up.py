@@ -9,8 +9,6 @@ from typing import Final, Literal
 
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
 
-__all__ = ["RULE_FOLLOW_UP", "FollowUpPolicy", "FollowUps", "LowAnswer", "Relation"]
-
 Relation = Literal["session", "chunks", "prompt_version"]
 
 RULE_FOLLOW_UP: Final = "neighbour"

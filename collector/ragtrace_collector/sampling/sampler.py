@@ -18,8 +18,6 @@ from ragtrace_collector.sampling._tenant_floor import TenantFloor
 from ragtrace_collector.sampling.follow_up import RULE_FOLLOW_UP, FollowUps, LowAnswer
 from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow, Windows
 
-__all__ = ["Decision", "EarlierDecision", "LeftOutAnswer", "Sampler", "SamplingChanges", "SamplingOdds"]
-
 RULE_TENANT: Final = "tenant"
 _LEFT_OUT: Final = (State.SAMPLED_OUT, State.FILTERED, State.SHED)
 RATE_LIMIT: Final = State.SHED.because("rate_limit")

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["MOST_TENANTS", "UsefulWindows", "WindowCounts", "WindowRow", "Windows"]
-
 MOST_TENANTS: Final = 1_000
 """Tenants beyond these share one tally: strangers may write what names them."""
 

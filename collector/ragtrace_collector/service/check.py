@@ -21,8 +21,6 @@ from ragtrace_collector.store.cipher import open_cipher
 from ragtrace_collector.store.open_errors import UnfitFile, unusable
 from ragtrace_collector.store.schema import check_application_id
 
-__all__ = ["check_config"]
-
 _FILE: Final = "otlp-file:"
 _HEAD: Final = b"SQLite format 3\x00"
 

@@ -51,8 +51,6 @@ from ragtrace_collector.store.port import Job, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event, place_of
 
-__all__ = ["Collector"]
-
 log = logging.getLogger("ragtrace.collector")
 
 _SAMPLE_PAUSE_S: Final = 0.1

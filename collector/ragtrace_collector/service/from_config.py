@@ -16,19 +16,6 @@ from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.sampling import FollowUpPolicy, FollowUps, Limits, Sampler, TenantFloor
 
-__all__ = [
-    "assemble_policy_of",
-    "attach_options_of",
-    "following",
-    "forward_to",
-    "nanoseconds",
-    "open_export",
-    "release_to",
-    "retry_policy_of",
-    "sampler_of",
-    "shared_evaluator_of",
-]
-
 
 def forward_to(config: CollectorConfig) -> tuple[str, ...]:
     """Return the endpoints that get the application's own spans."""

@@ -12,8 +12,6 @@ from ragtrace_collector.operations.signals import Signals
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.wiring import open_collector
 
-__all__ = ["run_collector"]
-
 
 async def run_collector(
     config: CollectorConfig,

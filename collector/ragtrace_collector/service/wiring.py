@@ -56,8 +56,6 @@ from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.telemetry.tracing import open_tracer
 
-__all__ = ["open_collector"]
-
 log = logging.getLogger("ragtrace.collector")
 
 _REQUESTS_AT_ONCE: Final = 8

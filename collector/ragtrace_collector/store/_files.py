@@ -15,8 +15,6 @@ from typing import IO, Final
 
 from ragtrace.errors import ConfigError
 
-__all__ = ["StoreFiles", "StoreLock"]
-
 _Identity = tuple[int, int]
 """Device and inode."""
 

@@ -16,8 +16,6 @@ from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.store.port import Job, ReleasedTraces
 from ragtrace_collector.store.revisions import UNDECIDED
 
-__all__ = ["HOLDS", "HeldTraces"]
-
 HOLDS: Final = """
 CREATE TABLE held (
     trace_id TEXT PRIMARY KEY, since_ns INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID;

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LEDGER", "OTHERS", "UNCONFIRMED"]
-
 OTHERS: Final = "(others)"
 """Tenants beyond the first thousand: whoever sends names them, and the account must not grow with it."""
 

@@ -14,8 +14,6 @@ from ragtrace_collector.ledger.outcomes import POISON
 from ragtrace_collector.store.port import QuarantineRecord
 from ragtrace_collector.store.revisions import decide_trace
 
-__all__ = ["SUSPECTS", "clear", "count_crash", "end_look", "look", "look_alone", "set_aside"]
-
 SUSPECTS: Final = """
 CREATE TABLE suspect (
     trace_id TEXT PRIMARY KEY, is_looked_at INTEGER NOT NULL DEFAULT 0, crashes INTEGER NOT NULL DEFAULT 0,

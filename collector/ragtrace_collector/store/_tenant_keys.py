@@ -17,8 +17,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace import semconv
 from ragtrace_collector.store.trace_key import trace_key
 
-__all__ = ["UNKEYED", "key_by_tenant"]
-
 UNKEYED: Final = """
 CREATE TABLE unkeyed (trace_id TEXT PRIMARY KEY) WITHOUT ROWID;     -- whose tenants were not looked at
 INSERT INTO unkeyed

@@ -12,8 +12,6 @@ from ragtrace_collector.budget import Budget, BudgetStatus, BudgetWindow, Exceed
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
 
-__all__ = ["BUDGET", "BudgetStore", "Reservation", "reserve", "settle", "status"]
-
 T = TypeVar("T")
 
 BUDGET: Final = """

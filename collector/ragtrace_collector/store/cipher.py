@@ -25,7 +25,6 @@ from ragtrace_collector.telemetry.logs import event
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 
-__all__ = ["KEYS", "NO_CIPHER", "PayloadCipher", "open_cipher"]
 
 log = logging.getLogger("ragtrace.collector")
 

@@ -14,8 +14,6 @@ from typing import Any, Final
 from ragtrace.traces.attach import Sample
 from ragtrace_collector.store.port import Job
 
-__all__ = ["LEASES", "count_crash", "give_back", "postpone", "take"]
-
 LEASES: Final = """
 ALTER TABLE job ADD COLUMN crashes INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX job_crashed ON job (due_ns) WHERE state = 'queued' AND crashes > 0;

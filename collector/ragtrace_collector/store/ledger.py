@@ -14,8 +14,6 @@ from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.revisions import UNDECIDED
 from ragtrace_collector.store.trace_key import BEHIND_ID, trace_id_of
 
-__all__ = ["count_due", "of_tenant", "read_answers", "read_ledger", "read_rows", "reading", "take_stock"]
-
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:

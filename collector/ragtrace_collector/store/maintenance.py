@@ -13,8 +13,6 @@ from ragtrace.errors import InputError, ReadError
 from ragtrace.files.private import PendingFile
 from ragtrace_collector.store.ledger import reading
 
-__all__ = ["RefusedDeliveries", "back_up", "new_copy", "refused", "send_again"]
-
 
 class RefusedDeliveries(NamedTuple):
     """Requests that a sink refused for one reason; they are kept for ``store.retention``."""

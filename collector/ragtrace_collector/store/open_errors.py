@@ -10,8 +10,6 @@ from typing import Final
 from ragtrace.errors import ConfigError
 from ragtrace_collector.store._files import StoreLock
 
-__all__ = ["DAMAGED", "UnfitFile", "lock_file", "unusable"]
-
 DAMAGED: Final = (
     "restore a backup, or save what can be read (`ragtrace backup NEW --salvage`), "
     "or move the file aside to begin with an empty one"

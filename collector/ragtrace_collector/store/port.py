@@ -14,21 +14,6 @@ from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.store.trace_key import trace_id_of
 
-__all__ = [
-    "HoldMode",
-    "Job",
-    "JudgedInput",
-    "OutboxItem",
-    "Outcome",
-    "QuarantineReason",
-    "QuarantineRecord",
-    "ReleasedTraces",
-    "StoreUnavailable",
-    "StoredSpans",
-    "TraceDecided",
-    "WorkStore",
-]
-
 
 class StoreUnavailable(RagtraceError):
     """The store takes nothing now, being full or on a failing disk: senders should try again later."""

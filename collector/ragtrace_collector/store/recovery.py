@@ -12,8 +12,6 @@ from ragtrace.errors import ReadError
 from ragtrace_collector.store.maintenance import new_copy
 from ragtrace_collector.store.schema import prepare
 
-__all__ = ["save_readable"]
-
 _COUNTED_ANEW: Final = frozenset({"ledger", "outbox", "carrier"})
 """Sums of other tables' rows: they are to agree with the rows that are left."""
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from ragtrace_collector.store.revisions import UNDECIDED, forget
 
-__all__ = ["forget_jobs", "forget_rejected", "forget_traces", "has_room", "make_room", "shrink"]
-
 _TRACES_AT_ONCE: Final = 100
 _ROWS_AT_ONCE: Final = 1_000
 """A transaction that deletes more would keep senders waiting, and make the log as long as what it deletes."""

@@ -12,19 +12,6 @@ from typing import Final
 
 from ragtrace_collector.store.port import Job, JudgedInput
 
-__all__ = [
-    "REVISIONS",
-    "UNDECIDED",
-    "add_slice",
-    "decide_trace",
-    "forget",
-    "has_moved",
-    "mark_cut",
-    "move",
-    "note_judged",
-    "revise",
-]
-
 REVISIONS: Final = """
 ALTER TABLE trace ADD COLUMN slices INTEGER NOT NULL DEFAULT 0;             -- that ever came
 ALTER TABLE trace ADD COLUMN settled_slices INTEGER NOT NULL DEFAULT 0;     -- that it was settled with

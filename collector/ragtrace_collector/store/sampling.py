@@ -13,8 +13,6 @@ from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
 from ragtrace_collector.store.port import Job, StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
 
-__all__ = ["SAMPLING", "RelatedAnswer", "SamplingStore", "chosen", "select_follow_ups"]
-
 T = TypeVar("T")
 
 SAMPLING: Final = """

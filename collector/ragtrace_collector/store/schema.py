@@ -16,8 +16,6 @@ from ragtrace_collector.store.open_errors import DAMAGED, UnfitFile
 from ragtrace_collector.store.revisions import REVISIONS
 from ragtrace_collector.store.sampling import SAMPLING
 
-__all__ = ["prepare"]
-
 _MIGRATIONS: Final = (
     """
 CREATE TABLE slice (

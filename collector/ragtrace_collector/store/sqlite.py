@@ -49,8 +49,6 @@ from ragtrace_collector.store.schema import prepare
 from ragtrace_collector.store.writer import LOG_BYTES, GroupCommit
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["SqliteStore", "open_budget"]
-
 log = logging.getLogger("ragtrace.collector")
 
 T = TypeVar("T")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BEHIND_ID", "tenant_of", "trace_id_of", "trace_key"]
-
 BEHIND_ID: Final = "@"
 """No trace id has it."""
 

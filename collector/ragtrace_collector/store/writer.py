@@ -18,8 +18,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ragtrace_collector.store._files import StoreFiles
 
-__all__ = ["LOG_BYTES", "GroupCommit"]
-
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], Any]
 _Result = tuple["asyncio.Future[Any]", Any]

@@ -8,8 +8,6 @@ from typing import Final
 from ragtrace.ports import Clock
 from ragtrace_collector.telemetry.logs import event
 
-__all__ = ["SteadyClock"]
-
 log = logging.getLogger("ragtrace.collector")
 
 _WORTH_TELLING_NS: Final = 1_000_000_000

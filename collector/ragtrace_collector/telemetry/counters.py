@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 
-__all__ = ["Counters", "Counts"]
-
 
 class Counts(StrEnum):
     """Everything that is counted since the process started, and what each number says."""

@@ -10,8 +10,6 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from ragtrace.http import exporters
 
-__all__ = ["open_metric_exporter", "open_span_exporter"]
-
 _TIMEOUT_S: Final = 3
 """A stop sends what is left, and has to end within ``cancel_timeout``."""
 

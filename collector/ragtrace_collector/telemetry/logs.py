@@ -13,8 +13,6 @@ from typing import Final, Literal
 
 from ragtrace.escaping import escaped_json, escaped_line
 
-__all__ = ["JsonLines", "LogFormat", "LogRateLimit", "TextLines", "event", "log_to_stderr", "place_of"]
-
 LogFormat = Literal["text", "json"]
 Field = str | int | float | bool
 

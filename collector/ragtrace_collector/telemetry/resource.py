@@ -8,8 +8,6 @@ from importlib.metadata import version
 
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
-__all__ = ["own_resource"]
-
 
 @functools.cache
 def own_resource() -> Resource:

@@ -20,8 +20,6 @@ from ragtrace import semconv
 from ragtrace_collector.telemetry.exporters import open_span_exporter
 from ragtrace_collector.telemetry.resource import own_resource
 
-__all__ = ["NO_TRACER", "open_tracer", "working"]
-
 NO_TRACER: Tracer = NoOpTracer()
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 
 from ragtrace.capture.libraries._table import InstrumentorKind, Library
 
-__all__ = ["caller_of", "is_on", "traced_by"]
-
 _TRACERS = (
     "agentops",
     "haystack_integrations.tracing",

@@ -9,8 +9,6 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-__all__ = ["when_imported"]
-
 
 def when_imported(module: str, action: Callable[[], object]) -> None:
     """Call the action now if the module is imported, else as the last step of its import.

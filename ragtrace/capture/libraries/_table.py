@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["LIBRARIES", "InstrumentorKind", "Library"]
-
 
 class InstrumentorKind(StrEnum):
     """Who writes the spans of a library."""

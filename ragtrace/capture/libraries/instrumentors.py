@@ -19,8 +19,6 @@ from ragtrace.capture.libraries._import_hooks import when_imported
 from ragtrace.capture.libraries._table import LIBRARIES, InstrumentorKind, Library
 from ragtrace.capture.libraries.langchain_runs import follow_runs
 
-__all__ = ["InstrumentedLibraries", "chosen", "of_names", "release"]
-
 TakeBack = Callable[[], object]
 """Leaves a library as it was found."""
 

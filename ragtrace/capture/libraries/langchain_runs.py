@@ -24,8 +24,6 @@ from opentelemetry.trace import (
 from ragtrace.capture._guard import guarded
 from ragtrace.capture.libraries.wrapped_tracer import WrappedTracer
 
-__all__ = ["NestingProvider", "follow_runs", "in_retriever", "run_context"]
-
 
 class NestingProvider(TracerProvider):
     """Gives tracers whose spans begin under the LangChain run that is under way, if there is one."""

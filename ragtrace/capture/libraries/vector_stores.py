@@ -15,8 +15,6 @@ from ragtrace.capture.libraries.langchain_runs import in_retriever
 from ragtrace.capture.retrieval_call import ChunksOf, RetrievalCall, retrieval
 from ragtrace.model import Chunk
 
-__all__ = ["instrument_chroma", "instrument_qdrant", "instrument_weaviate"]
-
 TakeBack = Callable[[], object]
 Query = Callable[[Any, Arguments], RetrievalCall]
 """Makes the retrieval of one call, given the object whose method is called."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from opentelemetry.trace import Span, Tracer, use_span
 
-__all__ = ["WrappedTracer"]
-
 
 class WrappedTracer(Tracer):
     """Starts spans by a tracer; a subclass says how."""

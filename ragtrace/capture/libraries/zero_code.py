@@ -12,8 +12,6 @@ from ragtrace.capture.libraries._table import LIBRARIES, Library
 from ragtrace.capture.libraries.instrumentors import of_names, release
 from ragtrace.capture.settings import resolve
 
-__all__ = ["instrument_by_agent"]
-
 DISABLED = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"
 
 

@@ -17,8 +17,6 @@ import phonenumbers
 from stdnum import iban, luhn
 from stdnum.us import ssn
 
-__all__ = ["DetectedValue", "DetectorKind", "find"]
-
 MAX_CHECKED = 200
 """Of the candidates of one kind in one text: those beyond it are taken unchecked, so that a text made to be
 slow is not, and nothing in it slips through."""

@@ -7,8 +7,6 @@ import os
 
 from ragtrace import semconv
 
-__all__ = ["digest", "hashed"]
-
 _PROCESS_KEY = os.urandom(32)
 """In place of a key: digests can then be compared within one process, and by nobody else."""
 

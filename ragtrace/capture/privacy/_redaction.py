@@ -12,8 +12,6 @@ from ragtrace.capture.privacy._detectors import DetectedValue, DetectorKind, fin
 from ragtrace.capture.privacy._digest import digest
 from ragtrace.capture.privacy.policy import LONGEST_VALUE
 
-__all__ = ["Pseudonyms", "is_identifying", "redact"]
-
 MAX_TRACES = 16_384
 """With personal data in them, and remembered: past these the longest unused one begins to count anew."""
 _UNMISTAKABLE = frozenset({DetectorKind.EMAIL, DetectorKind.IBAN, DetectorKind.IP, DetectorKind.SECRET})

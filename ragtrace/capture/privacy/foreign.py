@@ -29,8 +29,6 @@ from ragtrace.capture.privacy.policy import MESSAGES, ContentFilter, ContentPoli
 from ragtrace.capture.values.plain import compact_json
 from ragtrace.model import Part
 
-__all__ = ["PolicedProvider"]
-
 _NAMES = frozenset(
     {"address", "finish_reason", "finish_reasons", "id", "kind", "mime_type"}
     | {"model", "model_name", "name", "provider", "role", "system", "type"}

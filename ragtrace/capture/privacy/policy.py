@@ -19,20 +19,6 @@ from ragtrace.model import Part
 if TYPE_CHECKING:
     from ragtrace.capture.privacy._redaction import Pseudonyms
 
-__all__ = [
-    "LONGEST_VALUE",
-    "MESSAGES",
-    "METADATA",
-    "MODES",
-    "SHORTEST_KEY",
-    "ContentFilter",
-    "ContentMode",
-    "ContentPolicy",
-    "Redact",
-    "cut",
-    "json_string",
-    "plain_text",
-]
 
 Redact = Callable[[str, Part], str]
 """Given a text and the part it belongs to, return what may be recorded. If it raises, or returns anything but

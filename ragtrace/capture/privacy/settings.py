@@ -9,8 +9,6 @@ from ragtrace.capture._guard import log
 from ragtrace.capture._hints import hint
 from ragtrace.capture.privacy.policy import MODES, SHORTEST_KEY, ContentMode, ContentPolicy, Redact
 
-__all__ = ["resolved_policy"]
-
 CONTENT = "RAGTRACE_CAPTURE_CONTENT"
 KEY = "RAGTRACE_CONTENT_KEY"
 _OTEL_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

@@ -12,8 +12,6 @@ from ragtrace.capture.values.documents import FoundDocument, read_document
 from ragtrace.capture.values.plain import compact_json, plain
 from ragtrace.model import Part
 
-__all__ = ["ChunkDocuments", "chunk_documents"]
-
 MAX_CHUNKS = 5_000
 """Of one retrieval: the rest is left out and ``context`` marked as truncated."""
 

@@ -16,8 +16,6 @@ from ragtrace.capture.values.plain import MAX_VALUES
 from ragtrace.capture.values.text import answer_in, field, first_field
 from ragtrace.model import Chunk
 
-__all__ = ["FoundDocument", "documents_in", "read_document"]
-
 _TEXT_NAMES = ("text", "content", "page_content")
 _STORED_TEXT_NAMES = (*_TEXT_NAMES, "document", "chunk", "passage", "body")
 _STORED_NAMES = ("payload", "properties", "entity", "_source", "document", "metadata")

@@ -7,8 +7,6 @@ import json
 
 from ragtrace.capture.values.text import answer_in
 
-__all__ = ["PieceReader"]
-
 MAX_LINE = 1_048_576
 """Characters: a stream that never ends its line is not kept."""
 _EVENTS = "text/event-stream"

@@ -9,8 +9,6 @@ from ragtrace.capture.privacy.policy import MESSAGES, ContentFilter, cut, json_s
 from ragtrace.capture.values.names import name
 from ragtrace.model import Part
 
-__all__ = ["prompt_messages", "text_message"]
-
 MAX_MESSAGES = 1_000
 """Of one request: the rest is left out and ``messages`` marked as truncated."""
 

@@ -10,8 +10,6 @@ from ragtrace.capture._guard import guarded, note_unread
 from ragtrace.capture.privacy.policy import plain_text
 from ragtrace.capture.values.plain import CONTAINERS, INT64
 
-__all__ = ["hook", "identity", "name", "whole_number"]
-
 
 def name(value: object, what: str) -> str | None:
     """Return a name, such as a model's: a string. An object in its place may write out all that it holds."""

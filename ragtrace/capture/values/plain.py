@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from json import JSONEncoder
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["CONTAINERS", "INT64", "MAX_VALUES", "JsonValue", "compact_json", "plain"]
-
 V = TypeVar("V")
 Text = Callable[[object], str | None]
 

@@ -10,8 +10,6 @@ import json
 from collections.abc import AsyncIterable, Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["StreamedBody", "body_of", "streamed_body"]
-
 MAX_BODY = 4_194_304
 """Bytes of a body in which an answer is looked for."""
 _FIRST_ERROR = 400

@@ -10,17 +10,6 @@ from ragtrace.capture._guard import guarded
 from ragtrace.capture.privacy.policy import plain_text
 from ragtrace.capture.values.plain import CONTAINERS
 
-__all__ = [
-    "ASKING_NAMES",
-    "QUESTION_NAMES",
-    "answer_in",
-    "field",
-    "first_field",
-    "is_request",
-    "question_in",
-    "stated_answer",
-]
-
 ASKING_NAMES = ("question", "query", "user_query", "user_input", "q")
 QUESTION_NAMES = (*ASKING_NAMES, "input", "prompt", "message", "text")
 _QUESTION_FIELDS = (*QUESTION_NAMES, "query_str", "content", "messages", "parts")

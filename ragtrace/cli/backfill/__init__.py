@@ -1,5 +1,3 @@
 """``ragtrace backfill``: judge the answers in stored traces."""
 
 from ragtrace.cli.backfill.command import backfill
-
-__all__ = ["backfill"]

@@ -10,8 +10,6 @@ from ragtrace.cli.terminal import one_line, talk
 from ragtrace.errors import ReadError
 from ragtrace.ports import TraceQuery, TraceReader
 
-__all__ = ["tell_absence"]
-
 _MOST_NAMED: Final = 10
 
 

@@ -16,7 +16,6 @@ from ragtrace.ports import TraceQuery, TraceReader
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Bar", "Gauge", "bar_line", "share_of"]
 
 _REFRESH_HZ: Final = 4
 _WIDEST: Final = 20

@@ -18,8 +18,6 @@ from ragtrace.judge.batch import batches_of
 from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
 from ragtrace.ports import Judge
 
-__all__ = ["batch_options", "settle", "waits_for_batches"]
-
 Callback: TypeAlias = Callable[..., Any]
 
 _LIVE: Final = 8

@@ -38,8 +38,6 @@ from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions, CarrierTime
 from ragtrace.traces.extract import ExtractRules
 
-__all__ = ["backfill"]
-
 
 @click.command()
 @click.option(

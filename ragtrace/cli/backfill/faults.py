@@ -7,8 +7,6 @@ from typing import Final
 from ragtrace.cli.terminal import many, talk
 from ragtrace.errors import InputError
 
-__all__ = ["Faults"]
-
 _MOST_TOLD: Final = 20
 
 

@@ -35,8 +35,6 @@ from ragtrace.judge import Prices
 from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
 from ragtrace.traces.attach import AttachOptions
 
-__all__ = ["BackfillRun", "is_file"]
-
 _FILE: Final = "otlp-file:"
 
 

@@ -17,7 +17,6 @@ from ragtrace.reports import JudgedAnswer
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["OnEvaluated", "if_kept", "print_report", "telling"]
 
 _MOST_SHOWN: Final = 20
 

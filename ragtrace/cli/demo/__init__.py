@@ -1,5 +1,3 @@
 """``ragtrace demo``: the whole job, on human-labelled traffic."""
 
 from ragtrace.cli.demo.command import demo
-
-__all__ = ["demo"]

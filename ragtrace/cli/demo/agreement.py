@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from ragtrace.stats import wilson_interval
 
-__all__ = ["Agreement", "compare"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:

@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 from ragtrace.cli.demo.process import Backend
 from ragtrace.errors import InputError
 
-__all__ = ["find_backend", "trace_link"]
-
 _LOCAL_OTLP = "http://localhost:4317"
 _JAEGER_UI_PORT = 16686
 _PROBE_S = 0.3

@@ -23,8 +23,6 @@ from ragtrace.cli.extras import needs_extra
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.judge import judge_named_by
 
-__all__ = ["demo"]
-
 _POLL_S = 0.1
 
 

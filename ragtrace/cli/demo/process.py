@@ -13,8 +13,6 @@ from pathlib import Path
 
 from ragtrace.errors import RagtraceError
 
-__all__ = ["Backend", "running_collector"]
-
 _STOP_TIMEOUT_S = 30
 
 

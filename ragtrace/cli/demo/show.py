@@ -19,8 +19,6 @@ from ragtrace.cli.demo.verdicts import Finding, TraceVerdict
 from ragtrace.cli.terminal import print_line
 from ragtrace.escaping import escaped_json
 
-__all__ = ["JsonShow", "Show", "TerminalShow"]
-
 _FINDINGS_SHOWN = 2
 
 

@@ -11,8 +11,6 @@ from pydantic import BaseModel
 import ragtrace
 from ragtrace.model import Chunk
 
-__all__ = ["LabelledAnswer", "ReplayedRag", "load_sample"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledAnswer:

@@ -11,8 +11,6 @@ from ragtrace.model import AttributeValue, SkipReason
 from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Span, SpanEvent
 
-__all__ = ["Finding", "TraceVerdict", "VerdictFile"]
-
 _METRIC = "faithfulness"
 _WRONG = ("contradicted", "unsupported")
 

@@ -10,14 +10,3 @@ from ragtrace.traces.extract._calls import is_evaluator
 from ragtrace.traces.extract._mapping import AttributeMapping, AttributePath
 from ragtrace.traces.extract._rules import ContextFrom, ExtractRules
 from ragtrace.traces.extract.extraction import Extraction, ExtractionNote, extract_records
-
-__all__ = [
-    "AttributeMapping",
-    "AttributePath",
-    "ContextFrom",
-    "ExtractRules",
-    "Extraction",
-    "ExtractionNote",
-    "extract_records",
-    "is_evaluator",
-]

@@ -12,8 +12,6 @@ from ragtrace.traces.extract._content import FoundValue
 from ragtrace.traces.extract._mapping import is_mapped
 from ragtrace.traces.extract._span_reader import Role, SpanReading, T
 
-__all__ = ["passed_over"]
-
 _RETRIEVALS: Final = (Role.RETRIEVAL, Role.RERANK)
 _NO_TEXT: Final = "it holds no text"
 

@@ -16,8 +16,6 @@ from ragtrace.traces.extract._content import (
 )
 from ragtrace.traces.trace import Span
 
-__all__ = ["first_text", "found_text", "strings_of", "text_of"]
-
 
 def text_of(attributes: Mapping[str, AttributeValue], key: str) -> str | None:
     """Return a text attribute, clean; ``None`` if it is absent, empty or something else."""

@@ -15,8 +15,6 @@ from ragtrace.traces.extract.conventions import CONVENTIONS, own
 from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["Call", "SpanTree", "find_calls", "is_evaluator", "read_spans"]
-
 T = TypeVar("T")
 
 _RETRIEVALS = (Role.RETRIEVAL, Role.RERANK)

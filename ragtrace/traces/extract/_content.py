@@ -15,22 +15,6 @@ from ragtrace import semconv
 from ragtrace.model import AttributeValue, SkipReason
 from ragtrace.traces._text import scrub_surrogates
 
-__all__ = [
-    "MAX_TEXT_BYTES",
-    "ContentDamage",
-    "FoundValue",
-    "best",
-    "broken_damage",
-    "clean",
-    "is_broken_json",
-    "is_cut_by_tempo",
-    "number_of",
-    "parse_loosely",
-    "recover_elements",
-    "text_damage",
-    "without_excess",
-]
-
 T = TypeVar("T")
 
 MAX_TEXT_BYTES = 262_144

@@ -17,8 +17,6 @@ from ragtrace.traces.extract._prompt_context import PromptContext, prompted
 from ragtrace.traces.extract._rules import ContextFrom
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 
-__all__ = ["ExtractedContext", "context_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedContext:

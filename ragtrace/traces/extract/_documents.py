@@ -22,17 +22,6 @@ from ragtrace.traces.extract._content import (
     without_excess,
 )
 
-__all__ = [
-    "MAX_CHUNKS",
-    "chunk_of",
-    "find_documents",
-    "has_text",
-    "is_unnamed",
-    "joined",
-    "with_text_damage",
-    "without_marks",
-]
-
 MAX_CHUNKS = 1_000
 _ID_KEYS = ("id", "doc_id", "chunk_id", "node_id", "document_id", "id_", "source")
 _TEXT_KEYS = ("content", "text", "page_content", "document", "chunk", "body", "passage", "snippet")

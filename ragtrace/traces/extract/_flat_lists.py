@@ -10,8 +10,6 @@ from ragtrace.traces.extract._documents import MAX_CHUNKS, chunk_of, with_text_d
 from ragtrace.traces.extract._messages import Message
 from ragtrace.traces.trace import Span
 
-__all__ = ["flat_documents", "flat_messages", "has_prefix", "unflattened"]
-
 Fields = Mapping[str, AttributeValue]
 
 

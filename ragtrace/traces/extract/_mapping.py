@@ -15,8 +15,6 @@ from ragtrace.traces.extract._payload import listed_documents
 from ragtrace.traces.extract._span_reader import Role, SpanReading, T
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "AttributeMapping", "AttributePath", "is_mapped", "read_mapped"]
-
 NAME: Final = "mapping"
 
 _Step: TypeAlias = str | int | None

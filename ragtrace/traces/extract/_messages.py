@@ -8,20 +8,6 @@ from typing import NamedTuple
 from ragtrace.model import AttributeValue
 from ragtrace.traces.extract._content import parse_loosely, recover_elements
 
-__all__ = [
-    "ChatTurn",
-    "Message",
-    "ToolMessage",
-    "answer_text",
-    "calls_tools",
-    "last_answer_text",
-    "last_user_text",
-    "message_text",
-    "messages_of",
-    "tool_messages",
-    "turns_of",
-]
-
 Message = Mapping[str, AttributeValue]
 
 

@@ -9,8 +9,6 @@ from ragtrace.model import Gap, Part, SkipReason
 from ragtrace.traces.extract._switches import switches_of
 from ragtrace.traces.trace import Span, StatusCode
 
-__all__ = ["missing_answer", "missing_documents", "missing_text"]
-
 _REFS = (semconv.INPUT_MESSAGES_REF, semconv.OUTPUT_MESSAGES_REF)
 
 

@@ -11,8 +11,6 @@ from ragtrace.traces.extract._calls import SpanTree
 from ragtrace.traces.extract._documents import is_unnamed
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 
-__all__ = ["final_retrievals", "named_by_steps"]
-
 _MAX_COMPARED = 50_000_000
 """Characters looked through for chunks in texts around them."""
 _MAX_LOOKED_FOR = 20

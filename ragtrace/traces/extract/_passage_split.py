@@ -11,8 +11,6 @@ from typing import Final
 from ragtrace.traces.extract._content import parse_loosely
 from ragtrace.traces.extract._documents import chunk_of, has_text
 
-__all__ = ["BRACKETED", "NUMBERED", "documents_in_json", "parted"]
-
 _FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}|~{3,}|\"{3}|'{3})[\w-]{0,20}[ \t]*")
 _RULE: Final = re.compile(r"[ \t]{0,3}(-{3,}|={3,}|\*{3,}|#{3,}|_{3,})[ \t]*")
 NUMBERED: Final = re.compile(

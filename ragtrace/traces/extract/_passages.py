@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 from ragtrace.traces.extract._passage_split import BRACKETED, NUMBERED, documents_in_json, parted
 from ragtrace.traces.extract._prompts import ASKED
 
-__all__ = ["Directions", "Passages", "directions_in", "is_instruction", "passages_in"]
-
 _NOUNS: Final = (
     r"(?:context|passages?|documents?|docs|sources|excerpts?|snippets?|chunks?|extracts?|search results"
     r"|articles?|sections|knowledge base|reference (?:text|material)s?|(?:background|context) information)"

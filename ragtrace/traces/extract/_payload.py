@@ -25,8 +25,6 @@ from ragtrace.traces.extract._messages import (
 )
 from ragtrace.traces.trace import Span
 
-__all__ = ["answer_in", "documents_in", "listed_documents", "prompt_in", "question_in", "texts_for_synthesis"]
-
 _MAX_WRAPPERS: Final = 6
 _QUESTION_KEYS: Final = ("question", "query", "input", "user_input", "query_str", "inputs", "user_query")
 _ANSWER_KEYS: Final = (

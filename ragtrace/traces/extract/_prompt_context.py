@@ -21,8 +21,6 @@ from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract.conventions import PROMPTS
 from ragtrace.traces.trace import Span
 
-__all__ = ["PromptContext", "prompted"]
-
 _PROMPT_MARK: Final = "messages"
 """What ragtrace's content policy calls a prompt that it cut."""
 _ASKED_IN_TAGS: Final = re.compile(

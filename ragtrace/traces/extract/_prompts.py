@@ -8,8 +8,6 @@ from dataclasses import replace
 
 from ragtrace.traces.extract._content import FoundValue
 
-__all__ = ["ASKED", "asked_in", "is_question_alone", "question_of"]
-
 _MARKUP = r"[\W_]{0,8}"
 _COLON = r"[ *_]{0,4}:[ *_]{0,4}"
 ASKED = re.compile(

@@ -13,8 +13,6 @@ from ragtrace.traces.extract._span_reader import SpanReading
 from ragtrace.traces.extract.conventions import own
 from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["with_references"]
-
 _KEYS = (semconv.REFERENCE_ANSWER, semconv.REFERENCE_CONTEXT_IDS)
 
 

@@ -7,8 +7,6 @@ from enum import StrEnum
 
 from ragtrace.traces.extract._mapping import AttributeMapping
 
-__all__ = ["ContextFrom", "ExtractRules"]
-
 
 class ContextFrom(StrEnum):
     """Where the context of a RAG call without a retrieval may come from."""

@@ -12,8 +12,6 @@ from ragtrace.model import Chunk, Part, SkipReason
 from ragtrace.traces.extract._content import ContentDamage, FoundValue, best
 from ragtrace.traces.trace import Span
 
-__all__ = ["Role", "SpanReading", "T", "ToolResult", "merge"]
-
 T = TypeVar("T")
 
 

@@ -9,8 +9,6 @@ from ragtrace import semconv
 from ragtrace.traces.extract._messages import messages_of
 from ragtrace.traces.trace import Span, StatusCode
 
-__all__ = ["broken_off"]
-
 _WENT_AWAY: Final = "the answer was streamed and its reader went away before the end"
 _FAILED: Final = "the answer was streamed and broke off with an error: `error.type` of the span names it"
 _SAYS_ERROR: Final = (

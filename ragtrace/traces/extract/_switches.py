@@ -8,8 +8,6 @@ from typing import Final
 from ragtrace import semconv
 from ragtrace.traces.trace import Span
 
-__all__ = ["switches_of"]
-
 _GENAI: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY"
 _BY_SCOPE: Final = (
     (semconv.SCOPE_CAPTURE, "`ragtrace.instrument(capture_content=True)`"),

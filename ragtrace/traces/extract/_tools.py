@@ -21,8 +21,6 @@ from ragtrace.traces.extract._messages import Message, tool_messages
 from ragtrace.traces.extract._payload import documents_in, listed_documents
 from ragtrace.traces.extract._span_reader import Role, ToolResult
 
-__all__ = ["RETRIEVAL_TOOLS", "handed_documents", "returned_documents", "tool_documents"]
-
 RETRIEVAL_TOOLS: Final = re.compile(
     r"retriev|search|look_?up|knowledge|vector|query_engine|(^|_|\b)rag(_|\b|$)"
     r"|(find|get|fetch|query|read)_?(the_)?(doc|context|passage|chunk|article|kb|index|faq|corpus)",

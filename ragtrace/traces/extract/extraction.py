@@ -16,8 +16,6 @@ from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract.record import record_of
 from ragtrace.traces.trace import Span, Trace
 
-__all__ = ["Extraction", "ExtractionNote", "extract_records"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionNote:

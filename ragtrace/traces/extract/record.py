@@ -22,8 +22,6 @@ from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract._streams import broken_off
 from ragtrace.traces.trace import Span
 
-__all__ = ["record_of"]
-
 T = TypeVar("T")
 
 

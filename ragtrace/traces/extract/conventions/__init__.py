@@ -24,8 +24,6 @@ from ragtrace.traces.extract.conventions import (
 )
 from ragtrace.traces.trace import Span
 
-__all__ = ["CONVENTIONS", "PROMPTS"]
-
 CONVENTIONS: Final[tuple[Callable[[Span], SpanReading | None], ...]] = (
     own.read,
     openinference.read,

@@ -17,8 +17,6 @@ from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
 from ragtrace.traces.extract._tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "prompt", "read"]
-
 NAME: Final = "otel-genai"
 
 _TOOL_IS_DATASTORE = "datastore"

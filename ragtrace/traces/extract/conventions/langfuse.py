@@ -14,8 +14,6 @@ from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract._tools import returned_documents
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "prompt", "read"]
-
 NAME: Final = "langfuse"
 
 _ROLES: Final = {

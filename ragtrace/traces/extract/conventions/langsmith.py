@@ -13,8 +13,6 @@ from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract._tools import returned_documents
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "read"]
-
 NAME: Final = "langsmith"
 
 _ROLES: Final = {

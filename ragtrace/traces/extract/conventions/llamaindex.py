@@ -11,8 +11,6 @@ from ragtrace.traces.extract._payload import answer_in, documents_in, question_i
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "read"]
-
 NAME: Final = "llamaindex"
 
 _Attributes = Mapping[str, AttributeValue]

@@ -12,8 +12,6 @@ from ragtrace.traces.extract._documents import find_documents
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "read"]
-
 NAME: Final = "ragtrace"
 _ROLES = {
     semconv.KIND_RAG: Role.CALL,

@@ -11,8 +11,6 @@ from ragtrace.traces.extract._payload import answer_in, question_in
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "read"]
-
 NAME: Final = "pydantic-ai"
 
 _MESSAGES: Final = (semconv.PYDANTIC_AI_MESSAGES, semconv.PYDANTIC_AI_MESSAGES_DEPRECATED)

@@ -25,8 +25,6 @@ from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
 from ragtrace.traces.extract._tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "prompt", "read"]
-
 NAME: Final = "openllmetry"
 
 _ROLES_OF_KINDS = {"workflow": Role.CALL, "agent": Role.CALL, "tool": Role.TOOL}

@@ -20,8 +20,6 @@ from ragtrace.traces.extract._documents import find_documents
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span, SpanEvent
 
-__all__ = ["NAME", "read"]
-
 NAME: Final = "vector-db"
 
 _EVENTS = (semconv.DB_QUERY_RESULT, semconv.DB_SEARCH_RESULT)

@@ -16,8 +16,6 @@ from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract._tools import tool_documents
 from ragtrace.traces.trace import Span
 
-__all__ = ["NAME", "prompt", "read"]
-
 NAME: Final = "vercel"
 
 _CALLS: Final = frozenset({"ai.generateText", "ai.streamText", "ai.generateObject", "ai.streamObject"})
