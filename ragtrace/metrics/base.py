@@ -37,6 +37,15 @@ class MetricFinding:
     details: Mapping[str, float] = field(default_factory=dict)
     intermediate: Intermediate | None = None
     diagnosis: Diagnosis | None = None
+    parts: Mapping[str, MetricFinding] = field(default_factory=dict)
+    """What the metrics found that this one combines, by their names."""
+
+    @property
+    def omitted(self) -> int:
+        """How many verdicts the judge left out."""
+        if self.parts:
+            return sum(part.omitted for part in self.parts.values())
+        return sum(v.omitted for v in self.verdicts) + sum(v.omitted for v in self.chunk_verdicts)
 
 
 class BuiltInMetric(ABC):
@@ -148,8 +157,8 @@ class BuiltInMetric(ABC):
         given = self.read(finding)
         passed = self.pass_when.decide(
             given,
-            worst=self.read(self._filled(finding, self.wrong, VerdictLabel.IRRELEVANT)),
-            best=self.read(self._filled(finding, self.good, VerdictLabel.RELEVANT)),
+            worst=self.read(self.filled(finding, self.wrong, VerdictLabel.IRRELEVANT)),
+            best=self.read(self.filled(finding, self.good, VerdictLabel.RELEVANT)),
         )
         if passed is None:
             explanation = "; ".join([finding.explanation, *self._why_undecided(finding, given)])
@@ -158,7 +167,7 @@ class BuiltInMetric(ABC):
             ), None
         return finding, passed
 
-    def _filled(self, finding: MetricFinding, claims: VerdictLabel, chunks: VerdictLabel) -> MetricFinding:
+    def filled(self, finding: MetricFinding, claims: VerdictLabel, chunks: VerdictLabel) -> MetricFinding:
         """Put labels where the judge left verdicts out."""
         return replace(
             finding,
@@ -169,8 +178,7 @@ class BuiltInMetric(ABC):
         )
 
     def _why_undecided(self, finding: MetricFinding, given: Readings) -> Iterator[str]:
-        verdicts: tuple[Verdict | ChunkVerdict, ...] = (*finding.verdicts, *finding.chunk_verdicts)
-        if lost := sum(each.omitted for each in verdicts):
+        if lost := finding.omitted:
             yield f"the judge left out {lost} verdict{'s' if lost > 1 else ''}"
         yield f"a pass needs {self.pass_when}"
 

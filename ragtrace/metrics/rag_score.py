@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import fsum, isclose
 
 from ragtrace.errors import ConfigError
@@ -14,7 +15,7 @@ from ragtrace.metrics.faithfulness import Faithfulness
 from ragtrace.metrics.judge_calls import together
 from ragtrace.metrics.prompt import PromptSource
 from ragtrace.metrics.steps import Steps
-from ragtrace.model import Diagnosis, Part, RagRecord, SkipReason
+from ragtrace.model import Diagnosis, Part, RagRecord, SkipReason, VerdictLabel
 
 DEFAULT_WEIGHTS: Mapping[str, float] = {
     "faithfulness": 0.4,
@@ -92,7 +93,22 @@ class RagScore(ClaimMetric):
             chunk_verdicts=parts["chunk_precision"].chunk_verdicts,
             details=readings(**scores),
             diagnosis=diagnosis,
+            parts=parts,
         )
+
+    def score_of(self, finding: MetricFinding) -> float | None:
+        """Weigh the scores of the parts, counted out of their verdicts."""
+        scores = {part.name: part.score_of(finding.parts[part.name]) for part in self._parts}
+        return None if any(scores[name] is None for name in self.weights) else _weighed(scores, self.weights)
+
+    def filled(self, finding: MetricFinding, claims: VerdictLabel, chunks: VerdictLabel) -> MetricFinding:
+        """Put labels where the judge left verdicts out, in each part its own."""
+        is_best = claims is self.good
+        parts = {
+            part.name: part.filled(finding.parts[part.name], part.good if is_best else part.wrong, chunks)
+            for part in self._parts
+        }
+        return replace(super().filled(finding, claims, chunks), parts=parts)
 
 
 def diagnose(chunk_precision: float | None, faithfulness: float | None) -> Diagnosis | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ragtrace.errors import ConfigError
@@ -176,6 +176,7 @@ def test_an_answer_of_which_less_than_half_was_decided_does_not_pass(sentences: 
 
 @settings(deadline=None, max_examples=60)
 @given(st.sampled_from(METRICS), _CASES)
+@example("rag_score", [("supported", "direct", 0, True), ("supported", "irrelevant", 0, False)])
 def test_a_verdict_that_is_left_out_turns_no_fail_into_a_pass_and_no_pass_into_a_fail(
     metric: str, cases: list[tuple[str, str, int, bool]]
 ) -> None:
