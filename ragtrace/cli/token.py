@@ -35,7 +35,7 @@ def token(name: str, tenant: str | None, may: tuple[str, ...], as_json: bool) ->
       ragtrace token --name prometheus --may read
     """
     with needs_extra("collector"):
-        from ragtrace_collector.receive.tokens import digest_of, new_token
+        from ragtrace_collector.web.tokens import digest_of, new_token
 
     secret = new_token()
     entry = {"name": name, "sha256": digest_of(secret).hex(), "tenant": tenant, "may": list(may)}

@@ -15,10 +15,10 @@ import grpc
 import httpx
 import pytest
 
-from ragtrace_collector.receive import _connections as crowd
 from ragtrace_collector.receive import grpc as grpc_receiver
 from ragtrace_collector.receive import memory as room
 from ragtrace_collector.service.collector import Collector
+from ragtrace_collector.web import connections as crowd
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.integration.collector.running import (
     PROTOBUF,

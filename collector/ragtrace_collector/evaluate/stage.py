@@ -21,10 +21,10 @@ from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.budget import OverBudget
+from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, Retry, RetryClass, RetryPolicy
 from ragtrace_collector.judge.evaluator import Evaluator
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
-from ragtrace_collector.sample.followup import LowScoreWatch
 from ragtrace_collector.store.port import Job, JudgedInput, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of

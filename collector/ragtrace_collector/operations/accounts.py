@@ -17,10 +17,9 @@ from ragtrace.ports import Clock
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.operations.why import TraceStatus, look_up, trace_id_in
-from ragtrace_collector.receive.http import guarded, reader_of
-from ragtrace_collector.receive.json_page import JsonPage
-from ragtrace_collector.receive.tokens import TokenAuth
 from ragtrace_collector.store.ledger import take_stock
+from ragtrace_collector.web.pages import JsonPage, guarded, reader_of
+from ragtrace_collector.web.tokens import TokenAuth
 
 WHY_PATH: Final = "/why/"
 LEDGER_PATH: Final = "/ledger"

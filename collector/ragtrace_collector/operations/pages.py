@@ -13,9 +13,8 @@ from ragtrace.errors import InputError, RagtraceError
 from ragtrace_collector.operations._index import show_index
 from ragtrace_collector.operations.health import Readiness
 from ragtrace_collector.operations.metrics import SelfMetrics
-from ragtrace_collector.receive.http import Status, guarded, reader_of
-from ragtrace_collector.receive.json_page import JsonPage
-from ragtrace_collector.receive.tokens import TokenAuth
+from ragtrace_collector.web.pages import JsonPage, Status, guarded, reader_of
+from ragtrace_collector.web.tokens import TokenAuth
 
 
 def pages_app(

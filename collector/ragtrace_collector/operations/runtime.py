@@ -18,10 +18,10 @@ from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.operations.pages import pages_app
 from ragtrace_collector.operations.systemd import notify_watchdog, watchdog_pause_s
 from ragtrace_collector.operations.vitals import Vitals
-from ragtrace_collector.receive.auth import ReceiverAuth
-from ragtrace_collector.receive.http_server import HttpServer, open_socket
 from ragtrace_collector.telemetry.exporters import open_metric_exporter
 from ragtrace_collector.telemetry.logs import event
+from ragtrace_collector.web.auth import ReceiverAuth
+from ragtrace_collector.web.server import HttpServer, open_socket
 
 log = logging.getLogger("ragtrace.collector")
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from google.rpc import code_pb2
 
-from ragtrace_collector.receive._refusal import RequestRefused, too_large
+from ragtrace_collector.web.errors import RequestRefused, too_large
 
 _STEP_BYTES: Final = 1 << 20
 _MAX_MEMBERS: Final = 1_000

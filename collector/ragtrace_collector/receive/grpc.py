@@ -17,13 +17,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from ragtrace.errors import CodecError, ConfigError
-from ragtrace_collector.receive._connections import who_sends
-from ragtrace_collector.receive._refusal import RETRY_AFTER_S, RequestRefused, refusal_of, status_of, too_slow
-from ragtrace_collector.receive._tls import Certificate
 from ragtrace_collector.receive.intake import Intake, Receipt
 from ragtrace_collector.receive.memory import TooSlow
-from ragtrace_collector.receive.tokens import TokenAuth, TokenSender
 from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.web.certificate import Certificate
+from ragtrace_collector.web.connections import who_sends
+from ragtrace_collector.web.errors import RETRY_AFTER_S, RequestRefused, refusal_of, status_of, too_slow
+from ragtrace_collector.web.tokens import TokenAuth, TokenSender
 
 _EXPORT: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _STATUS_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}

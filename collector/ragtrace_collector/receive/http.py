@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
-from google.protobuf import json_format
-from google.protobuf.message import Message
 from google.rpc import code_pb2
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -16,20 +13,17 @@ from starlette.routing import Route
 
 from ragtrace.errors import CodecError
 from ragtrace.traces.otlp import Encoding
-from ragtrace_collector.receive._connections import admitted, who_sends
 from ragtrace_collector.receive._gzip import inflated
-from ragtrace_collector.receive._refusal import RequestRefused, refusal_of, status_of, too_large, too_slow
 from ragtrace_collector.receive.grpc import export_response
 from ragtrace_collector.receive.intake import Intake
-from ragtrace_collector.receive.json_page import JsonPage
 from ragtrace_collector.receive.memory import MemoryReservation, TooSlow
-from ragtrace_collector.receive.tokens import TokenAuth
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
-
-Status = Callable[[str | None], Awaitable[Mapping[str, object]]]
-"""Tells how the collector is: to a tenant, no more than concerns it."""
-PageHandler = Callable[[Request], Awaitable[Response]]
+from ragtrace_collector.web.answers import answer, error_answer
+from ragtrace_collector.web.connections import admitted, who_sends
+from ragtrace_collector.web.errors import RequestRefused, refusal_of, too_large, too_slow
+from ragtrace_collector.web.pages import JsonPage, Status, guarded, reader_of
+from ragtrace_collector.web.tokens import TokenAuth
 
 _ENCODINGS: Final[Mapping[str, Encoding]] = {
     "application/x-protobuf": "protobuf",
@@ -68,7 +62,7 @@ def http_app(
             return Response(status_code=499)
         except (CodecError, StoreUnavailable, RequestRefused) as exc:
             return _refused(encoding, refusal_of(exc), counters)
-        return _answer(encoding, 200, export_response(receipt))
+        return answer(encoding, 200, export_response(receipt))
 
     async def show_status(request: Request) -> Response:
         return JsonPage(await status(reader_of(request)))
@@ -83,36 +77,6 @@ def http_app(
             Route("/healthz", healthz, methods=["GET"]),
         ]
     )
-
-
-def guarded(page: PageHandler, access: TokenAuth, *, of_all: bool = False) -> PageHandler:
-    """Show a page to those alone whose token may read, where tokens are asked for.
-
-    ``of_all`` says that the page tells of all tenants at once: to a token of one of them it is not shown.
-    """
-
-    async def shown(request: Request) -> Response:
-        try:
-            access.check_host(request.headers.get("host"))
-            sender = access.admit(request.headers.get("authorization"), "read")
-            request.state.tenant = sender.tenant if sender else None
-            if of_all and request.state.tenant is not None:
-                raise RequestRefused(
-                    code_pb2.PERMISSION_DENIED,
-                    "this token reads what is of its tenant alone, and this page tells of all: "
-                    "read it by a token without a `tenant`",
-                )
-        except RequestRefused as exc:
-            return _error("json", exc)
-        return await page(request)
-
-    return shown
-
-
-def reader_of(request: Request) -> str | None:
-    """Return the tenant that a page is shown to; ``None`` for one who may see those of all."""
-    tenant: str | None = request.state.tenant
-    return tenant
 
 
 def _content_type(request: Request) -> str:
@@ -165,7 +129,7 @@ def _pieces(request: Request, limit: int) -> AsyncIterator[bytes]:
 def _refused(encoding: Encoding, refusal: RequestRefused, counters: Counters) -> Response:
     if refusal.http_status in _COUNTED_HERE:
         counters.add(_COUNTED_HERE[refusal.http_status])
-    return _error(encoding, refusal)
+    return error_answer(encoding, refusal)
 
 
 _COUNTED_HERE: Final = {
@@ -173,20 +137,3 @@ _COUNTED_HERE: Final = {
     413: Counts.REQUESTS_TOO_LARGE,
     415: Counts.REQUESTS_INVALID,
 }
-
-
-def _answer(encoding: Encoding, http_status: int, message: Message) -> Response:
-    if encoding == "json":
-        content = json.dumps(json_format.MessageToDict(message)).encode()
-        return Response(content, status_code=http_status, media_type="application/json")
-    return Response(message.SerializeToString(), status_code=http_status, media_type="application/x-protobuf")
-
-
-def _error(encoding: Encoding, refusal: RequestRefused) -> Response:
-    """Answer with a ``google.rpc.Status`` in the sender's own encoding (OTLP/HTTP specification)."""
-    response = _answer(encoding, refusal.http_status, status_of(refusal))
-    if refusal.retry_after_s is not None:
-        response.headers["Retry-After"] = str(refusal.retry_after_s)
-    if refusal.http_status == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
-    return response

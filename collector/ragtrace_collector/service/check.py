@@ -14,12 +14,12 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
-from ragtrace_collector.receive.auth import open_auth
-from ragtrace_collector.receive.http_server import open_socket
 from ragtrace_collector.service.from_config import open_export
 from ragtrace_collector.store.cipher import open_cipher
 from ragtrace_collector.store.open_errors import UnfitFile, unusable
 from ragtrace_collector.store.schema import check_application_id
+from ragtrace_collector.web.auth import open_auth
+from ragtrace_collector.web.server import open_socket
 
 _FILE: Final = "otlp-file:"
 _HEAD: Final = b"SQLite format 3\x00"

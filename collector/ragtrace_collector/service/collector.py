@@ -32,10 +32,8 @@ from ragtrace_collector.operations.reload import Reloads, digest_of, refuse_what
 from ragtrace_collector.operations.runtime import Operations
 from ragtrace_collector.operations.systemd import notify_ready, notify_reloading, notify_stopping
 from ragtrace_collector.operations.vitals import Vitals
-from ragtrace_collector.receive.auth import ReceiverAuth
 from ragtrace_collector.receive.grpc import serve_grpc
 from ragtrace_collector.receive.http import http_app
-from ragtrace_collector.receive.http_server import HttpServer, is_loopback, open_socket
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import (
@@ -50,6 +48,8 @@ from ragtrace_collector.store.budget import BudgetStore
 from ragtrace_collector.store.port import Job, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event, place_of
+from ragtrace_collector.web.auth import ReceiverAuth
+from ragtrace_collector.web.server import HttpServer, is_loopback, open_socket
 
 log = logging.getLogger("ragtrace.collector")
 

@@ -24,6 +24,7 @@ from ragtrace_collector.config import CollectorConfig, StoreConfig
 from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
 from ragtrace_collector.deliver.observed_sink import ObservedSink
 from ragtrace_collector.deliver.outbox import DeliverStage
+from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.judge.guard import guards_of
@@ -31,11 +32,9 @@ from ragtrace_collector.judge.live import LiveConfig, SharedEvaluator
 from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.runtime import Operations
 from ragtrace_collector.operations.vitals import Vitals
-from ragtrace_collector.receive.auth import ReceiverAuth, open_auth
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.span_limits import SpanLimits
-from ragtrace_collector.sample.followup import LowScoreWatch
 from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.from_config import (
@@ -55,6 +54,7 @@ from ragtrace_collector.telemetry.clock import SteadyClock
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.telemetry.tracing import open_tracer
+from ragtrace_collector.web.auth import ReceiverAuth, open_auth
 
 log = logging.getLogger("ragtrace.collector")
 

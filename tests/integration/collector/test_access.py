@@ -17,10 +17,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode, encode_json
-from ragtrace_collector.receive._refusal import RequestRefused
-from ragtrace_collector.receive.tokens import TokenAuth, TokenGrant, digest_of
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.trace_key import trace_key
+from ragtrace_collector.web.errors import RequestRefused
+from ragtrace_collector.web.tokens import TokenAuth, TokenGrant, digest_of
 from tests.integration.cli.program import run
 from tests.integration.collector.running import PROTOBUF, config_of, post, request_of, running_collector
 from tests.integration.collector.running import send_grpc as send

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace_collector.receive import _connections as crowd
-from ragtrace_collector.receive import http_server as listening
 from ragtrace_collector.service.collector import Collector
+from ragtrace_collector.web import connections as crowd
+from ragtrace_collector.web import server as listening
 from tests.integration.collector.running import config_of, post, request_of, running_collector
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace

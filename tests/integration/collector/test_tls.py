@@ -18,9 +18,9 @@ from ragtrace.http.tls import ClientTls
 from ragtrace.judge import open_judge
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.receive.auth import open_auth
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.service.collector import Collector
+from ragtrace_collector.web.auth import open_auth
 from tests.integration.collector.certificates import Authority, Files
 from tests.integration.collector.running import config_of, request_of, running_collector
 from tests.patience import PATIENCE_S

@@ -8,10 +8,11 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_ACCESS: Final = "collector/ragtrace_collector/receive/tokens.py"
+_ACCESS: Final = "collector/ragtrace_collector/web/tokens.py"
 _HTTP: Final = "collector/ragtrace_collector/receive/http.py"
+_PAGES: Final = "collector/ragtrace_collector/web/pages.py"
 _GRPC: Final = "collector/ragtrace_collector/receive/grpc.py"
-_TLS: Final = "collector/ragtrace_collector/receive/_tls.py"
+_TLS: Final = "collector/ragtrace_collector/web/certificate.py"
 _ACCESS_TESTS: Final = "tests/integration/collector/test_access.py"
 _TLS_TESTS: Final = "tests/integration/collector/test_tls.py"
 _TENANTS_TESTS: Final = "tests/attack/test_tenants.py"
@@ -60,7 +61,7 @@ MUTANTS: Final = (
     Mutant(
         promise="tokens",
         breaks="pages ask for no token",
-        file=_HTTP,
+        file=_PAGES,
         old='sender = access.admit(request.headers.get("authorization"), "read")',
         new="sender = None",
         tests=(
@@ -102,7 +103,7 @@ MUTANTS: Final = (
     Mutant(
         promise="TLS",
         breaks="an address that everyone reaches may be open to everyone",
-        file="collector/ragtrace_collector/receive/auth.py",
+        file="collector/ragtrace_collector/web/auth.py",
         old="    if not config.receive.insecure:\n",
         new="    if False:\n",
         tests=(f"{_TLS_TESTS}::test_an_address_that_other_machines_reach_is_not_open_by_accident",),
@@ -126,7 +127,7 @@ MUTANTS: Final = (
     Mutant(
         promise="tenants",
         breaks="a tenant's token reads the answers of all tenants",
-        file=_HTTP,
+        file=_PAGES,
         old="request.state.tenant = sender.tenant if sender else None",
         new="request.state.tenant = None",
         tests=(f"{_TENANTS_TESTS}::test_a_token_that_reads_for_a_tenant_reads_nothing_of_another",),
@@ -134,7 +135,7 @@ MUTANTS: Final = (
     Mutant(
         promise="tenants",
         breaks="a tenant's token reads the metrics, which count everybody",
-        file=_HTTP,
+        file=_PAGES,
         old="if of_all and request.state.tenant is not None:",
         new="if False:",
         tests=(f"{_TENANTS_TESTS}::test_a_token_that_reads_for_a_tenant_reads_nothing_of_another",),

@@ -11,7 +11,7 @@ __all__ = ["MUTANTS"]
 _GZIP: Final = "collector/ragtrace_collector/receive/_gzip.py"
 _HTTP: Final = "collector/ragtrace_collector/receive/http.py"
 _GRPC: Final = "collector/ragtrace_collector/receive/grpc.py"
-_LISTENING: Final = "collector/ragtrace_collector/receive/http_server.py"
+_LISTENING: Final = "collector/ragtrace_collector/web/server.py"
 _VITALS: Final = "collector/ragtrace_collector/operations/vitals.py"
 _RECEIVERS_TESTS: Final = "tests/integration/collector/test_receivers.py"
 _CONNECTIONS_TESTS: Final = "tests/integration/collector/test_connections.py"
@@ -88,7 +88,7 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="one address may have any number of connections",
-        file="collector/ragtrace_collector/receive/_connections.py",
+        file="collector/ragtrace_collector/web/connections.py",
         old="        if len(self._unauthenticated[peer]) > _A_PEER:\n",
         new="        if False:\n",
         tests=(

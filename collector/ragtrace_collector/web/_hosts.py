@@ -13,7 +13,7 @@ from typing import Final
 
 from google.rpc import code_pb2
 
-from ragtrace_collector.receive._refusal import RequestRefused
+from ragtrace_collector.web.errors import RequestRefused
 
 _OF_THIS_MACHINE: Final = (".localhost", ".internal")
 """Endings under which nobody can register a name: RFC 6761, and what ICANN keeps for private use."""

@@ -13,11 +13,11 @@ from pydantic import TypeAdapter, ValidationError
 from ragtrace.errors import ConfigError
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig, ReceiveConfig, TokenConfig
-from ragtrace_collector.receive._hosts import KnownHosts
-from ragtrace_collector.receive._tls import Certificate
-from ragtrace_collector.receive.http_server import is_loopback
-from ragtrace_collector.receive.tokens import TokenAuth, TokenGrant
 from ragtrace_collector.telemetry.logs import event
+from ragtrace_collector.web._hosts import KnownHosts
+from ragtrace_collector.web.certificate import Certificate
+from ragtrace_collector.web.server import is_loopback
+from ragtrace_collector.web.tokens import TokenAuth, TokenGrant
 
 log = logging.getLogger("ragtrace.collector")
 

@@ -13,8 +13,8 @@ from typing import Final, Literal
 from google.rpc import code_pb2
 
 from ragtrace.ports import Clock
-from ragtrace_collector.receive._hosts import KnownHosts
-from ragtrace_collector.receive._refusal import RequestRefused
+from ragtrace_collector.web._hosts import KnownHosts
+from ragtrace_collector.web.errors import RequestRefused
 
 Permission = Literal["send", "read"]
 """``send`` spans; ``read`` the collector's pages."""

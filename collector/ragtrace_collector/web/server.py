@@ -16,8 +16,8 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ragtrace.errors import ConfigError
-from ragtrace_collector.receive._connections import Connections, on_admission
-from ragtrace_collector.receive._tls import Certificate
+from ragtrace_collector.web.certificate import Certificate
+from ragtrace_collector.web.connections import Connections, on_admission
 
 _HEADERS_TIMEOUT_S: Final = 10.0
 _MAX_HEAD_BYTES: Final = 16 << 10

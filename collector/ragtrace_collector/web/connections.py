@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final, Protocol
 
-from ragtrace_collector.receive.tokens import TokenSender
+from ragtrace_collector.web.tokens import TokenSender
 
 _MAX_CONNECTIONS: Final = 1_000
 _RESERVED: Final = 250
