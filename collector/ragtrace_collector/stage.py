@@ -1,7 +1,7 @@
-"""A stage: one step, called again and again, that reads from the store and writes to it.
+"""A stage: one step, repeated, that reads from the store and writes to it.
 
-A crash between any two statements loses nothing: what was not committed is done again, and the same input
-gives the same span ids.
+A crash between two statements loses nothing: what was not committed is done again, and the same input gives
+the same span ids.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
@@ -16,29 +17,38 @@ from ragtrace_collector.telemetry.logs import event, place_of
 log = logging.getLogger("ragtrace.collector")
 
 Step = Callable[[], Awaitable[bool]]
-"""One turn of a stage; says whether it found work."""
+"""One turn of a stage. It returns whether it found work."""
 
 
-async def run_stage(
-    step: Step, *, wake: asyncio.Event, stop: asyncio.Event, pause_s: float, counters: Counters
-) -> None:
-    """Call ``step`` until ``stop`` is set: at once while it finds work, else when woken or after a pause.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A row of the collector's table of stages."""
 
-    A turn that fails (a full disk, say) is counted and told, and does not end the stage.
-    """
-    while not stop.is_set():
-        wake.clear()
-        try:
-            found_work = await step()
-        except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
-            report_stage_error(exc, stage=step.__qualname__, counters=counters)
-            found_work = False
-        if not found_work:
-            await _first_of(wake, stop, timeout_s=pause_s)
+    name: str
+    step: Step
+    pause_s: float
+    """How long the stage waits after a turn without work."""
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    """Ends the pause early."""
+
+    async def run(self, stop: asyncio.Event, counters: Counters) -> None:
+        """Repeat the step until ``stop`` is set.
+
+        A turn that fails (on a full disk, for example) is counted and logged, and the stage goes on.
+        """
+        while not stop.is_set():
+            self.wake.clear()
+            try:
+                found_work = await self.step()
+            except Exception as exc:  # noqa: BLE001 -- a failed turn must not end the stage
+                report_stage_error(exc, stage=self.name, counters=counters)
+                found_work = False
+            if not found_work:
+                await _first_of(self.wake, stop, timeout_s=self.pause_s)
 
 
 def report_stage_error(exc: Exception, *, stage: str, counters: Counters) -> None:
-    """Count and tell what the wall of one stage's item stopped, without its text: that may quote content."""
+    """Count and log an error that a stage survives, without its text: that may quote content."""
     counters.add(Counts.STAGE_ERRORS)
     log.error("%s: %s", stage, place_of(exc), extra=event("stage_error", stage=stage))
 

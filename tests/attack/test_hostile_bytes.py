@@ -108,7 +108,7 @@ async def test_one_text_that_is_no_utf8_costs_none_of_a_hundred_answers(
     assert counted["requests_invalid"] == 0
     assert counted["spans_kept"] == 3 * ANSWERS
     assert counted["texts_mended"] >= 1
-    assert "no UTF-8" in warning
+    assert "not UTF-8" in warning
     assert len(carriers_in(tmp_path / "out.jsonl")) == ANSWERS
 
 

@@ -111,18 +111,16 @@ class AnswerReader:
 
     store: WorkStore
     counters: Counters
-    rules: ExtractRules = field(default_factory=ExtractRules)
     _recent: _Recent = field(default_factory=lambda: _Recent())
-    """Shared by the readers that follow this one."""
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Two evaluators with answers of one trace would take it apart at the same time, instead of once."""
 
-    async def read(self, trace_id: str) -> TraceAnswers:
+    async def read(self, trace_id: str, rules: ExtractRules) -> TraceAnswers:
         """Assemble a trace and find its answers. One whose spans cannot be read has none."""
         stored = await self.store.spans(trace_id)
         try:
             async with self._one:
-                return await self._assembled(trace_id, stored)
+                return await self._assembled(trace_id, stored, rules)
         except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
             self.counters.add(Counts.STAGE_ERRORS)
             log.error(  # noqa: TRY400 -- its text may quote content
@@ -135,22 +133,22 @@ class AnswerReader:
             # nor is anything known of answers that were found before: they stay as they are
             return TraceAnswers(trace=trace, records=(), stored=stored._replace(answers=()))
 
-    async def read_for(self, job: Job) -> TraceAnswers:
+    async def read_for(self, job: Job, rules: ExtractRules) -> TraceAnswers:
         """Do the same for an answer that was leased: what was read when it was queued mostly holds still."""
         kept = self._recent.get(job.trace_id)
-        if kept and kept.rules == self.rules and kept.is_as_of(job):
+        if kept and kept.rules == rules and kept.is_as_of(job):
             return kept.answers
-        return await self.read(job.trace_id)
+        return await self.read(job.trace_id, rules)
 
-    async def _assembled(self, trace_id: str, stored: StoredSpans) -> TraceAnswers:
+    async def _assembled(self, trace_id: str, stored: StoredSpans, rules: ExtractRules) -> TraceAnswers:
         kept = self._recent.get(trace_id)
-        if kept and kept.rules == self.rules and kept.is_of(stored):
+        if kept and kept.rules == rules and kept.is_of(stored):
             return replace(kept.answers, stored=stored)
         if sum(map(len, stored.payloads)) <= _SMALL_BYTES:  # as soon done as handed over
-            answers = _answers(trace_id, stored, self.rules)
+            answers = _answers(trace_id, stored, rules)
         else:
-            answers = await asyncio.to_thread(_answers, trace_id, stored, self.rules)
-        self._recent.keep(trace_id, answers, self.rules)
+            answers = await asyncio.to_thread(_answers, trace_id, stored, rules)
+        self._recent.keep(trace_id, answers, rules)
         return answers
 
     async def refs(self, trace_id: str) -> tuple[SpanRef, ...]:

@@ -33,13 +33,11 @@ class Quarantine:
     store: WorkStore
     counters: Counters
     clock: Clock
-    max_crashes: int
-    """How many processes may end while they look at one trace."""
-    most_cpu_ns: int
-    """How much CPU time it may take to put one trace together and read it."""
 
-    async def begin(self, trace_ids: Collection[str]) -> QuarantineCheck:
-        """Look at traces from now on, until they are settled or the look ends.
+    async def begin(self, trace_ids: Collection[str], *, max_crashes: int) -> QuarantineCheck:
+        """Look at traces from now on, until they are decided or the look ends.
+
+        A trace is set aside if ``max_crashes`` processes ended while they looked at it.
 
         Raises:
             StoreUnavailable: that cannot be noted.
@@ -48,7 +46,7 @@ class Quarantine:
         poison = {
             trace_id: each.poison or QuarantineReason.CRASHES
             for trace_id, each in known.items()
-            if each.poison or each.crashes >= self.max_crashes
+            if each.poison or each.crashes >= max_crashes
         }
         for trace_id, why in poison.items():
             await self.set_aside(trace_id, why, again=bool(known[trace_id].poison))

@@ -171,3 +171,8 @@ def _otlp_url(value: str) -> str:
 
 
 OtlpUrl = Annotated[str, AfterValidator(_otlp_url)]
+
+
+def nanoseconds(duration: timedelta) -> int:
+    """Return a duration as clocks count."""
+    return int(duration.total_seconds() * 1e9)

@@ -15,11 +15,12 @@ from ragtrace_collector.telemetry.counters import Counters, Counts
 class LowScoreWatch:
     """Looks at each evaluation before its answer is ended, so that a crash forgets no low score."""
 
-    sampler: Sampler
     sampling_store: SamplingStore
     counters: Counters
 
-    async def note(self, job: Job, record: RagRecord, evaluation: Evaluation, *, now_ns: int) -> None:
+    async def note(
+        self, job: Job, record: RagRecord, evaluation: Evaluation, *, sampler: Sampler, now_ns: int
+    ) -> None:
         """Bring back neighbours of a low answer that were sampled out, and look out for others.
 
         A neighbour that is low itself sets off nothing: one bad prompt must not have everything judged.
@@ -27,34 +28,38 @@ class LowScoreWatch:
         Raises:
             StoreUnavailable: it cannot be kept; try again.
         """
-        follow_ups = self.sampler.follow_ups
+        follow_ups = sampler.follow_ups
         if follow_ups is None or not _sets_off(follow_ups, job, evaluation):
             return
         low = follow_ups.policy.low_answer(job.trace_id, job.span_id, record, now_ns)
         follow_ups.add(low)  # before the first wait: who comes from now on finds it
         try:
-            self.counters.add(Counts.ANSWERS_BROUGHT_BACK, await self._select_follow_ups(low, now_ns))
+            self.counters.add(
+                Counts.ANSWERS_BROUGHT_BACK, await self._select_follow_ups(low, sampler, now_ns)
+            )
         except StoreUnavailable:
             follow_ups.forget(low)
             raise
 
-    async def _select_follow_ups(self, low: LowAnswer, now_ns: int) -> int:
+    async def _select_follow_ups(self, low: LowAnswer, sampler: Sampler, now_ns: int) -> int:
         found = await self.sampling_store.candidates(low.keys, limit=low.remaining)
-        jobs = [self._job(each, low) for each in found if self._has_place(each, low, now_ns)]
-        await self.sampling_store.save(self.sampler.take_changes())
+        jobs = [
+            _job(answer, low, sampler)
+            for answer in found
+            if low.remaining > 0 and sampler.takes_place(answer.tenant, now_ns)
+        ]
+        await self.sampling_store.save(sampler.take_changes())
         return await self.sampling_store.select_related(low, jobs, now_ns=now_ns)
 
-    def _has_place(self, candidate: RelatedAnswer, low: LowAnswer, now_ns: int) -> bool:
-        return low.remaining > 0 and self.sampler.takes_place(candidate.tenant, now_ns)
 
-    def _job(self, candidate: RelatedAnswer, low: LowAnswer) -> Job:
-        low.remaining -= 1
-        return Job(
-            trace_id=candidate.trace_id,
-            span_id=candidate.span_id,
-            sample=self.sampler.follow_up_sample,
-            tenant=candidate.tenant,
-        )
+def _job(answer: RelatedAnswer, low: LowAnswer, sampler: Sampler) -> Job:
+    low.remaining -= 1
+    return Job(
+        trace_id=answer.trace_id,
+        span_id=answer.span_id,
+        sample=sampler.follow_up_sample,
+        tenant=answer.tenant,
+    )
 
 
 def _sets_off(follow_ups: FollowUps, job: Job, evaluation: Evaluation) -> bool:

@@ -26,6 +26,8 @@ from typing import Final
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.model import MetricFailure
 from ragtrace_collector.budget import BudgetStoreUnavailable, OverBudget
+from ragtrace_collector.config import EvaluateConfig
+from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.ledger.outcomes import POISON, State
 from ragtrace_collector.store.port import Job
 
@@ -92,6 +94,16 @@ class RetryPolicy:
     deadline_ns: int
     """Since it was queued."""
     max_crashes: int
+
+    @classmethod
+    def of(cls, evaluate: EvaluateConfig) -> RetryPolicy:
+        """Read the policy from the section ``evaluate``."""
+        return cls(
+            retry_delays_ns=tuple(nanoseconds(delay) for delay in evaluate.retry_delays),
+            wait_ns=nanoseconds(evaluate.probe_delays[0]),
+            deadline_ns=nanoseconds(evaluate.deadline),
+            max_crashes=evaluate.max_crashes,
+        )
 
     def next_retry(
         self, job: Job, faults: Sequence[AttemptFailure], *, opens_ns: int, now_ns: int

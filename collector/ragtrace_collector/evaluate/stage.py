@@ -16,7 +16,7 @@ from ragtrace import semconv
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition
-from ragtrace.traces.attach import AttachOptions, addition_of, carrier, deserves_carrier
+from ragtrace.traces.attach import addition_of, carrier, deserves_carrier
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
@@ -24,6 +24,7 @@ from ragtrace_collector.budget import OverBudget
 from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, Retry, RetryClass, RetryPolicy
 from ragtrace_collector.judge.evaluator import Evaluator
+from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
 from ragtrace_collector.store.port import Job, JudgedInput, StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
@@ -41,22 +42,46 @@ _MOST_PARTIAL: Final = 1_000
 class PartialEvaluations:
     """What was found about answers whose other metrics are tried again: it need not be judged twice.
 
-    In memory alone, and bounded: what is lost here is judged again, and nothing else is lost.
+    Only in memory, and bounded: what is lost here is judged again. What one evaluator found is not given to
+    another.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], Evaluation] = {}
+        self._kept: dict[tuple[str, str], tuple[Evaluation, SharedEvaluator]] = {}
 
-    def keep(self, job: Job, evaluation: Evaluation) -> None:
+    def keep(self, job: Job, evaluation: Evaluation, evaluator: SharedEvaluator) -> None:
         """Keep an evaluation in which some metrics found something."""
         if evaluation.results:
-            self._kept[job.trace_id, job.span_id] = evaluation
+            self._kept[job.trace_id, job.span_id] = evaluation, evaluator
             while len(self._kept) > _MOST_PARTIAL:
                 del self._kept[next(iter(self._kept))]
 
-    def take(self, job: Job) -> Evaluation | None:
-        """Return what was kept for this answer, and forget it."""
-        return self._kept.pop((job.trace_id, job.span_id), None)
+    def take(self, job: Job, evaluator: SharedEvaluator) -> Evaluation | None:
+        """Return what this evaluator found about the answer before, and forget it."""
+        evaluation, found_by = self._kept.pop((job.trace_id, job.span_id), (None, None))
+        return evaluation if found_by is evaluator else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setup:
+    """What one attempt works with, from its beginning to its end."""
+
+    live: Live
+    evaluator: Evaluator
+    retry_policy: RetryPolicy
+
+    @classmethod
+    def of(cls, live: Live) -> _Setup:
+        return cls(
+            live=live,
+            evaluator=live.shared_evaluator.evaluator.now,
+            retry_policy=RetryPolicy.of(live.config.evaluate),
+        )
+
+    @property
+    def attempt_s(self) -> float:
+        """How long one attempt may take, in seconds."""
+        return self.live.config.evaluate.job_timeout.total_seconds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +90,9 @@ class EvaluateStage:
 
     store: WorkStore
     reader: AnswerReader
-    evaluator: Evaluator
+    live: LiveConfig
     watch: LowScoreWatch
-    attach: AttachOptions
     sinks: tuple[str, ...]
-    retry_policy: RetryPolicy
-    attempt_s: float
-    """How long one attempt may take, in seconds."""
     counters: Counters
     clock: Clock
     done: asyncio.Event
@@ -93,24 +114,32 @@ class EvaluateStage:
 
         Where nobody may be asked, answers stay as they are, but for those that cannot wait so long.
         """
-        closed = self.evaluator.now.closed()
+        live = self.live.now
+        policy = RetryPolicy.of(live.config.evaluate)
+        closed = live.shared_evaluator.evaluator.now.closed()
         return await self.store.take_jobs(
             most,
             now_ns=self.clock.now_ns(),
-            seen_before_ns=self.retry_policy.hopeless_before_ns(closed.until_ns) if closed else None,
+            seen_before_ns=policy.hopeless_before_ns(closed.until_ns) if closed else None,
         )
 
     async def attempt(self, job: Job) -> None:
         """Judge an answer that was leased, or end it by the outcome that it has come to without that.
 
+        The whole attempt uses one snapshot of the live configuration.
+
         Raises:
             StoreUnavailable: it could not be read. It is given back.
         """
-        evaluator = self.evaluator.now
+        live = self.live.now
+        async with live.shared_evaluator.evaluation():
+            await self._attempt(job, _Setup.of(live))
+
+    async def _attempt(self, job: Job, setup: _Setup) -> None:
         try:
-            outcome = self._outcome_unasked(job, evaluator)
+            outcome = self._outcome_unasked(job, setup)
             if outcome is None:
-                await self._judge(job, evaluator)
+                await self._judge(job, setup)
                 return
             if job.crashes:
                 log.error(
@@ -132,14 +161,14 @@ class EvaluateStage:
         except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
             await self._give_up(job, exc)
 
-    def _outcome_unasked(self, job: Job, evaluator: Evaluator) -> str | None:
-        closed = evaluator.closed()
-        if closed and job.seen_ns < self.retry_policy.hopeless_before_ns(closed.until_ns):
+    def _outcome_unasked(self, job: Job, setup: _Setup) -> str | None:
+        closed = setup.evaluator.closed()
+        if closed and job.seen_ns < setup.retry_policy.hopeless_before_ns(closed.until_ns):
             return closed.outcome
-        return self.retry_policy.ended(job, now_ns=self.clock.now_ns())
+        return setup.retry_policy.ended(job, now_ns=self.clock.now_ns())
 
-    async def _judge(self, job: Job, evaluator: Evaluator) -> None:
-        answers = await self.reader.read_for(job)
+    async def _judge(self, job: Job, setup: _Setup) -> None:
+        answers = await self.reader.read_for(job, setup.live.rules)
         if answers.is_evaluation(job.span_id):
             self.counters.add(Counts.EVALUATIONS_NOT_JUDGED)
             await self._end(job, State.FILTERED.because("evaluation"))
@@ -151,33 +180,33 @@ class EvaluateStage:
             return
         try:
             with working(self.tracer, "evaluate", on=(job.in_trace, job.span_id)) as span:
-                async with asyncio.timeout(self.attempt_s):
-                    earlier = self.partial.take(job)
-                    evaluation = await evaluator.evaluate(record, clock=self.clock, earlier=earlier)
+                async with asyncio.timeout(setup.attempt_s):
+                    earlier = self.partial.take(job, setup.live.shared_evaluator)
+                    evaluation = await setup.evaluator.evaluate(record, clock=self.clock, earlier=earlier)
                 span.set_attribute(semconv.EVAL_RUN_ID, evaluation.run_id)
-                span.set_attribute("ragtrace.outcome", _outcome(evaluation, evaluator))
+                span.set_attribute("ragtrace.outcome", _outcome(evaluation, setup.evaluator))
         except TimeoutError:
-            await self._time_out(job, evaluator)
+            await self._time_out(job, setup)
             return
         if retry := self._next_retry(
-            job, evaluator, [AttemptFailure.of(failure) for failure in evaluation.failures]
+            job, setup, [AttemptFailure.of(failure) for failure in evaluation.failures]
         ):
-            self.partial.keep(job, evaluation)
+            self.partial.keep(job, evaluation, setup.live.shared_evaluator)
             await self._postpone(job, retry)
             return
-        await self._finish(job, record, evaluation, evaluator, answers.judged(job.span_id))
+        await self._finish(job, record, evaluation, setup, answers.judged(job.span_id))
 
-    async def _time_out(self, job: Job, evaluator: Evaluator) -> None:
-        message = f"not judged within {self.attempt_s:g} s"
+    async def _time_out(self, job: Job, setup: _Setup) -> None:
+        message = f"not judged within {setup.attempt_s:g} s"
         fault = AttemptFailure(error_type=TIMED_OUT, message=message, retry_class=RetryClass.AGAIN)
-        if retry := self._next_retry(job, evaluator, [fault]):
+        if retry := self._next_retry(job, setup, [fault]):
             await self._postpone(job, retry)
         else:
             await self._end(job, State.FAILED.because(TIMED_OUT))
 
-    def _next_retry(self, job: Job, evaluator: Evaluator, faults: Sequence[AttemptFailure]) -> Retry | None:
-        return self.retry_policy.next_retry(
-            job, faults, opens_ns=evaluator.now.opens_ns(), now_ns=self.clock.now_ns()
+    def _next_retry(self, job: Job, setup: _Setup, faults: Sequence[AttemptFailure]) -> Retry | None:
+        return setup.retry_policy.next_retry(
+            job, faults, opens_ns=setup.evaluator.now.opens_ns(), now_ns=self.clock.now_ns()
         )
 
     async def _postpone(self, job: Job, retry: Retry) -> None:
@@ -202,11 +231,12 @@ class EvaluateStage:
             )
 
     async def _finish(
-        self, job: Job, record: RagRecord, evaluation: Evaluation, evaluator: Evaluator, judged: JudgedInput
+        self, job: Job, record: RagRecord, evaluation: Evaluation, setup: _Setup, judged: JudgedInput
     ) -> None:
-        note = partial(self.watch.note, job, record, evaluation, now_ns=self.clock.now_ns())
+        sampler = setup.live.sampler
+        note = partial(self.watch.note, job, record, evaluation, sampler=sampler, now_ns=self.clock.now_ns())
         await self._write(note)
-        outcome = _outcome(evaluation, evaluator)
+        outcome = _outcome(evaluation, setup.evaluator)
         # without a carrier, an earlier verdict would stay in force
         is_told = deserves_carrier(evaluation) or bool(job.replaces)
         if not is_told or FinalOutcome.of(outcome).state is State.OVER_BUDGET:
@@ -216,11 +246,11 @@ class EvaluateStage:
             evaluation,
             record,
             sample=job.sample,
-            options=self.attach,
+            options=setup.live.attach,
             now_ns=self.clock.now_ns(),
             supersedes=job.replaces or None,
             is_revision=job.carriers > 0,
-            cost_usd=evaluator.cost_usd(evaluation),
+            cost_usd=setup.evaluator.cost_usd(evaluation),
         )
         await self._end(job, outcome, carrier=span, evaluator=evaluation.evaluator_version, judged=judged)
 

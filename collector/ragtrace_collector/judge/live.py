@@ -1,4 +1,4 @@
-"""What a reload exchanges: the configuration in force, and what follows from it."""
+"""The live configuration: what a reload exchanges, as one immutable value."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from ragtrace_collector.config import CollectorConfig
+from ragtrace.traces.attach import AttachOptions
+from ragtrace.traces.extract import ExtractRules
+from ragtrace_collector.config import AttachConfig, CollectorConfig
 from ragtrace_collector.judge.evaluator import Evaluator
 from ragtrace_collector.sampling import Sampler
 
 
 class SharedEvaluator:
-    """A judging in office. Once retired, it is closed when the last evaluation by it has ended."""
+    """An evaluator that several evaluations use. After `retire`, the last of them closes it."""
 
     def __init__(self, evaluator: Evaluator, opened: AsyncExitStack) -> None:
         self.evaluator = evaluator
@@ -22,7 +24,7 @@ class SharedEvaluator:
 
     @classmethod
     async def begin(cls, opening: AbstractAsyncContextManager[Evaluator]) -> SharedEvaluator:
-        """Open a judging.
+        """Open an evaluator.
 
         Raises:
             ConfigError: it cannot be used.
@@ -42,7 +44,7 @@ class SharedEvaluator:
             await self._close_if_unused()
 
     async def retire(self) -> None:
-        """Close it as soon as nobody needs it any more."""
+        """Close it when no evaluation uses it any more."""
         self._is_retired = True
         await self._close_if_unused()
 
@@ -51,15 +53,54 @@ class SharedEvaluator:
             await self._opened.aclose()
 
 
-@dataclass(slots=True, kw_only=True)
-class LiveConfig:
-    """What is decided by now."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """A snapshot: one configuration, and what was opened or read from it."""
 
     config: CollectorConfig
     shared_evaluator: SharedEvaluator
     sampler: Sampler
+    rules: ExtractRules
+    attach: AttachOptions
+
+    @classmethod
+    def of(cls, config: CollectorConfig, evaluator: SharedEvaluator, sampler: Sampler) -> Live:
+        """Put a snapshot together.
+
+        Raises:
+            ConfigError: a rule of `extract` cannot be used.
+        """
+        return cls(
+            config=config,
+            shared_evaluator=evaluator,
+            sampler=sampler,
+            rules=config.extract.opened(),
+            attach=_attach_options(config.attach),
+        )
 
     @property
-    def is_judge_away(self) -> bool:
-        """Whether nobody may be asked now."""
+    def is_judge_unavailable(self) -> bool:
+        """Whether no judge may be asked now."""
         return self.shared_evaluator.evaluator.now.closed() is not None
+
+
+class LiveConfig:
+    """Holds the current snapshot. A stage reads ``now`` once for each item: a reload never splits an item."""
+
+    def __init__(self, first: Live) -> None:
+        self.now = first
+
+    def exchange(self, live: Live) -> Live:
+        """Make another snapshot the current one, and return the one before."""
+        before, self.now = self.now, live
+        return before
+
+
+def _attach_options(attach: AttachConfig) -> AttachOptions:
+    return AttachOptions(
+        carrier_time=attach.carrier_time,
+        tempo_slack_s=attach.tempo_slack.total_seconds(),
+        max_claims=attach.max_claims,
+        content=attach.content,
+        mark_failed_as_error=attach.mark_failed_as_error,
+    )

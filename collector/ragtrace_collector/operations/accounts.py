@@ -35,10 +35,10 @@ def account_routes(live: LiveConfig, *, clock: Clock, access: TokenAuth) -> tupl
         wanted = trace_id_in(request.path_params["trace"])
         status = await asyncio.to_thread(
             look_up,
-            live.config.store.file,
+            live.now.config.store.file,
             wanted,
-            config=live.config,
-            sampler=live.sampler,
+            config=live.now.config,
+            sampler=live.now.sampler,
             now_ns=clock.now_ns(),
             tenant=reader_of(request),
         )
@@ -47,7 +47,7 @@ def account_routes(live: LiveConfig, *, clock: Clock, access: TokenAuth) -> tupl
     async def show_ledger(request: Request) -> Response:
         ledger = await asyncio.to_thread(
             take_stock,
-            live.config.store.file,
+            live.now.config.store.file,
             since_ns=_since_ns(request.query_params),
             tenant=reader_of(request),
         )

@@ -51,7 +51,7 @@ class Vitals:
 
     def judge_stopped(self) -> str | None:
         """Return why nothing is judged, as an outcome: ``failed:judge_refused``; ``None``: something is."""
-        return self.live.shared_evaluator.evaluator.now.stopped()
+        return self.live.now.shared_evaluator.evaluator.now.stopped()
 
     async def status(self, tenant: str | None = None) -> Mapping[str, object]:
         """Return what the status page shows: the state, the ledger, and what was counted since the start.
@@ -71,7 +71,7 @@ class Vitals:
                 "judging": ready.is_judging,
                 "reasons": ready.reasons,
                 "notes": ready.notes,
-                "config": digest_of(self.live.config),
+                "config": digest_of(self.live.now.config),
                 "reloads": dict(self.reloads),
             },
             "judges": {guard.name: _told(guard) for guard in self._guards()},
@@ -105,7 +105,7 @@ class Vitals:
             "ragtrace.collector.ready": (Measurement(int(ready.is_ready)),),
             "ragtrace.collector.tasks": (Measurement(len(asyncio.all_tasks())),),
             "ragtrace.collector.loop_lag": (Measurement(self.lag.seconds),),
-            "ragtrace.collector.config": (Measurement(1, {"digest": digest_of(self.live.config)}),),
+            "ragtrace.collector.config": (Measurement(1, {"digest": digest_of(self.live.now.config)}),),
             "ragtrace.collector.reloads": tuple(
                 Measurement(self.reloads[result], {"result": result}) for result in ("applied", "refused")
             ),
@@ -117,16 +117,16 @@ class Vitals:
             yield Measurement(int(state == why), {"why": why})
 
     def _guards(self) -> tuple[JudgeGuard, ...]:
-        guards = self.live.shared_evaluator.evaluator.guards
+        guards = self.live.now.shared_evaluator.evaluator.guards
         return tuple(guards.by_name.values()) if guards else ()
 
     def _shares(self) -> Iterator[Measurement]:
-        guards = self.live.shared_evaluator.evaluator.guards
+        guards = self.live.now.shared_evaluator.evaluator.guards
         if guards is not None and guards.budget_guard is not None:
             yield Measurement(guards.budget_guard.share_to_sample)
 
     async def _left(self) -> tuple[LimitUsage, ...]:
-        guards = self.live.shared_evaluator.evaluator.guards
+        guards = self.live.now.shared_evaluator.evaluator.guards
         return await guards.left() if guards else ()
 
     def _named(self, reading: Measurement) -> Measurement:

@@ -1,4 +1,4 @@
-"""From an export request to durable spans: what every receiver calls."""
+"""The intake: turns an export request into durable spans. Every receiver calls it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from ragtrace.traces.otlp import (
     ParsedRequest,
     SplitRequest,
     TraceSlice,
-    drop_spans_without_ids,
     read_request,
     split_by_trace,
 )
 from ragtrace_collector.assemble.open_traces import Assembly
-from ragtrace_collector.receive.loop_guard import drop_own_spans, drop_traces
+from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.receive.inbound import Inbound
 from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.span_limits import SpanLimits
-from ragtrace_collector.receive.tenants import stamp_tenant
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import HoldMode, StoreUnavailable, WorkStore
 from ragtrace_collector.store.trace_key import trace_id_of, trace_key
@@ -46,11 +45,11 @@ class Receipt:
 
 
 class Sender(Protocol):
-    """Who sends, where the receivers ask for tokens."""
+    """Who sends, if the receivers need tokens."""
 
     @property
     def tenant(self) -> str | None:
-        """Whose spans these are, whatever the spans themselves say."""
+        """The tenant of the spans, whatever the spans themselves say."""
         ...
 
     def charge(self, *, spans: int, bytes: int) -> None:  # noqa: A002 -- what the configuration calls it
@@ -59,9 +58,9 @@ class Sender(Protocol):
 
 
 _LARGE_BYTES: Final = 4 << 20
-"""A larger body, or one of JSON, takes seconds at worst: it is read in a thread, and nobody waits for it."""
+"""A larger body, or JSON, can take seconds: a thread reads it, so that other senders do not wait."""
 _LARGE_AT_ONCE: Final = 2
-"""So many of them are read at once: the threads are those that answers are read in, too."""
+"""How many of them are read at once: reading answers uses the same threads."""
 
 
 class Intake:
@@ -72,7 +71,7 @@ class Intake:
         *,
         store: WorkStore,
         assembly: Assembly,
-        sampler: Sampler,
+        live: LiveConfig,
         forward_to: tuple[str, ...],
         counters: Counters,
         clock: Clock,
@@ -84,7 +83,7 @@ class Intake:
         self.room = room
         self._store = store
         self._assembly = assembly
-        self._sampler = sampler
+        self._live = live
         self._forward_to = forward_to
         self._counters = counters
         self._clock = clock
@@ -94,16 +93,12 @@ class Intake:
         self._span_limits = span_limits
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
         self._under_way: set[asyncio.Task[Any]] = set()
-        """Requests that are accepted, whether or not who sent them still waits."""
-
-    def follow(self, sampler: Sampler) -> None:
-        """Decide by another sampler from now on which spans are worth keeping."""
-        self._sampler = sampler
+        """Accepted requests, also those whose sender has gone."""
 
     async def to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do what a request asks for, to its end even if who waits for it goes away.
+        """Finish the work of a request even if the sender disconnects.
 
-        What is committed must be announced to the stages: else nobody would look at it before a restart.
+        The stages must hear of committed spans, or they would wait for the next restart.
         """
         task = asyncio.create_task(work)
         self._under_way.add(task)
@@ -111,41 +106,37 @@ class Intake:
         return await asyncio.shield(task)
 
     async def finish(self) -> None:
-        """Wait for the requests that are accepted: some may have nobody else who waits."""
+        """Wait for the accepted requests, also those whose sender has gone."""
         while self._under_way:
             await asyncio.wait(self._under_way)
 
     async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
-        """Keep the spans of one request, which ``sender`` answers for where tokens are asked for.
+        """Store the spans of one request. ``sender`` is who sent it, if the receivers need tokens.
 
         Raises:
             CodecError: the body is not OTLP; nothing was kept.
             StoreUnavailable: try again later; nothing was kept.
         """
+        left_out: Counter[Counts] = Counter()
         try:
             parsed = await self._parse(body, encoding)
-            request = parsed.request
-            own = drop_own_spans(request, body)
-            unchanged = None if own else parsed.body
-            if sender is not None and stamp_tenant(request, sender.tenant, body=unchanged):
-                unchanged = None
-            left_out: Counter[Counts] = Counter()
-            split = split_by_trace(request, wanted=partial(self._is_wanted, left_out), body=unchanged)
+            inbound, own = Inbound(parsed.request, parsed.body).without_own_spans(body)
+            if sender is not None:
+                inbound = inbound.of_tenant(sender.tenant)
+            is_wanted = partial(self._is_wanted, self._live.now.sampler, left_out)
+            split = split_by_trace(inbound.request, wanted=is_wanted, body=inbound.body)
             if sender is not None:
                 split = _of_tenant(split, sender.tenant)
-            if split.rejected:  # nor are they forwarded
-                drop_spans_without_ids(request)
-                unchanged = None
+            if split.rejected:  # they are not forwarded either
+                inbound = inbound.without_spans_without_ids()
             split, again = self._without_repeats(split)
-            if again:  # they were forwarded, too
-                drop_traces(request, again)
-                unchanged = None
-            split, cut = self._within_limit(split, request, body_bytes=len(body))
+            inbound = inbound.without(again)  # they were forwarded before
+            split, cut = self._within_limit(split, inbound.request, body_bytes=len(body))
         except CodecError:
             self._counters.add(Counts.REQUESTS_INVALID)
             raise
         try:
-            await self._keep(split, request, unchanged, cut=[part.trace_id for part in cut])
+            await self._keep(split, inbound, cut=[part.trace_id for part in cut])
         except StoreUnavailable:
             self._counters.add(Counts.REQUESTS_PUT_OFF)
             raise
@@ -165,22 +156,22 @@ class Intake:
         async with self._large:
             return await asyncio.to_thread(read_request, body, encoding=encoding)
 
-    def _is_wanted(self, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:
-        """Say whether a trace is let in; where not, count its spans, for when the request is acknowledged."""
-        is_wanted = self._sampler.may_keep(trace_id)
+    def _is_wanted(self, sampler: Sampler, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:
+        """Return whether head sampling keeps a trace; if not, count its spans in ``left_out``."""
+        is_wanted = sampler.may_keep(trace_id)
         if not is_wanted:
             left_out[Counts.SPANS_SAMPLED_OUT] += spans
         return is_wanted
 
     def _without_repeats(self, split: SplitRequest) -> tuple[SplitRequest, Sequence[TraceSlice]]:
-        """Take out the slices that a sender or a loop sends a second time: they are in the store already."""
+        """Remove the slices that the store already has: a sender or a loop sent them twice."""
         again = [part for part in split.slices if self._assembly.has_all(part.trace_id, part.spans)]
         return _without(split, again), again
 
     def _within_limit(
         self, split: SplitRequest, request: ExportTraceServiceRequest, *, body_bytes: int
     ) -> tuple[SplitRequest, Sequence[TraceSlice]]:
-        """Take out the slices that would make their traces too large, or have a span that is."""
+        """Remove the slices whose trace would become too large, or that have a span that is too large."""
         if not split.slices:
             return split, ()
         trace_ids = [trace_id_of(part.trace_id) for part in split.slices]
@@ -193,16 +184,9 @@ class Intake:
         ]
         return _without(split, cut), cut
 
-    async def _keep(
-        self,
-        split: SplitRequest,
-        request: ExportTraceServiceRequest,
-        unchanged: bytes | None,
-        *,
-        cut: Sequence[str],
-    ) -> None:
+    async def _keep(self, split: SplitRequest, inbound: Inbound, *, cut: Sequence[str]) -> None:
         holding = self._holding()
-        originals = self._originals(split, request, unchanged, holding)
+        originals = self._originals(split, inbound, holding)
         forward = dict.fromkeys(self._forward_to, originals) if originals else {}
         if not split.slices and not cut and not forward:
             return
@@ -215,34 +199,26 @@ class Intake:
         for part in split.slices:
             self._assembly.add(part.trace_id, part.spans, reopened=part.trace_id in reopened)
 
-    def _originals(
-        self,
-        split: SplitRequest,
-        request: ExportTraceServiceRequest,
-        unchanged: bytes | None,
-        holding: HoldMode,
-    ) -> bytes:
-        """Return what is forwarded at once. The request is changed where that is a part of it."""
+    def _originals(self, split: SplitRequest, inbound: Inbound, holding: HoldMode) -> bytes:
+        """Return what is forwarded at once. In hold mode, the store forwards the spans that it keeps."""
         if not self._forward_to:
             return b""
-        if split.slices and holding is not HoldMode.OFF:  # the store forwards what it keeps, now or later
-            drop_traces(request, split.slices)
-            unchanged = None
-        return request.SerializeToString() if unchanged is None else unchanged
+        kept_back = split.slices if holding is not HoldMode.OFF else ()
+        return inbound.without(kept_back).to_bytes()
 
 
 def _reason(split: SplitRequest, parsed: ParsedRequest) -> str:
-    """Return what the sender is to know of a request that was taken."""
+    """Return the warning for the sender of an accepted request."""
     reasons = [split.reject_reason] if split.rejected else []
     if parsed.texts_repaired:
         reasons.append(
-            f"{parsed.texts_repaired} names, keys or values were no UTF-8: what was none of it became U+FFFD"
+            f"{parsed.texts_repaired} names, keys or values were not UTF-8: invalid bytes became U+FFFD"
         )
     return "; ".join(reasons)
 
 
 def _of_tenant(split: SplitRequest, tenant: str | None) -> SplitRequest:
-    """Key the slices by the tenant: from here on, ``trace_id`` is the key of the trace in the store."""
+    """Replace each ``trace_id`` by the key of the trace in the store, which names the tenant."""
     if tenant is None:
         return split
     keyed = (replace(part, trace_id=trace_key(part.trace_id, tenant)) for part in split.slices)

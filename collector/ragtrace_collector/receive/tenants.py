@@ -1,4 +1,4 @@
-"""Whose spans these are: what a token says stands on them, and nothing else."""
+"""The tenant of spans: what the token says is written on them, and nothing else counts."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ _NAME: Final = semconv.TENANT.encode()
 _Attributes: TypeAlias = "RepeatedCompositeFieldContainer[KeyValue]"
 
 
-def stamp_tenant(request: ExportTraceServiceRequest, tenant: str | None, *, body: bytes | None) -> bool:
-    """Write the tenant on every resource, in place of all that the sender named; say whether that changed it.
+def needs_stamp(request: ExportTraceServiceRequest, tenant: str | None, *, body: bytes | None) -> bool:
+    """Return whether `stamp_tenant` would change the request.
 
-    ``body`` is what the request was parsed from, if it is protobuf: what it does not mention, no span claims.
+    ``body`` is the request as protobuf, if there is one. If it does not hold the name, no span does.
     """
-    changed = False
+    wanted = [] if tenant is None else [tenant]
+    if any(_claims(part.resource.attributes) != wanted for part in request.resource_spans):
+        return True
+    may_be_on_spans = body is None or _NAME in body
+    return may_be_on_spans and any(map(_claims, _of_spans(request)))
+
+
+def stamp_tenant(request: ExportTraceServiceRequest, tenant: str | None) -> None:
+    """Write the tenant on every resource, instead of any tenant that the sender named."""
     for resource_spans in request.resource_spans:
-        if _claims(resource_spans.resource.attributes) != ([] if tenant is None else [tenant]):
-            _disown(resource_spans.resource.attributes)
-            if tenant is not None:
-                resource_spans.resource.attributes.add(key=semconv.TENANT).value.string_value = tenant
-            changed = True
-    if body is not None and _NAME not in body:
-        return changed
+        _disown(resource_spans.resource.attributes)
+        if tenant is not None:
+            resource_spans.resource.attributes.add(key=semconv.TENANT).value.string_value = tenant
     for attributes in _of_spans(request):
-        if _claims(attributes):
-            _disown(attributes)
-            changed = True
-    return changed
+        _disown(attributes)
 
 
 def _of_spans(request: ExportTraceServiceRequest) -> Iterator[_Attributes]:
@@ -44,7 +45,7 @@ def _of_spans(request: ExportTraceServiceRequest) -> Iterator[_Attributes]:
 
 
 def _claims(attributes: _Attributes) -> list[str]:
-    return [each.value.string_value for each in attributes if each.key == semconv.TENANT]
+    return [attribute.value.string_value for attribute in attributes if attribute.key == semconv.TENANT]
 
 
 def _disown(attributes: _Attributes) -> None:

@@ -17,6 +17,8 @@ from ragtrace.traces.trace import Trace
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.assemble.open_traces import Assembly, Ready
 from ragtrace_collector.assemble.quarantine import Quarantine, QuarantineCheck
+from ragtrace_collector.config.values import nanoseconds
+from ragtrace_collector.judge.live import Live, LiveConfig
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
 from ragtrace_collector.sampling import Decision, EarlierDecision, Sampler
 from ragtrace_collector.sampling.sampler import SamplingChanges
@@ -42,23 +44,26 @@ class SampleStage:
     reader: AnswerReader
     assembly: Assembly
     quarantine: Quarantine
-    sampler: Sampler
+    live: LiveConfig
     sampling_store: SamplingStore
     counters: Counters
     clock: Clock
     queued: asyncio.Event
     """Set when there is something new to judge."""
-    max_revisions: int = 0
-    """How often an answer is judged again when late spans change it."""
     tracer: Tracer = NO_TRACER
     most_at_once: int = 64
     """Traces that share a commit."""
 
-    async def recall(self) -> None:
-        """Take up what sampling rested on when the last process ended."""
+    @property
+    def sampler(self) -> Sampler:
+        """The sampler of the live configuration."""
+        return self.live.now.sampler
+
+    async def recall(self, sampler: Sampler) -> None:
+        """Restore in a new sampler the counts and low answers that the store has."""
         now_ns = self.clock.now_ns()
         windows, low = await self.sampling_store.load(now_ns=now_ns)
-        self.sampler.restore(windows, low, now_ns=now_ns)
+        sampler.restore(windows, low, now_ns=now_ns)
 
     async def step(self, *, everything: bool = False) -> bool:
         """Settle what is ready now; say whether there was anything to do.
@@ -113,7 +118,8 @@ class SampleStage:
         return failed
 
     async def _begin(self, trace_ids: Sequence[str]) -> QuarantineCheck:
-        look = await self.quarantine.begin(trace_ids)
+        max_crashes = self.live.now.config.evaluate.max_crashes
+        look = await self.quarantine.begin(trace_ids, max_crashes=max_crashes)
         for trace_id in look.set_aside:
             self.assembly.drop(trace_id)
         return look
@@ -134,33 +140,33 @@ class SampleStage:
         try:
             with working(self.tracer, "settle") as span:
                 span.set_attribute("ragtrace.trace_id", trace_id_of(ready.trace_id))
-                await self._settle(ready)
+                await self._process(ready, self.live.now)
             self.assembly.settled(ready)
         except Exception as exc:  # noqa: BLE001 -- handed to the wall of the stage
             return exc
         return None
 
-    async def _settle(self, ready: Ready) -> None:
+    async def _process(self, ready: Ready, live: Live) -> None:
         trace_id = ready.trace_id
-        answers = await self.reader.read(trace_id)
+        answers = await self.reader.read(trace_id, live.rules)
         trace = answers.trace
         begun_ns = time.thread_time_ns()
         records = answers.of_calls(ready.calls) if ready.calls else answers.records
         digests = {each.target.span_id: record_sha256(each) for each in records if each.target}
         moved = {} if ready.calls else answers.moved()
-        if answers.cpu_ns + time.thread_time_ns() - begun_ns > self.quarantine.most_cpu_ns:
+        if answers.cpu_ns + time.thread_time_ns() - begun_ns > nanoseconds(live.config.assemble.max_cpu):
             await self.quarantine.set_aside(trace_id, QuarantineReason.CPU)
             self.assembly.drop(trace_id)
             return
         known = await self.sampling_store.statuses(trace_id) if records and answers.stored.has_jobs else {}
-        decisions = await self._decide(trace_id, trace, records, known)
+        decisions = await self._decide(live.sampler, trace_id, trace, records, known)
         jobs = [
-            self._job(trace_id, each, record_sha256=digests[each.span_id])
+            _job(trace_id, each, record_sha256=digests[each.span_id], live=live)
             for each in decisions
             if not each.left_out
         ]
         left_out = [_outcome(each) for each in decisions if each.left_out]
-        may_be_brought_back = bool(left_out) and self.sampler.may_follow_up
+        may_be_brought_back = bool(left_out) and live.sampler.may_follow_up
         settled = await self.store.decide_trace(
             trace_id,
             jobs=jobs,
@@ -178,17 +184,6 @@ class SampleStage:
         if settled.queued or settled.revised:
             self.queued.set()
 
-    def _job(self, trace_id: str, decision: Decision, *, record_sha256: str) -> Job:
-        return Job(
-            trace_id=trace_id,
-            span_id=decision.span_id,
-            sample=decision.sample,
-            tenant=decision.tenant,
-            service=decision.service,
-            record_sha256=record_sha256,
-            revisions_left=self.max_revisions,
-        )
-
     def _count(self, settled: TraceDecided, of_new: Sequence[str | None]) -> None:
         self.counters.add(Counts.ANSWERS_REVISED, settled.revised)
         self.counters.add(Counts.ANSWERS_MOVED, settled.moved)
@@ -198,10 +193,15 @@ class SampleStage:
             self.counters.add(_COUNTED_AS[FinalOutcome.of(outcome).state])
 
     async def _decide(
-        self, trace_id: str, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, EarlierDecision]
+        self,
+        sampler: Sampler,
+        trace_id: str,
+        trace: Trace,
+        records: Sequence[RagRecord],
+        known: Mapping[str, EarlierDecision],
     ) -> tuple[Decision, ...]:
-        decisions = self.sampler.decide(trace, records, known=known, now_ns=self.clock.now_ns())
-        if changes := self.sampler.take_changes():
+        decisions = sampler.decide(trace, records, known=known, now_ns=self.clock.now_ns())
+        if changes := sampler.take_changes():
             await self.sampling_store.save(_keyed(changes, trace_id))
         return decisions
 
@@ -220,6 +220,18 @@ def _keyed(changes: SamplingChanges, trace_id: str) -> SamplingChanges:
         for each in changes.left_out_answers
     )
     return replace(changes, left_out_answers=left_out_answers)
+
+
+def _job(trace_id: str, decision: Decision, *, record_sha256: str, live: Live) -> Job:
+    return Job(
+        trace_id=trace_id,
+        span_id=decision.span_id,
+        sample=decision.sample,
+        tenant=decision.tenant,
+        service=decision.service,
+        record_sha256=record_sha256,
+        revisions_left=live.config.assemble.max_revisions,
+    )
 
 
 def _outcome(decision: Decision) -> Outcome:

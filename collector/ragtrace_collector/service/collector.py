@@ -1,7 +1,7 @@
-"""One collector process: its stages in one task group, started and ended in order.
+"""One collector process: its table of stages, started and stopped in order.
 
-The shut-down law: stop accepting, settle what is complete, drain until a deadline, cancel, close the sinks,
-and say what is left on disk.
+To stop, it accepts no more spans, processes complete traces, drains until a deadline, cancels what is left,
+closes the sinks, and logs what is left on disk.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.assemble.sweep import Sweeper
-from ragtrace_collector.config import (
-    CollectorConfig,
-)
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldStage
 from ragtrace_collector.deliver.outbox import DeliverStage
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.evaluate.workers import WorkerPool
 from ragtrace_collector.judge.evaluator import open_evaluator
 from ragtrace_collector.judge.guard import guards_of
-from ragtrace_collector.judge.live import LiveConfig, SharedEvaluator
+from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.operations.health import Phase
 from ragtrace_collector.operations.reload import Reloads, digest_of, refuse_what_needs_a_restart
 from ragtrace_collector.operations.runtime import Operations
@@ -36,16 +35,10 @@ from ragtrace_collector.receive.grpc import serve_grpc
 from ragtrace_collector.receive.http import http_app
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.sample.stage import SampleStage
-from ragtrace_collector.service.from_config import (
-    assemble_policy_of,
-    following,
-    nanoseconds,
-    sampler_of,
-    shared_evaluator_of,
-)
-from ragtrace_collector.stage import Step, run_stage
+from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
+from ragtrace_collector.stage import Stage
 from ragtrace_collector.store.budget import BudgetStore
-from ragtrace_collector.store.port import Job, StoreUnavailable, WorkStore
+from ragtrace_collector.store.port import StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.web.auth import ReceiverAuth
@@ -64,7 +57,7 @@ _GRPC_GRACE_S: Final = 2.0
 class Collector:
     """One collector process: its stages, and what they share."""
 
-    live: LiveConfig
+    configuration: LiveConfig
     store: WorkStore
     budget: BudgetStore
     assembly: Assembly
@@ -83,8 +76,13 @@ class Collector:
     http_port: int | None = None
 
     @property
+    def live(self) -> Live:
+        """The current snapshot of the live configuration."""
+        return self.configuration.now
+
+    @property
     def config(self) -> CollectorConfig:
-        """The configuration in force."""
+        """The live configuration."""
         return self.live.config
 
     @property
@@ -96,7 +94,7 @@ class Collector:
         """Look again at the traces that were open when the last process ended."""
         if self.config.attach.mode != "hold":  # it was, before
             await self.holder.release_all()
-        await self.sample_stage.recall()
+        await self.sample_stage.recall(self.live.sampler)
         for trace_id in await self.store.undecided():
             self.assembly.add(trace_id, (), reopened=True)
 
@@ -108,40 +106,34 @@ class Collector:
         """
         refuse_what_needs_a_restart(self.config, config)
         guards = guards_of(config, clock=self.clock, spend_ledger=self.budget)
-        shared_evaluator, sampler = (
-            await SharedEvaluator.begin(open_evaluator(config, guards)),
-            sampler_of(config.sample),
-        )
-        sample_stage = following(self.sample_stage, config, sampler)
+        evaluator = await SharedEvaluator.begin(open_evaluator(config, guards))
         async with AsyncExitStack() as undone:
-            undone.push_async_callback(shared_evaluator.retire)
-            await sample_stage.recall()
+            undone.push_async_callback(evaluator.retire)
+            live = Live.of(config, evaluator, sampler_of(config.sample))
+            await self.sample_stage.recall(live.sampler)
             self.auth.reload(config.receive)
             undone.pop_all()
-        retired = self.live.shared_evaluator
-        self.live.config, self.live.shared_evaluator, self.live.sampler = config, shared_evaluator, sampler
-        self.sample_stage, self.evaluator = sample_stage, shared_evaluator_of(self.evaluator, self.live)
-        self.intake.follow(sampler)
+        before = self.configuration.exchange(live)
         self.assembly.follow(assemble_policy_of(config))
         logging.getLogger().setLevel(config.log_level.upper())
-        await retired.retire()
+        await before.shared_evaluator.retire()
 
     async def _follow(self, reloads: Reloads) -> None:
-        """Reload whenever that is asked for; where it cannot be done, say why and go on as before."""
+        """Reload when asked. If a reload fails, log why and keep the configuration."""
         while True:
             await reloads.asked.wait()
             reloads.asked.clear()
             notify_reloading()
             try:
                 await self.reload(reloads.read())
-            except Exception as exc:  # noqa: BLE001 -- the wall of one reload: plug-ins are loaded by it
+            except Exception as exc:  # noqa: BLE001 -- a reload loads plug-ins, which may raise anything
                 self.vitals.reloads["refused"] += 1
                 why = exc if isinstance(exc, RagtraceError) else place_of(exc)
                 log.error("the configuration stays as it was: %s", why, extra=event("reload_refused"))  # noqa: TRY400
             else:
                 self.vitals.reloads["applied"] += 1
                 digest = digest_of(self.config)
-                log.info("configuration %s is in force", digest, extra=event("reloaded", config=digest))
+                log.info("configuration %s is live", digest, extra=event("reloaded", config=digest))
             notify_ready(f"judging with {self.config.judge.use}")
 
     async def serve(
@@ -175,7 +167,7 @@ class Collector:
         on_ready: Callable[[Collector], None] | None,
     ) -> None:
         drained = asyncio.Event()
-        stages = self._start_stages(tasks, drained)
+        stages = tasks.create_task(self._run_stages(drained), name="stages")
         self._say_serving(on_ready)
         await stop.wait()
         self.vitals.phase = Phase.STOPPING
@@ -185,9 +177,8 @@ class Collector:
         await self.intake.finish()
         await self._drain()
         drained.set()
-        await asyncio.wait(stages, timeout=_WORK_PAUSE_S)
-        for stage in stages:
-            stage.cancel()
+        await asyncio.wait([stages], timeout=_WORK_PAUSE_S)
+        stages.cancel()
 
     def _say_serving(self, on_ready: Callable[[Collector], None] | None) -> None:
         self.vitals.phase = Phase.SERVING
@@ -229,67 +220,49 @@ class Collector:
         )
         receivers.push_async_callback(server.stop, _GRPC_GRACE_S)
 
-    def _start_stages(self, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> list[asyncio.Task[None]]:
-        done, never = self.evaluator.done, asyncio.Event()
-        stages = [
-            tasks.create_task(
-                self._stage(self._settle, wake=never, stop=stop, pause_s=_SAMPLE_PAUSE_S),
-                name="settle",
-            ),
-            tasks.create_task(
-                self._stage(self._expire, wake=never, stop=stop, pause_s=_EXPIRE_PAUSE_S), name="expire"
-            ),
-        ]
-        sweep = self._stage(self.sweeper.step, wake=never, stop=stop, pause_s=_SWEEP_PAUSE_S)
-        stages.append(tasks.create_task(sweep, name="sweep"))
-        stages.append(
-            tasks.create_task(
-                self._stage(self._throttle, wake=never, stop=stop, pause_s=_WORK_PAUSE_S), name="throttle"
-            )
+    async def _run_stages(self, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for stage in self._stages(workers=tasks):
+                tasks.create_task(stage.run(stop, self.counters), name=stage.name)
+
+    def _stages(self, *, workers: asyncio.TaskGroup) -> tuple[Stage, ...]:
+        """Return the table of stages."""
+        queued, done = self.sample_stage.queued, self.evaluator.done
+        pool = WorkerPool(
+            most=self.config.evaluate.concurrency,
+            take=self.evaluator.take,
+            judge=self.evaluator.attempt,
+            workers=workers,
+            wake=queued,
+            counters=self.counters,
         )
-        if self.config.attach.mode == "hold":
-            release = self._stage(self.holder.step, wake=never, stop=stop, pause_s=_SAMPLE_PAUSE_S)
-            stages.append(tasks.create_task(release, name="release"))
-        stages.append(tasks.create_task(self._evaluate(stop), name="evaluate"))
-        stages += [
-            tasks.create_task(
-                self._stage(deliverer.turn, wake=done, stop=stop, pause_s=_WORK_PAUSE_S),
-                name=f"deliver-{deliverer.sink.name}",
-            )
-            for deliverer in self.deliverers
-        ]
-        return stages
+        release = Stage(name="release", step=self.holder.step, pause_s=_SAMPLE_PAUSE_S)
+        return (
+            Stage(name="sample", step=self._sample, pause_s=_SAMPLE_PAUSE_S),
+            Stage(name="evaluate", step=pool.step, pause_s=_WORK_PAUSE_S, wake=queued),
+            *(
+                Stage(
+                    name=f"deliver-{deliverer.sink.name}",
+                    step=deliverer.turn,
+                    pause_s=_WORK_PAUSE_S,
+                    wake=done,
+                )
+                for deliverer in self.deliverers
+            ),
+            *((release,) if self.config.attach.mode == "hold" else ()),
+            Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
+            Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
+            Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),
+        )
 
-    async def _stage(self, step: Step, *, wake: asyncio.Event, stop: asyncio.Event, pause_s: float) -> None:
-        await run_stage(step, wake=wake, stop=stop, pause_s=pause_s, counters=self.counters)
-
-    async def _settle(self) -> bool:
+    async def _sample(self) -> bool:
         found_work = await self.sample_stage.step()
-        if found_work:  # traces without a RAG call wait no longer
+        if found_work:  # held traces without a RAG call can go on
             self.holder.released.set()
         return found_work
 
-    async def _evaluate(self, stop: asyncio.Event) -> None:
-        async with asyncio.TaskGroup() as workers:
-            worker_pool = WorkerPool(
-                most=self.config.evaluate.concurrency,
-                take=lambda most: self.evaluator.take(most),
-                judge=self._judge,
-                workers=workers,
-                wake=self.sample_stage.queued,
-                counters=self.counters,
-            )
-            await self._stage(
-                worker_pool.step, wake=self.sample_stage.queued, stop=stop, pause_s=_WORK_PAUSE_S
-            )
-
-    async def _judge(self, job: Job) -> None:
-        evaluator = self.evaluator  # what began with one judge ends with it, whatever is loaded meanwhile
-        async with self.live.shared_evaluator.evaluation():
-            await evaluator.attempt(job)
-
     async def _throttle(self) -> bool:
-        """Sample so little that the budget lasts, where it is to last."""
+        """Lower the sampling rates so that the budget lasts, if `budget.at_limit` asks for that."""
         guards = self.live.shared_evaluator.evaluator.guards
         if (
             guards is not None
@@ -308,9 +281,9 @@ class Collector:
         return False
 
     async def _drain(self) -> None:
-        """Settle what is complete, then wait until it is judged and delivered, or the deadline comes.
+        """Process complete traces, then wait until they are judged and delivered, or until the deadline.
 
-        At half time, what is held goes on as it is: there must be time to deliver it.
+        At half time, held spans are released as they are, so that there is time to deliver them.
         """
         half_s = self.config.drain_timeout.total_seconds() / 2
         async with _at_most(half_s):
@@ -321,13 +294,13 @@ class Collector:
             await self._until_finished()
 
     async def _until_finished(self) -> None:
-        # Polled: the work to wait for stands in the store, and who ends it need not know of us.
+        # Polled: the store holds the work, and the stages that end it do not signal this.
         while await self.store.unfinished(now_ns=self._due_ns()):  # noqa: ASYNC110
             await asyncio.sleep(_SAMPLE_PAUSE_S)
 
     def _due_ns(self) -> int:
-        """Return until when a job must be due to be waited for: where nobody may be asked, none is."""
-        return 0 if self.live.is_judge_away else self.clock.now_ns()
+        """Return the latest due time of a job worth waiting for: none, if no judge may be asked."""
+        return 0 if self.live.is_judge_unavailable else self.clock.now_ns()
 
     async def _report(self) -> None:
         left = {name: number for name, number in (await self.store.ledger()).left().items() if number}
@@ -336,7 +309,7 @@ class Collector:
 
 @asynccontextmanager
 async def _at_most(seconds: float) -> AsyncIterator[None]:
-    """Leave off at the deadline, or where the store takes nothing: what is left is on disk."""
+    """Stop at the deadline, or if the store is unavailable: what is left is on disk."""
     try:
         async with asyncio.timeout(seconds):
             yield

@@ -1,4 +1,4 @@
-"""A collector put together: what its configuration names is opened, and its stages are wired."""
+"""Builds a collector: opens what the configuration names, and wires the stages."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.assemble.quarantine import Quarantine
 from ragtrace_collector.assemble.sweep import Sweeper
 from ragtrace_collector.config import CollectorConfig, StoreConfig
+from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
 from ragtrace_collector.deliver.observed_sink import ObservedSink
 from ragtrace_collector.deliver.outbox import DeliverStage
@@ -28,7 +29,7 @@ from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.judge.guard import guards_of
-from ragtrace_collector.judge.live import LiveConfig, SharedEvaluator
+from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.runtime import Operations
 from ragtrace_collector.operations.vitals import Vitals
@@ -39,12 +40,9 @@ from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.from_config import (
     assemble_policy_of,
-    attach_options_of,
     forward_to,
-    nanoseconds,
     open_export,
     release_to,
-    retry_policy_of,
     sampler_of,
 )
 from ragtrace_collector.store.cipher import open_cipher
@@ -73,8 +71,8 @@ async def open_collector(
 ) -> AsyncIterator[Collector]:
     """Open the store, the judge and the sinks; close them in the end.
 
-    ``steady_ns`` tells nanoseconds since whenever, and is never set: by it spans are waited for. Without
-    it, a ``clock`` that is given does.
+    ``monotonic_ns`` is the clock for waiting times; nothing ever sets it. The default is ``clock``, if given,
+    else the machine's monotonic clock.
 
     Raises:
         ConfigError: something that the configuration names cannot be used.
@@ -91,13 +89,13 @@ async def open_collector(
         stack.push_async_callback(store.aclose)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
         guards = guards_of(config, clock=clock, spend_ledger=store.budget)
-        live = LiveConfig(
-            config=config,
-            shared_evaluator=await SharedEvaluator.begin(open_evaluator(config, guards)),
-            sampler=sampler_of(config.sample),
-        )
-        stack.push_async_callback(lambda: live.shared_evaluator.retire())
-        for line in old_prices(live.shared_evaluator.evaluator, now_ns=clock.now_ns()):
+        evaluator = await SharedEvaluator.begin(open_evaluator(config, guards))
+        async with AsyncExitStack() as undone:
+            undone.push_async_callback(evaluator.retire)
+            live = LiveConfig(Live.of(config, evaluator, sampler_of(config.sample)))
+            undone.pop_all()
+        stack.push_async_callback(lambda: live.now.shared_evaluator.retire())
+        for line in old_prices(evaluator.evaluator, now_ns=clock.now_ns()):
             log.warning("%s", line, extra=event("prices_old"))
         parts = _Parts(
             live=live,
@@ -149,7 +147,7 @@ def _store_file(store: StoreConfig) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """What the stages share, and how each is made of it."""
+    """What the stages share, and how each stage is built from it."""
 
     live: LiveConfig
     store: SqliteStore
@@ -160,13 +158,13 @@ class _Parts:
     assembly: Assembly
     counters: Counters = field(default_factory=Counters)
     queued: asyncio.Event = field(default_factory=asyncio.Event)
-    """There is something to judge."""
+    """Set when there is something to judge."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
-    """There is something to deliver."""
+    """Set when there is something to deliver."""
 
     @property
     def config(self) -> CollectorConfig:
-        return self.live.config
+        return self.live.now.config
 
     @property
     def holds(self) -> bool:
@@ -175,9 +173,9 @@ class _Parts:
     def collector(self) -> Collector:
         """Wire the stages together."""
         holder = self._holder()
-        reader = AnswerReader(store=self.store, counters=self.counters, rules=self.config.extract.opened())
+        reader = AnswerReader(store=self.store, counters=self.counters)
         return Collector(
-            live=self.live,
+            configuration=self.live,
             budget=self.store.budget,
             store=self.store,
             assembly=self.assembly,
@@ -198,7 +196,7 @@ class _Parts:
         return HoldStage(
             store=self.store,
             limits=HoldLimits(timeout_ns=nanoseconds(attach.hold_timeout), most_bytes=attach.hold_max_bytes),
-            is_judge_away=lambda: self.live.is_judge_away,
+            is_judge_away=lambda: self.live.now.is_judge_unavailable,
             counters=self.counters,
             clock=self.clock,
             released=self.done,
@@ -221,7 +219,7 @@ class _Parts:
         return Intake(
             store=self.store,
             assembly=self.assembly,
-            sampler=self.live.sampler,
+            live=self.live,
             forward_to=forward_to(self.config),
             counters=self.counters,
             clock=self.clock,
@@ -238,15 +236,8 @@ class _Parts:
             store=self.store,
             reader=reader,
             assembly=self.assembly,
-            quarantine=Quarantine(
-                store=self.store,
-                counters=self.counters,
-                clock=self.clock,
-                max_crashes=self.config.evaluate.max_crashes,
-                most_cpu_ns=nanoseconds(self.config.assemble.max_cpu),
-            ),
-            sampler=self.live.sampler,
-            max_revisions=self.config.assemble.max_revisions,
+            quarantine=Quarantine(store=self.store, counters=self.counters, clock=self.clock),
+            live=self.live,
             sampling_store=self.store.sampling,
             counters=self.counters,
             clock=self.clock,
@@ -255,18 +246,13 @@ class _Parts:
         )
 
     def _evaluator(self, reader: AnswerReader) -> EvaluateStage:
-        watch = LowScoreWatch(
-            sampler=self.live.sampler, sampling_store=self.store.sampling, counters=self.counters
-        )
+        watch = LowScoreWatch(sampling_store=self.store.sampling, counters=self.counters)
         return EvaluateStage(
             store=self.store,
             reader=reader,
-            evaluator=self.live.shared_evaluator.evaluator,
+            live=self.live,
             watch=watch,
-            attach=attach_options_of(self.config),
             sinks=tuple(self.sinks),
-            retry_policy=retry_policy_of(self.config),
-            attempt_s=self.config.evaluate.job_timeout.total_seconds(),
             counters=self.counters,
             clock=self.clock,
             done=self.done,

@@ -103,7 +103,7 @@ async def test_spans_that_cannot_be_judged_pass_at_once_beside_held_ones(
 ) -> None:
     config = holding(tmp_path, downstream, assemble={"quiet_period": "10s"}, sample={"ratio": 0.5})
     async with running_collector(config) as collector:
-        kept = [collector.intake._sampler.may_keep(trace_id_of(number)) for number in range(20)]
+        kept = [collector.live.sampler.may_keep(trace_id_of(number)) for number in range(20)]
         spans = [span for number in range(20) for span in rag_trace(number)]
         await post(collector, request_of(*spans))
         passed = await arrived(downstream, 3 * kept.count(False))

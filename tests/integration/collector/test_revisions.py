@@ -171,7 +171,7 @@ async def test_spans_that_come_while_the_answer_is_judged_revise_it(tmp_path: Pa
         spans.clock.time_ns += QUIET_S * 10**9
         await spans.collector.sample_stage.step()
         (job,) = await spans.collector.store.take_jobs(1, now_ns=spans.clock.now_ns())
-        answers = await spans.collector.evaluator.reader.read(job.trace_id)
+        answers = await spans.collector.evaluator.reader.read(job.trace_id, spans.collector.live.rules)
         await spans.send(second_retrieval())
         spans.clock.time_ns += QUIET_S * 10**9
         await spans.collector.sample_stage.step()
@@ -311,7 +311,7 @@ async def test_a_trace_that_comes_again_after_it_was_forgotten_is_read_again(tmp
         for answer in ("Refunds take 30 days.", "Refunds take 14 days."):
             await spans.send(*rag_trace(0, answer=answer))
             await spans.pass_time(QUIET_S)
-            record = (await reader.read(ROOT.trace_id)).of(ROOT.span_id)
+            record = (await reader.read(ROOT.trace_id, spans.collector.live.rules)).of(ROOT.span_id)
             assert record is not None
             assert record.answer == answer
             await spans.collector.store.expire(decided_before_ns=2**62, ended_before_ns=2**62)

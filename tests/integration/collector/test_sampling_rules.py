@@ -241,10 +241,12 @@ async def test_a_crash_before_a_low_answer_is_ended_brings_nobody_back_twice(
 
     async def crash_after_the_note(collector: Collector) -> None:
         (job,) = await collector.store.take_jobs(1, now_ns=clock.now_ns())
-        record = (await collector.evaluator.reader.read(job.trace_id)).of(job.span_id)
+        record = (await collector.evaluator.reader.read(job.trace_id, collector.live.rules)).of(job.span_id)
         assert record is not None
         evaluation = await evaluate(record, metrics=[metric], judge=ScriptedJudge())
-        await collector.evaluator.watch.note(job, record, evaluation, now_ns=clock.now_ns())
+        await collector.evaluator.watch.note(
+            job, record, evaluation, sampler=collector.live.sampler, now_ns=clock.now_ns()
+        )
 
     async with at(clock, tmp_path, **WATCHED) as collector:
         await take(collector, *(trace_of(number, **this) for number in range(3)))

@@ -117,9 +117,8 @@ MUTANTS: Final = (
         promise="delivery",
         breaks="originals go on without the spans of sampled-out traces",
         file="collector/ragtrace_collector/receive/intake.py",
-        old="        return request.SerializeToString() if unchanged is None else unchanged\n",
-        new="        return (request.SerializeToString() if unchanged is None else unchanged)"
-        ' if split.slices else b""\n',
+        old="        return inbound.without(kept_back).to_bytes()\n",
+        new='        return inbound.without(kept_back).to_bytes() if split.slices else b""\n',
         tests=(f"{_DELIVERING_TESTS}::test_originals_go_on_whether_or_not_they_are_judged",),
     ),
     Mutant(

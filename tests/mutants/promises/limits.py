@@ -137,7 +137,7 @@ MUTANTS: Final = (
         promise="limits",
         breaks="a trace may take any time of the CPU",
         file="collector/ragtrace_collector/sample/stage.py",
-        old="if answers.cpu_ns + time.thread_time_ns() - begun_ns > self.quarantine.most_cpu_ns:",
+        old="if answers.cpu_ns + time.thread_time_ns() - begun_ns > nanoseconds(live.config.assemble.max_cpu):",
         new="if False:",
         tests=(
             "tests/attack/test_poison_traces.py::test_a_trace_that_takes_too_much_cpu_is_set_aside_for_later_processes_too",

@@ -139,8 +139,8 @@ MUTANTS: Final = (
         promise="ids",
         breaks="carriers that come back are judged",
         file="collector/ragtrace_collector/receive/intake.py",
-        old="own = drop_own_spans(request, body)",
-        new="own = 0",
+        old="inbound, own = Inbound(parsed.request, parsed.body).without_own_spans(body)",
+        new="inbound, own = Inbound(parsed.request, parsed.body), 0",
         tests=(
             "tests/integration/collector/test_service.py::test_carriers_that_come_back_are_neither_judged_nor_forwarded",
         ),

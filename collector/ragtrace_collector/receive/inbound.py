@@ -1,0 +1,66 @@
+"""An export request on its way in: an immutable value that each step of the intake turns into the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from ragtrace.traces.otlp import TraceSlice, drop_spans_without_ids
+from ragtrace_collector.receive.loop_guard import drop_own_spans, drop_traces, may_have_own_spans
+from ragtrace_collector.receive.tenants import needs_stamp, stamp_tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """A request, and the bytes that say the same.
+
+    Every method returns a value: ``self`` if nothing changes, else one with a changed copy of the request.
+    """
+
+    request: ExportTraceServiceRequest
+    body: bytes | None
+    """The request as protobuf, if no step has changed it; else ``None``."""
+
+    def without_own_spans(self, received: bytes) -> tuple[Inbound, int]:
+        """Drop the carriers that a pipeline sent back; return how many there were as well.
+
+        ``received`` is what the sender sent, in any encoding.
+        """
+        if not may_have_own_spans(self.request, received):
+            return self, 0
+        changed = self._copy()
+        dropped = drop_own_spans(changed, received)
+        return (Inbound(changed, None), dropped) if dropped else (self, 0)
+
+    def of_tenant(self, tenant: str | None) -> Inbound:
+        """Write the sender's tenant on every resource, instead of any tenant that the spans name."""
+        if not needs_stamp(self.request, tenant, body=self.body):
+            return self
+        changed = self._copy()
+        stamp_tenant(changed, tenant)
+        return Inbound(changed, None)
+
+    def without_spans_without_ids(self) -> Inbound:
+        """Drop the spans that belong to no trace."""
+        changed = self._copy()
+        drop_spans_without_ids(changed)
+        return Inbound(changed, None)
+
+    def without(self, slices: Sequence[TraceSlice]) -> Inbound:
+        """Drop the spans of these traces."""
+        if not slices:
+            return self
+        changed = self._copy()
+        drop_traces(changed, slices)
+        return Inbound(changed, None)
+
+    def to_bytes(self) -> bytes:
+        """Return the request as protobuf."""
+        return self.request.SerializeToString() if self.body is None else self.body
+
+    def _copy(self) -> ExportTraceServiceRequest:
+        changed = ExportTraceServiceRequest()
+        changed.CopyFrom(self.request)
+        return changed
