@@ -33,29 +33,16 @@ from ragtrace._retry_after import bounded_wait_s
 from ragtrace.model import Usage
 
 __all__ = [
-    "CodecError",
     "ConfigError",
     "InputError",
-    "JudgeCompromised",
-    "JudgeCutOff",
     "JudgeError",
     "JudgeNonsense",
-    "JudgeOverBudget",
-    "JudgeOversized",
     "JudgeRefused",
     "JudgeTimeout",
     "JudgeUnable",
     "JudgeUnavailable",
-    "NotInTranscript",
     "RagtraceError",
-    "ReadError",
-    "ReadOversized",
-    "ReadUnavailable",
     "SendError",
-    "SendRefused",
-    "SendRejected",
-    "SendRetryable",
-    "SendUnconfirmed",
 ]
 
 

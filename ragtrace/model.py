@@ -14,31 +14,19 @@ from enum import StrEnum
 from typing import TypeAlias
 
 __all__ = [
-    "AttributeValue",
     "Chunk",
     "ChunkVerdict",
     "Claim",
-    "Compat",
-    "CompatStatus",
-    "Diagnosis",
     "Direction",
     "Evaluation",
-    "Gap",
-    "Intermediate",
     "JudgeIdentity",
-    "Label",
     "MetricFailure",
-    "MetricOutcome",
     "MetricResult",
     "Part",
-    "Provenance",
     "RagRecord",
     "SkipReason",
-    "Target",
-    "TargetKind",
     "Usage",
     "Verdict",
-    "VerdictCounts",
     "VerdictLabel",
 ]
 

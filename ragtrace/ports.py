@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ragtrace.metrics.steps import Steps
 
 __all__ = [
-    "Clock",
     "Embedder",
     "Embeddings",
     "FreeText",
@@ -26,14 +25,8 @@ __all__ = [
     "JudgeReply",
     "JudgeRequest",
     "Metric",
-    "Page",
-    "SamplingParameters",
     "SpanSink",
-    "TraceQuery",
-    "TraceReader",
-    "TraceSearch",
     "YesProbability",
-    "passes_when",
 ]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)

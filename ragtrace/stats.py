@@ -8,13 +8,8 @@ from math import exp, sqrt
 from typing import Final, NamedTuple
 
 __all__ = [
-    "RatioTotal",
-    "RunningMean",
     "Weighed",
-    "WeightedMean",
-    "ratio_total",
     "weighted_mean",
-    "wilson_interval",
 ]
 
 _Z_95: Final = 1.959963984540054

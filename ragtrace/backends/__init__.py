@@ -12,13 +12,7 @@ from ragtrace.backends.readers import open_reader
 from ragtrace.backends.sinks import open_carrier_sink, open_sink
 
 __all__ = [
-    "JaegerReader",
     "MemorySink",
-    "OtlpFileReader",
-    "OtlpFileSink",
-    "OtlpGrpcSink",
-    "OtlpHttpSink",
-    "open_carrier_sink",
     "open_reader",
     "open_sink",
 ]

@@ -1,5 +1,8 @@
 """Judges: who decides what a context says about a claim."""
 
+from typing import TYPE_CHECKING
+
+from ragtrace import _moved
 from ragtrace.judge._adaptive_limit import AdaptiveLimiter, adaptively_limited, limiter_of
 from ragtrace.judge._cache_file import CacheFile, CacheSettings, default_cache_path
 from ragtrace.judge._usage import metered, spent_by
@@ -12,30 +15,9 @@ from ragtrace.judge.retry import Backoff, retrying
 from ragtrace.judge.scripted import Script, ScriptedJudge
 
 __all__ = [
-    "AdaptiveLimiter",
-    "Backoff",
-    "CacheFile",
-    "CacheSettings",
-    "EmbedderFactory",
-    "JudgeFactory",
     "JudgeSettings",
-    "Price",
-    "Prices",
-    "Script",
-    "ScriptedJudge",
-    "adaptively_limited",
-    "cached",
-    "default_cache_path",
-    "judge_named_by",
-    "limited",
-    "limiter_of",
-    "load_prices",
-    "metered",
-    "open_embedder",
     "open_judge",
-    "retrying",
-    "spent_by",
-    "timed",
-    "uncached",
-    "unwrapped",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = _moved.old_names(__name__)

@@ -1,5 +1,8 @@
 """Metrics: what is measured about a RAG answer, and the judge steps they share."""
 
+from typing import TYPE_CHECKING
+
+from ragtrace import _moved
 from ragtrace.metrics.answer_relevance import AnswerRelevance
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding
 from ragtrace.metrics.chunk_precision import ChunkPrecision
@@ -16,24 +19,13 @@ from ragtrace.metrics.steps import Prompts, StepLimits, Steps
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 
 __all__ = [
-    "AnswerRelevance",
-    "BuiltInMetric",
-    "ChunkPrecision",
-    "ContextPrecision",
-    "ContextRecall",
-    "ContextRelevance",
-    "Faithfulness",
-    "Groundedness",
-    "Hallucination",
-    "MetricFinding",
-    "MetricInfo",
-    "Prompts",
-    "QuestionSimilarity",
     "RagScore",
     "StepLimits",
     "Steps",
-    "VerifyForm",
     "VerifySettings",
     "available_metrics",
     "metric_named",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = _moved.old_names(__name__)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from ragtrace.metrics._lookalikes import OPENING, folded, seen_from
 
-__all__ = ["Section", "fence_code", "fenced"]
+__all__ = ["fence_code", "fenced"]
 
 CODE_DIGITS = 18
 """60 bits: to foresee the code is to find a text that holds its own digest. Decimal, because tokenizers read

@@ -1,0 +1,51 @@
+"""Old module paths and names work for one release, and warn with the new ones."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from ragtrace._moved import MODULES, NAMES
+
+
+@pytest.mark.parametrize("old", MODULES)
+def test_an_old_module_is_the_new_one_and_says_so(old: str) -> None:
+    new = MODULES[old]
+    for name in [name for name in sys.modules if name == old or name.startswith(f"{old}.")]:
+        del sys.modules[name]
+    with pytest.warns(DeprecationWarning, match=f"{old} is now {new}; the old name goes with the next"):
+        module = importlib.import_module(old)
+    current = importlib.import_module(new)
+    for name in vars(current):
+        if not name.startswith("__"):
+            assert getattr(module, name) is getattr(current, name)
+    for name, renamed in NAMES.get(new, {}).items():
+        assert getattr(module, name) is getattr(current, renamed)
+
+
+@pytest.mark.parametrize(
+    ("module", "old"),
+    [
+        (module, old)
+        for module in ("ragtrace.judge", "ragtrace.metrics", "ragtrace.capture.privacy.policy")
+        for old in NAMES[module]
+    ],
+)
+def test_an_old_name_is_the_new_one_and_says_so(module: str, old: str) -> None:
+    current = importlib.import_module(module)
+    with pytest.warns(DeprecationWarning, match=f"{module}.{old} is now {module}.{NAMES[module][old]}"):
+        assert getattr(current, old) is getattr(current, NAMES[module][old])
+
+
+def test_every_new_name_is_there() -> None:
+    for module, names in NAMES.items():
+        assert all(hasattr(importlib.import_module(module), new) for new in names.values())
+
+
+def test_what_never_was_is_not_found() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("ragtrace.metrics.nothing")
+    with pytest.raises(ImportError):
+        from ragtrace.metrics import Nothing  # type: ignore[attr-defined]  # noqa: F401

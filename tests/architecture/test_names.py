@@ -1,0 +1,103 @@
+"""Names: the list of public ones, each class name once, and no import of a private module from outside."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from importlib import import_module
+
+import pytest
+
+from tests.architecture.source import ROOT, imports_in, modules
+from tests.docs.blocks import BLOCKS
+
+PUBLIC = {
+    "ragtrace": (
+        "Chunk ContentPolicy Evaluation RagRecord RagtraceError __version__ evaluate evaluate_sync feedback"
+        " flush generation instrument rag retrieval statistics uninstrument"
+    ),
+    "ragtrace.backends": "MemorySink open_reader open_sink",
+    "ragtrace.capture.privacy.policy": "ContentFilter ContentPolicy",
+    "ragtrace.errors": (
+        "ConfigError InputError JudgeError JudgeNonsense JudgeRefused JudgeTimeout JudgeUnable"
+        " JudgeUnavailable RagtraceError SendError"
+    ),
+    "ragtrace.judge": "JudgeSettings open_judge",
+    "ragtrace.metrics": "RagScore StepLimits Steps VerifySettings available_metrics metric_named",
+    "ragtrace.metrics.fence": "fence_code fenced",
+    "ragtrace.metrics.sentences": "Sentence split_sentences",
+    "ragtrace.model": (
+        "Chunk ChunkVerdict Claim Direction Evaluation JudgeIdentity MetricFailure MetricResult Part"
+        " RagRecord SkipReason Usage Verdict VerdictLabel"
+    ),
+    "ragtrace.ports": (
+        "Embedder Embeddings FreeText Judge JudgeReply JudgeRequest Metric SpanSink YesProbability"
+    ),
+    "ragtrace.stats": "Weighed weighted_mean",
+    "ragtrace.testing": (
+        "Script ScriptedJudge assert_faithful assert_metrics check_embedder check_judge check_metric"
+        " check_sink"
+    ),
+    "ragtrace_collector.testing": "check_store",
+}
+"""What applications, plug-ins and their tests import. Everything else may change in any release."""
+
+
+def test_the_public_names_are_these() -> None:
+    assert {m.name: " ".join(m.public_names) for m in modules() if m.public_names} == PUBLIC
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(module, name) for module, names in PUBLIC.items() for name in names.split()]
+)
+def test_every_public_name_loads_and_says_what_it_is(module: str, name: str) -> None:
+    value = getattr(import_module(module), name)
+    assert isinstance(value, str) or value.__doc__
+
+
+def test_documents_and_examples_import_public_names_only() -> None:
+    texts = {block.id: block.text for block in BLOCKS if block.is_python}
+    texts |= {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in ROOT.glob("examples/**/*.py")}
+    imported = {
+        (where, module, name)
+        for where, text in texts.items()
+        for module, name in imports_in(_parsed(text))
+        if module.partition(".")[0] in ("ragtrace", "ragtrace_collector") and name
+    }
+    assert len(imported) > 20
+    assert [each for each in imported if each[2] not in PUBLIC.get(each[1], "").split()] == []
+
+
+def test_no_public_class_name_is_defined_twice() -> None:
+    places = defaultdict(list)
+    for module in modules():
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(module.name)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_a_private_module_is_imported_inside_its_package_only() -> None:
+    """``a.b._c`` is private to ``a.b``, with the packages inside it."""
+    known = {module.name for module in modules()}
+    outside = []
+    for module in modules():
+        for source, name in imports_in(module.tree):
+            target = f"{source}.{name}" if f"{source}.{name}" in known else source
+            parts = target.split(".")
+            for place, part in enumerate(parts):
+                owner = ".".join(parts[:place])
+                if (
+                    part.startswith("_")
+                    and parts[0].startswith("ragtrace")
+                    and not f"{module.name}.".startswith(f"{owner}.")
+                ):
+                    outside.append(f"{module.name} imports {target}")
+    assert outside == []
+
+
+def _parsed(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SyntaxError:  # a block that shows a part of a file
+        return ast.Module([], [])

@@ -1,0 +1,20 @@
+"""Structure that import contracts do not see: functions stay short."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.architecture.source import modules
+
+LONGEST = 60
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = {
+        f"{module.name}.{node.name}": lines
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or 0) - node.lineno + 1) > LONGEST
+    }
+    assert long == {}
