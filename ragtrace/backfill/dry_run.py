@@ -21,8 +21,8 @@ from ragtrace.clock import SystemClock
 from ragtrace.judge import Prices, uncached
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Evaluation, JudgeIdentity
+from ragtrace.outcomes import JudgedAnswer
 from ragtrace.ports import Clock, Judge, Metric, TraceReader
-from ragtrace.reports import JudgedAnswer
 from ragtrace.traces.attach import AttachOptions
 
 _NANO: Final = 1_000_000_000

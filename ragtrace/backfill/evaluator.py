@@ -15,8 +15,8 @@ from ragtrace.backfill.resume import ResumableRun
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.evaluation import evaluate
 from ragtrace.model import Evaluation
+from ragtrace.outcomes import JudgedAnswer
 from ragtrace.ports import Clock, Judge, Metric
-from ragtrace.reports import JudgedAnswer
 from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span

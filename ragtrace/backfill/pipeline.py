@@ -17,8 +17,8 @@ from ragtrace.backfill.report import BackfillReport, RunCounts
 from ragtrace.backfill.resume import ResumableRun
 from ragtrace.clock import SystemClock
 from ragtrace.errors import SendError, SendRejected, SendRetryable, SendUnconfirmed
+from ragtrace.outcomes import JudgedAnswer
 from ragtrace.ports import Clock, Judge, Metric, SpanSink, TraceReader
-from ragtrace.reports import JudgedAnswer
 from ragtrace.traces.attach import AttachOptions
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from ragtrace.model import Evaluation, Usage
-from ragtrace.reports import AnswerOutcome, Status, outcome_of
+from ragtrace.outcomes import AnswerOutcome, Status, outcome_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import NamedTuple, TypeAlias
 
-DEFAULT_THRESHOLD = 0.5
+from ragtrace.metrics.calibration_file import DEFAULT_THRESHOLD
+
 """Of the probability that a claim is supported."""
 NO_WRONG_CLAIM = 1.0
 """Of the share of supported claims, where an answer with a wrong one fails: the default rule of a pass."""

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import click
 
-from ragtrace.calibration.settings_file import Calibration
 from ragtrace.metrics import StepLimits
+from ragtrace.metrics.calibration_file import Calibration
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import JudgeIdentity
 

@@ -17,9 +17,9 @@ import click
 
 from ragtrace.calibration.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
+from ragtrace.calibration.recommendation import recommended_calibration
 from ragtrace.calibration.results import Results
 from ragtrace.calibration.sampling import draw
-from ragtrace.calibration.settings_file import Calibration
 from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
 from ragtrace.calibration.wording import counted
 from ragtrace.cli.extras import needs_extra
@@ -352,7 +352,7 @@ def _write_page(
 
 
 def _save(path: str, results: Results, identity: JudgeIdentity) -> None:
-    calibration = Calibration.of(results, identity)
+    calibration = recommended_calibration(results, identity)
     if calibration is None:
         talk("nothing is saved: nothing follows from what was measured")
         return

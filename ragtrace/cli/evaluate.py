@@ -14,7 +14,6 @@ import click
 from click.core import ParameterSource
 
 from ragtrace._ordered import map_in_order
-from ragtrace.calibration.settings_file import Calibration, read_calibration
 from ragtrace.cli.asking import Asking, asking_options
 from ragtrace.cli.options import (
     JudgeChoice,
@@ -36,6 +35,7 @@ from ragtrace.errors import InputError
 from ragtrace.evaluation import evaluate as evaluate_record
 from ragtrace.judge import Prices
 from ragtrace.metrics import StepLimits, metric_named
+from ragtrace.metrics.calibration_file import Calibration, read_calibration
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
 from ragtrace.ports import Embedder, Judge, Metric, passes_when
 from ragtrace.records import read_records, to_json_line

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from ragtrace.compat.tool import ToolMetric, ToolOptions, ToolRun
-from ragtrace.errors import JudgeError
+from ragtrace.compat.tools import tool_named
+from ragtrace.errors import ConfigError, JudgeError
 from ragtrace.metrics import Steps
 from ragtrace.metrics.prompt import StepName
 from ragtrace.model import (
@@ -25,8 +26,33 @@ from ragtrace.model import (
     SkipReason,
 )
 from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
+from ragtrace.validation import in_words
 
 _ERROR_TYPES = {CompatStatus.ERROR: "peer_error", CompatStatus.GRADER_ERROR: "grader_error"}
+
+
+def open_tool_metric(
+    name: str, *, profile: str, options: Mapping[str, object], threshold: float | None
+) -> ToolPrompted:
+    """Return another tool's metric, asked with that tool's own prompts.
+
+    Raises:
+        ConfigError: the tool has no such metric or option; the message lists what there is.
+    """
+    return ToolPrompted(tool_named(name, profile), options=_options(name, options), threshold=threshold)
+
+
+def _options(metric: str, options: Mapping[str, object]) -> ToolOptions:
+    known = [field.name for field in fields(ToolOptions)]
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None:
+        raise ConfigError(f"{metric} has no option {unknown!r}: choose from {', '.join(known)}")
+    try:
+        return TypeAdapter(ToolOptions).validate_python(options)
+    except ValidationError as exc:
+        error = exc.errors(include_url=False)[0]
+        key = ".".join(map(str, error["loc"]))
+        raise ConfigError(f"{metric}: option {key!r}: {in_words(error)}") from None
 
 
 class ToolPrompted:

@@ -8,16 +8,21 @@ new comes; what they ask next, once they have the replies, goes along with the n
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlsplit
 
 from ragtrace.judge._batch_api import BatchApi
 from ragtrace.judge._batch_lane import BatchLane
 from ragtrace.judge._batch_log import BatchLog
 from ragtrace.judge._endpoint import Endpoint
+from ragtrace.judge._http import openai_headers, openai_key
+from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
+from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.layers import JudgeLayer
+from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
 from ragtrace.ports import Judge
 
-TRANSFER_TIMEOUT_S: Final = 600.0
+_TRANSFER_TIMEOUT_S: Final = 600.0
 """For a file of 200 MB."""
 
 
@@ -50,12 +55,36 @@ def batches_of(judge: Judge) -> BatchJudge | None:
     return None
 
 
-def open_lane(endpoint: Endpoint, settings: BatchSettings, *, who: str, name: str) -> BatchLane:
-    """Open what sends the requests of one judge in batches; ``name`` is of the judge and where it is.
+def open_batch_judge(settings: JudgeSettings, batches: BatchSettings, base_url: str) -> Judge:
+    """Open a judge behind an OpenAI endpoint whose requests are sent in batches.
 
     Raises:
-        ConfigError: the list of its batches cannot be used.
+        ConfigError: the settings, or the log of the batches, cannot be used.
     """
-    return BatchLane(
-        api=BatchApi(endpoint=endpoint, who=who), log=BatchLog(settings.path_of(name)), settings=settings
+    key, model = openai_key(settings, base_url), settings.argument
+    who = f"judge {model} at {urlsplit(base_url).hostname}"
+    endpoint = Endpoint(
+        base_url=base_url,
+        api_key=key,
+        timeout_s=_TRANSFER_TIMEOUT_S,
+        who=who,
+        headers=openai_headers(settings),
+        tls=settings.tls,
     )
+    log = BatchLog(batches.path_of(_lane_name(settings, base_url)))
+    lane = BatchLane(api=BatchApi(endpoint=endpoint, who=who), log=log, settings=batches)
+    judge = OpenAICompatibleJudge(
+        model=model,
+        api_key=key,
+        base_url=base_url,
+        instead=lane,
+        extra_body=settings.extra_body,
+        parameters=settings.parameters,
+    )
+    return BatchJudge(judge, lane)
+
+
+def _lane_name(settings: JudgeSettings, base_url: str) -> str:
+    """Name the requests that can use one another's replies: same model, parameters and endpoint."""
+    parts = (BaseUrl.of(base_url).url, settings.argument, settings.parameters)
+    return "|".join(part for part in parts if part)

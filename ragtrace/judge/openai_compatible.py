@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -20,14 +21,15 @@ from ragtrace.judge._dialect import Dialect, Likelihoods, OutputMode
 from ragtrace.judge._endpoint import Endpoint, Transport
 from ragtrace.judge._exchange import Exchange, ReplyKind
 from ragtrace.judge._http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
-from ragtrace.judge.base_url import BaseUrl
-from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.calls import UsageDoubts
 from ragtrace.judge.factory import JudgeSettings
 from ragtrace.model import JudgeIdentity
+from ragtrace.plugins import load_plugin
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+_BATCHES = EntryPoint("batches", "ragtrace.judge.batch:open_batch_judge", "ragtrace.judges")
 
 
 class OpenAICompatibleJudge:
@@ -133,7 +135,8 @@ def open_openai(settings: JudgeSettings) -> Judge:
         )
     base_url = checked_url(settings, "OPENAI_BASE_URL", OPENAI_URL)
     if settings.batches is not None:
-        return _in_batches(settings, settings.batches, base_url)
+        judge: Judge = load_plugin(_BATCHES)(settings, settings.batches, base_url)
+        return judge
     return OpenAICompatibleJudge(
         model=settings.argument,
         api_key=openai_key(settings, base_url),
@@ -144,34 +147,3 @@ def open_openai(settings: JudgeSettings) -> Judge:
         extra_body=settings.extra_body,
         parameters=settings.parameters,
     )
-
-
-def _in_batches(settings: JudgeSettings, batches: BatchSettings, base_url: str) -> Judge:
-    from ragtrace.judge.batch import TRANSFER_TIMEOUT_S, BatchJudge, open_lane
-
-    key, model = openai_key(settings, base_url), settings.argument
-    who = f"judge {model} at {urlsplit(base_url).hostname}"
-    endpoint = Endpoint(
-        base_url=base_url,
-        api_key=key,
-        timeout_s=TRANSFER_TIMEOUT_S,
-        who=who,
-        headers=openai_headers(settings),
-        tls=settings.tls,
-    )
-    lane = open_lane(endpoint, batches, who=who, name=_lane_of(settings, base_url))
-    judge = OpenAICompatibleJudge(
-        model=model,
-        api_key=key,
-        base_url=base_url,
-        instead=lane,
-        extra_body=settings.extra_body,
-        parameters=settings.parameters,
-    )
-    return BatchJudge(judge, lane)
-
-
-def _lane_of(settings: JudgeSettings, base_url: str) -> str:
-    """Name what may take one another's replies: the same model, asked the same way at the same place."""
-    parts = (BaseUrl.of(base_url).url, settings.argument, settings.parameters)
-    return "|".join(part for part in parts if part)

@@ -7,6 +7,7 @@ tool, and gives a callable ``(*, threshold: float = …) -> Metric``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Any
@@ -33,6 +34,7 @@ _BUILT_IN = {
     "rag_score": "ragtrace.metrics.rag_score:RagScore",
 }
 """Also in `pyproject.toml`, as what an installed package offers."""
+_TOOL_METRIC = EntryPoint("tool_metric", "ragtrace.compat.tool_metric:open_tool_metric", GROUP)
 _PROFILED = EntryPoint("profile", "ragtrace.compat.profile_metric:ProfileMetric", GROUP)
 """Scores the verdicts of a metric of ours by another tool's rule."""
 
@@ -122,3 +124,15 @@ def _describe(name: str, make: Any) -> MetricInfo:
         pass_when=passes_when(metric),
         description=(type(metric).__doc__ or "").strip().partition("\n")[0],
     )
+
+
+def tool_metric_named(
+    name: str, *, profile: str, options: Mapping[str, object], threshold: float | None = None
+) -> Metric:
+    """Return another tool's metric, asked with that tool's own prompts.
+
+    Raises:
+        ConfigError: there is no such metric, or it has no such option; the message lists what there is.
+    """
+    metric: Metric = load_plugin(_TOOL_METRIC)(name, profile=profile, options=options, threshold=threshold)
+    return metric

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 from ragtrace.model import VerdictLabel
-from ragtrace.reports._answers import JudgedAnswer
+from ragtrace.outcomes import JudgedAnswer
 from ragtrace.reports._files import AppendedFile
 from ragtrace.reports._rows import AnswerRow, MetricRow, answer_row
 from ragtrace.reports.report import RunEnd

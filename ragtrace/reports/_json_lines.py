@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ragtrace.escaping import one_json_line
-from ragtrace.reports._answers import JudgedAnswer
+from ragtrace.outcomes import JudgedAnswer
 from ragtrace.reports._files import AppendedFile
 from ragtrace.reports._rows import SCHEMA_VERSION, answer_row
 from ragtrace.reports.report import RunEnd

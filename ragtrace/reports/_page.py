@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ragtrace.model import Direction, SkipReason
-from ragtrace.reports._answers import JudgedAnswer, Status
+from ragtrace.outcomes import JudgedAnswer, Status
 from ragtrace.reports._files import replaced_file
 from ragtrace.reports._histogram import Histogram, draw
 from ragtrace.reports._totals import HistogramBin, MetricTotals, Totals

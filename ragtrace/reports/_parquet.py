@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hin
 from ragtrace.errors import ConfigError
 from ragtrace.escaping import one_json_line
 from ragtrace.extras import install_command
-from ragtrace.reports._answers import JudgedAnswer
+from ragtrace.outcomes import JudgedAnswer
 from ragtrace.reports._files import replaced_file
 from ragtrace.reports._rows import SCHEMA_VERSION, AnswerRow, answer_row
 from ragtrace.reports.report import RunEnd

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypedDict, cast
 
 from ragtrace.model import Chunk, Gap, JudgeIdentity, MetricFailure, MetricOutcome, MetricResult
+from ragtrace.outcomes import JudgedAnswer, outcome_of
 from ragtrace.records import (
     ChunkVerdictObject,
     IntermediateObject,
@@ -17,7 +18,6 @@ from ragtrace.records import (
     token_counts,
     verdict_object,
 )
-from ragtrace.reports._answers import JudgedAnswer, outcome_of
 from ragtrace.traces.attach import Sample
 
 SCHEMA_VERSION: Final = 1

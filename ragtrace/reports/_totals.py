@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from ragtrace.model import Label, MetricOutcome, MetricResult, Usage
-from ragtrace.reports._answers import JudgedAnswer, Status, outcome_of
+from ragtrace.outcomes import JudgedAnswer, Status, outcome_of
 from ragtrace.reports.tally import MetricTally
 from ragtrace.stats import RunningMean, Weighed
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from ragtrace.model import Chunk, ChunkVerdict, Direction, MetricResult, Verdict, VerdictLabel
-from ragtrace.reports._answers import JudgedAnswer
+from ragtrace.outcomes import JudgedAnswer
 from ragtrace.reports._marks import WORST_FIRST, MarkedPassage, MarkedText, pieces
 
 _MOST_CHUNKS: Final = 20

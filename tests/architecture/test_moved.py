@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 
 import pytest
 
@@ -15,8 +16,11 @@ def test_an_old_module_is_the_new_one_and_says_so(old: str) -> None:
     new = MODULES[old]
     for name in [name for name in sys.modules if name == old or name.startswith(f"{old}.")]:
         del sys.modules[name]
-    with pytest.warns(DeprecationWarning, match=f"{old} is now {new}; the old name goes with the next"):
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         module = importlib.import_module(old)
+    told = f"{old} is now {new}; the old name goes with the next release"
+    assert [w.category for w in warned if str(w.message) == told] == [DeprecationWarning]
     current = importlib.import_module(new)
     for name in vars(current):
         if not name.startswith("__"):

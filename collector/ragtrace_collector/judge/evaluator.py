@@ -5,27 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic import SecretStr, TypeAdapter, ValidationError
+from pydantic import SecretStr
 
-from ragtrace.calibration.settings_file import read_calibration
 from ragtrace.clock import SystemClock
-from ragtrace.compat.tool import ToolOptions
-from ragtrace.compat.tool_metric import ToolPrompted
-from ragtrace.compat.tools import tool_named
 from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.judge import CacheSettings, Prices, open_embedder, open_judge
 from ragtrace.judge.base_url import beside as base_url_beside
 from ragtrace.judge.factory import OPENAI_KEY
 from ragtrace.metrics import StepLimits, metric_named
+from ragtrace.metrics.calibration_file import read_calibration
 from ragtrace.metrics.prompt import content_sha256
+from ragtrace.metrics.registry import tool_metric_named
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
 from ragtrace.ports import Clock, Embedder, Judge, Metric
-from ragtrace.validation import in_words
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig
 from ragtrace_collector.judge.guard import JudgeGuard, JudgeGuards, Unavailable, guards_of
 
@@ -243,7 +240,7 @@ def _environ(config: JudgeConfig) -> Mapping[str, str]:
 
 def _metric(config: MetricConfig, pass_at: Mapping[str, float]) -> Metric:
     if config.peer_prompts:
-        return _peer_metric(config)
+        return _tool_metric(config)
     options: dict[str, Any] = dict(config.options)
     if config.prompts:
         options["prompts"] = dict(config.prompts)
@@ -257,24 +254,13 @@ def _metric(config: MetricConfig, pass_at: Mapping[str, float]) -> Metric:
     )
 
 
-def _peer_metric(config: MetricConfig) -> Metric:
-    peer = tool_named(config.name, config.profile)
-    return ToolPrompted(peer, options=_peer_options(config), threshold=config.threshold)
-
-
-def _peer_options(config: MetricConfig) -> ToolOptions:
-    known = [field.name for field in fields(ToolOptions)]
-    strange = next((name for name in config.options if name not in known), None)
-    if strange is not None:
-        raise ConfigError(
-            f"`evaluate.metrics`: {config.name} has no option {strange!r}: choose from {', '.join(known)}"
-        )
+def _tool_metric(config: MetricConfig) -> Metric:
     try:
-        return TypeAdapter(ToolOptions).validate_python(config.options)
-    except ValidationError as exc:
-        fault = exc.errors(include_url=False)[0]
-        key = ".".join(map(str, fault["loc"]))
-        raise ConfigError(f"`evaluate.metrics`: {config.name}: option {key!r}: {in_words(fault)}") from None
+        return tool_metric_named(
+            config.name, profile=config.profile, options=config.options, threshold=config.threshold
+        )
+    except ConfigError as exc:
+        raise ConfigError(f"`evaluate.metrics`: {exc}") from exc
 
 
 def _judge_beside(config: JudgeConfig, second: SecondJudgeConfig) -> JudgeConfig:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from ragtrace.calibration.settings_file import read_calibration
+from ragtrace.metrics.calibration_file import read_calibration
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import json_lines, run, start
 from tests.patience import PATIENCE_S

@@ -1,4 +1,4 @@
-"""What a measurement recommends, kept in a small file that `evaluate` and the collector take."""
+"""The calibration file: what `ragtrace calibrate` recommends, for `evaluate` and the collector to use."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from ragtrace.calibration._agreement import DEFAULT_THRESHOLD
-from ragtrace.calibration.results import CandidateResult, Results
 from ragtrace.errors import ConfigError
 from ragtrace.files.private import replace_file
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import JudgeIdentity
 from ragtrace.validation import in_words
+
+DEFAULT_THRESHOLD = 0.5
+"""Where a score is cut if nothing was measured."""
 
 
 class _Saved(BaseModel):
@@ -48,21 +49,6 @@ class Calibration(_Saved):
     answer_threshold: Annotated[float | None, Field(ge=0, le=1), AfterValidator(_recommended)] = None
     """Faithfulness from which an answer passes; ``None`` where no share does better than the default rule."""
     measured_on: MeasuredOn
-
-    @classmethod
-    def of(cls, results: Results, identity: JudgeIdentity) -> Calibration | None:
-        """Take what the results recommend; ``None`` where nothing follows from them."""
-        chosen = results.recommended
-        if chosen is None or chosen.two_way is None:
-            return None
-        return cls(
-            provider=identity.provider,
-            model=identity.model,
-            form=VerifyForm(chosen.form),
-            threshold=chosen.claim_cut.recommended if chosen.claim_cut else DEFAULT_THRESHOLD,
-            answer_threshold=chosen.answer_threshold,
-            measured_on=_measured_on(results, chosen),
-        )
 
     def settings(self, judge: JudgeIdentity) -> VerifySettings:
         """Return how to ask this judge.
@@ -101,17 +87,3 @@ def read_calibration(path: str | Path) -> Calibration:
         fault = exc.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, fault["loc"])) or "the top"
         raise ConfigError(f"the calibration {str(path)!r} is wrong at {where}: {in_words(fault)}") from None
-
-
-def _measured_on(results: Results, chosen: CandidateResult) -> MeasuredOn:
-    found = chosen.two_way
-    assert found is not None
-    files = results.groups[:-1] or results.groups
-    return MeasuredOn(
-        files=[group.name for group in files],
-        answers=results.overall.answers,
-        claims=chosen.claims.things,
-        balanced_accuracy=found.value,
-        low=found.low,
-        high=found.high,
-    )

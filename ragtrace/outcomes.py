@@ -1,4 +1,4 @@
-"""What a report is told: an answer that was judged, and how it came to be."""
+"""Evaluated answers: a record with its evaluation, and its outcome in one word."""
 
 from __future__ import annotations
 
