@@ -1,0 +1,85 @@
+"""The field's words: the project's old private words stand in no code, message or document.
+
+`docs/glossary.md` has the words that took their place.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source import ROOT
+
+BANNED = {
+    "attempt failure, retry class": r"mend(s|ed|ing)?",
+    "back-off, time-out": r"patience",
+    "budget": r"purses?",
+    "budget guard": r"(the|that|this|a) wall(s)?|behind the wall",
+    "canary claim": r"sentinels?|planted( claims?)?",
+    "connections": r"crowds?",
+    "cost estimate": r"tariffs?|turnstiles?",
+    "dry run": r"rehears\w*",
+    "encrypt, decrypt": r"(un)?seal(s|ed|ing)?",
+    "export switch": r"outlets?",
+    "follow-up sampling, related answers": r"neighbou?rs?|lingering|bring(s|ing)? back|brought back",
+    "HTTP sender": r"posters?",
+    "live configuration": r"in force|tenure",
+    "outbox item": r"parcels?",
+    "process, decide (a trace)": r"settlers?|settling",
+    "prompt injection": r"talked round",
+    "receiver authentication": r"the gate|at the door",
+    "recover": r"salvag\w+|upkeep",
+    "relation": r"bonds?",
+    "retry policy": r"ladders?|rungs?",
+    "submitted": r"entrusted",
+    "other tools": r"peer's|peers'|a peer|other peers",
+    "unauthenticated, plug-in": r"strangers?",
+    "workers": r"crews?|hands",
+    "is": r"stands",
+    "who": r"whoever|whomever|lest|thereof|whence",
+    "American spelling": (
+        r"labell(ed|ing)|neighbour\w*|colour\w*|behaviour\w*|favour\w*|honour\w*|\w+ogue|judgement|recognis\w*|\w+alys(ed|ing)"
+        r"|initialis\w*|normalis\w*|serialis\w*|summaris\w*|centre|grey|artefact\w*|licence"
+    ),
+}
+PLAIN = re.compile(
+    "|".join(
+        (
+            # what users type or read, and what stores hold: it stays
+            r"sample\.neighbours|`neighbours`|\bneighbours:|\.neighbours\b|\"neighbours\"|NEIGHBOURS_KEY",
+            r"sentinel_rate|--sentinel-rate|assemble\.linger|peer[_-]prompts|--peer-prompts|PEER_\w+|\"peer_\w+\"",
+            r"ragtrace\.\w+\.compromised|parcels_(delivered|rejected|unconfirmed)|\"parcels\"|settled_\w+|texts_mended",
+            r"brought_back|answers_brought_back|rule=neighbour\w*|\"neighbour\w*\"|`neighbour`",
+            r"dialogue|catalogue|analogue|prologue|epilogue|peer of (the )?connection|peer-to-peer",
+        )
+    )
+)
+FILES = [
+    Path(name)
+    for name in subprocess.run(
+        ["git", "ls-files", "*.py", "*.md", "*.yaml", "*.toml", "Makefile"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    if not name.startswith(("tests/", "examples/data/"))
+    and name not in ("CHANGELOG.md", "docs/glossary.md", "ragtrace/_moved.py")
+    and not re.search(r"metrics/prompts/|_prompts\.py$|invented_claims\.py$|phrases\.py$", name)
+]
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_the_words_are_those_of_the_field(file: Path) -> None:
+    assert list(_found((ROOT / file).read_text("utf-8"))) == []
+
+
+def _found(text: str) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        for word, pattern in BANNED.items():
+            if found := re.search(rf"(?<![a-zA-Z])({pattern})(?![a-zA-Z])", PLAIN.sub(" ", line), re.IGNORECASE):
+                yield f"{number}: {found[0]!r}, say {word!r}: {line.strip()[:120]}"
