@@ -17,11 +17,11 @@ from pathlib import Path
 from ragtrace.backfill.progress import Progress
 from ragtrace.model import JudgeIdentity
 from ragtrace.transcripts import Transcripts
-from ragtrace.transcripts.file import Said
+from ragtrace.transcripts.file import TranscriptReply
 
 async def keep(transcripts, number):
     who = JudgeIdentity(provider="p", model="m")
-    said = Said(body=b"x" * 1000, usage=b"{}")
+    said = TranscriptReply(body=b"x" * 1000, usage=b"{}")
     await transcripts.keep_said(bytes([number]), said, identity=who, step="verify", prompt="?" * 10_000)
 
 async def given_up(folder):
