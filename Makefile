@@ -13,7 +13,9 @@ second := .venv-frameworks
 third := .venv-audit
 # The fourth: Phoenix's server, with its own opinion on half of what there is.
 fourth := .venv-phoenix
-environments := $(VENV) $(second) $(third) $(fourth)
+# The fifth: what builds the docs site.
+fifth := .venv-docs
+environments := $(VENV) $(second) $(third) $(fourth) $(fifth)
 bin := $(VENV)/bin
 paths := ragtrace collector tests examples
 
@@ -23,7 +25,7 @@ workers = $(shell $(bin)/python -c 'import os; print(2 * os.cpu_count())')
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check format venv lock backends frameworks phoenix stories recordings soak fuzz sbom audit \
+.PHONY: help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak fuzz sbom audit \
   test-faults mutants bench
 
 help: ## say what there is
@@ -43,6 +45,9 @@ check: venv ## formatting, lint, types, import direction
 	$(bin)/ruff check $(paths)
 	$(bin)/mypy
 	$(bin)/lint-imports
+
+docs: $(fifth)/.made-from-lock ## build the docs site into site/; a broken link or anchor fails (ARGS=serve)
+	NO_MKDOCS_2_WARNING=1 $(fifth)/bin/mkdocs $(or $(ARGS),build)
 
 format: venv ## rewrite the code in the project's format
 	$(bin)/ruff format $(paths)
@@ -96,6 +101,7 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	$(call resolve,$(image_lock),what the container image holds,pyproject.toml $(of_image) --constraint requirements.lock)
 	echo hatchling | $(call resolve,collector/build.lock,what builds the image's wheel,- --constraint requirements.lock)
 	printf 'cyclonedx-bom\npip-audit\n' | $(call resolve,requirements-audit.lock,what looks at dependencies,-)
+	printf 'mkdocs-material\nmkdocs-redirects<1.2.3\n' | $(call resolve,requirements-docs.lock,what builds the docs site,-)
 	echo arize-phoenix | $(call resolve,requirements-phoenix.lock,the server of Phoenix,- --no-strip-extras)
 
 of_image := --extra collector --extra encryption --extra judge-anthropic
@@ -115,6 +121,7 @@ $(VENV)/.made-from-lock: requirements.lock
 $(second)/.made-from-lock: requirements-frameworks.lock
 $(third)/.made-from-lock: requirements-audit.lock
 $(fourth)/.made-from-lock: requirements-phoenix.lock
+$(fifth)/.made-from-lock: requirements-docs.lock
 
 $(environments:=/.made-from-lock): %/.made-from-lock:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,4 +1,4 @@
-"""docs/what-works.md is made from the table of stories.
+"""docs/compatibility.md is made from the table of stories.
 
 ``REGENERATE_GOLDEN=1 make test ARGS=tests/stories/test_page.py`` writes it again.
 """
@@ -16,7 +16,7 @@ import pytest
 from tests.stories.environments import ROOT
 from tests.stories.table import APPS, JUDGED, TOLD, Judged, Told
 
-PAGE = ROOT / "docs" / "what-works.md"
+PAGE = ROOT / "docs" / "compatibility.md"
 REGENERATE = "REGENERATE_GOLDEN"
 JUDGED_PART = re.compile(r"(?<=<!-- judged: begin -->\n).*(?=<!-- judged: end -->)", re.DOTALL)
 TOLD_PART = re.compile(r"(?<=<!-- told: begin -->\n).*(?=<!-- told: end -->)", re.DOTALL)
