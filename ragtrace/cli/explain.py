@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -13,19 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.backends import open_reader
-from ragtrace.cli.options import extract_options, json_option
-from ragtrace.cli.stored import StoreReader
-from ragtrace.cli.terminal import many, one_line, open_console, print_indented, print_json, printable, talk
+from ragtrace.cli.collector_port import collector_port
+from ragtrace.cli.options import ExtractOptions, JsonOption
+from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, printable, talk
+from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.errors import InputError, ReadError
 from ragtrace.files.state import default_store
 from ragtrace.model import Gap, Part, Provenance, RagRecord
-from ragtrace.ports import TraceReader
-from ragtrace.traces.extract import Extraction, ExtractionNote, ExtractRules, extract_records
-from ragtrace.traces.trace import Trace
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from ragtrace.ports import TraceReader
+    from ragtrace.traces.extract import Extraction, ExtractionNote, ExtractRules
+    from ragtrace.traces.trace import Trace
 
 
 _DEFAULT_SOURCE: Final = "jaeger:http://localhost:16686"
@@ -37,23 +37,29 @@ _CHUNK_INDENT: Final = 6
 _SHOWN_SPANS: Final = 3
 
 
-@click.command()
-@click.argument("what", metavar="FILE|TRACE_ID")
-@click.option(
-    "--from",
-    "source",
-    metavar="SOURCE",
-    help="Where the trace is: jaeger:URL, otlp-file:PATH, or store:PATH for a collector's own file, also "
-    f"while it runs; store alone is the default one. Without it: {_DEFAULT_SOURCE}.",
-)
-@extract_options
-@json_option
-def explain(what: str, source: str | None, rules: ExtractRules, as_json: bool) -> None:
-    """Say what is read from a trace, from which span and attribute, and why.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Where the trace is, and how it is read."""
 
-    FILE holds OTLP JSON lines, as the OpenTelemetry Collector's file exporter writes them. Spans that hold
-    the same part and were passed over are named with the rule; parts that are missing or damaged with the
-    reason, and with what to switch on. Nothing is judged.
+    source: str | None = option(
+        "--from",
+        metavar="SOURCE",
+        help="Where the trace is: jaeger:URL, otlp-file:PATH, or store:PATH for a collector's store, even"
+        f" while it runs; store alone is the default one. [default: {_DEFAULT_SOURCE}]",
+    )
+    extract: ExtractOptions = group(ExtractOptions)
+    json: JsonOption = group(JsonOption)
+
+
+@command()
+@click.argument("what", metavar="FILE|TRACE_ID")
+@takes(options=SourceOptions)
+def explain(what: str, options: SourceOptions) -> None:
+    """Show what is read from a trace, from which span and attribute, and why.
+
+    FILE holds OTLP JSON lines, as the OpenTelemetry Collector's file exporter writes them. The output names
+    spans that hold the same part and were not used, with the rule, and parts that are missing or damaged,
+    with the reason and with what to turn on. Nothing is judged.
 
     \b
     Examples:
@@ -63,10 +69,15 @@ def explain(what: str, source: str | None, rules: ExtractRules, as_json: bool) -
       ragtrace explain traces.jsonl --mapping collector.yaml
       ragtrace explain traces.jsonl --json | jq '.records[].gaps'
     """
-    asyncio.run(_explain(_find(what, source), rules, as_json=as_json))
+    import asyncio
+
+    rules = options.extract.rules()
+    asyncio.run(_explain(_find(what, options.source), rules, as_json=options.json.wanted))
 
 
 async def _explain(found: _Found, rules: ExtractRules, *, as_json: bool) -> None:
+    from ragtrace.traces.extract import extract_records
+
     console = None if as_json else open_console()
     number = whole = damaged = 0
     async with aclosing(found.reader), aclosing(found.traces()) as traces:
@@ -83,7 +94,7 @@ async def _explain(found: _Found, rules: ExtractRules, *, as_json: bool) -> None
         calls = f"{many(whole + damaged, 'RAG call')}: {whole} whole, {damaged} with gaps"
         console.print(f"{many(number, 'trace')}, {calls}", style="bold")
     if not number:
-        talk("no spans: this is no file of OTLP traces, or an empty one (for records: ragtrace evaluate)")
+        talk("no spans: this is not a file of OTLP traces, or it is empty (for records: ragtrace evaluate)")
 
 
 def _find(what: str, source: str | None) -> _Found:
@@ -97,7 +108,7 @@ def _find(what: str, source: str | None) -> _Found:
         trace_id = f"{match[1].lower()}{match[2] or ''}"  # a collector's store keeps tenants apart: ID@TENANT
         return _Found(reader=_open(source or _DEFAULT_SOURCE), trace_id=trace_id, source=source)
     if source is not None:
-        raise InputError(f"{what!r} is no trace id: with --from, give 32 hex digits")
+        raise InputError(f"{what!r} is not a trace id: with --from, give 32 hex digits")
     path = what.removeprefix("otlp-file:")
     if not Path(path).is_file():
         raise InputError(f"{what!r} is neither a file nor a trace id of 32 hex digits")
@@ -139,8 +150,12 @@ class _Found:
 
 
 def _open(source: str) -> TraceReader:
+    from ragtrace.backends import open_reader
+
     kind, _, rest = source.partition(":")
-    return StoreReader(rest or default_store()) if kind == "store" else open_reader(source)
+    return (
+        collector_port().open_store(Path(rest or default_store())) if kind == "store" else open_reader(source)
+    )
 
 
 def _trace_json(trace: Trace, extraction: Extraction) -> dict[str, object]:

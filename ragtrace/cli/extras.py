@@ -1,4 +1,4 @@
-"""Optional dependencies: what is missing is named, with the command that brings it."""
+"""Optional dependencies: name what is missing, with the command that installs it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ragtrace.errors import ConfigError
-from ragtrace.extras import install_command
 
 _OURS = ("ragtrace", "ragtrace_collector")
 
@@ -21,6 +20,8 @@ def needs_extra(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as exc:
+        from ragtrace.extras import install_command
+
         missing = (exc.name or "").partition(".")[0]
         if not missing or missing in _OURS:
             raise

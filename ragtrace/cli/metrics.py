@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import click
-
-from ragtrace.cli.options import json_option
-from ragtrace.cli.terminal import open_console, print_indented, print_json, printable
-from ragtrace.compat.tools import tool_metrics
-from ragtrace.metrics import MetricInfo, available_metrics
+from ragtrace.cli.options import OWN_PROFILE, JsonOption
+from ragtrace.cli.render import open_console, print_indented, print_json, printable
+from ragtrace.cli.settings import command, takes
 from ragtrace.model import Direction
-from ragtrace.scoring import ALIASES, PROFILES, scored_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ragtrace.metrics import MetricInfo
 
-_OWN: Final = "ragtrace"
 
-
-@click.command()
-@json_option
-def metrics(as_json: bool) -> None:
+@command()
+@takes(output=JsonOption)
+def metrics(output: JsonOption) -> None:
     """List the metrics, built in and installed.
 
-    Each with what it needs, where it passes, and the other tools' rules (--profile) it can be scored by.
+    Shows what each metric needs, when it passes, and which other tools' rules (--profile) can score it.
 
     \b
     Examples:
       ragtrace metrics
       ragtrace metrics --json
     """
-    console = None if as_json else open_console()
+    from ragtrace.metrics import available_metrics
+
+    console = None if output.wanted else open_console()
     for info in available_metrics():
         if console is None:
             print_json(_as_json(info))
@@ -70,16 +67,23 @@ def _print(console: Console, info: MetricInfo) -> None:
 
 def _other_profiles(info: MetricInfo) -> list[str]:
     """Return the other tools by whose rules this can be scored, or with whose prompts it can be asked."""
-    if info.profile != _OWN:
+    if info.profile != OWN_PROFILE:
         return []
+    from ragtrace.compat.tools import tool_metrics
+    from ragtrace.scoring import PROFILES, scored_metrics
+
     asked = {peer.profile for peer in tool_metrics() if peer.metric == info.name}
     return [
-        each for each in PROFILES if each != _OWN and (each in asked or info.name in scored_metrics(each))
+        each
+        for each in PROFILES
+        if each != OWN_PROFILE and (each in asked or info.name in scored_metrics(each))
     ]
 
 
 def _aliases(info: MetricInfo) -> list[str]:
-    return [alias for alias, name in ALIASES.items() if name == info.name and info.profile == _OWN]
+    from ragtrace.scoring import ALIASES
+
+    return [alias for alias, name in ALIASES.items() if name == info.name and info.profile == OWN_PROFILE]
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -1,200 +1,129 @@
-"""Options that several commands share, and what they choose."""
+"""Options that several commands share; they load judges, metrics and back ends only to use them."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import wraps
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.terminal import many, talk
-from ragtrace.clock import SystemClock
-from ragtrace.http.tls import ClientTls
-from ragtrace.judge import (
-    CacheSettings,
-    Prices,
-    default_cache_path,
-    judge_named_by,
-    load_prices,
-    open_judge,
-    spent_by,
-)
-from ragtrace.judge.base_url import beside, secrets_in
-from ragtrace.judge.batch_settings import BatchSettings
-from ragtrace.metrics import metric_named
-from ragtrace.model import JudgeIdentity
-from ragtrace.plugins import Address
-from ragtrace.ports import Clock, Judge, Metric
-from ragtrace.sampling import SamplingPlan
-from ragtrace.traces.extract import ContextFrom, ExtractRules
+from ragtrace.cli.settings import group, option
 
-Callback: TypeAlias = Callable[..., Any]
-Around: TypeAlias = Callable[[Judge], Judge]
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable lines on stdout.")
-
-concurrency_option = click.option(
-    "--concurrency",
-    type=click.IntRange(min=1, max=256),
-    default=8,
-    show_default=True,
-    metavar="N",
-    help="Answers judged at once.",
-)
+if TYPE_CHECKING:
+    from ragtrace.backends.http_api import ConnectionSettings
+    from ragtrace.cli.judge_choice import EmbedderChoice, JudgeChoice
+    from ragtrace.http.tls import ClientTls
+    from ragtrace.ports import Metric
+    from ragtrace.sampling import SamplingPlan
+    from ragtrace.traces.extract import ExtractRules
 
 
-def extract_options(callback: Callback) -> Callback:
-    """Add ``--mapping`` and ``--context``; the callback gets ``rules``, an `ExtractRules`."""
+OWN_PROFILE: Final = "ragtrace"
+TOOLS: Final = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
+"""Other tools whose rules and prompts there are: `ragtrace.compat.tools.PROFILES`."""
+CONTEXT_SOURCES: Final = ("spans", "prompt", "auto")
+"""The values of `ragtrace.traces.extract.ContextFrom`."""
+CARRIER_TIMES: Final = ("target", "now", "auto")
+"""The values of `ragtrace.traces.attach.CarrierTime`."""
+EMBEDDING_MODEL: Final = "text-embedding-3-small"
 
-    @click.option(
-        "--mapping",
-        type=click.Path(dir_okay=False),
-        metavar="FILE",
-        help="Where attributes of your own hold question, chunks and answer: a collector's configuration,"
-        " or a file of its section `extract` (docs/conventions.md).",
-    )
-    @click.option(
-        "--context",
-        "context_from",
-        type=click.Choice([each.value for each in ContextFrom]),
-        help="Where the context of a call without a retrieval comes from: nowhere (spans), whatever its"
-        " prompt holds (prompt), or passages that are set off in its prompt (auto). Without it: as the file"
-        " of --mapping says, else auto.",
-    )
-    @wraps(callback)
-    def with_rules(mapping: str | None, context_from: str | None, **others: Any) -> Any:
-        rules = _rules(mapping)
-        if context_from is not None:
-            rules = replace(rules, context=ContextFrom(context_from))
-        return callback(rules=rules, **others)
-
-    return with_rules
-
-
-def _rules(path: str | None) -> ExtractRules:
-    if path is None:
-        return ExtractRules()
-    with needs_extra("collector"):
-        from ragtrace_collector.config import load_extract
-
-    return load_extract(Path(path))
-
-
-def _sampling(_: click.Context, __: click.Parameter, path: str | None) -> SamplingPlan | None:
-    if path is None:
-        return None
-    with needs_extra("collector"):
-        from ragtrace_collector.config import load_sampling
-
-    return load_sampling(Path(path))
-
-
-sampling_option = click.option(
-    "--sampling",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    callback=_sampling,
-    help="Ratio and rules that a collector samples by: its configuration, or a file of its section `sample`"
-    " (docs/sampling.md). --ratio goes before the ratio in it.",
-)
+FILE: Final = click.Path(path_type=Path, dir_okay=False)
+EXISTING_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeChoice:
-    """The judge that options name, or else the environment."""
+class JsonOption:
+    """``--json``."""
 
-    spec: str | None = None
-    base_url: str | None = None
-    api_key_env: str = "OPENAI_API_KEY"
-    timeout_s: float = 60.0
-    cache: CacheSettings | None = None
-    prices: Prices = field(default_factory=load_prices)
-    batches: BatchSettings | None = None
-    """It is asked in batches, if this is set."""
-    tls: ClientTls | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    wanted: bool = option("--json", is_flag=True, help="Print JSON lines to stdout.")
 
-    def open(self, *, max_concurrency: int, around: Around | None = None) -> Judge:
-        """Open the judge; ``around`` puts one more layer around every attempt to ask it.
 
-        Raises:
-            ConfigError: there is no such judge, or it lacks a setting.
-            UsageError: an endpoint is named, but no model.
-        """
-        if self.spec is None and self.base_url is not None:
-            raise click.UsageError("--base-url needs --judge openai:MODEL: which model is to judge?")
-        return open_judge(
-            self.spec or judge_named_by(os.environ),
-            base_url=self.base_url,
-            api_key_env=self.api_key_env,
-            timeout_s=self.timeout_s,
-            max_concurrency=max_concurrency,
-            cache=self.cache,
-            around=around,
-            batches=self.batches,
-            tls=self.tls,
-            headers=self.headers,
-            extra_body=self.extra_body,
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcurrencyOption:
+    """``--concurrency``."""
 
-    def open_second(
-        self, spec: str | None, *, max_concurrency: int, around: Around | None = None
-    ) -> Judge | None:
-        """Open a second judge, if one is named: one of the same kind is at the same endpoint.
+    answers: int = option(
+        "--concurrency",
+        type=click.IntRange(min=1, max=256),
+        default=8,
+        show_default=True,
+        metavar="N",
+        help="Judge N answers at once.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractOptions:
+    """Where question, context and answer are in a trace."""
+
+    mapping: Path | None = option(
+        "--mapping",
+        type=FILE,
+        metavar="FILE",
+        help="A collector's configuration, or its section `extract`: which attributes hold question, chunks"
+        " and answer (docs/conventions.md).",
+    )
+    context_from: str | None = option(
+        "--context",
+        type=click.Choice(CONTEXT_SOURCES),
+        help="Context of a call without a retrieval span: none (spans), the whole prompt (prompt), or"
+        " passages marked off in the prompt (auto). [default: from --mapping, else auto]",
+    )
+
+    def rules(self) -> ExtractRules:
+        """Return the rules.
 
         Raises:
-            ConfigError: there is no such judge, or it lacks a setting.
+            ConfigError: the file is wrong.
         """
-        if spec is None:
-            return None
-        other = JudgeChoice(spec=spec, timeout_s=self.timeout_s, cache=self.cache, prices=self.prices)
-        at_the_same = replace(self, spec=spec, base_url=beside(self.base_url, spec, os.environ))
-        chosen = at_the_same if self.spec is not None and self.is_like(spec) else other
-        return chosen.open(max_concurrency=max_concurrency, around=around)
+        from dataclasses import replace
 
-    def is_like(self, spec: str) -> bool:
-        """Whether a judge or embedder is of the same kind: then it is at the same endpoint."""
-        named = self.spec or judge_named_by(os.environ)
-        return named.partition(":")[0] == spec.partition(":")[0]
+        from ragtrace.cli.collector_port import collector_port
+        from ragtrace.traces.extract import ContextFrom, ExtractRules
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """What must not be printed, whoever repeats it."""
-        urls = (self.base_url, *(os.environ.get(name) for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")))
-        logins = (secret for url in urls for secret in secrets_in(url))
-        return (os.environ.get(self.api_key_env, ""), *self.headers.values(), *logins)
+        rules = ExtractRules() if self.mapping is None else collector_port().extract_rules(self.mapping)
+        return rules if self.context_from is None else replace(rules, context=ContextFrom(self.context_from))
 
 
-calibration_option = click.option(
-    "--calibration",
-    "calibration",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="What `ragtrace calibrate --save` wrote about this judge: how to ask it, and where to cut.",
-)
+def sampling_plan(path: str) -> SamplingPlan:
+    """Read the sampling plan of a collector's configuration.
 
-second_judge_option = click.option(
-    "--second-judge",
-    "second_judge",
-    metavar="JUDGE",
-    help="Asked instead where the judge got a planted claim wrong: it was talked round, or did not look. "
-    "At the endpoint of --judge, with its key, if it is of the same kind.",
-)
+    Raises:
+        ConfigError: the file is wrong.
+    """
+    from ragtrace.cli.collector_port import collector_port
+
+    return collector_port().sampling_plan(Path(path))
 
 
-def _judge_headers(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> Mapping[str, str]:
+def _pairs(texts: tuple[str, ...], what: str) -> list[tuple[str, str]]:
     pairs = [text.partition("=") for text in texts]
-    if any(not mark or not name for name, mark, _value in pairs):
-        raise click.BadParameter("write NAME=VALUE, such as X-Team=search")
-    return {name: _VARIABLE.sub(_of_environment, value) for name, _mark, value in pairs}
+    if any(not mark or not key for key, mark, _ in pairs):
+        raise ValueError(f"write {what}")
+    return [(key, value) for key, _, value in pairs]
+
+
+def tags(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Read ``KEY=VALUE`` of attributes.
+
+    Raises:
+        ValueError: a text is no such pair.
+    """
+    return tuple(_pairs(texts, "KEY=VALUE, such as deployment.environment.name=prod"))
+
+
+def _tenant_headers(texts: tuple[str, ...]) -> dict[str, str]:
+    return dict(_pairs(texts, "NAME=VALUE, such as X-Scope-OrgID=team-a"))
+
+
+def _judge_headers(texts: tuple[str, ...]) -> Mapping[str, str]:
+    pairs = _pairs(texts, "NAME=VALUE, such as X-Team=search")
+    return {name: _VARIABLE.sub(_of_environment, value) for name, value in pairs}
 
 
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -202,229 +131,217 @@ _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 def _of_environment(found: re.Match[str]) -> str:
     if found[1] not in os.environ:
-        raise click.BadParameter(f"the environment variable {found[1]} is not set")
+        raise ValueError(f"the environment variable {found[1]} is not set")
     return os.environ[found[1]]
 
 
-def _judge_extra_body(_: click.Context, __: click.Parameter, text: str | None) -> Mapping[str, Any]:
+def _json_object(text: str) -> Mapping[str, Any]:
     try:
-        told = json.loads(text or "{}")
+        value = json.loads(text)
     except ValueError as exc:
-        raise click.BadParameter(f"it is no JSON: {exc}") from None
-    if not isinstance(told, dict):
-        raise click.BadParameter("write a JSON object")
-    return told
+        raise ValueError(f"this is not JSON: {exc}") from None
+    if not isinstance(value, dict):
+        raise ValueError("write a JSON object")  # noqa: TRY004 -- settings turn a ValueError into usage
+    return value
 
 
-def judge_options(callback: Callback) -> Callback:
-    """Add ``--judge`` and what goes with it; the callback gets ``judge``, a `JudgeChoice`."""
+def _secret_in(variable: str) -> str:
+    if not os.environ.get(variable):
+        raise ValueError(f"the environment variable {variable} is not set")
+    return os.environ[variable]
 
-    @click.option(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions:
+    """Which judge is asked, and how it is reached."""
+
+    spec: str | None = option(
         "--judge",
-        "judge_spec",
         metavar="JUDGE",
-        help="lexical, openai:MODEL, anthropic:MODEL, llama:PATH.gguf or scripted:PATH. Without it: an"
-        " OpenAI-compatible endpoint where OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical.",
+        help="lexical, openai:MODEL, anthropic:MODEL, llama:PATH.gguf or scripted:PATH. [default: openai if"
+        " OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical]",
     )
-    @click.option(
+    base_url: str | None = option(
         "--base-url",
         metavar="URL",
-        help="Endpoint of --judge openai:MODEL or anthropic:MODEL. A user and a password in it take the"
-        " place of the key.",
+        help="Endpoint of openai:MODEL or anthropic:MODEL. A user and password in it replace the key.",
     )
-    @click.option(
+    ca: Path | None = option(
         "--judge-ca",
-        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        type=EXISTING_FILE,
         metavar="FILE",
-        help="The authority, in PEM form, that signed the certificate of the judge's endpoint.",
+        help="PEM file of the endpoint's certificate authority.",
     )
-    @click.option(
+    headers: Mapping[str, str] = option(
         "--judge-header",
-        "judge_headers",
         multiple=True,
         metavar="NAME=VALUE",
-        callback=_judge_headers,
-        help="Sent with each request to the judge; '${env:VARIABLE}' in it keeps a key off the command line."
-        " May be repeated.",
+        parse=_judge_headers,
+        secret=True,
+        help="Header of each request to the judge; '${env:VARIABLE}' hides a key. Repeatable.",
     )
-    @click.option(
+    extra_body: Mapping[str, Any] | None = option(
         "--judge-extra-body",
         metavar="JSON",
-        callback=_judge_extra_body,
-        help="What else each request to the judge says, such as"
-        """ '{"chat_template_kwargs": {"enable_thinking": false}}'. It makes another evaluator.""",
+        parse=_json_object,
+        help="Added to each request to the judge, such as"
+        """ '{"chat_template_kwargs": {"enable_thinking": false}}'. Changes the evaluator.""",
     )
-    @click.option(
+    api_key_env: str = option(
         "--api-key-env",
         metavar="NAME",
         default="OPENAI_API_KEY",
         show_default=True,
-        help="Environment variable that holds the judge's key; for anthropic:MODEL, ANTHROPIC_API_KEY.",
+        help="Environment variable with the judge's key; for anthropic:MODEL, ANTHROPIC_API_KEY.",
     )
-    @click.option(
+    timeout_s: float = option(
         "--judge-timeout",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
         default=60.0,
         show_default=True,
-        help="For one request to the --judge named; models on a CPU need more.",
+        help="For one request; models on a CPU need more.",
     )
-    @click.option(
+    use_cache: bool | None = option(
         "--cache/--no-cache",
-        "use_cache",
-        default=None,
-        help="Keep the judge's replies on disk, and do not ask again what is known. They hold parts of the"
-        " texts that were judged; only you can read the file. Off unless --cache-file is given.",
+        help="Keep and reuse the judge's replies on disk. They contain judged text; only you can read the"
+        " file. [default: on with --cache-file, else off]",
     )
-    @click.option(
+    cache_file: str | None = option(
         "--cache-file",
         type=click.Path(dir_okay=False),
         metavar="FILE",
-        help="Where; instead of judge.db in ~/.cache/ragtrace.",
+        help="[default: judge.db in ~/.cache/ragtrace]",
     )
-    @click.option(
+    prices_file: str | None = option(
         "--prices",
         type=click.Path(dir_okay=False),
         metavar="FILE",
-        help="Prices of models, over those that come with ragtrace (docs/judges.md has the form).",
+        help="Prices that override the built-in ones (form: docs/judges.md).",
     )
-    @wraps(callback)
-    def with_judge(
-        judge_spec: str | None,
-        base_url: str | None,
-        judge_ca: Path | None,
-        judge_headers: Mapping[str, str],
-        judge_extra_body: Mapping[str, Any],
-        api_key_env: str,
-        judge_timeout: float,
-        use_cache: bool | None,
-        cache_file: str | None,
-        prices: str | None,
-        **others: Any,
-    ) -> Any:
-        judge = JudgeChoice(
-            spec=judge_spec,
-            base_url=base_url,
-            api_key_env=api_key_env,
-            timeout_s=judge_timeout,
-            cache=_cache(use_cache, cache_file),
-            prices=load_prices(prices),
-            tls=ClientTls(ca=judge_ca) if judge_ca else None,
-            headers=judge_headers,
-            extra_body=judge_extra_body,
+
+    def choice(self) -> JudgeChoice:
+        """Return the judge, not opened yet.
+
+        Raises:
+            ConfigError: a file is wrong.
+        """
+        from ragtrace.cli.judge_choice import JudgeChoice, cache_settings
+        from ragtrace.http.tls import ClientTls
+        from ragtrace.judge import load_prices
+
+        return JudgeChoice(
+            spec=self.spec,
+            base_url=self.base_url,
+            api_key_env=self.api_key_env,
+            timeout_s=self.timeout_s,
+            cache=cache_settings(self.use_cache, self.cache_file),
+            prices=load_prices(self.prices_file),
+            tls=ClientTls(ca=self.ca) if self.ca else None,
+            headers=self.headers,
+            extra_body=self.extra_body or {},
         )
-        return callback(judge=judge, **others)
-
-    return with_judge
 
 
-names_option = click.option(
-    "--metrics",
-    "names",
-    metavar="NAMES",
-    default="faithfulness",
-    show_default=True,
-    help="Separated by commas; `ragtrace metrics` lists them.",
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondJudgeOption:
+    """``--second-judge``."""
 
-threshold_option = click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1),
-    metavar="SCORE",
-    help="The score where `pass` begins. Without it: the metric's own rule.",
-)
-pass_when_option = click.option(
-    "--pass-when",
-    metavar="RULE",
-    help="The rule of a `pass`, in place of a threshold: `contradicted == 0 and unsupported <= 1`.",
-)
+    spec: str | None = option(
+        "--second-judge",
+        metavar="JUDGE",
+        help="Asked if the first judge gets a canary claim wrong, as after a prompt injection. A judge of the"
+        " same kind uses the endpoint and key of --judge.",
+    )
 
 
-def metric_options(callback: Callback) -> Callback:
-    """Add ``--metrics`` and what goes with it; the callback gets ``metrics``, a tuple of `Metric`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedderOptions:
+    """Who turns texts into vectors."""
 
-    @names_option
-    @threshold_option
-    @pass_when_option
-    @click.option(
+    spec: str | None = option(
+        "--embedder",
+        metavar="EMBEDDER",
+        help="wordllama or openai:MODEL, for metrics that compare meanings. [default: with --judge"
+        f" openai:MODEL, {EMBEDDING_MODEL} there]",
+    )
+
+    def choice(self) -> EmbedderChoice:
+        """Return the embedder, not opened yet."""
+        from ragtrace.cli.judge_choice import EmbedderChoice
+
+        return EmbedderChoice(spec=self.spec)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassOptions:
+    """When a metric passes."""
+
+    threshold: float | None = option(
+        "--threshold",
+        type=click.FloatRange(0, 1),
+        metavar="SCORE",
+        help="Lowest score that passes. [default: the metric's rule]",
+    )
+    pass_when: str | None = option(
+        "--pass-when",
+        metavar="RULE",
+        help="Instead of a threshold: `contradicted == 0 and unsupported <= 1`.",
+    )
+
+    @property
+    def is_given(self) -> bool:
+        """Whether an option says when a metric passes."""
+        return self.threshold is not None or self.pass_when is not None
+
+    def rules(self) -> dict[str, Any]:
+        """Return the options of a metric that say when it passes."""
+        given = {"threshold": self.threshold, "pass_when": self.pass_when}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def __post_init__(self) -> None:
+        """Refuse two rules at once."""
+        if self.threshold is not None and self.pass_when is not None:
+            raise click.UsageError(
+                "--threshold and --pass-when both say when a metric passes: give one;"
+                f" --pass-when 'score >= {self.threshold:g} and contradicted == 0' requires both"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricOptions:
+    """What is measured."""
+
+    names: str = option(
+        "--metrics",
+        metavar="NAMES",
+        default="faithfulness",
+        show_default=True,
+        help="Comma-separated; `ragtrace metrics` lists them.",
+    )
+    passes: PassOptions = group(PassOptions)
+    allow_truncated: bool = option(
         "--allow-truncated",
         is_flag=True,
-        help="Judge answers whose texts were cut on their way by what is whole of them, and mark the"
-        " verdicts. Without it they are `ineligible:truncated`.",
+        help="Also judge answers with truncated texts, and mark the verdicts. Without it they are"
+        " `ineligible:truncated`.",
     )
-    @wraps(callback)
-    def with_metrics(
-        names: str,
-        threshold: float | None,
-        pass_when: str | None,
-        allow_truncated: bool,
-        **others: Any,
-    ) -> Any:
-        rules = passing(threshold, pass_when)
-        if allow_truncated:
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Make the metrics.
+
+        Raises:
+            ConfigError: there is no such metric.
+            UsageError: none is named.
+        """
+        rules = self.passes.rules()
+        if self.allow_truncated:
             rules["judge_truncated"] = True
-        metrics = tuple(make_metric(name, **rules) for name in split_names(names))
-        return callback(metrics=metrics, **others)
-
-    return with_metrics
-
-
-def passing(threshold: float | None, pass_when: str | None) -> dict[str, Any]:
-    """Return the options of a metric that say when it passes.
-
-    Raises:
-        UsageError: two of them do.
-    """
-    if threshold is not None and pass_when is not None:
-        raise click.UsageError(
-            "--threshold and --pass-when both say when a metric passes: give one;"
-            f" --pass-when 'score >= {threshold:g} and contradicted == 0' asks for both"
-        )
-    given = {"threshold": threshold, "pass_when": pass_when}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def account_for(judge: Judge, prices: Prices) -> None:
-    """Say on stderr what a judge that costs anything was asked, and what that comes to."""
-    spent = spent_by(judge)
-    if judge.identity.computes:
-        return
-    cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
-    tokens = f"{spent.input_tokens:,}{cached} + {spent.output_tokens:,} tokens"
-    cost = prices.cost_usd(spent, judge.identity)
-    dollars = "cost unknown" if cost is None else f"${cost:.4f} at the prices of {prices.as_of}"
-    talk(f"{many(spent.calls, 'call')} to {judge.identity.model}: {tokens}, {dollars}")
-    warn_of_old_prices(prices, judge.identity)
-
-
-def warn_of_old_prices(prices: Prices, who: JudgeIdentity, *, clock: Clock | None = None) -> None:
-    """Say on stderr, once a run, that a price was looked up long ago."""
-    warning = prices.too_old(who, now_ns=(clock or SystemClock()).now_ns())
-    context = click.get_current_context(silent=True)
-    said = context.find_root().meta.setdefault("ragtrace.old_prices", set()) if context else set()
-    if warning and warning not in said:
-        said.add(warning)
-        talk(f"warning: {warning}")
-
-
-def introduce(judge: Judge) -> None:
-    """Say on stderr who judges, and how much that is worth where it is a heuristic."""
-    talk(f"judge: {judge.identity.provider} ({judge.identity.model})")
-    if judge.identity.provider == "lexical":
-        talk(
-            "  a heuristic of numbers, names and wording: it leaves many claims unjudged, and\n"
-            "  no alarm should rest on it alone. A model judges with --judge openai:MODEL."
-        )
-
-
-def _cache(use: bool | None, path: str | None) -> CacheSettings | None:
-    if use is False or (use is None and path is None):
-        return None
-    return CacheSettings(path=path or default_cache_path())
+        return tuple(make_metric(name, **rules) for name in split_names(self.names))
 
 
 def split_names(names: str) -> tuple[str, ...]:
-    """Part what ``--metrics`` was given, each name once.
+    """Split what ``--metrics`` was given, each name once.
 
     Raises:
         UsageError: there is none.
@@ -436,14 +353,76 @@ def split_names(names: str) -> tuple[str, ...]:
 
 
 def make_metric(
-    name: str, *, profile: str = "ragtrace", threshold: float | None = None, **options: Any
+    name: str, *, profile: str = OWN_PROFILE, threshold: float | None = None, **options: Any
 ) -> Metric:
     """Make the metric that ``faithfulness``, ``faithfulness.deepeval-4`` or an address of code names.
 
     Raises:
         ConfigError: there is no such metric.
     """
+    from ragtrace.metrics import metric_named
+    from ragtrace.plugins import Address
+
     if Address.parse(name):
         return metric_named(name, threshold=threshold, **options)
     plain, _, named = name.partition(".")
     return metric_named(plain, profile=named or profile, threshold=threshold, **options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessOptions:
+    """How to authenticate at a back end: a group with the words ``prefix`` and ``where``."""
+
+    headers: dict[str, str] = option(
+        "--{prefix}-header",
+        multiple=True,
+        metavar="NAME=VALUE",
+        parse=_tenant_headers,
+        secret=True,
+        help="Header for {where}: X-Scope-OrgID=TENANT. Repeatable.",
+    )
+    token: str | None = option(
+        "--{prefix}-token-env",
+        metavar="VARIABLE",
+        parse=_secret_in,
+        secret=True,
+        help="Environment variable with a bearer token.",
+    )
+    login: str | None = option(
+        "--{prefix}-login-env",
+        metavar="VARIABLE",
+        parse=_secret_in,
+        secret=True,
+        help="Environment variable with USER:PASSWORD.",
+    )
+    ca: Path | None = option(
+        "--{prefix}-ca", type=EXISTING_FILE, metavar="FILE", help="Certificates of trusted authorities."
+    )
+    cert: Path | None = option(
+        "--{prefix}-cert", type=EXISTING_FILE, metavar="FILE", help="Client certificate."
+    )
+    key: Path | None = option("--{prefix}-key", type=EXISTING_FILE, metavar="FILE", help="Its key.")
+
+    def access(self, prefix: str) -> ConnectionSettings:
+        """Return what a reader or sink takes.
+
+        Raises:
+            UsageError: the login has no password.
+        """
+        from ragtrace.backends.http_api import ConnectionSettings
+
+        user, colon, password = (self.login or "").partition(":")
+        if self.login and not colon:
+            raise click.UsageError(f"the variable of --{prefix}-login-env must hold USER:PASSWORD")
+        return ConnectionSettings(
+            headers=self.headers,
+            basic=(user, password) if self.login else None,
+            token=self.token,
+            tls=self._tls(),
+        )
+
+    def _tls(self) -> ClientTls | None:
+        from ragtrace.http.tls import ClientTls
+
+        files = (self.ca, self.cert, self.key)
+        return ClientTls(ca=self.ca, cert=self.cert, key=self.key) if any(files) else None

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.cli.failing import print_failing, print_reason
-from ragtrace.cli.terminal import by_kind, many, one_line
+from ragtrace.cli.failures import print_failures, print_reason
+from ragtrace.cli.render import by_kind, many, one_line
 from ragtrace.model import (
     CompatStatus,
     Direction,
@@ -61,7 +61,7 @@ class OutcomeTable:
         for outcome in evaluation.outcomes:
             self._console.print(self._outcome(shown_id, outcome))
             if isinstance(outcome, MetricResult):
-                print_failing(self._console, outcome, record, already)
+                print_failures(self._console, outcome, record, already)
                 print_reason(self._console, outcome)
 
     def _print_header(self) -> None:
@@ -126,7 +126,7 @@ def _counted(title: str, unit: str, verdicts: Mapping[VerdictLabel, int]) -> Ite
     parts = ", ".join(f"{_word(label)} {counts[label]}" for label in (*labels, VerdictLabel.UNJUDGED))
     yield f"  {title:<8} {total} ({parts})"
     if unjudged := counts[VerdictLabel.UNJUDGED]:
-        yield f"           {many(unjudged, f'unjudged {unit}')} stand in no score"
+        yield f"           {many(unjudged, f'unjudged {unit}')} are in no score"
 
 
 def _word(label: VerdictLabel) -> str:
@@ -153,7 +153,7 @@ def _explanation(outcome: MetricOutcome) -> str:
 
 
 def _what_the_peer_says(outcome: MetricOutcome) -> str:
-    """Say what the tool whose rules were followed reports, where it is not the score beside it."""
+    """Say what the other tool itself reports, if that differs from the score."""
     if outcome.compat is None:
         return ""
     status, number = outcome.compat.status, outcome.compat.score

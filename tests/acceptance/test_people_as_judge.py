@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ragtrace
-from ragtrace.cli.demo.traffic import LabelledAnswer, ReplayedRag, load_sample
+from ragtrace.cli.demo.traffic import DemoAnswer, ReplayedRag, load_sample
 from ragtrace.cli.demo.verdicts import TraceVerdict, VerdictFile
 from ragtrace.metrics.sentences import split_sentences
 from tests.acceptance.collector_process import collector_process
@@ -84,7 +84,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, TraceVerd
     return read
 
 
-def ask_all(endpoint: str) -> Mapping[str, LabelledAnswer]:
+def ask_all(endpoint: str) -> Mapping[str, DemoAnswer]:
     """Ask every question, and return the answers by their trace ids."""
     ragtrace.instrument(service_name="people", endpoint=endpoint, protocol="grpc")
     try:

@@ -81,5 +81,7 @@ def test_the_words_are_those_of_the_field(file: Path) -> None:
 def _found(text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), start=1):
         for word, pattern in BANNED.items():
-            if found := re.search(rf"(?<![a-zA-Z])({pattern})(?![a-zA-Z])", PLAIN.sub(" ", line), re.IGNORECASE):
+            if found := re.search(
+                rf"(?<![a-zA-Z])({pattern})(?![a-zA-Z])", PLAIN.sub(" ", line), re.IGNORECASE
+            ):
                 yield f"{number}: {found[0]!r}, say {word!r}: {line.strip()[:120]}"

@@ -116,7 +116,7 @@ async def test_what_was_looked_at_when_a_process_ended_is_looked_at_alone_and_ju
             await first.send(*rag_trace(number))
         await first.collector.store.look([trace_id_of(number) for number in range(3)])
     async with stepped_collector(config_of(tmp_path), clock=first.clock) as second:
-        assert "it is looked at alone" in "\n".join(told_of(tmp_path, 2)["why"])
+        assert "the trace is now processed alone" in "\n".join(told_of(tmp_path, 2)["why"])
         await second.pass_time(1)
         await second.pass_time(1)
         assert await second.outcomes() == {"judged": 3}

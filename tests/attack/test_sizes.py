@@ -17,7 +17,6 @@ from ragtrace.backends import http_api as web
 from ragtrace.backends.search_windows import windows
 from ragtrace.capture import _hints as hints
 from ragtrace.capture import statistics
-from ragtrace.cli import accounts
 from ragtrace.errors import (
     JudgeNonsense,
     JudgeTimeout,
@@ -34,6 +33,7 @@ from ragtrace.judge import open_judge
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.ports import TraceQuery
 from ragtrace.traces.otlp import encode_json
+from ragtrace_collector.cli import accounts
 from tests.attack.clients import CLIENTS, SECRET
 from tests.attack.hostile_server import MIB, Sent, bomb_of, dripping, dripping_head, hostile_server, packed
 from tests.integration.cli.faulty_servers import FaultyServer, faulty_jaeger

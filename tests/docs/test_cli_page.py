@@ -17,8 +17,8 @@ HEAD = """\
 # The commands
 
 What `--help` says; a test compares it. Exit codes everywhere: 0 done; 1 failed, or something that was
-asked for failed; 2 wrong usage, settings or input; 3 what may be spent is spent; 130 interrupted. Data
-goes to stdout, talk to stderr.
+asked for failed; 2 wrong usage, settings or input; 3 the budget is spent; 130 interrupted. Data
+goes to stdout, messages to stderr.
 """
 
 

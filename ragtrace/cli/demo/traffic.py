@@ -13,7 +13,7 @@ from ragtrace.model import Chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledAnswer:
+class DemoAnswer:
     """A question, the passages retrieved for it, a model's answer, and what people said of it."""
 
     id: str
@@ -46,15 +46,15 @@ class _Row(BaseModel):
     """The sentences of the answer, in the form that `ragtrace calibrate` reads."""
 
 
-def load_sample() -> tuple[LabelledAnswer, ...]:
+def load_sample() -> tuple[DemoAnswer, ...]:
     """Read the sample of RAGTruth that is shipped with ragtrace."""
     text = (files("ragtrace.cli") / "data" / "ragtruth_qa_sample.jsonl").read_text("utf-8")
     return tuple(_labelled(_Row.model_validate_json(line)) for line in text.splitlines())
 
 
-def _labelled(row: _Row) -> LabelledAnswer:
+def _labelled(row: _Row) -> DemoAnswer:
     marked = [sentence.text for sentence in row.claims if sentence.label != "supported"]
-    return LabelledAnswer(
+    return DemoAnswer(
         id=row.id,
         question=row.question,
         chunks=tuple(
@@ -73,7 +73,7 @@ class ReplayedRag:
     It is instrumented as any application would be: a span for the call, the retrieval and the generation.
     """
 
-    def __init__(self, sample: Sequence[LabelledAnswer]) -> None:
+    def __init__(self, sample: Sequence[DemoAnswer]) -> None:
         self._recorded = {each.question: each for each in sample}
 
     def answer(self, question: str) -> str:

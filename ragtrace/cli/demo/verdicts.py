@@ -16,7 +16,7 @@ _WRONG = ("contradicted", "unsupported")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class FailedClaim:
     """A claim that failed."""
 
     verdict: str
@@ -36,7 +36,7 @@ class TraceVerdict:
     skip_reason: str | None
     claims: int
     undecided: int
-    findings: tuple[Finding, ...]
+    findings: tuple[FailedClaim, ...]
     brief: str
 
     @property
@@ -95,9 +95,9 @@ def _is_wrong(event: SpanEvent) -> bool:
     return event.name in {f"{semconv.CLAIM_EVENT_PREFIX}{verdict}" for verdict in _WRONG}
 
 
-def _finding(event: SpanEvent) -> Finding:
+def _finding(event: SpanEvent) -> FailedClaim:
     ids = event.attributes.get(semconv.CLAIM_CHUNK_IDS, ())
-    return Finding(
+    return FailedClaim(
         verdict=str(event.attributes.get(semconv.CLAIM_VERDICT, "")),
         claim=str(event.attributes.get(semconv.CLAIM_ASSERTION, "")),
         chunk_ids=tuple(str(each) for each in ids) if isinstance(ids, tuple) else (),

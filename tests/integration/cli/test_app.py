@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
 
 from ragtrace import __version__
 from ragtrace.cli.app import cli
+from ragtrace.cli.evaluate.options import VERIFY_FORMS, ToolMetricOptions, VerifyOptions
 from ragtrace.cli.extras import needs_extra
+from ragtrace.cli.options import CARRIER_TIMES, CONTEXT_SOURCES, TOOLS
+from ragtrace.cli.report_options import REPORT_SUFFIXES
+from ragtrace.compat.tool import ToolOptions
+from ragtrace.compat.tools import PROFILES
 from ragtrace.errors import ConfigError
+from ragtrace.metrics import StepLimits
+from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.reports import SUFFIXES
+from ragtrace.traces.attach import CarrierTime
+from ragtrace.traces.extract import ContextFrom
 from tests.integration.cli.program import COMMAND, run
 from tests.patience import PATIENCE_S
 
@@ -27,20 +39,20 @@ def test_help_names_every_command() -> None:
     output = run("--help").output
     assert COMMANDS == [
         "demo",
-        "collector",
-        "token",
         "evaluate",
         "explain",
-        "why",
-        "ledger",
-        "budget",
-        "outbox",
-        "backup",
         "backfill",
         "rejudge",
         "calibrate",
         "metrics",
         "doctor",
+        "collector",
+        "token",
+        "why",
+        "ledger",
+        "budget",
+        "outbox",
+        "backup",
     ]
     assert all(f"\n  {name} " in output for name in COMMANDS)
 
@@ -60,10 +72,29 @@ def test_every_command_speaks_json(name: str) -> None:
     assert "--json" in run(name, "--help").output
 
 
-def test_help_loads_no_library_that_only_commands_need() -> None:
+HEAVY = {
+    *("aiohttp", "anyio", "asyncio", "google", "grpc", "httpx", "httpx2", "jinja2", "numpy", "openai"),
+    *(
+        "opentelemetry",
+        "prometheus_client",
+        "pyarrow",
+        "pydantic",
+        "rich",
+        "ssl",
+        "starlette",
+        "uvicorn",
+        "yaml",
+    ),
+}
+OWN_HEAVY = {f"ragtrace.{name}" for name in ("backfill", "calibration", "compat", "judge", "metrics")} | {
+    f"ragtrace.{name}" for name in ("reports", "traces", "transcripts")
+}
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)], ids=lambda name: " ".join(name))
+def test_help_loads_nothing_that_only_a_run_needs(command: tuple[str, ...]) -> None:
     code = """
 import sys
-from pathlib import Path
 from ragtrace.cli import main
 try:
     main()
@@ -71,11 +102,45 @@ finally:
     print(*sys.modules, file=sys.stderr)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+        [sys.executable, "-c", code, *command, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
-    loaded = {name.partition(".")[0] for name in done.stderr.split()}
-    assert "click" in loaded
-    assert not loaded & {"openai", "grpc", "rich", "httpx", "httpx2", "pydantic", "opentelemetry"}
+    modules = set(done.stderr.split())
+    assert "click" in modules
+    assert not {name.partition(".")[0] for name in modules} & HEAVY
+    assert not modules & OWN_HEAVY
+    if command == ():
+        assert not {name for name in modules if name.startswith("ragtrace_collector.")} - {
+            "ragtrace_collector.cli"
+        }
+
+
+def test_the_choices_in_options_are_those_of_the_library() -> None:
+    assert TOOLS == PROFILES
+    assert tuple(ContextFrom) == CONTEXT_SOURCES
+    assert get_args(CarrierTime) == CARRIER_TIMES
+    assert tuple(VerifyForm) == VERIFY_FORMS
+    assert REPORT_SUFFIXES == SUFFIXES
+    verify = {field.name: field.default for field in fields(VerifyOptions)}
+    assert verify["claims_per_call"] == StepLimits().claims_per_call
+    assert verify["canary_rate"] == VerifySettings().sentinel_rate
+    assert {field.name: field.default for field in fields(ToolMetricOptions)} == asdict(ToolOptions())
+
+
+@pytest.mark.parametrize(
+    ("name", "titles"),
+    [
+        ("backfill", ["What to read", "How to judge", "What it may cost", "What to write", "Options"]),
+        ("evaluate", ["What to measure", "How to judge", "What to write", "Options"]),
+        ("doctor", ["What to check", "Run an application", "What to write", "Options"]),
+    ],
+)
+def test_the_help_of_long_commands_has_sections(name: str, titles: list[str]) -> None:
+    lines = run(name, "--help").output.splitlines()
+    assert [line.rstrip(":") for line in lines if line[:1].strip() and line.endswith(":")] == titles
 
 
 def test_a_command_that_is_mistyped_is_guessed() -> None:
@@ -91,7 +156,7 @@ def test_a_command_that_is_mistyped_is_guessed() -> None:
         pytest.param(["metrics", "--jsn"], "--jsn", id="unknown option"),
         pytest.param(["explain"], "FILE|TRACE_ID", id="missing argument"),
         pytest.param(["explain", "missing.jsonl"], "neither a file nor a trace id", id="missing file"),
-        pytest.param(["explain", "x.jsonl", "--from", "store:x.db"], "no trace id", id="file with --from"),
+        pytest.param(["explain", "x.jsonl", "--from", "store:x.db"], "not a trace id", id="file with --from"),
         pytest.param(["backfill", "--to", "otlp-file:x"], "--from", id="backfill from nowhere"),
         pytest.param(["backfill", "--from", "otlp-file:x"], "--to", id="backfill to nowhere"),
         pytest.param(

@@ -153,7 +153,7 @@ def test_a_login_that_expires_under_way_is_told_and_gone_on_with(search: Any, tm
         server.fault = lambda _: None
         second = search(server, "--resume")
     assert "refused the credentials (401)" in first.said
-    assert "--resume goes on from here" in first.said
+    assert "--resume continues from here" in first.said
     assert (first.code, second.code) == (1, 0)
     assert judged(tmp_path) == Counter(IDS)
 
@@ -178,7 +178,7 @@ def test_after_a_server_was_down_for_long_the_rest_is_judged_once(search: Any, t
         second = search(server, "--resume")
     assert (first.code, first.report["judged"]) == (1, 3)
     assert "answered 503: upstream connect error (tried 100 times)" in first.said
-    assert "broken off; the same command with --resume goes on from here" in first.said
+    assert "broken off; the same command with --resume continues from here" in first.said
     assert (second.code, second.report["judged"], second.report["already_evaluated"]) == (0, ANSWERS - 3, 3)
     assert judged(tmp_path) == Counter(IDS)
 
@@ -201,7 +201,7 @@ def test_who_stops_a_run_does_not_wait_for_a_server_that_is_down(tmp_path: Path)
         output, said = process.communicate(timeout=PATIENCE_S)
     (report,) = json_lines(output.decode())
     assert (process.returncode, report["is_stopped"], report["sent"]) == (INTERRUPTED, True, 3)
-    assert "stopped; the same command with --resume goes on from here" in said.decode()
+    assert "stopped; the same command with --resume continues from here" in said.decode()
 
 
 def test_a_trace_that_cannot_be_read_does_not_stop_the_others(search: Any, tmp_path: Path) -> None:

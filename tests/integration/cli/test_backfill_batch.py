@@ -33,7 +33,7 @@ STEPS: Final = (
 _processes: Final = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(
     [
-        *("aiohttp", "rich.console", "ragtrace.cli.backfill", "ragtrace.judge.batch"),
+        *("aiohttp", "rich.console", "ragtrace.cli.backfill.session", "ragtrace.judge.batch"),
         *(
             "ragtrace.judge.openai_compatible",
             "ragtrace.metrics.faithfulness",
@@ -194,8 +194,11 @@ def test_a_limit_ends_a_run_whose_replies_the_next_one_takes(server: BatchServer
     [
         (("--batch", "--judge", "lexical"), "only `openai:MODEL` can"),
         (("--batch", "--judge", "anthropic:claude-haiku-4-5"), "only `openai:MODEL` can"),
-        (("--batch", "--judge", "openai:m", "--second-judge", "lexical"), "only openai:MODEL can be"),
-        (("--concurrency", "300"), "256 at most without --batch"),
+        (
+            ("--batch", "--judge", "openai:m", "--second-judge", "lexical"),
+            "--second-judge must be openai:MODEL",
+        ),
+        (("--concurrency", "300"), "at most 256 without --batch"),
     ],
     ids=["lexical", "anthropic", "second judge", "too many live"],
 )

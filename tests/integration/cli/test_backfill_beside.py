@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace.cli.beside import Beside, read_neighbour
-from ragtrace.cli.spending import OVER_BUDGET
+from ragtrace.cli.backfill.budget import OVER_BUDGET
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, ReadError
 from ragtrace.judge import load_prices
 from ragtrace.model import JudgeIdentity
 from ragtrace.traces.attach import Sample
+from ragtrace_collector.cli.shared_budget import OpenCollectorBudget, read_shared_budget
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.port import Job
 from ragtrace_collector.store.sqlite import SqliteStore
@@ -52,7 +52,7 @@ async def judge_live_answer(store: SqliteStore) -> None:
     await store.finish(job, State.JUDGED, outbox_items={}, now_ns=time.time_ns())
 
 
-async def waits(beside: Beside) -> None:
+async def waits(beside: OpenCollectorBudget) -> None:
     """Return once a live answer is waited for."""
     async with asyncio.timeout(PATIENCE_S):
         while not beside.waiting_for:  # noqa: ASYNC110 -- as the progress bar looks at it
@@ -62,8 +62,8 @@ async def waits(beside: Beside) -> None:
 @asynccontextmanager
 async def one_turn(
     path: Path, *, longest_s: float = 60.0
-) -> AsyncIterator[tuple[Beside, asyncio.Task[None]]]:
-    beside = Beside(
+) -> AsyncIterator[tuple[OpenCollectorBudget, asyncio.Task[None]]]:
+    beside = OpenCollectorBudget(
         store=path, stop=asyncio.Event(), clock=SystemClock(), poll_s=0.001, longest_turn_s=longest_s
     )
     turn = asyncio.create_task(beside.turn())
@@ -148,7 +148,7 @@ async def test_back_fill_spends_from_its_own_purse_of_the_collector(
 
 def test_a_collector_without_a_store_is_told(config: Path) -> None:
     async def open_it() -> None:
-        async with read_neighbour(config).opened(asyncio.Event()):
+        async with read_shared_budget(config).opened(asyncio.Event()):
             pass
 
     with pytest.raises(ReadError, match="there is no store"):
@@ -157,7 +157,7 @@ def test_a_collector_without_a_store_is_told(config: Path) -> None:
 
 def test_a_purse_in_dollars_wants_a_price_for_the_judge(config: Path) -> None:
     config.write_text(config.read_text().replace("calls: 8", "usd: 5"))
-    neighbour = read_neighbour(config)
-    neighbour.check(JudgeIdentity(provider="openai", model="gpt-4o-mini"), load_prices())
+    budget = read_shared_budget(config)
+    budget.check(JudgeIdentity(provider="openai", model="gpt-4o-mini"), load_prices())
     with pytest.raises(ConfigError, match="no price for openai:some-model"):
-        neighbour.check(JudgeIdentity(provider="openai", model="some-model"), load_prices())
+        budget.check(JudgeIdentity(provider="openai", model="some-model"), load_prices())

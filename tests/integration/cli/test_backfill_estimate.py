@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from ragtrace.cli.estimate import is_free as judges_free
-from ragtrace.cli.options import JudgeChoice
-from ragtrace.cli.spending import OVER_BUDGET
+from ragtrace.cli.backfill.budget import OVER_BUDGET
+from ragtrace.cli.judge_choice import JudgeChoice
+from ragtrace.cli.judge_choice import is_free as judges_free
 from ragtrace.judge import load_prices
 from tests.acceptance.judge_server import running_judge
 from tests.corpora import CORPORA, Corpus
@@ -100,7 +100,7 @@ def test_who_may_cost_money_is_not_asked_without_a_yes(
         args = ("--from", f"otlp-file:{traces}", "--to", f"otlp-file:{tmp_path / 'out'}", "--judge", *judge)
         result = run("backfill", *args, *url)
     assert result.exit_code == (2 if refused else 0)
-    assert ("there is no terminal to ask at" in " ".join(result.stderr.split())) == refused
+    assert ("there is no terminal to ask on" in " ".join(result.stderr.split())) == refused
     assert not (refused and model.calls)
 
 
@@ -125,9 +125,12 @@ def test_a_price_of_nothing_is_free_anywhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (("--dry-run", "--pilot", "9"), "give its --to"),
+        (("--dry-run", "--pilot", "9"), "give the --to of that run"),
         (("--dry-run", "--pilot", "2"), "2 is not in the range"),
-        (("--from", "otlp-file:-", "--to", "otlp-file:out", "--pilot", "9"), "standard input comes once"),
+        (
+            ("--from", "otlp-file:-", "--to", "otlp-file:out", "--pilot", "9"),
+            "standard input can be read once",
+        ),
         (
             ("--from", "otlp-file:-", "--to", "otlp-file:out", "--judge", "openai:gpt-4o-mini"),
             "--yes spends it",
@@ -154,7 +157,7 @@ def test_people_are_told_what_a_pilot_found_and_the_run_says_it_before_it_goes_o
         done = run("backfill", *args, "--pilot", "6", "--yes")
     assert "estimate for 12 answers, from 5 that were judged (95 %):" in planned.stdout
     assert ", prices of 20" in planned.stdout
-    assert "its verdicts are kept, and sent by the run" in planned.stdout
+    assert "the run sends its verdicts" in planned.stdout
     assert "estimate for 7 answers, from 6 that were judged (95 %):" in done.stderr
     assert len((tmp_path / "out").read_text().splitlines()) == 12
     assert max(map(len, planned.stdout.splitlines())) <= 80
@@ -195,7 +198,7 @@ def test_ctrl_c_ends_a_pilot_and_says_of_what_the_numbers_are(traces: Path, tmp_
         stdout, stderr = process.communicate(timeout=PATIENCE_S)
     (told,) = json_lines(stdout.decode())
     assert (process.returncode, told["is_stopped"], told["pilot"]["left"]) == (130, True, 8)
-    assert b"the numbers are of what was read and judged so far" in stderr
+    assert b"the numbers cover only what was read and judged so far" in stderr
 
 
 def test_a_pilot_beyond_the_budget_is_exit_code_3(traces: Path, tmp_path: Path) -> None:
@@ -229,7 +232,7 @@ def test_on_a_terminal_the_estimate_is_shown_and_agreed_to(
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,
         )
         os.close(follower)
-        shown = until(leader, "go on? [y/N]")
+        shown = until(leader, "continue? [y/N]")
         assert model.calls == 0
         os.write(leader, answer.encode())
         shown += until(leader, None, again=answer if answer == CTRL_C else "")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.cli.spending import OVER_BUDGET
+from ragtrace.cli.backfill.budget import OVER_BUDGET
 from ragtrace.traces.otlp import encode_json
 from tests.acceptance.judge_server import running_judge
 from tests.acceptance.replies import ANSWER, REPLIES
@@ -84,7 +84,7 @@ def test_a_run_that_came_to_its_end_is_not_gone_on_with(backfill: Any) -> None:
     backfill()
     code, _, said = backfill("--resume")
     assert code == 2
-    assert "no such run was stopped before its end" in said
+    assert "there is no stopped run of this search" in said
 
 
 @pytest.mark.parametrize("limit", [("--max-cost", "60"), ("--max-tokens", "6000")])

@@ -77,7 +77,7 @@ def test_an_unknown_judge_is_a_failed_check_and_the_others_are_still_made(endpoi
 @pytest.mark.parametrize(
     ("script", "status", "says"),
     [
-        pytest.param("{}", "ok", "judged a sentence right", id="good"),
+        pytest.param("{}", "ok", "judged a test sentence correctly", id="good"),
         pytest.param(
             '{"claims": {"Refunds take 14 days.": "contradicted"}}', "warn", "unsupported", id="poor"
         ),
@@ -185,7 +185,7 @@ def model_server(*refused: str) -> Iterator[str]:
 def test_how_the_server_takes_a_schema_is_shown(endpoint: str, refused: tuple[str, ...], rung: str) -> None:
     with model_server(*refused) as url:
         found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)
-    assert found["judge"]["found"] == f"judged a sentence right; takes a schema as {rung}"
+    assert found["judge"]["found"] == f"judged a test sentence correctly; takes a schema as {rung}"
 
 
 @pytest.mark.slow
@@ -234,7 +234,7 @@ def test_a_model_that_does_not_answer_ends_the_check_in_time(endpoint: str) -> N
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
         judge = ("--judge", "openai:m", "--base-url", url, "--timeout", "0.5")
         found = checks(*judge, "--to", endpoint, exit_code=1)
-    assert found["judge"]["found"] == "not done within 0.5 s"
+    assert found["judge"]["found"] == "not finished within 0.5 s"
     assert "--timeout" in found["judge"]["advice"]
     assert found["export"]["status"] == "ok"
 

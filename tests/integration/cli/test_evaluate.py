@@ -141,12 +141,12 @@ def test_a_table_without_rows_has_no_head(tmp_path: Path) -> None:
 def test_a_missing_file_is_named() -> None:
     result = run("evaluate", "missing.jsonl")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "'missing.jsonl' is no file" in result.stderr
+    assert "'missing.jsonl' is not a file" in result.stderr
 
 
 def test_no_records_are_no_failure(tmp_path: Path, scripted: str) -> None:
     result = run("evaluate", write(tmp_path / "empty.jsonl", []), "--judge", scripted)
-    assert (result.exit_code, "empty.jsonl holds no record" in result.stderr) == (0, True)
+    assert (result.exit_code, "empty.jsonl has no records" in result.stderr) == (0, True)
     assert run("evaluate", "-", "--judge", scripted, "--json", stdin="").output.startswith("judge: ")
 
 
@@ -323,5 +323,5 @@ def test_many_bad_rows_are_counted_and_the_first_are_named(tmp_path: Path, scrip
     path.write_text("question,answer\n" * 500)
     result = run("evaluate", str(path), "--judge", scripted, "--json")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "500 rows, and none could be read" in result.stderr
+    assert "500 rows, and none is readable" in result.stderr
     assert len(result.stderr.splitlines()) < 30

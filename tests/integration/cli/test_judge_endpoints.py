@@ -77,7 +77,7 @@ async def test_a_command_takes_the_authority_of_the_endpoint(records: str, tmp_p
         ("--judge-header", "x-team", "write NAME=VALUE"),
         ("--judge-header", "x-key=${env:NOT_SET}", "the environment variable NOT_SET is not set"),
         ("--judge-header", "x y=z", "header 1 cannot be sent"),
-        ("--judge-extra-body", "{", "it is no JSON"),
+        ("--judge-extra-body", "{", "this is not JSON"),
         ("--judge-extra-body", "[]", "write a JSON object"),
         ("--judge-extra-body", '{"model": "other"}', "cannot say 'model'"),
     ],

@@ -206,8 +206,11 @@ def test_only_the_owner_may_read_the_file(judged: tuple[Place, JudgeServer]) -> 
         ((), "give --transcripts FILE, or --diff A B"),
         (("--transcripts", "nowhere.db"), "'nowhere.db' is no file"),
         (("--diff", "nowhere.db", "nowhere.db"), "'nowhere.db' is no file"),
-        (("--diff", "a.db", "b.db", "--limit", "3"), "--limit is for --transcripts"),
-        (("--transcripts", "a.db", "--judge", "lexical", "--to", "x"), "verdicts of another judge"),
+        (("--diff", "a.db", "b.db", "--limit", "3"), "--limit needs --transcripts"),
+        (
+            ("--transcripts", "a.db", "--judge", "lexical", "--to", "x"),
+            "run backfill to send those of another judge",
+        ),
     ],
     ids=["nothing", "no file", "no files", "limit", "two ways"],
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ragtrace.cli.backfill.budget import OVER_BUDGET
 from ragtrace.cli.script import INTERRUPTED
-from ragtrace.cli.spending import OVER_BUDGET
 from tests.integration.cli.program import json_lines, run, start
 from tests.integration.collector.paid_judge import PAID, paid, prices
 from tests.patience import PATIENCE_S
@@ -142,7 +142,7 @@ def test_a_run_without_budget_reports_what_it_judged_and_the_rest_is_added(
 ) -> None:
     assert run(*files.backfill(*asked, "--max-calls", "2")).exit_code == OVER_BUDGET
     page, rows = Page(files.out(".html")), json_rows(files.out(".jsonl"))
-    assert "This run ended before its end: what may be spent is spent" in page.text
+    assert "This run ended before its end: the budget is spent" in page.text
     assert "not begun 2 answers" in page.text
     assert [(row["trace_id"], row["status"]) for row in rows] == [(trace_id(0), "judged")]
     assert f"money ${rows[0]['cost_usd']:.2f}" in page.text
@@ -163,7 +163,7 @@ def test_a_pilot_of_a_dry_run_is_reported(files: Files, asked: tuple[str, ...]) 
     write_traces(files.folder / "traces.jsonl", [rag_trace(number) for number in range(8)])
     assert run(*files.backfill(*asked, "--pilot", "5", "--dry-run")).exit_code == 0
     assert len(json_rows(files.out(".jsonl"))) == 5
-    assert "not begun 3 answers left to a run that goes on" in Page(files.out(".html")).text
+    assert "not begun 3 answers left to a run with --resume" in Page(files.out(".html")).text
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -180,10 +180,10 @@ def test_a_report_that_cannot_be_written_fails_before_the_judge_is_asked(files: 
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (("--out", "report.txt"), "ends with .html, .jsonl, .csv, .parquet"),
+        (("--out", "report.txt"), "must end with .html, .jsonl, .csv, .parquet"),
         (("--trace-url", "javascript:alert({trace_id})"), "write an address with {trace_id}"),
         (("--trace-url", "http://jaeger/trace"), "write an address with {trace_id}"),
-        (("--out", "report.html", "--dry-run"), "a dry run judges its --pilot alone"),
+        (("--out", "report.html", "--dry-run"), "--dry-run judges none without --pilot"),
     ],
 )
 def test_wrong_options_are_told(files: Files, args: tuple[str, ...], told: str) -> None:

@@ -87,14 +87,14 @@ async def test_an_open_trace_tells_which_spans_it_waits_for(store: SqliteStore, 
     config = path.with_name("collector.yaml")
     config.write_text(f"export: [{{endpoint: 'http://localhost:4317'}}]\nstore: {{path: {path}}}\n")
     told = " ".join(run("why", TRACE, "--config", str(config)).output.split())
-    assert f"2 spans came; waited for: its root and 1 parent that spans name ({ANSWER})" in told
-    assert re.search(r"if nothing more comes, it is looked at in \d+ s", told)
+    assert f"2 spans came; it waits for its root and 1 parent that spans name ({ANSWER})" in told
+    assert re.search(r"if nothing more comes, it is processed in \d+ s", told)
 
 
 async def test_a_complete_trace_that_is_open_waits_for_quiet_alone(store: SqliteStore, path: Path) -> None:
     await receive(store, request_of(*rag_trace(0)))
     told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
-    assert "3 spans came; it is complete, and only a quiet period is waited for" in told
+    assert "3 spans came; it is complete, and waits only for the quiet period" in told
 
 
 async def test_of_an_encrypted_store_the_key_is_needed_for_open_traces_alone(path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_of_an_encrypted_store_the_key_is_needed_for_open_traces_alone(pat
     )
     await store.aclose()
     assert "its spans are encrypted: --config names the file that has the key" in without
-    assert "2 spans came; waited for: its root" in with_key
+    assert "2 spans came; it waits for its root" in with_key
 
 
 async def test_an_answer_that_was_left_out_tells_by_which_rule(store: SqliteStore, path: Path) -> None:
@@ -128,12 +128,12 @@ async def test_a_trace_without_answers_points_to_what_was_read(store: SqliteStor
     result = run("why", TRACE, "--store", str(path))
     assert result.exit_code == 0
     assert "0 answers found" in result.output
-    assert "`ragtrace explain`" in result.output
+    assert "`ragtrace explain --from store:PATH`" in result.output
 
 
 @pytest.mark.parametrize(
     ("ratio", "told"),
-    [(0.0, "head sampling leaves it out"), (1.0, "head sampling keeps it"), (None, "--config or --url")],
+    [(0.0, "head sampling excludes it"), (1.0, "head sampling keeps it"), (None, "--config or --url")],
 )
 async def test_of_an_unknown_trace_the_possibilities_are_told(
     store: SqliteStore, path: Path, ratio: float | None, told: str
@@ -147,7 +147,7 @@ async def test_of_an_unknown_trace_the_possibilities_are_told(
     where = ("--store", str(path)) if ratio is None else ("--config", str(config))
     result = run("why", TRACE, *where)
     assert result.exit_code == 1
-    assert f"trace {TRACE}: nothing is known of it" in result.output
+    assert f"trace {TRACE}: the collector does not know it" in result.output
     assert told in " ".join(result.output.split())
 
 
@@ -256,12 +256,13 @@ async def test_scores_that_stand_on_the_answer_span_itself_are_told_so(tmp_path:
         while not (await collector.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
         told = " ".join(run("why", TRACE, "--store", str(tmp_path / "store.db")).output.split())
-    assert "its scores stand on the answer span itself, which was held back for them" in told
+    assert "its scores are on the answer span itself, which was held back for them" in told
     assert "carrier" not in told
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"), [("abcdef", "no trace in the store begins with"), (TRACE, "nothing is known")]
+    ("wanted", "told"),
+    [("abcdef", "no trace in the store begins with"), (TRACE, "the collector does not know it")],
 )
 async def test_what_the_pages_refuse_is_told(tmp_path: Path, wanted: str, told: str) -> None:
     async with running_collector(config_of(tmp_path)) as collector:

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragtrace.cli.reporting import ReportChoice, Reports
+from ragtrace.cli.report_files import Reports
+from ragtrace.cli.report_options import ReportOptions
 from ragtrace.errors import ConfigError
 from ragtrace.judge import load_prices
 from ragtrace.model import VerdictLabel
@@ -202,7 +203,9 @@ def test_a_full_disk_cuts_no_row_and_ends_the_report_not_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], no_room: Callable[[int], None], suffix: str
 ) -> None:
     path, other = tmp_path / f"r{suffix}", tmp_path / "r.html"
-    with Reports(ReportChoice(paths=(path, other), worst=1, trace_url=None), ABOUT, load_prices()) as reports:
+    with Reports(
+        ReportOptions(paths=(path, other), worst=1, trace_url=None), ABOUT, load_prices()
+    ) as reports:
         reports.add(judged(0))
         whole = path.read_bytes()
         no_room(len(whole) + 100)
@@ -212,4 +215,4 @@ def test_a_full_disk_cuts_no_row_and_ends_the_report_not_the_run(
     assert not reports.is_whole
     assert path.read_bytes() == whole
     assert "of 3 answers with a score" in Page(other).text
-    assert "cannot be written, and is given up: File too large" in capsys.readouterr().err
+    assert "cannot be written, so it ends here: File too large" in capsys.readouterr().err

@@ -1,0 +1,41 @@
+"""The collector's commands: ``ragtrace`` finds them by the entry point ``ragtrace.commands``."""
+
+from ragtrace.cli.command_table import CommandEntry
+
+COMMANDS = (
+    CommandEntry(
+        "collector",
+        "Receive OTLP, judge the answers in it, write the verdicts back.",
+        "ragtrace_collector.cli.collector:collector",
+    ),
+    CommandEntry(
+        "token",
+        "Make a token for the collector's receivers and pages.",
+        "ragtrace_collector.cli.token:token",
+    ),
+    CommandEntry(
+        "why",
+        "Say why an answer has a score, or has none.",
+        "ragtrace_collector.cli.why:why",
+    ),
+    CommandEntry(
+        "ledger",
+        "Count the answers a collector saw, by state.",
+        "ragtrace_collector.cli.ledger:ledger",
+    ),
+    CommandEntry(
+        "budget",
+        "Show what judging has cost, and what is left.",
+        "ragtrace_collector.cli.budget:budget",
+    ),
+    CommandEntry(
+        "outbox",
+        "Show what back ends rejected, and send it again.",
+        "ragtrace_collector.cli.outbox:outbox",
+    ),
+    CommandEntry(
+        "backup",
+        "Copy a collector's store while it runs.",
+        "ragtrace_collector.cli.backup:backup",
+    ),
+)

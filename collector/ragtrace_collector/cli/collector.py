@@ -1,0 +1,152 @@
+"""``ragtrace collector``: run the service, or check its configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ragtrace.cli.extras import needs_extra
+from ragtrace.cli.options import FILE
+from ragtrace.cli.render import talk
+from ragtrace.cli.settings import command, option, takes
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ragtrace_collector.config import CollectorConfig
+    from ragtrace_collector.service.collector import Collector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceOptions:
+    """Which configuration is used, and what is done with it."""
+
+    config_path: Path | None = option(
+        "--config",
+        type=FILE,
+        metavar="FILE",
+        help="YAML configuration. [default: the built-in one, which exports to http://localhost:4317]",
+    )
+    check: bool = option(
+        "--check",
+        is_flag=True,
+        help="Check the configuration and the files it names, then exit; starts and creates nothing.",
+    )
+    print_config: bool = option(
+        "--print-config", is_flag=True, help="Print the commented default configuration and exit."
+    )
+    print_schema: bool = option(
+        "--print-schema",
+        is_flag=True,
+        help="Print the JSON schema of the configuration, for editors, and exit.",
+    )
+    as_json: bool = option(
+        "--json", is_flag=True, help="Print a JSON line to stdout when ready, checked or stopped."
+    )
+
+
+@command()
+@takes(options=ServiceOptions)
+def collector(options: ServiceOptions) -> None:
+    """Receive OTLP, judge the RAG answers in it, and write the verdicts back.
+
+    Ctrl-C or SIGTERM stops it: answers that are ready are judged and delivered first; the rest is on disk and
+    continues at the next start. SIGHUP reloads FILE; if the new configuration cannot be used, the old one
+    stays.
+
+    \b
+    Examples:
+      ragtrace collector --print-config > collector.yaml
+      ragtrace collector --print-schema > collector.schema.json
+      ragtrace collector --config collector.yaml --check
+      ragtrace collector --config collector.yaml
+    """
+    # gRPC reads this when it is loaded; otherwise it writes log lines in a format of its own.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    with needs_extra("collector"):
+        from ragtrace_collector import config as configuration
+        from ragtrace_collector.service import check as checking
+
+    if options.print_config:
+        click.echo(configuration.default_config_text(), nl=False)
+        return
+    if options.print_schema:
+        click.echo(configuration.schema_text(), nl=False)
+        return
+    if options.config_path is None:
+        config = configuration.parse_config(
+            configuration.default_config_text(), where="the default configuration"
+        )
+    else:
+        config = configuration.load_config(options.config_path)
+    if options.check:
+        warnings = checking.check_config(config)
+        _say_checked(config, options.config_path, warnings, as_json=options.as_json)
+        return
+    _serve(config, options)
+
+
+def _serve(config: CollectorConfig, options: ServiceOptions) -> None:
+    import asyncio
+
+    with needs_extra("collector"):
+        from ragtrace_collector import config as configuration
+        from ragtrace_collector.service import run as service
+        from ragtrace_collector.telemetry import logs
+
+    logs.log_to_stderr(config.log_level, config.log_format)
+    path = options.config_path
+    running = service.run_collector(
+        config,
+        reread=partial(configuration.load_config, path) if path else None,
+        on_ready=_say_ready if options.as_json else None,
+    )
+    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        counts = runner.run(running)
+    if options.as_json:
+        _line("stopped", {"counts": dict(counts)})
+
+
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return the factory of a faster event loop, if there is one."""
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+def _say_checked(
+    config: CollectorConfig, path: Path | None, warnings: Sequence[str], *, as_json: bool
+) -> None:
+    endpoints = [export.endpoint for export in config.export]
+    if as_json:
+        _line("checked", {"judge": config.judge.use, "export": endpoints, "warnings": [*warnings]})
+        return
+    for warning in warnings:
+        talk(f"warning: {warning}")
+    click.echo(
+        f"{path or 'the default configuration'} is fine: "
+        f"judge {config.judge.use}, export to {', '.join(endpoints)}"
+    )
+
+
+def _say_ready(running: Collector) -> None:
+    ports = {
+        "grpc_port": running.grpc_port,
+        "http_port": running.http_port,
+        "pages_port": running.operations.port,
+    }
+    _line("ready", ports)
+
+
+def _line(event: str, fields: Mapping[str, object]) -> None:
+    click.echo(json.dumps({"event": event, **fields}))

@@ -1,0 +1,197 @@
+"""``ragtrace ledger``: the state of every RAG answer that the collector saw."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+
+import click
+
+from ragtrace.cli.extras import needs_extra
+from ragtrace.cli.options import JsonOption
+from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json
+from ragtrace.cli.settings import command, group, option, takes
+from ragtrace.clock import SystemClock
+from ragtrace_collector.cli.accounts import LedgerOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ragtrace_collector.ledger.account import Account, Ledger
+
+
+Key = Literal["state", "reason", "rule", "service", "tenant"]
+
+_WATCH_PAUSE_S: Final = 2.0
+
+
+def _since(text: str) -> timedelta:
+    with needs_extra("collector"):
+        from pydantic import TypeAdapter, ValidationError
+
+        from ragtrace_collector.config.values import Duration
+
+    try:
+        return TypeAdapter[timedelta](Duration).validate_python(text)
+    except ValidationError as exc:
+        raise ValueError("write a duration with its unit, such as 90s, 15m, 1h or 7d") from exc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountOptions:
+    """What is counted, and how it is shown."""
+
+    since: timedelta | None = option(
+        "--since",
+        parse=_since,
+        metavar="DURATION",
+        help="Only answers seen in the last 90s, 15m, 1h, 7d that are still in the store.",
+    )
+    by: Key = option(
+        "--by",
+        type=click.Choice(get_args(Key)),
+        default="state",
+        show_default=True,
+        help="How to group the answers. `state` and `reason` also explain each group.",
+    )
+    watch: bool = option("--watch", is_flag=True, help="Refresh every two seconds, until Ctrl-C.")
+    json: JsonOption = group(JsonOption)
+
+
+@command()
+@takes(place=LedgerOptions, count=CountOptions)
+def ledger(place: LedgerOptions, count: CountOptions) -> None:
+    """Count the RAG answers that the collector saw, by state.
+
+    Seen answers are always the sum of pending and ended ones. Every answer ends in one state, with a reason.
+    Totals survive restarts, and also count what the store has deleted. The collector may run meanwhile. Exit
+    code 1 if the numbers do not add up.
+
+    \b
+    Examples:
+      ragtrace ledger
+      ragtrace ledger --config collector.yaml --by reason
+      ragtrace ledger --since 1h --by service
+      ragtrace ledger --url http://127.0.0.1:4329 --json | jq .pending
+    """
+    while True:
+        report = _read(place, count.since, count.by)
+        if count.json.wanted:
+            print_json(_as_json(report))
+        else:
+            _print(open_console(), report, clear=count.watch)
+        if not count.watch:
+            break
+        time.sleep(_WATCH_PAUSE_S)
+    click.get_current_context().exit(0 if report.ledger.adds_up else 1)
+
+
+class _Report(NamedTuple):
+    ledger: Ledger
+    by: Key
+    since: timedelta | None
+    now_ns: int
+
+
+class _Row(NamedTuple):
+    """A line of the account."""
+
+    key: str
+    number: int
+    share: float
+    """Of all answers seen."""
+
+
+def _read(place: LedgerOptions, since: timedelta | None, by: Key) -> _Report:
+    now_ns = SystemClock().now_ns()
+    since_ns = None if since is None else now_ns - int(since.total_seconds() * 1e9)
+    if by == "service" and since_ns is None:
+        since_ns = 0  # the totals go without services: a sender may name any number of them
+    with needs_extra("collector"):
+        found = place.ledger(since_ns=since_ns)
+    return _Report(found, by, since, now_ns)
+
+
+def _rows(report: _Report) -> Iterator[_Row]:
+    keys: Mapping[str, Callable[[Account], str]] = {
+        "state": lambda account: str(account.state),
+        "reason": lambda account: account.outcome,
+        "rule": lambda account: account.rule,
+        "service": lambda account: account.service,
+        "tenant": lambda account: account.tenant,
+    }
+    for key, number in report.ledger.by(keys[report.by]).items():
+        yield _Row(key, number, number / report.ledger.seen if report.ledger.seen else 0.0)
+
+
+def _as_json(report: _Report) -> dict[str, object]:
+    found = report.ledger
+    return {
+        **found.sums(),
+        "oldest_pending_s": found.age_s(report.now_ns),
+        "adds_up": found.adds_up,
+        "since_s": None if report.since is None else report.since.total_seconds(),
+        "by": report.by,
+        "rows": [
+            {report.by: row.key, "answers": row.number, "share": row.share, **_told(report.by, row.key)}
+            for row in _rows(report)
+        ],
+        "open_traces": found.open_traces,
+        "held_traces": found.held_traces,
+        "poison_traces": found.poison_traces,
+        "parcels": found.outbox_items,
+        "store_bytes": found.store_bytes,
+    }
+
+
+def _print(console: Console, report: _Report, *, clear: bool) -> None:
+    found = report.ledger
+    if clear:
+        console.clear()
+    console.print(_title(report), style="bold", soft_wrap=True)
+    for row in _rows(report):
+        name = one_line(row.key) or f"(no {report.by})"
+        console.print(f"  {row.number:>12,}  {row.share:>6.1%}  {name}", soft_wrap=True)
+        told = _told(report.by, row.key)
+        if told:
+            advice = f" -> {told['advice']}" if told["advice"] != "nothing" else ""
+            print_indented(console, 24, f"{told['meaning']}{advice}", style="dim")
+    for line in _below(report):
+        print_indented(console, 2, line)
+    if not found.adds_up:
+        console.print("The numbers do not add up: somebody changed the file by hand", style="bold red")
+
+
+def _title(report: _Report) -> str:
+    found = report.ledger
+    of = "" if report.since is None else f" in the last {report.since}"
+    return (
+        f"{many(found.seen, 'answer')} seen{of} = {found.ended:,} ended + {found.pending:,} pending"
+        f"{f' (the oldest for {found.age_s(report.now_ns):,.0f} s)' if found.pending else ''}"
+    )
+
+
+def _below(report: _Report) -> Iterator[str]:
+    found = report.ledger
+    if found.superseded:
+        yield f"besides, {many(found.superseded, 'answer')} superseded: late spans moved them to other spans"
+    if found.open_traces or found.held_traces:
+        yield f"{many(found.open_traces, 'open trace')}, {many(found.held_traces, 'trace')} held"
+    if found.poison_traces:
+        yield f"{many(found.poison_traces, 'trace')} quarantined as poison: the log names them"
+    for sink, sums in found.outbox_items.items():
+        states = ", ".join(f"{number:,} {state}" for state, number in sums.items() if state != "put")
+        yield f"to {one_line(sink)}: {states}"
+
+
+def _told(by: Key, key: str) -> dict[str, Any]:
+    """Return what a state or reason means, for those two keys."""
+    if by not in ("state", "reason"):
+        return {}
+    from ragtrace_collector.ledger.outcomes import meaning_of
+
+    state, _, reason = key.partition(":")
+    return meaning_of(state, reason)._asdict()

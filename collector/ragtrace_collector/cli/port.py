@@ -1,0 +1,88 @@
+"""What the library's commands take from the collector: `ragtrace.cli.collector_port.CollectorPort`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ragtrace.cli.collector_port import CollectorPort, ConfiguredTargets, Reach, SharedBudget
+from ragtrace.cli.extras import needs_extra
+
+if TYPE_CHECKING:
+    from ragtrace.ports import TraceReader
+    from ragtrace.sampling import SamplingPlan
+    from ragtrace.traces.extract import ExtractRules
+    from ragtrace_collector.config import CollectorConfig, JudgeConfig, SecondJudgeConfig
+
+
+class _Port:
+    """Reads configuration files and the store; each method loads what it needs."""
+
+    def extract_rules(self, path: Path) -> ExtractRules:
+        with needs_extra("collector"):
+            from ragtrace_collector.config import load_extract
+
+        return load_extract(path)
+
+    def sampling_plan(self, path: Path) -> SamplingPlan:
+        with needs_extra("collector"):
+            from ragtrace_collector.config import load_sampling
+
+        return load_sampling(path)
+
+    def shared_budget(self, path: Path) -> SharedBudget:
+        with needs_extra("collector"):
+            from ragtrace_collector.cli.shared_budget import read_shared_budget
+
+            return read_shared_budget(path)
+
+    def targets(self, path: Path) -> ConfiguredTargets:
+        with needs_extra("collector"):
+            from ragtrace_collector.config import load_config
+            from ragtrace_collector.judge.evaluator import embedder_of, judge_of, verify_settings_of
+
+        config = load_config(path)
+        endpoints = {
+            export.endpoint: Reach(
+                headers={name: value.get_secret_value() for name, value in export.headers.items()},
+                tls=export.tls.opened() if export.tls else None,
+            )
+            for export in config.export
+        }
+        return ConfiguredTargets(
+            open_judge=partial(judge_of, config.judge),
+            open_embedder=partial(embedder_of, config.judge),
+            has_embedder=config.judge.embedder is not None,
+            verify_of=partial(verify_settings_of, config.judge),
+            endpoints=endpoints,
+            store=config.store.file,
+            secrets=tuple(_secrets(config)),
+        )
+
+    def open_store(self, path: Path) -> TraceReader:
+        from ragtrace_collector.cli.store_reader import StoreReader
+
+        return StoreReader(path)
+
+
+PORT: CollectorPort = _Port()
+
+
+def _secrets(config: CollectorConfig) -> Iterator[str]:
+    for judge in (config.judge, config.judge.second, config.judge.cheaper):
+        if judge is not None:
+            yield from _keys(judge)
+    for export in config.export:
+        yield from (value.get_secret_value() for value in export.headers.values())
+
+
+def _keys(judge: JudgeConfig | SecondJudgeConfig) -> Iterator[str]:
+    from ragtrace.judge.base_url import secrets_in
+
+    yield os.environ.get(judge.api_key_env or "", "")
+    yield judge.api_key.get_secret_value() if judge.api_key else ""
+    yield from (value.get_secret_value() for value in (judge.headers or {}).values())
+    yield from secrets_in(judge.base_url)

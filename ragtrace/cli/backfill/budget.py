@@ -1,0 +1,95 @@
+"""The budget of a run: its own limits, and that of a collector on the same machine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
+
+from ragtrace.backfill import ResumableRun
+from ragtrace.backfill.run_budget import RunBudget
+from ragtrace.cli.backfill.options import BudgetOptions
+from ragtrace.cli.collector_port import OpenSharedBudget, SharedBudget
+from ragtrace.errors import ConfigError
+from ragtrace.judge import Prices, spent_by
+from ragtrace.judge.spend import Limit, ReservingSpender, Spender, budgeted
+from ragtrace.model import JudgeIdentity
+from ragtrace.ports import Judge
+
+OVER_BUDGET: Final = 3
+"""The exit code of a run whose budget is spent."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BackfillBudget:
+    """What a run may spend: its own limits, and the shared budget of a collector."""
+
+    limit: Limit = field(default_factory=Limit)
+    shared: SharedBudget | None = None
+    _opened: OpenSharedBudget | None = None
+    _spenders: list[Spender] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, options: BudgetOptions) -> Self:
+        """Return the budget that options name."""
+        usd_nano = None if options.max_cost is None else round(options.max_cost * 1e9)
+        limit = Limit(calls=options.max_calls, tokens=options.max_tokens, usd_nano=usd_nano)
+        return cls(limit=limit, shared=options.shared)
+
+    def around(self, prices: Prices) -> Callable[[Judge], Judge]:
+        """Return a layer that counts every request to a judge before it is made, once a run is open.
+
+        It raises ConfigError if money is limited, and what the judge costs is not known.
+        """
+
+        def around(judge: Judge) -> Judge:
+            self._check(judge.identity, prices)
+            return budgeted(judge, self._spenders, prices.price_of(judge.identity))
+
+        return around
+
+    @asynccontextmanager
+    async def opened(self, run: ResumableRun) -> AsyncIterator[ResumableRun]:
+        """Open the budgets of a run, and let live answers go first.
+
+        Raises:
+            ConfigError: the collector's store cannot be used.
+            ReadError: there is no such store.
+        """
+        if self.limit != Limit():
+            spend_ledger = RunBudget(progress=run.progress, run=run.name, limit=self.limit)
+            self._spenders.append(ReservingSpender(spend_ledger=spend_ledger))
+        if self.shared is None:
+            yield run
+            return
+        async with self.shared.opened(run.stop) as self._opened:
+            if self._opened.spender is not None:
+                self._spenders.append(self._opened.spender)
+            yield replace(run, turn=self._opened.turn)
+
+    @property
+    def waiting_for(self) -> int:
+        """Live answers that go first at this moment."""
+        return self._opened.waiting_for if self._opened else 0
+
+    def told(self, judges: Sequence[Judge | None], prices: Prices) -> str:
+        """Say what the judges were asked so far, in dollars if that is known; nothing if it costs nothing."""
+        asked = [(judge, spent_by(judge)) for judge in judges if judge is not None]
+        tokens = sum(spent.input_tokens + spent.output_tokens for _, spent in asked)
+        costs = [prices.cost_usd(spent, judge.identity) for judge, spent in asked]
+        if not tokens:
+            return ""
+        if None in costs:
+            return f"{tokens:,} tokens"
+        most = f" of ${self.limit.usd_nano / 1e9:,.2f}" if self.limit.usd_nano else ""
+        return f"${sum(filter(None, costs)):,.2f}{most}"
+
+    def _check(self, who: JudgeIdentity, prices: Prices) -> None:
+        if self.limit.usd_nano is not None and not who.computes and prices.price_of(who) is None:
+            raise ConfigError(
+                f"--max-cost limits US dollars, and there is no price for {who.provider}:{who.model}: name it"
+                " in a file for --prices (at 0 for a model of your own), or give --max-tokens instead"
+            )
+        if self.shared is not None:
+            self.shared.check(who, prices)

@@ -1,0 +1,3 @@
+"""``ragtrace calibrate``: measure a judge against human labels."""
+
+from ragtrace.cli.calibrate.command import calibrate

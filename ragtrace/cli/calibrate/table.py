@@ -1,0 +1,83 @@
+"""The figures of ``ragtrace calibrate`` on the terminal, in 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ragtrace.calibration.intervals import IntervalEstimate
+from ragtrace.calibration.results import AgreementLevel, CandidateResult, GroupResult, Results
+from ragtrace.calibration.wording import basis, counted, interval, money, percent, recommendations
+from ragtrace.cli.render import by_kind, one_line, open_console, print_indented
+
+_WIDTHS = (16, 9, 19, 19, 8, 9)
+_HEAD = ("", "decided", "balanced accuracy", "of the decided", "kappa", "AUC")
+
+
+def print_results(results: Results) -> None:
+    """Print the results, by file and together, and the recommendations."""
+    console = open_console()
+    for group in results.groups:
+        console.print(one_line(_title(group)), style="bold", soft_wrap=True)
+        console.print(_columns(*_HEAD), style="dim", soft_wrap=True)
+        for candidate in group.candidates:
+            console.print(f"  {one_line(candidate.name)}{' (the floor)' if candidate.is_floor else ''}")
+            for line in _lines(candidate):
+                console.print(line, soft_wrap=True)
+        console.print()
+    for line in basis(results):
+        print_indented(console, 0, line)
+    console.print()
+    console.print("What follows", style="bold")
+    for line in recommendations(results):
+        print_indented(console, 2, line)
+
+
+def _title(group: GroupResult) -> str:
+    return f"{group.name}: {group.answers:,} of {counted(group.of_answers, 'answer')}"
+
+
+def _lines(candidate: CandidateResult) -> Iterator[str]:
+    yield from _level("claim", candidate.claims)
+    yield from _level("answer", candidate.answers)
+    if candidate.end_to_end is not None:
+        yield f"    end to end, the claims worded by {one_line(candidate.name)}"
+        if candidate.end_to_end_claims is not None:
+            yield from _level("claim", candidate.end_to_end_claims)
+        yield from _level("answer", candidate.end_to_end)
+    yield f"    {_effort(candidate)}"
+    if candidate.runs > 1:
+        yield f"    {percent(candidate.flips)} of the verdicts are not the same in {candidate.runs} runs"
+    for what, counts in (("failed", candidate.failures), ("skipped", candidate.skipped)):
+        if counts:
+            yield f"    {what}  {by_kind(counts)}"
+
+
+def _level(name: str, level: AgreementLevel) -> Iterator[str]:
+    yield _columns(
+        counted(level.things, name),
+        percent(level.decided),
+        interval(level.two_way),
+        interval(level.balanced_accuracy),
+        _point(level.kappa),
+        _point(level.auc),
+    )
+    if level.unsupported:
+        found = f"found {level.caught:,} of {level.unsupported:,} unsupported"
+        yield f"      {found}: recall {interval(level.recall)}, precision {_point(level.precision)}"
+
+
+def _effort(candidate: CandidateResult) -> str:
+    usage = candidate.usage
+    tokens = usage.input_tokens + usage.output_tokens
+    return (
+        f"{counted(usage.calls, 'call')}, {counted(tokens, 'token')}, cost {money(candidate.cost)},"
+        f" {candidate.seconds_an_answer:.3g} s an answer"
+    )
+
+
+def _columns(*cells: str) -> str:
+    return ("    " + "".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True))).rstrip()
+
+
+def _point(estimate: IntervalEstimate | None) -> str:
+    return "-" if estimate is None else f"{estimate.value:.2f}"

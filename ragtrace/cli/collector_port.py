@@ -1,0 +1,135 @@
+"""What commands of the library take from the collector: its configuration file, its budget and its store.
+
+The library does not import the collector. The collector's package names its adapter in the entry point group
+``ragtrace.collector``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ragtrace.cli.extras import needs_extra
+from ragtrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ragtrace.http.tls import ClientTls
+    from ragtrace.judge import Prices
+    from ragtrace.judge.spend import Spender
+    from ragtrace.metrics.verify_settings import VerifySettings
+    from ragtrace.model import JudgeIdentity
+    from ragtrace.ports import Embedder, Judge, TraceReader
+    from ragtrace.sampling import SamplingPlan
+    from ragtrace.traces.extract import ExtractRules
+
+
+GROUP: Final = "ragtrace.collector"
+_NAME: Final = "port"
+
+
+class CollectorPort(Protocol):
+    """What the collector offers to the library's commands; a wrong file is a ConfigError."""
+
+    def extract_rules(self, path: Path) -> ExtractRules:
+        """Read the section `extract`."""
+        ...
+
+    def sampling_plan(self, path: Path) -> SamplingPlan:
+        """Read the section `sample`."""
+        ...
+
+    def shared_budget(self, path: Path) -> SharedBudget:
+        """Read `budget.backfill`, and where the store is."""
+        ...
+
+    def targets(self, path: Path) -> ConfiguredTargets:
+        """Read what ``ragtrace doctor`` checks."""
+        ...
+
+    def open_store(self, path: Path) -> TraceReader:
+        """Open a store for reading, also while a collector uses it."""
+        ...
+
+
+class SharedBudget(Protocol):
+    """The budget for back-fill of a collector on this machine."""
+
+    def check(self, who: JudgeIdentity, prices: Prices) -> None:
+        """Make sure that a judge can be counted.
+
+        Raises:
+            ConfigError: the budget limits money, and what the judge costs is not known.
+        """
+        ...
+
+    def opened(self, stop: asyncio.Event) -> AbstractAsyncContextManager[OpenSharedBudget]:
+        """Open the budget, and watch the collector's queue.
+
+        Raises:
+            ConfigError: the store cannot be used.
+            ReadError: there is none.
+        """
+        ...
+
+
+class OpenSharedBudget(Protocol):
+    """A shared budget in use."""
+
+    @property
+    def spender(self) -> Spender | None:
+        """Count what is spent; ``None`` if there is no limit."""
+        ...
+
+    @property
+    def waiting_for(self) -> int:
+        """Live answers that go first at this moment."""
+        ...
+
+    @property
+    def turn(self) -> Callable[[], Awaitable[None]]:
+        """Wait until no live answer is due, for a minute at most."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How an endpoint is reached."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tls: ClientTls | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredTargets:
+    """What a collector's configuration names, for ``ragtrace doctor``."""
+
+    open_judge: Callable[[], Judge]
+    open_embedder: Callable[[], Embedder | None]
+    has_embedder: bool
+    verify_of: Callable[[JudgeIdentity], VerifySettings]
+    endpoints: Mapping[str, Reach]
+    store: Path
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Must not be printed."""
+
+
+def collector_port() -> CollectorPort:
+    """Return the collector's adapter.
+
+    Raises:
+        ConfigError: the collector, or what it needs, is not installed; the message says how to install it.
+    """
+    points = entry_points(group=GROUP, name=_NAME)
+    if not points:
+        raise ConfigError(
+            "this needs ragtrace's collector, which is not installed: install ragtrace-otel again"
+        )
+    with needs_extra("collector"):
+        port: CollectorPort = next(iter(points)).load()
+    return port

@@ -1,0 +1,115 @@
+"""What `ragtrace doctor` looks at: each check reports what it found, and what to do about a problem."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, Literal
+
+from ragtrace.backends import open_sink
+from ragtrace.errors import ConfigError, RagtraceError
+from ragtrace.extras import install_command
+from ragtrace.http.tls import ClientTls
+
+_PACKAGES: Final = ("ragtrace-otel", "openai", "opentelemetry-sdk", "opentelemetry-exporter-otlp", "pydantic")
+_EXTRAS: Final = {"collector": ("yaml", "starlette", "uvicorn", "httptools")}
+EMPTY_EXPORT: Final = b""
+"""A serialized ``ExportTraceServiceRequest`` without spans: valid, and nothing comes of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    found: str
+    advice: str | None = None
+
+
+def check_versions() -> Check:
+    """Say what is installed."""
+    parts = [f"Python {platform.python_version()}", *(f"{name} {_version(name)}" for name in _PACKAGES)]
+    missing = [
+        extra for extra, modules in _EXTRAS.items() if not all(find_spec(module) for module in modules)
+    ]
+    if not missing:
+        return Check(name="versions", status="ok", found=", ".join(parts))
+    return Check(
+        name="versions",
+        status="warn",
+        found=", ".join(parts),
+        advice=f"not installed: {install_command(','.join(missing))}",
+    )
+
+
+async def check_endpoint(
+    endpoint: str, *, headers: Mapping[str, str], tls: ClientTls | None = None, timeout_s: float, must: bool
+) -> Check:
+    """Send an export without spans. Unless it ``must`` be there, its absence is a warning."""
+    name = f"export {endpoint}"
+    if endpoint.startswith("otlp-file:"):
+        return _check_folder(name, Path(endpoint.removeprefix("otlp-file:")))
+    try:
+        async with aclosing(open_sink(endpoint, headers=headers, tls=tls, timeout_s=timeout_s)) as sink:
+            await sink.send(EMPTY_EXPORT)
+    except RagtraceError as exc:
+        status: Literal["warn", "fail"] = "fail" if must else "warn"
+        advice = None if isinstance(exc, ConfigError) else _ENDPOINT_ADVICE
+        return Check(name=name, status=status, found=str(exc), advice=advice)
+    return Check(name=name, status="ok", found="took an export without spans")
+
+
+_ENDPOINT_ADVICE: Final = (
+    "is the back end running, and is this its OTLP port (4317 gRPC, 4318 HTTP)? "
+    "With TLS the address begins with https:// or grpcs://"
+)
+
+
+def check_store(path: Path) -> Check:
+    """Say whether a collector could use the file, or does; nothing is created."""
+    check = _check_folder(f"store {path}", path)
+    if check.status == "ok" and _is_locked((real := path.resolve()).with_name(f"{real.name}.lock")):
+        return Check(name=check.name, status="ok", found="in use by a collector that runs")
+    return check
+
+
+def _check_folder(name: str, path: Path) -> Check:
+    folder = path.absolute().parent
+    if path.is_dir():
+        return Check(name=name, status="fail", found="is a folder", advice="name a file")
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        return Check(
+            name=name, status="fail", found="cannot be written", advice="change its owner or its mode"
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        why = "cannot be written" if folder.exists() else "does not exist"
+        return Check(
+            name=name, status="fail", found=f"the folder {folder} {why}", advice="make it, or name another"
+        )
+    return Check(name=name, status="ok", found="writable" if path.exists() else "can be created")
+
+
+def _is_locked(lock: Path) -> bool:
+    if not lock.exists():
+        return False
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "(not installed)"

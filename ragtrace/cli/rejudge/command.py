@@ -1,0 +1,125 @@
+"""The command `ragtrace rejudge`: its options and its help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+from ragtrace.cli.options import (
+    CARRIER_TIMES,
+    OWN_PROFILE,
+    TOOLS,
+    AccessOptions,
+    ConcurrencyOption,
+    JsonOption,
+    JudgeOptions,
+    PassOptions,
+)
+from ragtrace.cli.settings import command, group, option, section, takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptOptions:
+    """Which kept answers are read."""
+
+    source: str | None = option(
+        "--transcripts",
+        metavar="FILE[#NAME]",
+        help="What --transcripts of other commands wrote; #NAME picks an evaluator if there are several.",
+    )
+    diff: tuple[str, str] | None = option(
+        "--diff", nargs=2, metavar="A B", help="Two such files, or two evaluators of one: FILE#NAME."
+    )
+    limit: int | None = option(
+        "--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N answers."
+    )
+
+    def __post_init__(self) -> None:
+        """Require one of the two."""
+        if (self.source is None) == (self.diff is None):
+            raise click.UsageError("give --transcripts FILE, or --diff A B")
+        if self.diff is not None and self.limit is not None:
+            raise click.UsageError(
+                "--limit needs --transcripts: --diff compares all answers that both judged"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescoreOptions:
+    """How they are scored again, or by whom judged."""
+
+    names: str | None = option(
+        "--metrics", metavar="NAMES", help="Separated by commas. [default: the metrics that ran]"
+    )
+    passes: PassOptions = group(PassOptions)
+    profile: str | None = option(
+        "--profile",
+        type=click.Choice((OWN_PROFILE, *TOOLS)),
+        metavar="TOOL",
+        help=f"Whose rules turn verdicts into scores: {', '.join((OWN_PROFILE, *TOOLS))}. [default: the rules"
+        " that were used]",
+    )
+    judge: JudgeOptions = group(JudgeOptions)
+    concurrency: ConcurrencyOption = group(ConcurrencyOption)
+    is_agreed: bool = option("--yes", "-y", is_flag=True, help="Spend on --judge without asking.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejudgeOutput:
+    """What is shown and sent."""
+
+    destination: str | None = option(
+        "--to", metavar="ENDPOINT", help="Send the new verdicts into the traces."
+    )
+    access: AccessOptions = group(AccessOptions, prefix="to", where="the destination")
+    carrier_time: str = option(
+        "--carrier-time",
+        type=click.Choice(CARRIER_TIMES),
+        default="auto",
+        show_default=True,
+        help="Date verdicts inside the answer's span (target, for Jaeger) or now (for old traces in Tempo)."
+        " auto: target for answers of the last two minutes, else now.",
+    )
+    show: int = option(
+        "--show",
+        type=click.IntRange(min=0),
+        default=10,
+        show_default=True,
+        metavar="N",
+        help="List the N answers that differ most.",
+    )
+    json: JsonOption = group(JsonOption)
+
+
+@command()
+@takes(
+    kept=section("What to read", KeptOptions),
+    rescore=section("How to judge", RescoreOptions),
+    output=section("What to write", RejudgeOutput),
+)
+def rejudge(kept: KeptOptions, rescore: RescoreOptions, output: RejudgeOutput) -> None:
+    """Score kept verdicts again without a call, or compare two evaluators on the same answers.
+
+    With --transcripts: score the records again from the judge's saved replies, with another pass rule,
+    another tool's rules, or newer evidence checks. No judge is asked; answers that would need a new request
+    are counted. --to sends the new verdicts, which name the ones they replace.
+
+    With --transcripts and --judge: ask that judge about the same records. Its replies are saved in the same
+    file, and compared.
+
+    With --diff: compare two evaluators that judged the same answers.
+
+    Exit code 0 if every answer was scored, else 1.
+
+    \b
+    Examples:
+      ragtrace rejudge --transcripts judged.db --threshold 0.8
+      ragtrace rejudge --transcripts judged.db --profile deepeval-4 \\
+          --to http://localhost:4317
+      ragtrace rejudge --transcripts judged.db --judge openai:gpt-4.1
+      ragtrace rejudge --diff judged.db#gpt-4o-mini judged.db#gpt-4.1
+    """
+    from ragtrace.cli.rejudge.run import run_rejudge
+
+    click.get_current_context().exit(run_rejudge(kept, rescore, output))

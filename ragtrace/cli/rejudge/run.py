@@ -1,0 +1,222 @@
+"""One run of `ragtrace rejudge`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import click
+
+from ragtrace.backends.http_api import ConnectionSettings
+from ragtrace.backends.sinks import open_carrier_sink
+from ragtrace.cli.judge_choice import JudgeChoice, introduce, is_free, report_usage
+from ragtrace.cli.options import OWN_PROFILE, make_metric, split_names
+from ragtrace.cli.rejudge.command import KeptOptions, RejudgeOutput, RescoreOptions
+from ragtrace.cli.rejudge.comparison import Side, print_comparison, print_comparison_as_json
+from ragtrace.cli.render import many, talk
+from ragtrace.clock import SystemClock
+from ragtrace.model import Usage
+from ragtrace.ports import Judge, Metric, SpanSink
+from ragtrace.traces.attach import AttachOptions, CarrierTime, deserves_carrier
+from ragtrace.traces.otlp import encode
+from ragtrace.transcripts import (
+    Comparer,
+    EvaluatorComparison,
+    EvaluatorInfo,
+    RescoredRecord,
+    TranscriptRecord,
+    Transcripts,
+    ask_again,
+    compare,
+    rescore,
+    unpaid,
+)
+
+
+class _Named(NamedTuple):
+    """An evaluator of a file."""
+
+    path: Path
+    evaluator: str | None
+
+
+def _named(value: str) -> _Named:
+    path, _, evaluator = value.partition("#")
+    return _Named(Path(path), evaluator or None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Output:
+    judge: JudgeChoice
+    show: int
+    as_json: bool
+
+    def tell(self, comparison: EvaluatorComparison, first: Side, second: Side, **more: int) -> None:
+        """Print a comparison, and the numbers that go with it."""
+        if self.as_json:
+            print_comparison_as_json(comparison, first, second, self.judge.prices, show=self.show, **more)
+            return
+        print_comparison(comparison, first, second, self.judge.prices, show=self.show)
+        for what, number in more.items():
+            talk(f"{what.replace('_', ' ')}: {number}")
+
+
+def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutput) -> int:
+    """Score or judge again, or compare; return the exit code.
+
+    Raises:
+        UsageError: options do not go together.
+        ConfigError: one of them is wrong, or a file is.
+    """
+    shown = _Output(judge=scoring.judge.choice(), show=output.show, as_json=output.json.wanted)
+    if kept.diff is not None:
+        first, second = map(_named, kept.diff)
+        _diff(first, second, shown)
+        return 0
+    assert kept.source is not None
+    if output.destination and scoring.judge.spec:
+        raise click.UsageError("--to sends rescored verdicts: run backfill to send those of another judge")
+    path, name = _named(kept.source)
+    with Transcripts(path, must_exist=True) as transcripts:
+        evaluator = transcripts.evaluator(name)
+        again = _Again(
+            transcripts=transcripts,
+            evaluator=evaluator,
+            kept=lambda: islice(transcripts.of(evaluator), kept.limit),
+            metrics=_metrics(evaluator, scoring),
+            output=shown,
+        )
+        if scoring.judge.spec:
+            asking = again.ask(shown.judge, scoring.concurrency.answers, is_agreed=scoring.is_agreed)
+            return int(not asyncio.run(asking))
+        sending = _Sending(
+            destination=output.destination,
+            access=output.access.access("to"),
+            options=AttachOptions(carrier_time=cast(CarrierTime, output.carrier_time)),
+        )
+        return int(not asyncio.run(again.score(sending)))
+
+
+def _metrics(evaluator: EvaluatorInfo, scoring: RescoreOptions) -> tuple[Metric, ...] | None:
+    """Make the metrics that options name; ``None`` for those that ran, as they ran."""
+    names, profile, passes = scoring.names, scoring.profile, scoring.passes.rules()
+    if names is None and profile is None and not passes:
+        return None
+    ran = [each.rpartition("/")[::2] for each in evaluator.evaluator_set.split(",")]
+    wanted = [(name, profile or OWN_PROFILE) for name in split_names(names)] if names else ran
+    return tuple(make_metric(name, profile=profile or ran_under, **passes) for name, ran_under in wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Again:
+    """The answers of an evaluator, judged or scored again."""
+
+    transcripts: Transcripts
+    evaluator: EvaluatorInfo
+    kept: Callable[[], Iterator[TranscriptRecord]]
+    metrics: tuple[Metric, ...] | None
+    output: _Output
+
+    async def score(self, sending: _Sending) -> bool:
+        """Score what the judge said, and say whether all of it was known."""
+        comparing, unknown, sent = Comparer(), 0, 0
+        async with sending.opened() as send:
+            async for each in rescore(self.kept(), self.transcripts, metrics=self.metrics):
+                comparing.add_pair(each.before, unpaid(each.after))
+                unknown += each.asks_anew
+                sent += await send(each, self.transcripts)
+        first = _side(self.transcripts, self.evaluator)
+        second = replace(first, name="the same, scored again", is_rescored=True)
+        self.output.tell(comparing.comparison(), first, second, not_in_transcript=unknown, sent=sent)
+        return not unknown
+
+    async def ask(self, choice: JudgeChoice, concurrency: int, *, is_agreed: bool) -> bool:
+        """Ask another judge about the same records, and say whether it answered."""
+        opened = choice.open(max_concurrency=concurrency)
+        introduce(opened)
+        if not (is_agreed or is_free(choice, (opened,))):
+            self._agree(opened, choice)
+        comparing, failed = Comparer(), 0
+
+        def count(before: TranscriptRecord, after: TranscriptRecord) -> None:
+            nonlocal failed
+            comparing.add_pair(before, after)
+            failed += bool(after.evaluation.failures)
+
+        async with aclosing(opened):
+            await ask_again(
+                self.kept(),
+                self.transcripts,
+                opened,
+                metrics=self.metrics,
+                on_judged=count,
+                concurrency=concurrency,
+            )
+        first = _side(self.transcripts, self.evaluator)
+        second = Side(name=f"{opened.identity.provider}:{opened.identity.model}", judge=opened.identity)
+        self.output.tell(comparing.comparison(), first, second, failed=failed)
+        report_usage(opened, choice.prices)
+        return self.transcripts.is_whole and not failed
+
+    def _agree(self, judge: Judge, choice: JudgeChoice) -> None:
+        spent = [each.evaluation.usage for each in self.kept()]
+        usage, price = sum(spent, Usage()), choice.prices.price_of(judge.identity)
+        cost = f"about ${price.cost_usd(usage):.2f}" if price and usage.input_tokens else "an unknown sum"
+        answers = many(len(spent), "answer")
+        told = f"asking {judge.identity.model} about {answers} costs {cost}, if its replies are as long"
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"{told}: --yes spends it")
+        click.confirm(f"{told}: continue?", default=False, abort=True, err=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sending:
+    """Where new verdicts go, if anywhere."""
+
+    destination: str | None
+    access: ConnectionSettings
+    options: AttachOptions
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Callable[[RescoredRecord, Transcripts], Awaitable[bool]]]:
+        """Open the destination, and give what sends a verdict there and says whether it was new."""
+        if self.destination is None:
+            yield _nowhere
+            return
+        async with aclosing(open_carrier_sink(self.destination, access=self.access)) as sink:
+            yield partial(self._send, sink)
+
+    async def _send(self, sink: SpanSink, each: RescoredRecord, transcripts: Transcripts) -> bool:
+        evaluation = each.after.evaluation
+        known = transcripts.find(each.after.record.id, evaluation.evaluator_set, evaluation.evaluator_version)
+        is_told = each.is_whole and evaluation.results and deserves_carrier(evaluation)
+        if known or not is_told or each.after.record.target is None:
+            return False
+        await sink.send(encode([each.carrier(self.options, now_ns=SystemClock().now_ns())]))
+        transcripts.keep(unpaid(each.after))
+        return True
+
+
+async def _nowhere(_: RescoredRecord, __: Transcripts) -> bool:
+    return False
+
+
+def _diff(first: _Named, second: _Named, output: _Output) -> None:
+    with ExitStack() as opened:
+        one, other = (
+            opened.enter_context(Transcripts(each.path, must_exist=True)) for each in (first, second)
+        )
+        a, b = one.evaluator(first.evaluator), other.evaluator(second.evaluator)
+        output.tell(compare(one.of(a), other.of(b)), _side(one, a), _side(other, b))
+
+
+def _side(transcripts: Transcripts, evaluator: EvaluatorInfo) -> Side:
+    judge = next(transcripts.of(evaluator)).evaluation.judge
+    return Side(name=f"{transcripts.path.name}#{evaluator.name}", judge=judge)
