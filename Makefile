@@ -1,6 +1,6 @@
 # Every target makes the virtual environment it needs, from its lock: with uv where it is installed, else with the
 # interpreter's own venv and pip.
-#   make demo            the whole job on human-labelled traffic; no key, no account, no container
+#   make demo            the whole job on human-labeled traffic; no key, no account, no container
 #   make test            all tests; those with a real back end are skipped where it was never built
 #   make help            the rest
 VENV ?= .venv
@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
-demo: venv ## replay labelled RAG traffic through capture, collector and judge (ARGS="--limit 5")
+demo: venv ## replay labeled RAG traffic through capture, collector and judge (ARGS="--limit 5")
 	@$(bin)/ragtrace demo $(ARGS)
 
 test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks phoenix stories) ## run all tests, two for each core at a time (ARGS="-k carrier")
@@ -56,7 +56,7 @@ format: venv ## rewrite the code in the project's format
 soak: venv ## load a real collector with everything at once: flat, and all accounted for (ARGS="--minutes 60")
 	$(bin)/python -m tests.soak $(ARGS)
 
-test-faults: venv ## kill, fill, break and lock what a collector stands on: a table of what was lost and doubled
+test-faults: venv ## kill, fill, break and lock what a collector depends on: a table of what was lost and doubled
 	$(bin)/python -m tests.faults $(ARGS)
 
 mutants: venv ## break each promise on purpose: a table of the tests that notice (ARGS="--quick", "--only durability")

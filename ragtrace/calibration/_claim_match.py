@@ -1,4 +1,4 @@
-"""Claims that people labelled, found again in what a judge made of the whole answer: by where they stand."""
+"""Claims that people labeled, found again in what a judge made of the whole answer: by where they stand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ragtrace.model import Claim, Verdict, VerdictLabel
 
 
 class ClaimMatch(StrEnum):
-    """What the judge's own claims say of the place where a labelled one stands."""
+    """What the judge's own claims say of the place where a labeled one stands."""
 
     SUPPORTED = "supported"
     UNSUPPORTED = "unsupported"

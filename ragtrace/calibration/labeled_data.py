@@ -1,4 +1,4 @@
-"""Answers that people have labelled, claim by claim: JSON lines in.
+"""Answers that people have labeled, claim by claim: JSON lines in.
 
 A row holds ``contexts``, ``claims[{text, label}]`` and, if there are, ``id``, ``question``, ``answer`` and
 ``answer_label``; the field names of RAGAS and DeepEval are understood. A label is ``supported``,
@@ -55,20 +55,20 @@ class LabeledAnswer:
 
     @property
     def has_unsupported(self) -> bool:
-        """Whether a claim of it is labelled as not supported."""
+        """Whether a claim of it is labeled as not supported."""
         return any(label is not HumanLabel.SUPPORTED for label in self.labels)
 
 
 def read_labeled(
     path: str | Path, *, group_by: str | None = None, notices: RowNotices = STRICT
 ) -> Iterator[LabeledAnswer]:
-    """Read labelled answers, as records are read; where ``notices`` does not raise, bad rows are left out.
+    """Read labeled answers, as records are read; where ``notices`` does not raise, bad rows are left out.
 
     Answers with the same value in the field ``group_by`` are about the same document; without that, those
     with the same contexts.
 
     Raises:
-        InputError: the file cannot be read; or, without ``notices``, a row is no labelled answer: names file,
+        InputError: the file cannot be read; or, without ``notices``, a row is no labeled answer: names file,
             line and field.
     """
     file = "standard input" if str(path) == "-" else Path(path).name

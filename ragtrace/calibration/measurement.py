@@ -1,4 +1,4 @@
-"""Judge labelled claims as `evaluate` would judge them, without the step that words them.
+"""Judge labeled claims as `evaluate` would judge them, without the step that words them.
 
 Each claim goes through the verify step with its label kept back, so that every verdict has a human label
 beside it. Further runs lay chunks and claims in another order: a verdict should not hang on that.
@@ -69,7 +69,7 @@ class CandidateRun:
     """What one run of a candidate made of one answer."""
 
     verdicts: tuple[Verdict, ...] = ()
-    """One for each labelled claim, in their order; none where it failed."""
+    """One for each labeled claim, in their order; none where it failed."""
     support: tuple[float | None, ...] = ()
     """P(yes, the chunks support the claim) for each, where the judge was asked for it."""
     failure: str | None = None
@@ -88,7 +88,7 @@ class EndToEnd:
     skipped: str | None = None
     failure: str | None = None
     found: tuple[ClaimMatch | None, ...] = ()
-    """What it says of each labelled claim; ``None`` for one that is not in the answer word for word."""
+    """What it says of each labeled claim; ``None`` for one that is not in the answer word for word."""
     usage: Usage = _NO_USAGE
 
 

@@ -84,7 +84,7 @@ class CandidateResult:
     end_to_end: AgreementLevel | None
     """The same where the judge words the claims itself."""
     end_to_end_claims: AgreementLevel | None
-    """Labelled claims by what the judge's own claims say of the same place: one that it never made is
+    """Labeled claims by what the judge's own claims say of the same place: one that it never made is
     missed."""
     claim_cut: ScoreCutoff | None
     """Of the probability that a claim is supported, where the judge gives one."""

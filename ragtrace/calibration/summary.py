@@ -258,7 +258,7 @@ class _Side:
     def answer_counts(
         self, scores: Sequence[float | None], thresholds: Sequence[float]
     ) -> list[ConfusionCounts | None]:
-        """Count the answers that people labelled and the judge did not fail on."""
+        """Count the answers that people labeled and the judge did not fail on."""
         return [
             None
             if answer.supported is None or pairs is None

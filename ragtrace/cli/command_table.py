@@ -46,7 +46,7 @@ def command_entries() -> Mapping[str, CommandEntry]:
 _LIBRARY: Final = (
     CommandEntry(
         "demo",
-        "See the whole pipeline on human-labelled traffic.",
+        "See the whole pipeline on human-labeled traffic.",
         "ragtrace.cli.demo:demo",
     ),
     CommandEntry(

@@ -94,7 +94,7 @@ class JudgeChoice:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be printed, whoever repeats it."""
+        """Secrets that must not be printed, even if a server repeats them."""
         urls = (self.base_url, *(os.environ.get(name) for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")))
         logins = (secret for url in urls for secret in secrets_in(url))
         return (os.environ.get(self.api_key_env, ""), *self.headers.values(), *logins)

@@ -125,11 +125,11 @@ def ending_of(report: BackfillReport, *, told: int) -> RunEnd:
     return RunEnd(cut_short=_cut_short(report), left_out=tuple(left_out))
 
 
-def ending_of_pilot(rehearsal: DryRun) -> RunEnd:
+def ending_of_pilot(preview: DryRun) -> RunEnd:
     """Say how a pilot ended, and what is left to the run."""
-    left = rehearsal.report.judged - rehearsal.pilot.judged
-    left_out = _left_out(replace(rehearsal.report, left=max(0, left)))
-    return RunEnd(cut_short=_cut_short(rehearsal.pilot), left_out=tuple(left_out))
+    left = preview.report.judged - preview.pilot.judged
+    left_out = _left_out(replace(preview.report, left=max(0, left)))
+    return RunEnd(cut_short=_cut_short(preview.pilot), left_out=tuple(left_out))
 
 
 def _cut_short(report: BackfillReport) -> str | None:

@@ -25,7 +25,7 @@ RECORD = {
     "contexts": ["Refunds take 14 days."],
     "answer": "Refunds take 30 days.",
 }
-LABELLED = {
+LABELED = {
     **RECORD,
     "claims": [
         {"text": "Refunds take 30 days.", "label": "contradicted"},
@@ -39,7 +39,7 @@ WORKS: dict[str, Sequence[str]] = {
     "backfill": ["--from", "otlp-file:traces.jsonl", "--to", "otlp-file:scores.jsonl", "--judge", "lexical"],
     "metrics": [],
     "token": ["--name", "checkout"],
-    "calibrate": ["labelled.jsonl", "--judge", "lexical"],
+    "calibrate": ["labeled.jsonl", "--judge", "lexical"],
     "doctor": ["--judge", "lexical"],
     "rejudge": ["--diff", "old.db", "new.db"],
 }
@@ -70,7 +70,7 @@ def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(tmp_path: Path) -> Path:
     """A folder with something for each command."""
     (tmp_path / "records.jsonl").write_text(json.dumps(RECORD) + "\n")
-    (tmp_path / "labelled.jsonl").write_text(json.dumps(LABELLED) + "\n")
+    (tmp_path / "labeled.jsonl").write_text(json.dumps(LABELED) + "\n")
     (tmp_path / "traces.jsonl").write_text(encode_json(rag_trace(0)) + "\n")
     (tmp_path / "collector.yaml").write_text("{}\n")
     return tmp_path
@@ -141,7 +141,7 @@ def test_a_command_of_the_collector_says_at_once_what_to_install(
         (["evaluate", "records.jsonl", "--judge", "anthropic:claude"], "anthropic"),
         (["evaluate", "records.jsonl", "--judge", "llama:model.gguf"], "llama"),
         (["evaluate", "records.jsonl", "--judge", "lexical", "--out", "report.parquet"], "parquet"),
-        (["calibrate", "labelled.jsonl", "--judge", "lexical", "--report", "report.html"], "report"),
+        (["calibrate", "labeled.jsonl", "--judge", "lexical", "--report", "report.html"], "report"),
         (["explain", "traces.jsonl", "--mapping", "collector.yaml"], "collector"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

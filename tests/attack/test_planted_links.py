@@ -41,7 +41,7 @@ def report(folder: Path, out: Path) -> int:
 
 def calibration(option: str) -> Callable[[Path, Path], int]:
     def calibrate(folder: Path, out: Path) -> int:
-        rows = folder / "labelled.jsonl"
+        rows = folder / "labeled.jsonl"
         chunk = "Refunds take 14 days. The shop is in Ulm."
         labels = {"Refunds take 14 days.": "supported", "The shop is in Bonn.": "contradicted"}
         with rows.open("w") as file:
@@ -248,7 +248,7 @@ def test_what_holds_content_is_for_its_owner_alone_whatever_the_umask(
     tmp_path: Path, name: str, write: Write, mask: int
 ) -> None:
     store_of(tmp_path)
-    for file in ("records.jsonl", "labelled.jsonl", "traces.jsonl", "verdicts", "unnamed.progress"):
+    for file in ("records.jsonl", "labeled.jsonl", "traces.jsonl", "verdicts", "unnamed.progress"):
         (tmp_path / file).touch()
     with umask(mask):
         assert write(tmp_path, tmp_path / name) == 0

@@ -40,7 +40,7 @@ _RECORDS: Final[Sequence[Mapping[str, Any]]] = (
     {"id": "1", "question": "How long?", "contexts": _FACTS, "answer": "Refunds take 14 days."},
     {"id": "2", "question": "How long?", "contexts": _FACTS, "answer": "Refunds take 30 days."},
 )
-_LABELLED: Final[Sequence[Mapping[str, Any]]] = (
+_LABELED: Final[Sequence[Mapping[str, Any]]] = (
     {"contexts": [_FACTS[0]], "claims": [{"text": "Refunds take 14 days.", "label": "supported"}]},
     {"contexts": [_FACTS[0]], "claims": [{"text": "Refunds take 30 days.", "label": "contradicted"}]},
 )
@@ -218,12 +218,12 @@ def _make_files(place: Place, stored: Sequence[Sequence[Span]]) -> None:
     """Make the files that the documents name, with ragtrace where it makes them."""
     for name in ("records.jsonl", "cases.jsonl"):
         _write_lines(place.folder / name, _RECORDS)
-    for name in ("labelled.jsonl", "LABELLED.jsonl"):
-        _write_lines(place.folder / name, _LABELLED)
+    for name in ("labeled.jsonl", "LABELED.jsonl"):
+        _write_lines(place.folder / name, _LABELED)
     (place.folder / "traces.jsonl").write_text("".join(f"{encode_json(spans)}\n" for spans in stored))
     (place.folder / "examples").symlink_to(ROOT / "examples")
     (place.folder / "app.py").symlink_to(ROOT / "examples" / "minimal_rag.py")
-    run = place.run("ragtrace calibrate labelled.jsonl --judge openai:gpt-4o-mini --save judge.json")
+    run = place.run("ragtrace calibrate labeled.jsonl --judge openai:gpt-4o-mini --save judge.json")
     assert run.returncode == 0, run.stderr
     for name, model in (("old", "gpt-4o-mini"), ("new", "gpt-4.1")):
         _backfill(place, name, model)

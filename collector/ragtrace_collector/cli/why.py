@@ -172,7 +172,7 @@ def _possibilities(standing: TraceStatus) -> Iterator[str]:
         yield "excluded by sampling? --config or --url computes that from the trace id"
     elif not head_sampling.is_kept:
         yield (
-            f"head sampling excludes it (position {head_sampling.position:.4f} is above every rate): if it came"
+            f"head sampling excludes it (at {head_sampling.position:.4f} is above every rate): if it came"
             ", its spans were counted but not processed -> raise `sample.ratio` to judge more"
         )
         return

@@ -67,15 +67,15 @@ class Planning:
         return True
 
 
-def agree(rehearsal: DryRun, prices: Prices, *, asks: bool) -> None:
+def agree(preview: DryRun, prices: Prices, *, asks: bool) -> None:
     """Tell what the run will take, and ask whether it shall.
 
     Raises:
         Abort: it shall not.
     """
-    for line in estimate_lines(rehearsal, prices):
+    for line in estimate_lines(preview, prices):
         talk(line)
-    if not asks or not rehearsal.estimate.records:
+    if not asks or not preview.estimate.records:
         return
     with _interruptible():
         click.confirm("continue?", default=False, abort=True, err=True)
@@ -91,9 +91,9 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def exit_code_of(rehearsal: DryRun) -> int:
+def exit_code_of(preview: DryRun) -> int:
     """Return the exit code of a dry run, and say what it left out."""
-    report, pilot = rehearsal.report, rehearsal.pilot
+    report, pilot = preview.report, preview.pilot
     if report.broken_off:
         talk(f"{report.broken_off}\nbroken off: the numbers cover only what was read")
     if report.is_stopped:
@@ -105,15 +105,15 @@ def exit_code_of(rehearsal: DryRun) -> int:
     return int(not (report.is_clean and pilot.is_clean))
 
 
-def estimate_json(rehearsal: DryRun) -> dict[str, object]:
+def estimate_json(preview: DryRun) -> dict[str, object]:
     """Return the estimate, and what became of the pilot, for machines."""
-    pilot = asdict(rehearsal.pilot) if rehearsal.has_pilot else None
-    return {"estimate": asdict(rehearsal.estimate), "pilot": pilot}
+    pilot = asdict(preview.pilot) if preview.has_pilot else None
+    return {"estimate": asdict(preview.estimate), "pilot": pilot}
 
 
-def estimate_lines(rehearsal: DryRun, prices: Prices) -> Iterator[str]:
+def estimate_lines(preview: DryRun, prices: Prices) -> Iterator[str]:
     """Tell for people what the run will take."""
-    estimate, pilot = rehearsal.estimate, rehearsal.pilot
+    estimate, pilot = preview.estimate, preview.pilot
     answers = f"estimate for {many(estimate.records, 'answer')}"
     if pilot.failed:
         yield f"the pilot failed on {by_kind(pilot.failed)}"

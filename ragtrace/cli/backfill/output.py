@@ -44,19 +44,19 @@ def if_kept(tell: OnEvaluated) -> OnEvaluated:
 
 
 def print_report(
-    report: BackfillReport, rehearsal: DryRun | None, *, prices: Prices, dry_run: bool, as_json: bool
+    report: BackfillReport, preview: DryRun | None, *, prices: Prices, dry_run: bool, as_json: bool
 ) -> None:
     """Print what became of all, and what a dry run says it will take."""
     if as_json:
-        told = estimate_json(rehearsal) if rehearsal else {}
+        told = estimate_json(preview) if preview else {}
         print_json({"dry_run": dry_run, **asdict(report), **told})
         return
     console = open_console()
     console.print()
     for line in _lines(report, dry_run=dry_run):
         console.print(line)
-    if dry_run and rehearsal:
-        for line in estimate_lines(rehearsal, prices):
+    if dry_run and preview:
+        for line in estimate_lines(preview, prices):
             console.print(line, soft_wrap=True)
 
 

@@ -62,14 +62,14 @@ class BackfillRun:
     resume: bool
     faults: UnreadableParts = field(default_factory=UnreadableParts)
 
-    async def rehearse(self, on_evaluated: OnEvaluated) -> DryRun:
+    async def preview(self, on_evaluated: OnEvaluated) -> DryRun:
         """Say what would be done."""
         async with self._opened() as (reader, selection, run):
-            rehearsal = await self._rehearsed(reader, selection, run, on_evaluated)
-            await report_not_found(reader, selection.query, rehearsal.report)
-            return rehearsal
+            preview = await self._preview(reader, selection, run, on_evaluated)
+            await report_not_found(reader, selection.query, preview.report)
+            return preview
 
-    async def _rehearsed(
+    async def _preview(
         self, reader: TraceReader, selection: Selection, run: ResumableRun, on_evaluated: OnEvaluated
     ) -> DryRun:
         with _stopped_by_ctrl_c(run):
@@ -99,13 +99,13 @@ class BackfillRun:
             if not self.resume:
                 since_ns, until_ns = _stretch(selection.query)
                 run.progress.begin(run.name, since_ns=since_ns, until_ns=until_ns)
-            rehearsal = None
+            preview = None
             if self.asks or self.planning.pilot:
-                rehearsal = await self._rehearsed(reader, selection, run, if_kept(on_evaluated))
+                preview = await self._preview(reader, selection, run, if_kept(on_evaluated))
                 if not run.stop.is_set():
-                    agree(rehearsal, self.prices, asks=self.asks)
-                selection = replace(selection, limit=rehearsal.left_of(selection.limit))
-                self.bar.total = rehearsal.to_judge
+                    agree(preview, self.prices, asks=self.asks)
+                selection = replace(selection, limit=preview.left_of(selection.limit))
+                self.bar.total = preview.to_judge
             self.bar.share = share_of(reader, selection.query)
             with _stopped_by_ctrl_c(run), self.bar.shown():
                 report = await library.backfill(
@@ -125,7 +125,7 @@ class BackfillRun:
             finish_batches((self.judge, self.second_judge), report)
             if selection.query is None and not report.is_behind:
                 await run.progress.reached(run.name, _stretch(None)[1])
-            return report, rehearsal
+            return report, preview
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[TraceReader, Selection, ResumableRun]]:

@@ -52,14 +52,14 @@ def run_backfill(
     reports = Reports.of(
         output.reports, source=read.source, metrics=metrics, judges=opened, prices=models.choice.prices
     )
-    report, rehearsal = _carried_out(run, reports, transcript, output, dry_run=cost.dry_run)
+    report, preview = _carried_out(run, reports, transcript, output, dry_run=cost.dry_run)
     is_whole = reports.is_whole and transcript.is_whole and not run.faults.number
     print_report(
-        report, rehearsal, prices=models.choice.prices, dry_run=cost.dry_run, as_json=output.json.wanted
+        report, preview, prices=models.choice.prices, dry_run=cost.dry_run, as_json=output.json.wanted
     )
     run.faults.tell_rest()
-    if cost.dry_run and rehearsal:
-        return exit_code_of(rehearsal) or int(not is_whole)
+    if cost.dry_run and preview:
+        return exit_code_of(preview) or int(not is_whole)
     return _exit_code(report, is_whole=is_whole)
 
 
@@ -149,9 +149,9 @@ def _carried_out(
     listeners = (transcript.keep, reports.add)
     with reports:
         if dry_run:
-            rehearsal = asyncio.run(run.rehearse(answer_listener(listeners, run.metrics, None)))
-            reports.end(ending_of_pilot(rehearsal))
-            return rehearsal.report, rehearsal
+            preview = asyncio.run(run.preview(answer_listener(listeners, run.metrics, None)))
+            reports.end(ending_of_pilot(preview))
+            return preview.report, preview
         console = None if output.json.wanted else run.bar.console()
         report, estimated = asyncio.run(run.carry_out(answer_listener(listeners, run.metrics, console)))
         reports.end(ending_of(report, told=reports.answers))

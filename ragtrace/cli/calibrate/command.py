@@ -23,7 +23,7 @@ def _forms(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleOptions:
-    """Which labelled answers are measured."""
+    """Which labeled answers are measured."""
 
     limit: int | None = option(
         "--limit", type=click.IntRange(min=1), metavar="N", help="At most N answers of each file."
@@ -135,11 +135,11 @@ def calibrate(
 
     \b
     Examples:
-      ragtrace calibrate labelled.jsonl --judge openai:gpt-4o-mini \\
+      ragtrace calibrate labeled.jsonl --judge openai:gpt-4o-mini \\
           --report report.html --save judge.json
-      ragtrace calibrate labelled.jsonl --limit 50 --forms json,logprobs \\
+      ragtrace calibrate labeled.jsonl --limit 50 --forms json,logprobs \\
           --judge openai:qwen2.5 --base-url http://localhost:11434/v1
-      ragtrace calibrate labelled.jsonl --judge lexical
+      ragtrace calibrate labeled.jsonl --judge lexical
     """
     from ragtrace.cli.calibrate.run import run_calibration
 

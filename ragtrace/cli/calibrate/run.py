@@ -127,7 +127,7 @@ def _answers_of(
 
 def _is_usable(answer: LabeledAnswer, left_out: Counter[str]) -> bool:
     if not answer.claims:
-        left_out["answers without labelled claims"] += 1
+        left_out["answers without labeled claims"] += 1
         return False
     if not any((chunk.text or "").strip() for chunk in answer.record.chunks):
         left_out["answers without contexts"] += 1
@@ -152,7 +152,7 @@ def _check_labels(
     where = ", ".join(map(shown_path, paths))
     if not labels:
         why = ", ".join(f"{what} ({number})" for what, number in left_out.items() if number)
-        raise InputError(f"there is no labelled claim in {where}" + (f"; left out: {why}" if why else ""))
+        raise InputError(f"there is no labeled claim in {where}" + (f"; left out: {why}" if why else ""))
     lacking = "unsupported" if True in labels else "supported"
     what = f"the sample of {where}" if sampled else where
     to_do = "draw more with --limit" if sampled else "label answers of both kinds"
@@ -192,7 +192,7 @@ def _measure(
     measured: list[MeasuredAnswer] = []
     whole = len(sample.answers)
     claims = sum(len(answer.claims) for answer in sample.answers)
-    talk(f"measuring {counted(whole, 'answer')} with {counted(claims, 'labelled claim')}")
+    talk(f"measuring {counted(whole, 'answer')} with {counted(claims, 'labeled claim')}")
 
     progress = _Progress(whole)
 

@@ -1,3 +1,3 @@
-"""``ragtrace demo``: the whole job, on human-labelled traffic."""
+"""``ragtrace demo``: the whole job, on human-labeled traffic."""
 
 from ragtrace.cli.demo.command import demo

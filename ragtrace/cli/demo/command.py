@@ -41,7 +41,7 @@ class DemoOptions:
 @command()
 @takes(options=DemoOptions)
 def demo(options: DemoOptions) -> None:
-    """See the whole pipeline on human-labelled RAG traffic.
+    """See the whole pipeline on human-labeled RAG traffic.
 
     Instrumented code sends 24 answers of RAGTruth over OTLP to a collector in its own process. The collector
     judges them claim by claim and writes the verdicts into the same traces; the output compares each with

@@ -59,7 +59,7 @@ class TerminalShow:
         """Say what is about to happen."""
         also = f" Traces and verdicts also go to {backend}." if backend else ""
         self._console.print(
-            f"{answers} human-labelled answers flow through an instrumented application and a collector. "
+            f"{answers} human-labeled answers flow through an instrumented application and a collector. "
             f"Judge: {judge}.{also}\n"
         )
 

@@ -1,4 +1,4 @@
-"""The demo's traffic: labelled answers, and an instrumented RAG application that replays them."""
+"""The demo's traffic: labeled answers, and an instrumented RAG application that replays them."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class _Row(BaseModel):
 def load_sample() -> tuple[DemoAnswer, ...]:
     """Read the sample of RAGTruth that is shipped with ragtrace."""
     text = (files("ragtrace.cli") / "data" / "ragtruth_qa_sample.jsonl").read_text("utf-8")
-    return tuple(_labelled(_Row.model_validate_json(line)) for line in text.splitlines())
+    return tuple(_labeled(_Row.model_validate_json(line)) for line in text.splitlines())
 
 
-def _labelled(row: _Row) -> DemoAnswer:
+def _labeled(row: _Row) -> DemoAnswer:
     marked = [sentence.text for sentence in row.claims if sentence.label != "supported"]
     return DemoAnswer(
         id=row.id,

@@ -217,7 +217,7 @@ def _grpc_port(received: _Received) -> Iterator[int]:
 
 
 class _Server(ThreadingHTTPServer):
-    """Answers HTTP itself, and hands connections of gRPC on: exporters know one address only."""
+    """Answers HTTP itself, and forwards gRPC connections: exporters know one address only."""
 
     daemon_threads = True
     block_on_close = False  # an application's child may keep a connection for longer than it lives

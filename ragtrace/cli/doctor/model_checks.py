@@ -129,7 +129,7 @@ def _who(model: Judge | Embedder) -> str:
 
 
 class _Nothing(BaseModel):
-    """The question stands in the prompt alone: it is for language models."""
+    """Only the prompt has the question: this request is for language models."""
 
 
 def _question() -> JudgeRequest[YesProbability]:

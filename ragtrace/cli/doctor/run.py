@@ -77,7 +77,7 @@ class _Plan:
     """Whether somebody named the endpoints: else their absence is no failure."""
     store: Path | None = None
     secrets: frozenset[str] = frozenset()
-    """What must not be printed, whoever repeats it."""
+    """Secrets that must not be printed, even if a server repeats them."""
 
     @classmethod
     def of(cls, targets: TargetOptions) -> _Plan:

@@ -31,7 +31,7 @@ _JSON: Final = re.compile(
 )
 _JSON_TRIED: Final = 8
 _SENTENCE: Final = re.compile(r"\w\W{0,3}[.!?…][\"'”)\]]{0,2}[ \t]{0,9}$")
-_LABELLED: Final = re.compile(r"\w{1,20}:")
+_LABELED: Final = re.compile(r"\w{1,20}:")
 _LETTER: Final = re.compile(r"\w")
 
 
@@ -145,7 +145,7 @@ def _listed(mark: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
 def _a_line_each(lines: Sequence[str]) -> tuple[str, ...]:
     """Part lines without a blank one between them, if each ends as a sentence does: wrapped text does not."""
     stripped = "\n".join(lines).strip().splitlines()
-    is_each_whole = all(_SENTENCE.search(line) and not _LABELLED.match(line) for line in stripped)
+    is_each_whole = all(_SENTENCE.search(line) and not _LABELED.match(line) for line in stripped)
     return _whole(stripped) if len(stripped) > 1 and is_each_whole else ()
 
 

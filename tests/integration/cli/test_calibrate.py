@@ -60,7 +60,7 @@ def write(path: Path, given: list[dict[str, Any]]) -> str:
 
 @pytest.fixture
 def data(tmp_path: Path) -> str:
-    return write(tmp_path / "labelled.jsonl", rows(12))
+    return write(tmp_path / "labeled.jsonl", rows(12))
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_people_see_figures_with_intervals_and_what_follows_in_80_columns(data: 
     result = calibrate(data, "--judge", scripted)
     assert result.exit_code == 0
     lines = [line.rstrip() for line in result.stdout.splitlines()]
-    assert lines[0] == "labelled.jsonl: 12 of 12 answers"
+    assert lines[0] == "labeled.jsonl: 12 of 12 answers"
     assert re.search(r"24 claims +100 % +0\.50 \[0\.\d\d, 0\.\d\d\]", result.stdout)
     assert "lexical:lexical-v2 (the floor)" in result.stdout
     assert "What follows" in lines
@@ -120,7 +120,7 @@ def test_files_are_measured_apart_and_together(data: str, tmp_path: Path, script
     other = write(tmp_path / "other.jsonl", rows(6))
     groups = as_json(data, other, "--judge", scripted)["groups"]
     assert [(group["name"], group["answers"]) for group in groups] == [
-        ("labelled.jsonl", 12),
+        ("labeled.jsonl", 12),
         ("other.jsonl", 6),
         ("all files together", 18),
     ]
@@ -233,7 +233,7 @@ def test_what_is_recommended_is_saved_for_the_judge_that_was_measured(
     assert result.exit_code == 0
     saved = read_calibration(file)
     assert (saved.provider, saved.form, saved.threshold) == ("scripted", "json", 0.5)
-    assert saved.measured_on.files == ["labelled.jsonl"]
+    assert saved.measured_on.files == ["labeled.jsonl"]
     assert saved.measured_on.claims == 24
 
 
@@ -278,7 +278,7 @@ def test_rows_without_labels_cannot_be_measured(tmp_path: Path) -> None:
     data = write(tmp_path / "bare.jsonl", [{"contexts": ["C"], "claims": [{"text": "A.", "label": None}]}])
     result = calibrate(data, "--judge", "lexical")
     assert result.exit_code == 2
-    assert "no labelled claim" in result.stderr
+    assert "no labeled claim" in result.stderr
 
 
 SAMPLE = Path(__file__).parents[3] / "examples" / "data" / "ragtruth_qa_sample.jsonl"
@@ -369,7 +369,7 @@ async def test_what_a_run_needs_is_checked_before_the_first_call(
 ) -> None:
     if "--limit" in options:  # an answer of which nothing is supported
         given = [{**row, "claims": row["claims"][1:]} for row in given]
-    data = write(tmp_path / "labelled.jsonl", given)
+    data = write(tmp_path / "labeled.jsonl", given)
     endpoint = PeerEndpoint(replies=["{}"])
     asked = [str(tmp_path / each) if each == NOWHERE else each for each in options]
     async with serving(endpoint):
@@ -392,12 +392,12 @@ def test_a_row_that_cannot_be_read_is_left_out_and_the_others_are_measured(data:
     path = Path(data)
     path.write_text(path.read_text() + '{"contexts": 5, "claims": []}\n')
     result = calibrate(data, "--judge", scripted)
-    assert result.stdout.startswith("labelled.jsonl: 12 of 12 answers")
+    assert result.stdout.startswith("labeled.jsonl: 12 of 12 answers")
     assert "line 13: field `contexts`: must be a text, or a list of texts" in result.stderr
     assert result.exit_code == 2
 
 
-def test_labelled_rows_come_from_standard_input(data: str, scripted: str) -> None:
+def test_labeled_rows_come_from_standard_input(data: str, scripted: str) -> None:
     result = run("calibrate", "-", "--judge", scripted, "--resamples", "100", stdin=Path(data).read_text())
     assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "standard input: 12 of 12 answers")
 
@@ -425,7 +425,7 @@ def test_ctrl_c_keeps_what_was_measured(data: str) -> None:
 
 def saved(path: Path, **others: object) -> str:
     known = {"provider": "scripted", "model": "scripted", "form": "json", "threshold": 0.3}
-    rests_on = {"files": ["labelled.jsonl"], "answers": 12, "claims": 24, "balanced_accuracy": 0.8}
+    rests_on = {"files": ["labeled.jsonl"], "answers": 12, "claims": 24, "balanced_accuracy": 0.8}
     path.write_text(json.dumps({**known, "answer_threshold": 0.9, "measured_on": rests_on, **others}))
     return str(path)
 

@@ -1,4 +1,4 @@
-"""Labelled claims before a judge: it sees contexts and claims, in every order asked for, and nothing else."""
+"""Labeled claims before a judge: it sees contexts and claims, in every order asked for, and nothing else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def measure(
     return sorted(found, key=lambda each: each.position)
 
 
-async def test_each_labelled_claim_gets_its_verdict_without_extraction() -> None:
+async def test_each_labeled_claim_gets_its_verdict_without_extraction() -> None:
     judge = ScriptedJudge(JUDGE_SAYS)
     [found] = await measure(judge, labeled("snc"))
     [[run]] = found.runs

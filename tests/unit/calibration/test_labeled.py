@@ -1,4 +1,4 @@
-"""Labelled rows: what is read, and how a bad one is named."""
+"""Labeled rows: what is read, and how a bad one is named."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def row(*labels: str | None, **others: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "labelled.jsonl"
+    return tmp_path / "labeled.jsonl"
 
 
 def test_contexts_and_claims_are_enough(path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_bad_row_is_named_by_file_line_and_field(path: Path, bad: Any, said: s
 
 
 def test_a_missing_file_is_named(path: Path) -> None:
-    with pytest.raises(InputError, match=r"labelled\.jsonl.*cannot be read"):
+    with pytest.raises(InputError, match=r"labeled\.jsonl.*cannot be read"):
         list(read_labeled(path))
 
 
