@@ -53,7 +53,8 @@ KEPT = re.compile(
             r"sample\.neighbours|`neighbours`|\bneighbours:|\.neighbours\b|\"neighbours\"",
             r"sentinel_rate|sentinels_passed|--sentinel-rate|linger_s|--salvage|options\.salvage|\bsalvage: bool",
             r"--patience|patience_s|tests\.patience|PATIENCE_S|peer[_-]prompts|--peers-python|\"peer_\w+\"",
-            r"parcels_\w+|\"parcels\"|\"purse\"|settled_\w+|texts_mended|\w*brought_back\w*|\"neighbour\w*\"|`neighbour`",
+            r"parcels_\w+|\"parcels\"|\"purse\"|settled_\w+|texts_mended|\w*brought_back\w*",
+            r"\"neighbour\w*\"|`neighbour`",
             # a connection's peer, and names of tests
             r"\btest_\w+|dialogue|catalogue|analogue|prologue|epilogue",
         )

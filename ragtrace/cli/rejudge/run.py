@@ -75,6 +75,7 @@ def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutpu
         UsageError: options do not go together.
         ConfigError: one of them is wrong, or a file is.
     """
+    access = output.access.access("to")
     shown = _Output(judge=scoring.judge.choice(), show=output.show, as_json=output.json.wanted)
     if kept.diff is not None:
         first, second = map(_named, kept.diff)
@@ -98,7 +99,7 @@ def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutpu
             return int(not asyncio.run(asking))
         sending = _Sending(
             destination=output.destination,
-            access=output.access.access("to"),
+            access=access,
             options=AttachOptions(carrier_time=cast(CarrierTime, output.carrier_time)),
         )
         return int(not asyncio.run(again.score(sending)))

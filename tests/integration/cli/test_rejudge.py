@@ -250,3 +250,12 @@ def test_records_of_a_file_are_scored_again_by_the_limits_they_were_judged_by(
     told = rejudged("--transcripts", place.transcripts, "--pass-when", "contradicted <= 1")
     assert (told["both"], told["not_in_transcript"], server.calls) == (1, 0, calls)
     assert told["metrics"][0]["passes_second_only"] == 1
+
+
+def test_a_login_without_a_password_is_an_error_also_where_nothing_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LOGIN", "user")
+    done = run("rejudge", "--diff", "a.db#x", "b.db#y", "--to-login-env", "LOGIN")
+    assert done.exit_code == 2
+    assert "--to-login-env must hold USER:PASSWORD" in done.output
