@@ -48,8 +48,8 @@ def instrument(
 ) -> bool:
     """Switch capture on and return whether it is on. The span helpers do nothing before this call.
 
-    The libraries of ``ragtrace.capture.libraries._table`` are instrumented as the application imports them,
-    unless another instrumentor already traces them.
+    Known libraries (``ragtrace.capture.libraries._table``) are instrumented on import, unless already traced.
+    ``RAGTRACE_DISABLED`` or ``OTEL_SDK_DISABLED`` keep capture off. ``RAGTRACE_LOG_LEVEL`` shows diagnostics.
 
     If the application has an OpenTelemetry SDK provider, ragtrace joins it and keeps its sampler, resource
     and exporters; only the ``endpoint`` argument adds an exporter. Otherwise ragtrace sets a global provider
@@ -63,21 +63,17 @@ def instrument(
         protocol: Else ``OTEL_EXPORTER_OTLP_PROTOCOL``, else by the endpoint's port, else gRPC.
         headers: Sent with every export, such as an authorization header.
         capture_content: ``True`` and ``False`` are short for ``content="on"`` and ``"off"``.
-        content: How to record questions, chunks and answers: ``"on"``, ``"redacted"`` (needs the extra
-            ``privacy``), ``"hashed"`` or ``"off"``; or a policy, which also has limits. Else
-            ``RAGTRACE_CAPTURE_CONTENT``, else off if ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``
-            says ``NO_CONTENT`` or ``EVENT_ONLY``, else on. Without content there is nothing to judge.
+        content: ``"on"``, ``"redacted"`` (extra ``privacy``), ``"hashed"`` or ``"off"``; or a policy
+            with limits. Else ``RAGTRACE_CAPTURE_CONTENT``, else off if ``NO_CONTENT`` or ``EVENT_ONLY`` is in
+            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, else on: judging needs content.
         redact: Called as ``redact(text, part)`` for every text before it is recorded.
         tracer_provider: The provider to join, if it is not the global one.
-        only: The libraries to instrument, by name: ``["openai", "qdrant"]``. Else ``RAGTRACE_ONLY``
-            (comma-separated), else all. An empty list means none.
+        only: Libraries by name: ``["openai", "qdrant"]``; ``[]`` is none. Else ``RAGTRACE_ONLY`` (commas), else all.
         exclude: The libraries to skip. Else ``RAGTRACE_EXCLUDE``.
         max_queue_bytes: Approximate memory limit of the export queue. Beyond it, the oldest spans are dropped
             and counted. Else ``RAGTRACE_MAX_QUEUE_BYTES``, else 64 MiB. No effect on a joined provider.
         quiet: Send hints about missing verdicts (no instrumentor, unreachable endpoint, no RAG call) to the
             log only, not once to stderr. Else ``RAGTRACE_QUIET``.
-
-    ``RAGTRACE_DISABLED`` or ``OTEL_SDK_DISABLED`` keep it off. ``RAGTRACE_LOG_LEVEL`` shows diagnostics.
     """
     with _lock:
         _show_log()
