@@ -286,7 +286,7 @@ class Verdict:
     quote_verified: bool = False
     """Whether the judge's quote was found in a chunk it cited."""
     confidence: float | None = None
-    """Probability in [0, 1] that the label is right, where the judge gives one."""
+    """Probability in [0, 1] that the label is right, if the judge gives one."""
     omitted: bool = False
     """Unjudged because the judge gave no usable verdict, though asked again; not because it abstained."""
 
@@ -302,7 +302,7 @@ class ChunkVerdict:
     """``relevant``, ``partly_relevant``, ``irrelevant`` or ``unjudged``."""
     reason: str | None = None
     confidence: float | None = None
-    """Probability in [0, 1] that the label is right, where the judge gives one."""
+    """Probability in [0, 1] that the label is right, if the judge gives one."""
     omitted: bool = False
     """Unjudged because the judge gave no usable verdict, though asked again; not because it abstained."""
 

@@ -104,7 +104,7 @@ class JaegerGrpcReader(SearchOnlyReader):
         Raises:
             ReadError: the request failed.
         """
-        return await self._patiently(self._services)
+        return await self._with_retries(self._services)
 
     async def aclose(self) -> None:
         """Close the channel."""
@@ -116,9 +116,9 @@ class JaegerGrpcReader(SearchOnlyReader):
         async def ask() -> list[Span]:
             return [span async for span in self._streamed(method, request)]
 
-        return await self._patiently(ask)
+        return await self._with_retries(ask)
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Retry transient errors, unless the server has never answered successfully."""
         retries = ReadRetries()
         while True:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_READ_BYTES: Final = 128 << 20
 """The size limit of a decompressed response. A page of traces with all texts takes some megabytes."""
 
-_FIRST_PATIENCE_S: Final = 20.0
+_FIRST_REQUEST_S: Final = 20.0
 _PASSING: Final = frozenset({429, 500, 502, 503, 504})
 """Transient statuses, worth a retry."""
 
@@ -108,7 +108,7 @@ class HttpApi:
         Raises:
             ReadError: the back end is not reachable, refuses the credentials, or has another error.
         """
-        retries = ReadRetries() if self._is_known else ReadRetries(seconds=_FIRST_PATIENCE_S)
+        retries = ReadRetries() if self._is_known else ReadRetries(seconds=_FIRST_REQUEST_S)
         while True:
             began = monotonic()
             try:

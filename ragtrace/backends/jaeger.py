@@ -54,7 +54,7 @@ class JaegerReader(SearchOnlyReader):
             InputError: the trace id is not hex.
         """
         trace_id = normalized_trace_id(trace_id)
-        version = await self._spoken()
+        version = await self._detected_version()
         body = await self._asked(f"{version.traces}/{trace_id}", {version.raw: "true"})
         return traces_by_id(self._understood(version.spans, body)).get(trace_id) if body is not None else None
 
@@ -71,7 +71,7 @@ class JaegerReader(SearchOnlyReader):
         return await cut_if_too_large(query, self._page, **bounds)
 
     async def _page(self, query: TraceQuery) -> Page:
-        version = await self._spoken()
+        version = await self._detected_version()
         if version is V3 and query.tags:
             return await self._search_by_tags(query)
         body = await self._asked(version.traces, version.parameters(query, self._traces_at_once))
@@ -91,20 +91,20 @@ class JaegerReader(SearchOnlyReader):
         Raises:
             ReadError: the request failed.
         """
-        version = await self._spoken()
+        version = await self._detected_version()
         return tuple(version.services_in(await self._json(version.services)))
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._api.aclose()
 
-    async def _spoken(self) -> _Version:
+    async def _detected_version(self) -> _Version:
         """Detect the API version once: a server without v3 answers with its page, or with 404."""
         if self._version is None:
-            self._version = await self._found_out()
+            self._version = await self._detect_version()
         return self._version
 
-    async def _found_out(self) -> _Version:
+    async def _detect_version(self) -> _Version:
         failure = ReadError(f"{self._api.where} is not Jaeger: is this its query API (port 16686)?")
         try:
             if "services" in (await self._json(V3.services) or {}):

@@ -57,7 +57,7 @@ class LangfuseReader(SearchOnlyReader):
         Raises:
             ReadError: the request failed, or the response is invalid.
         """
-        version = await self._spoken()
+        version = await self._detected_version()
         try:
             stored = await version.stored(self._api, trace_id.strip())
             return _trace(stored) if stored else None
@@ -71,7 +71,7 @@ class LangfuseReader(SearchOnlyReader):
             ReadError: the request failed, or Langfuse does not support the query.
         """
         wanted = self._filters(query)
-        version = await self._spoken()
+        version = await self._detected_version()
         can_be_parted = query.until_ns - query.since_ns > self.shortest_ns
         limit = self._traces_at_once if can_be_parted else None
         try:
@@ -84,7 +84,7 @@ class LangfuseReader(SearchOnlyReader):
         """Close the connections."""
         await self._api.web.aclose()
 
-    async def _spoken(self) -> _Version:
+    async def _detected_version(self) -> _Version:
         """Detect the API version once."""
         if self._version is None:
             asked: Parameters = {"limit": 1, "fields": "core"}
@@ -245,7 +245,11 @@ def _span(tree: Json, trace: Json, parent: str | None, more: Mapping[str, Attrib
     start_ns = _nanoseconds(tree["startTime"])
     trace_id, span_id = str(trace["id"]), str(tree["id"])
     sent = {key: _sent(key, value) for key, value in _mapping(metadata.get("attributes")).items()}
-    told = {semconv.SESSION_ID: tree.get("sessionId") or trace.get("sessionId"), **_told(tree, sent), **more}
+    told = {
+        semconv.SESSION_ID: tree.get("sessionId") or trace.get("sessionId"),
+        **_moved_values(tree, sent),
+        **more,
+    }
     resource = {key: _plain(value) for key, value in _mapping(metadata.get("resourceAttributes")).items()}
     return Span(
         trace_id=hex_id(trace_id, digits=32),
@@ -271,7 +275,7 @@ _TAKEN_FROM: Final = (
 """Attributes from which Langfuse takes input and output of other tools' spans, in its order."""
 
 
-def _told(tree: Json, sent: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+def _moved_values(tree: Json, sent: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
     """Return the values that Langfuse moved out of a span's attributes, under their original convention."""
     said = (_text(tree.get("input")), _text(tree.get("output")))
     for prefix, keys in _TAKEN_FROM:

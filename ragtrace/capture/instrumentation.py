@@ -68,7 +68,7 @@ def instrument(
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, else on: judging needs content.
         redact: Called as ``redact(text, part)`` for every text before it is recorded.
         tracer_provider: The provider to join, if it is not the global one.
-        only: Libraries by name: ``["openai", "qdrant"]``; ``[]`` is none. Else ``RAGTRACE_ONLY`` (commas), else all.
+        only: Libraries by name: ``["openai"]``. Else ``RAGTRACE_ONLY`` (commas), else all; ``[]`` is none.
         exclude: The libraries to skip. Else ``RAGTRACE_EXCLUDE``.
         max_queue_bytes: Approximate memory limit of the export queue. Beyond it, the oldest spans are dropped
             and counted. Else ``RAGTRACE_MAX_QUEUE_BYTES``, else 64 MiB. No effect on a joined provider.

@@ -36,7 +36,7 @@ BATCH_SPANS = 512
 SCHEDULE_DELAY_MS = 1_000.0
 REQUEST_BYTES = 3_000_000
 """The maximum size of a request: gRPC receivers refuse 4 MiB, and 512 spans with text often exceed that."""
-PATIENCE_S = 2.0
+STALL_TIMEOUT_S = 2.0
 """How long a closing pipeline waits for progress of its endpoint."""
 _UNREACHABLE = "unreachable"
 
@@ -115,11 +115,11 @@ class Pipeline:
         deadline = time.monotonic() + timeout_s
         closing = _in_thread(self._processor.shutdown)
         while closing.is_alive():
-            settled = self._exporter.exported
-            closing.join(max(0.0, min(PATIENCE_S, deadline - time.monotonic())))
-            if closing.is_alive() and (self._exporter.exported == settled or time.monotonic() >= deadline):
+            exported = self._exporter.exported
+            closing.join(max(0.0, min(STALL_TIMEOUT_S, deadline - time.monotonic())))
+            if closing.is_alive() and (self._exporter.exported == exported or time.monotonic() >= deadline):
                 self._exporter.shutdown()
-                closing.join(PATIENCE_S)
+                closing.join(STALL_TIMEOUT_S)
                 break
         self._report_loss()
         return not closing.is_alive() and self._exporter.failed == failed

@@ -74,9 +74,9 @@ class PendingFile:
         if path.is_dir() and not path.is_symlink():
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
         self.path = path
-        self.beside = path.with_name(f".{path.name}.{token_hex(8)}.partial")
+        self.partial = path.with_name(f".{path.name}.{token_hex(8)}.partial")
         """The temporary path."""
-        descriptor = _made(self.beside, os.O_RDWR, mode=_mode_of(path, is_private=is_private))
+        descriptor = _made(self.partial, os.O_RDWR, mode=_mode_of(path, is_private=is_private))
         self.file: BinaryIO = open(descriptor, "wb")  # noqa: SIM115  open while it is written
 
     def commit(self, *, replaces: bool = True) -> None:
@@ -90,16 +90,16 @@ class PendingFile:
             self.file.flush()
             os.fsync(self.file.fileno())
         if replaces:
-            self.beside.replace(self.path)
+            self.partial.replace(self.path)
         else:
-            _put(self.beside, self.path)
+            _put(self.partial, self.path)
         sync_folder(self.path.parent)
 
     def abandon(self) -> None:
         """Discard it, and keep the existing file."""
         with suppress(OSError):  # buffered data may not fit on the disk
             self.file.close()
-        self.beside.unlink(missing_ok=True)
+        self.partial.unlink(missing_ok=True)
 
 
 def replace_file(path: Path, text: str, *, is_private: bool = True) -> None:
@@ -147,14 +147,14 @@ def _mode_of(path: Path, *, is_private: bool) -> int | None:
     return _OWNER_ONLY if is_private else None
 
 
-def _put(beside: Path, path: Path) -> None:
+def _put(partial: Path, path: Path) -> None:
     try:
-        os.link(beside, path)  # fails if the path is taken, and follows no link
+        os.link(partial, path)  # fails if the path is taken, and follows no link
     except FileExistsError:
         raise
     except OSError:  # a file system without hard links
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, "there is a file already") from None
-        beside.rename(path)
+        partial.rename(path)
     else:
-        beside.unlink()
+        partial.unlink()
