@@ -1,6 +1,6 @@
-"""Faithfulness verdicts for RAG answers, written into the OpenTelemetry trace you already look at.
+"""Faithfulness verdicts for RAG answers, written into your existing OpenTelemetry traces.
 
-Names are loaded when first used (PEP 562): ``import ragtrace`` brings in neither openai, grpc nor httpx.
+Names load on first use (PEP 562): ``import ragtrace`` does not import openai, grpc or httpx.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many at once, in order: bounded in what is worked on and in what is held."""
+"""Run work concurrently and emit results in order, with bounded concurrency and memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 _WINDOW: Final = 4
-"""Items held for each one worked on: a slow one must not idle the others at once."""
+"""Items held per concurrent slot, so that one slow item does not idle the other slots at once."""
 
 
 async def map_in_order(
@@ -22,13 +22,13 @@ async def map_in_order(
     *,
     concurrency: int,
 ) -> None:
-    """Work on up to ``concurrency`` items at once, and emit the results in the order of the items.
+    """Work on up to ``concurrency`` items at once and emit the results in the order of the items.
 
-    Items are read as room comes free, so that an endless source needs bounded memory.
+    It reads items only when there is room, so an endless source needs bounded memory.
 
     Raises:
-        RagtraceError: the source failed; what came before was worked on and emitted.
-        Exception: the first failure of ``work`` or ``emit``, bare; the rest was cancelled.
+        RagtraceError: the source failed; all earlier items were processed and emitted.
+        Exception: the first failure of ``work`` or ``emit``, unwrapped; the rest was cancelled.
     """
     window: asyncio.Queue[asyncio.Task[ResultT] | None] = asyncio.Queue(_WINDOW * concurrency)
     gate = asyncio.Semaphore(concurrency)

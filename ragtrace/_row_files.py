@@ -1,7 +1,7 @@
-"""Rows of files that people made: found, checked against a form, and what is wrong with them told.
+"""Read hand-made row files: parse rows, validate them against a model and report errors.
 
-A file holds a JSON object a line, or one JSON array of objects. A row that cannot be read is told with its
-place and what to do about it, and so is a field that nobody knows, the first time that it is seen.
+A file holds one JSON object per line, or one JSON array of objects. An unreadable row is reported with its
+place and a fix. An unknown field is reported once, when it first appears.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ FormT = TypeVar("FormT", bound=BaseModel)
 
 
 class RowNotices(Protocol):
-    """Who is told what is left out of a file."""
+    """Receives notices about skipped rows and ignored fields."""
 
     def row_refused(self, fault: InputError) -> None:
-        """Hear that a row cannot be read, and why: the next one follows, unless this raises."""
+        """Handle an unreadable row. Reading goes on with the next row unless this raises."""
         ...
 
     def fields_ignored(self, warning: str) -> None:
-        """Hear that fields of the file are not known: once for each name."""
+        """Handle unknown fields, once for each name."""
         ...
 
 
 class _Strict:
-    """Ends with the first row that cannot be read, and does not mind further fields."""
+    """Stops at the first unreadable row and accepts unknown fields."""
 
     def row_refused(self, fault: InputError) -> None:
         raise fault
@@ -51,20 +51,20 @@ STRICT: Final[RowNotices] = _Strict()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldNames:
-    """What the fields of a row may be called."""
+    """The accepted names of a row's fields."""
 
     written: Mapping[str, Sequence[str]]
     """The names of each field of the form, our own first."""
     likely: Mapping[str, str]
-    """What people mean by names that no field has: only said, never read."""
+    """Common wrong names and the field they mean: used in hints, never read."""
 
     @property
     def known(self) -> frozenset[str]:
-        """All names that are read."""
+        """All accepted names."""
         return frozenset(name for names in self.written.values() for name in names)
 
     def nearest(self, name: str) -> str | None:
-        """Return the known name that was probably meant."""
+        """Return the accepted name that is most likely meant."""
         if name.lower() in self.likely:
             return self.likely[name.lower()]
         near = get_close_matches(name.lower(), sorted(self.known), n=1, cutoff=_NEAR)
@@ -73,26 +73,26 @@ class FieldNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Generic[FormT]):
-    """A row that has the form."""
+    """A valid row."""
 
     form: FormT
     place: str
     """``line-7``, or ``item-7`` of an array."""
     where: str
-    """The file and the place, for people."""
+    """File and place, for messages."""
     unknown: frozenset[str]
-    """The names of the fields that are not read."""
+    """Names of unknown fields."""
     given: Mapping[str, Any]
-    """The object itself."""
+    """The parsed object."""
 
 
 def read_rows(
     path: str | Path, form: type[FormT], names: FieldNames, notices: RowNotices
 ) -> Iterator[Row[FormT]]:
-    """Read the rows of a file, or of standard input for ``-``, one by one; empty lines are skipped.
+    """Yield the rows of a file, or of standard input for ``-``; empty lines are skipped.
 
     Raises:
-        InputError: the file cannot be read, or what ``notices`` raises about a row.
+        InputError: the file cannot be read, or ``notices`` raises for a row.
     """
     name = "standard input" if str(path) == "-" else str(path)
     known, seen = names.known, set[str]()
@@ -114,7 +114,7 @@ def read_rows(
 
 
 def clean_text(value: Any) -> Any:
-    """Replace what has no UTF-8 form in a text (lone surrogates): no judge can be sent it."""
+    """Replace lone surrogates, which UTF-8 cannot encode and no judge accepts."""
     if not isinstance(value, str):
         return value
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -125,7 +125,7 @@ _NEAR: Final = 0.75
 _ONE_LINE: Final = "write each row as one JSON object on a line of its own (`jq -c . FILE` does)"
 _FAULTS: Final = {
     "missing": "is missing",
-    "string_type": "must be a text",
+    "string_type": "must be a string",
     "string_too_short": "must not be empty",
     "list_type": "must be a list",
     "dict_type": "must be an object",
@@ -143,7 +143,7 @@ def _opened(path: str | Path, name: str) -> Iterator[Iterable[bytes]]:
         yield _stdin()
         return
     try:
-        file = Path(path).open("rb")  # noqa: SIM115  closed below: only opening it may fail like this
+        file = Path(path).open("rb")  # noqa: SIM115  closed below: only the open may fail like this
     except OSError as exc:
         raise InputError(f"{name} cannot be read: {exc.strerror}") from exc
     with file:
@@ -151,15 +151,15 @@ def _opened(path: str | Path, name: str) -> Iterator[Iterable[bytes]]:
 
 
 def _stdin() -> Iterable[bytes]:
-    # A reader of its own: where a daemon thread waits in that of `sys.stdin`, the interpreter cannot exit.
+    # A separate reader: if a daemon thread blocks in that of `sys.stdin`, the interpreter cannot exit.
     try:
         return open(sys.stdin.fileno(), "rb", closefd=False)
-    except (AttributeError, OSError):  # a stand-in without a descriptor
+    except (AttributeError, OSError):  # a replacement stream without a descriptor
         return sys.stdin.buffer
 
 
 def _values(lines: Iterable[bytes], name: str) -> Iterator[tuple[str, bytes | object]]:
-    """Yield each line that is not empty, undecoded; or the items, where the file is one array."""
+    """Yield each non-empty line undecoded, or the items if the file is one array."""
     numbered = enumerate(lines, start=1)
     for number, line in numbered:
         bare = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
@@ -190,7 +190,7 @@ def _parsed(content: bytes, where: str) -> Any:
         at = f"line {exc.lineno}, column {exc.colno}" if exc.lineno > 1 else f"column {exc.colno}"
         raise InputError(f"{where}: is not JSON: {exc.msg} at {at}: {_ONE_LINE}") from None
     except (ValueError, RecursionError):
-        raise InputError(f"{where}: is not JSON: it nests too deep, or a number is too long") from None
+        raise InputError(f"{where}: is not JSON: it nests too deeply, or a number is too long") from None
 
 
 def _object(content: object, where: str) -> Mapping[str, Any]:
@@ -203,10 +203,10 @@ def _object(content: object, where: str) -> Mapping[str, Any]:
 def _by_field(
     found: Mapping[str, Any], names: FieldNames, unknown: frozenset[str], where: str
 ) -> dict[str, tuple[str, Any]]:
-    """Return the name and value of each field of the form that the row has.
+    """Return the name and value of each known field in the row.
 
     Raises:
-        InputError: it has a field under two names, with different values.
+        InputError: the row has one field under two names, with different values.
     """
     by_field: dict[str, tuple[str, Any]] = {}
     for field, written in names.written.items():
@@ -218,7 +218,7 @@ def _by_field(
         for other in others:
             if _listed(found[other]) != _listed(found[first]):
                 raise InputError(
-                    f"{where}: fields `{first}` and `{other}` are two names for the {field}, and differ:"
+                    f"{where}: fields `{first}` and `{other}` both name the {field}, but differ:"
                     " keep one of them"
                 )
         by_field[field] = first, found[first]
@@ -233,7 +233,7 @@ def _checked(given: Mapping[str, tuple[str, Any]], form: type[FormT], where: str
     try:
         return form.model_validate({field: value for field, (_, value) in given.items()})
     except ValidationError as exc:
-        # the message of the exception itself would quote the row
+        # the exception's own message would quote the row
         fault = exc.errors(include_input=False, include_url=False)[0]
     top, *below = fault["loc"]
     written = given[str(top)][0] if str(top) in given else str(top)
@@ -242,15 +242,15 @@ def _checked(given: Mapping[str, tuple[str, Any]], form: type[FormT], where: str
 
 
 def _said(fault: ErrorDetails) -> str:
-    if fault["type"] == "said":  # by a check of ours
+    if fault["type"] == "said":  # by our own check
         return fault["msg"]
     if expected := fault.get("ctx", {}).get("expected"):
         return f"must be {expected}"
-    return _FAULTS.get(fault["type"], "has a form that is not understood")
+    return _FAULTS.get(fault["type"], "has an unsupported form")
 
 
 def _unknown(found: Mapping[str, Any], known: frozenset[str]) -> frozenset[str]:
-    """Return the names of the row that are not read."""
+    """Return the row's unknown field names."""
     unknown = found.keys() - known
     if found.get("retrieval_context") is not None and found.get("context") is not None:
         unknown.add(_IDEAL)
@@ -258,17 +258,17 @@ def _unknown(found: Mapping[str, Any], known: frozenset[str]) -> frozenset[str]:
 
 
 _IDEAL: Final = "context"
-"""Beside ``retrieval_context`` it is DeepEval's ideal context, which is not what the answer was made of."""
+"""Next to ``retrieval_context`` it is DeepEval's ideal context, which the generator did not see."""
 
 
 def _warning(news: Sequence[str], names: FieldNames, where: str) -> str:
     fields = "field" if len(news) == 1 else "fields"
     shown = ", ".join(f"`{name[:60]}`{_note(name, names)}" for name in news)
-    return f"{where}: unknown {fields} left out, here and below: {shown}"
+    return f"{where}: unknown {fields} ignored, here and below: {shown}"
 
 
 def _note(name: str, names: FieldNames) -> str:
     if name == _IDEAL:
-        return " (DeepEval's ideal context: `retrieval_context` is read)"
+        return " (DeepEval's ideal context: `retrieval_context` is used)"
     near = names.nearest(name)
     return f" (did you mean `{near}`?)" if near else ""

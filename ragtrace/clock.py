@@ -1,4 +1,4 @@
-"""The machine's own time, where nobody passes another in."""
+"""The system clock, the default for every `clock` argument."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class SystemClock:
-    """A [`Clock`][ragtrace.ports.Clock] that tells the machine's own time."""
+    """A [`Clock`][ragtrace.ports.Clock] that returns the system time."""
 
     def now_ns(self) -> int:
         """Unix time in nanoseconds."""

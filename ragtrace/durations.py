@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Parse durations such as ``30s`` or ``2h``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LONGEST_S: Final = 3650 * 86400.0
 
 
 def duration_of(text: str, units_s: Mapping[str, float] = UNITS_S) -> timedelta | None:
-    """Read a number and its unit; ``None`` where the text is something else.
+    """Parse a number and its unit; ``None`` if the text is something else.
 
     Raises:
-        ValueError: it is longer than anybody means.
+        ValueError: it is longer than 3650 days.
     """
     match = _WRITTEN.fullmatch(text.strip())
     if match is None or match[2] not in units_s:

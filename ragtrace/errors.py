@@ -1,28 +1,28 @@
 """The errors ragtrace raises.
 
 RagtraceError
-├── ConfigError            a setting is wrong: names the key, where it stands and what to do
-├── InputError             a file, record or argument that ragtrace was given cannot be read
-├── CodecError             bytes that are not the OTLP they claim to be
-├── JudgeError             a judge could not answer; ``error_type`` is what stands in ``error.type``
-│   ├── JudgeUnavailable   not reachable, or a 5xx / 429 that outlived its retries; may work later
+├── ConfigError            a setting is wrong: names the key, its source and the fix
+├── InputError             an input file, record or argument cannot be read
+├── CodecError             bytes are not valid OTLP
+├── JudgeError             a judge could not answer; ``error_type`` becomes ``error.type``
+│   ├── JudgeUnavailable   not reachable, or 5xx / 429 after all retries; may work later
 │   ├── JudgeTimeout       no answer in time; may work later
-│   ├── JudgeOverBudget    a limit to spending has no room for the request, which was not made
-│   ├── JudgeRefused       401, 402, 403, 404, quota: will not work until a person acts
-│   ├── JudgeUnable        it lacks what the request needs, such as log-probabilities: ask in another form
-│   ├── NotInTranscript    no judge is asked here, and what it said to this is not known
-│   ├── JudgeCompromised   it got a planted claim wrong: nothing it says of this record counts
-│   └── JudgeNonsense      it answered, but not what was asked for
-│       ├── JudgeCutOff    its reply ended at the token limit (``finish_reason=length``): ask for less at once
-│       └── JudgeOversized its reply is longer than any is read
+│   ├── JudgeOverBudget    a budget limit leaves no room; the request was not sent
+│   ├── JudgeRefused       401, 402, 403, 404, quota: will not work until an operator acts
+│   ├── JudgeUnable        it lacks a feature, such as log-probabilities: ask in another form
+│   ├── NotInTranscript    the transcript holds no reply to this request, and no judge is asked
+│   ├── JudgeCompromised   it failed a canary claim: all its verdicts on this record are void
+│   └── JudgeNonsense      the reply does not have the requested form
+│       ├── JudgeCutOff    the reply hit the token limit (``finish_reason=length``): ask for less
+│       └── JudgeOversized the reply exceeds the size limit
 ├── ReadError              a trace back end could not be read
-│   ├── ReadOversized      an answer is longer than any is read: ask for less at once
-│   └── ReadUnavailable    it is not reachable, or fails, for longer than it is waited for; may work later
+│   ├── ReadOversized      a response exceeds the size limit: ask for less at once
+│   └── ReadUnavailable    it is not reachable, or fails, after all retries; may work later
 └── SendError              a sink did not take the spans
-    ├── SendRetryable      it may take them later; ``retry_after_s`` if it said when
-    ├── SendUnconfirmed    it said yes, in a way that nobody can read: whether it took them is not known
-    └── SendRejected       it never will
-        └── SendRefused    401, 403, 404, wrong path: it takes nothing from us until a person acts
+    ├── SendRetryable      it may take them later; ``retry_after_s`` if it named a wait
+    ├── SendUnconfirmed    success with an unreadable body: it may or may not have taken them
+    └── SendRejected       it will never take them
+        └── SendRefused    401, 403, 404, wrong path: it takes nothing until an operator acts
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class RagtraceError(Exception):
-    """Whatever ragtrace raises on purpose."""
+    """Base class of all errors that ragtrace raises on purpose."""
 
 
 class ConfigError(RagtraceError):
@@ -55,11 +55,11 @@ class ConfigError(RagtraceError):
 
 
 class InputError(RagtraceError):
-    """Something ragtrace was given cannot be read."""
+    """An input file, record or argument cannot be read."""
 
 
 class CodecError(RagtraceError):
-    """The bytes are not the OTLP they claim to be."""
+    """The bytes are not valid OTLP."""
 
 
 class JudgeError(RagtraceError):
@@ -75,7 +75,7 @@ class JudgeError(RagtraceError):
 
 
 class JudgeUnavailable(JudgeError):
-    """The judge is not reachable, or answers 429 or 5xx beyond its retries."""
+    """The judge is not reachable, or answers 429 or 5xx after all retries."""
 
     error_type = "judge_unavailable"
     retryable = True
@@ -85,7 +85,7 @@ class JudgeUnavailable(JudgeError):
     ) -> None:
         super().__init__(message, usage=usage)
         self.retry_after_s = bounded_wait_s(retry_after_s)
-        """Seconds the endpoint asked us to wait, if it said so: a day at most."""
+        """Seconds the endpoint asked us to wait, if any: one day at most."""
 
 
 class JudgeTimeout(JudgeError):
@@ -96,7 +96,7 @@ class JudgeTimeout(JudgeError):
 
 
 class JudgeOverBudget(JudgeError):
-    """A limit to spending has no room for the request, which was not made."""
+    """A budget limit leaves no room for the request, which was not sent."""
 
     error_type = "over_budget"
 
@@ -105,43 +105,43 @@ class JudgeOverBudget(JudgeError):
 
 
 class JudgeRefused(JudgeError):
-    """The judge turned the request down for good: key, quota, model or permission."""
+    """The judge refused the request permanently: key, quota, model or permission."""
 
     error_type = "judge_refused"
 
 
 class JudgeUnable(JudgeError):
-    """The judge lacks what the request needs, such as log-probabilities."""
+    """The judge lacks a feature that the request needs, such as log-probabilities."""
 
     error_type = "judge_unable"
 
 
 class NotInTranscript(JudgeError):
-    """No judge is asked, and the transcript does not hold what it said to this."""
+    """The transcript holds no reply to this request, and no judge is asked."""
 
     error_type = "not_in_transcript"
 
 
 class JudgeCompromised(JudgeError):
-    """The judge got a planted claim wrong: its verdicts on this record are not to be believed."""
+    """The judge failed a canary claim: its verdicts on this record cannot be trusted."""
 
     error_type = "judge_compromised"
 
 
 class JudgeNonsense(JudgeError):
-    """The judge answered, but not in the form it was asked for."""
+    """The judge's reply does not have the requested form."""
 
     error_type = "judge_nonsense"
 
 
 class JudgeCutOff(JudgeNonsense):
-    """The reply ended at the token limit: ask for less at once."""
+    """The reply hit the token limit: ask for less at once."""
 
     error_type = "judge_cut_off"
 
 
 class JudgeOversized(JudgeNonsense):
-    """The reply is longer than any is read, as it came or unpacked."""
+    """The reply exceeds the size limit, compressed or decompressed."""
 
     error_type = "judge_oversized"
 
@@ -151,11 +151,11 @@ class ReadError(RagtraceError):
 
 
 class ReadOversized(ReadError):
-    """An answer of a trace back end is longer than any is read: ask for less at once."""
+    """A response of a trace back end exceeds the size limit: ask for less at once."""
 
 
 class ReadUnavailable(ReadError):
-    """A trace back end is not reachable, or fails, for longer than it is waited for."""
+    """A trace back end is not reachable, or fails, after all retries."""
 
 
 class SendError(RagtraceError):
@@ -168,17 +168,17 @@ class SendRetryable(SendError):
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_s = bounded_wait_s(retry_after_s)
-        """Seconds the sink asked us to wait, if it said so: a day at most."""
+        """Seconds the sink asked us to wait, if any: one day at most."""
 
 
 class SendUnconfirmed(SendError):
-    """The sink said yes, and its answer cannot be read: it may have taken the spans, a part, or none."""
+    """The sink reported success with an unreadable body: it may have taken all spans, some, or none."""
 
     def __init__(self, message: str, *, again: bool) -> None:
         super().__init__(message)
         self.again = again
-        """Whether another attempt may be answered better. Where the answer is whole and just none of the
-        protocol's, it will not, and would double what was taken."""
+        """Whether a retry may get a readable answer. It will not if the answer is complete but not in the
+        protocol; a retry would then duplicate spans."""
 
 
 class SendRejected(SendError):
@@ -187,8 +187,8 @@ class SendRejected(SendError):
     def __init__(self, message: str, *, partial: bool = False) -> None:
         super().__init__(message)
         self.partial = partial
-        """Whether it took the others of the same request: to send them again would double them."""
+        """Whether it took the other spans of the request: a retry would duplicate those."""
 
 
 class SendRefused(SendRejected):
-    """The sink takes nothing from us, whatever it is: token, permission or path, until a person acts."""
+    """The sink refuses every request until an operator acts: token, permission or path."""

@@ -1,4 +1,4 @@
-"""Strangers' text for terminals, logs and files of lines: it ends no line, and steers no terminal."""
+"""Escape untrusted text for terminals, logs and line files: no line breaks, no terminal controls."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 _CONTROLS: Final = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
-"""DEL and C1 controls, which terminals obey; what turns the order of what is seen (Trojan Source); what some
-readers take for the end of a line; and lone surrogates, which no UTF-8 holds."""
+"""DEL and C1 controls, which terminals obey; bidirectional controls (Trojan Source); characters that some
+readers treat as line ends; and lone surrogates, which UTF-8 cannot encode."""
 _IN_JSON: Final = re.compile(f"[{_CONTROLS}]")
 _IN_TEXT: Final = re.compile(rf"[\x00-\x1f{_CONTROLS}]")
 
 
 def one_json_line(value: Mapping[str, Any], *, allow_nan: bool = True) -> str:
-    """Write an object as JSON that no reader takes for several lines; without the line break."""
+    """Serialize an object as JSON on one line for every reader, without the final line break."""
     return escaped_json(json.dumps(value, ensure_ascii=False, allow_nan=allow_nan))
 
 
 def escaped_json(line: str) -> str:
-    """Return JSON that parses to the same. Only its strings hold controls, and any may hold their escapes."""
+    """Return JSON that parses to the same value. Controls occur in strings only, where escapes are legal."""
     return line if line.isascii() and "\x7f" not in line else _IN_JSON.sub(_escape, line)
 
 
 def escaped_line(text: str) -> str:
-    """Return a text as one line, its controls as the escapes that JSON has for them."""
+    """Return the text as one line, with controls as JSON escapes."""
     return _IN_TEXT.sub(_escape, text)
 
 

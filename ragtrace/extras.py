@@ -1,4 +1,4 @@
-"""How an extra is added to this very installation: from a checkout, a wheel, a repository or an index."""
+"""Build the install command of an extra for this installation: checkout, wheel, repository or index."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ _DISTRIBUTION: Final = "ragtrace-otel"
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra to what is installed, from where it was installed.
+    """Return the command that adds an extra, from the source of the installation (``direct_url.json``).
 
-    The installer wrote down where that was (``direct_url.json``). If it is not there any more, as in an image
-    whose sources were removed, a checkout has to be named by the person.
+    If that source is gone, as in an image without sources, the command runs in a checkout of the user's.
     """
     try:
         noted = distribution(_DISTRIBUTION).read_text("direct_url.json")

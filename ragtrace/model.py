@@ -1,8 +1,7 @@
-"""The values of ragtrace: what is judged, and what comes out.
+"""The data model: the records that ragtrace judges and the results it returns.
 
-All are frozen. ``None`` means absent. A failure is a [`MetricFailure`][ragtrace.model.MetricFailure] and a
-metric that has nothing to judge is a skipped [`MetricResult`][ragtrace.model.MetricResult]: neither ever
-has a score.
+All types are frozen. ``None`` means absent. A failure is a [`MetricFailure`][ragtrace.model.MetricFailure]. A
+metric with nothing to judge is a skipped [`MetricResult`][ragtrace.model.MetricResult]. Neither has a score.
 """
 
 from __future__ import annotations
@@ -49,45 +48,45 @@ class SkipReason(StrEnum):
     """Why there was nothing to judge: ``ragtrace.eval.skip_reason``."""
 
     NO_CONTENT = "no_content"
-    """The instrumentation did not record the text (capture is off by default in many)."""
+    """The instrumentation did not record the text (many have capture off by default)."""
     NO_RETRIEVAL = "no_retrieval"
-    """Nothing was retrieved for this answer, or no span says so."""
+    """No span records a retrieval for this answer."""
     EMPTY_RETRIEVAL = "empty_retrieval"
-    """The retrieval found nothing: whatever the answer says, it does not come from chunks."""
+    """The retrieval returned no chunks, so the answer cannot come from chunks."""
     REDACTED = "redacted"
-    """The text was replaced by a redaction mark."""
+    """A redaction mark replaces the text."""
     TRUNCATED = "truncated"
-    """The text was cut on its way: a verdict about the rest would be invented."""
+    """The text was truncated: a verdict on the missing part would be made up."""
     INCOMPLETE = "incomplete"
-    """Attributes or spans were dropped before they reached ragtrace."""
+    """Attributes or spans were dropped upstream of ragtrace."""
     FAILED_CALL = "failed_call"
     """The RAG call ended in an error and has no answer."""
     REFUSAL = "refusal"
     """The answer declines to answer."""
     NO_CLAIMS = "no_claims"
-    """The answer states nothing that can be checked."""
+    """The answer has no checkable statement."""
     ALL_UNJUDGED = "all_unjudged"
-    """The judge decided nothing of what it was asked: no claim, no chunk, no question."""
+    """The judge decided no item: no claim, no chunk, no question."""
     UNDECIDED = "undecided"
-    """Too few verdicts to tell pass from fail: the judge left out too many claims, or one that decides it."""
+    """Too few verdicts to tell pass from fail: the judge skipped too many claims, or a decisive one."""
     NO_REFERENCE = "no_reference"
-    """The metric needs a reference answer and there is none."""
+    """The metric needs a reference answer, and the record has none."""
     MISSING_PART = "missing_part"
-    """A metric that this one is made of has no score."""
+    """A component metric has no score."""
     OUT_OF_RANGE = "out_of_range"
-    """The rule that was asked for gives a number outside [0, 1]: `Compat.score` or the details have it."""
+    """The chosen rule gives a number outside [0, 1]; `Compat.score` or the details hold it."""
     TOOL_NAN = "peer_nan"
-    """The rule of the tool that was asked for gives no number here (NaN)."""
+    """The other tool's rule gives no number here (NaN)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """A retrieved chunk, as the generator was given it."""
+    """A retrieved chunk as the generator received it."""
 
     id: str
     """The producer's id; else ``sha256(text)[:16]``."""
     text: str | None
-    """``None`` where the producer recorded ids only."""
+    """``None`` if the producer recorded only ids."""
     rank: int = 0
     """Position in the retrieved list, from 0."""
     score: float | None = None
@@ -97,36 +96,36 @@ class Chunk:
     metadata: Mapping[str, AttributeValue] = field(default_factory=dict)
     truncated: bool = False
     span_id: str | None = None
-    """The span it was read from."""
+    """The source span."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where a part of a record was read from, and why there."""
+    """The source of a part of a record, and the reason for choosing it."""
 
     part: Part
     span_id: str
     span_name: str
     attribute: str
-    """The attribute key, or its prefix with ``*`` where a list was flattened."""
+    """The attribute key, or its prefix with ``*`` for a flattened list."""
     convention: str
-    """Whose words they are: ``ragtrace``, ``otel-genai``, ``openinference``, …"""
+    """The convention: ``ragtrace``, ``otel-genai``, ``openinference``, …"""
     why: str
-    """One sentence for people: the rule that chose this span and attribute."""
+    """One sentence: the rule that chose this span and attribute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A part of a record that is missing or damaged, with the reason."""
+    """A missing or damaged part of a record, with the reason."""
 
     part: Part
     reason: SkipReason
     detail: str
-    """One sentence for people: what was seen, where, and what to do about it."""
+    """One sentence: what was found, where, and what to do about it."""
 
 
 class TargetKind(StrEnum):
-    """What kind of span a carrier points at: ``ragtrace.target.kind``."""
+    """The kind of the carrier's target span: ``ragtrace.target.kind``."""
 
     ANSWER = "answer"
     RETRIEVAL = "retrieval"
@@ -135,7 +134,7 @@ class TargetKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The span an evaluation is about: all that its carrier needs to know of it."""
+    """The evaluated span: everything that its carrier needs."""
 
     trace_id: str
     """32 lower-case hex digits."""
@@ -150,16 +149,16 @@ class Target:
     trace_flags: int = 0
     trace_state: str = ""
     resource: Mapping[str, AttributeValue] = field(default_factory=dict)
-    """The application's own resource: the carrier copies it, so that a search by service finds it."""
+    """The application's resource. The carrier copies it, so that a search by service finds the carrier."""
     resource_schema_url: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RagRecord:
-    """One RAG call: a question, the chunks retrieved for it and the answer made of them."""
+    """One RAG call: a question, the retrieved chunks and the answer."""
 
     id: str
-    """Unique among the records of a run; ``trace_id:span_id`` for records from traces."""
+    """Unique in a run; ``trace_id:span_id`` for records from traces."""
     question: str | None
     chunks: tuple[Chunk, ...]
     answer: str | None
@@ -174,12 +173,12 @@ class RagRecord:
     model: str | None = None
     prompt_version: str | None = None
     retrieval_query: str | None = None
-    """The query the retriever was given, where it differs from the question."""
+    """The retriever's query, if it differs from the question."""
     context_from_prompt: bool = False
-    """Whether the chunks are passages of the model's prompt: no retrieval was recorded."""
+    """Whether the chunks are passages of the model's prompt because no retrieval was recorded."""
     provenance: tuple[Provenance, ...] = ()
     passed_over: tuple[Provenance, ...] = ()
-    """What was read as well, and why something else was believed."""
+    """Sources that were read but not chosen, with the reason."""
     gaps: tuple[Gap, ...] = ()
 
     @classmethod
@@ -190,14 +189,14 @@ class RagRecord:
         contexts: Iterable[str | Chunk] | Mapping[str, str] = (),
         answer: str | None = None,
         reference: str | None = None,
-        id: str | None = None,  # noqa: A002  as the field is called
+        id: str | None = None,  # noqa: A002  the field's name
     ) -> RagRecord:
-        """Make a record of plain texts; a mapping gives each context its chunk id.
+        """Make a record from plain texts; a mapping gives each context its chunk id.
 
-        Texts without an id are named after their content, and so is the record.
+        Chunks and records without an id get one from a hash of their content.
 
         Raises:
-            TypeError: ``contexts`` is one text, not several.
+            TypeError: ``contexts`` is a single string.
 
         Example:
             ```python
@@ -205,7 +204,7 @@ class RagRecord:
             ```
         """
         if isinstance(contexts, str):
-            raise TypeError("`contexts` is one text: write contexts=[text]")
+            raise TypeError("`contexts` is a single string: write contexts=[text]")
         named = contexts.items() if isinstance(contexts, Mapping) else ((None, each) for each in contexts)
         chunks = tuple(_chunk(chunk_id, content, rank) for rank, (chunk_id, content) in enumerate(named))
         parts = [question, answer, reference, *(chunk.id for chunk in chunks)]
@@ -234,19 +233,19 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A statement of the answer that can be checked."""
+    """A checkable statement of the answer."""
 
     index: int
     """From 0, in the order of the answer."""
     text: str
     start: int | None = None
-    """Offset in characters of the sentences it was drawn from, in the answer."""
+    """Character offsets of its source sentences in the answer."""
     end: int | None = None
     kind: str = "factual"
 
 
 class VerdictLabel(StrEnum):
-    """What the context says about a claim; or what a statement or chunk is worth to the question."""
+    """What the context says about a claim, or how relevant a statement or chunk is to the question."""
 
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
@@ -263,7 +262,7 @@ class VerdictLabel(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A claim, what was decided about it, and evidence that was checked by string search."""
+    """A claim with its verdict and its evidence, verified by string search."""
 
     claim: Claim
     label: VerdictLabel
@@ -275,14 +274,14 @@ class Verdict:
     quote_verified: bool = False
     """Whether the judge's quote was found in a chunk it cited."""
     confidence: float | None = None
-    """Probability in [0, 1] that the label is right, where the judge gives one."""
+    """Probability in [0, 1] that the label is right, if the judge gives one."""
     omitted: bool = False
     """Unjudged because the judge gave no usable verdict, though asked again; not because it abstained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkVerdict:
-    """What a retrieved chunk is worth to the question."""
+    """The relevance of a retrieved chunk to the question."""
 
     chunk_id: str
     rank: int
@@ -291,7 +290,7 @@ class ChunkVerdict:
     """``relevant``, ``partly_relevant``, ``irrelevant`` or ``unjudged``."""
     reason: str | None = None
     confidence: float | None = None
-    """Probability in [0, 1] that the label is right, where the judge gives one."""
+    """Probability in [0, 1] that the label is right, if the judge gives one."""
     omitted: bool = False
     """Unjudged because the judge gave no usable verdict, though asked again; not because it abstained."""
 
@@ -301,7 +300,7 @@ _NAMES_OF_LABELS = tuple((label, label.value) for label in VerdictLabel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictCounts:
-    """How many claims or chunks got which verdict: the denominators of every score."""
+    """Counts of claims or chunks by verdict: the denominators of every score."""
 
     supported: int = 0
     contradicted: int = 0
@@ -319,19 +318,19 @@ class VerdictCounts:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """All verdicts, with the unjudged ones."""
         return self.judged + self.unjudged
 
     @property
     def judged(self) -> int:
-        """Those with a verdict."""
+        """Verdicts other than ``unjudged``."""
         relevance = self.relevant + self.partly_relevant + self.irrelevant
         return self.supported + self.contradicted + self.unsupported + relevance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a judge was asked and what it cost. Numbers are sums over requests."""
+    """A judge's requests, tokens and cost, summed over requests."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -351,27 +350,27 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeIdentity:
-    """Who judged: stands on every score."""
+    """The judge's identity, written on every score."""
 
     provider: str
     """``openai``, ``lexical``, ``scripted``, …"""
     model: str
     computes: bool = False
-    """Whether its verdicts come from code, not from a language model: then no text can talk it round."""
+    """Whether code, not a language model, gives its verdicts. Prompt injection then has no effect."""
     contradicts: bool = True
-    """Whether it can tell a contradiction from silence: without that, none found means nothing."""
+    """Whether it can detect contradictions. If not, their absence means nothing."""
     parameters: str = ""
-    """A digest of what else its requests say (``judge.extra_body``), which can change its verdicts."""
+    """A digest of extra request fields (``judge.extra_body``), which can change its verdicts."""
 
     @property
     def named(self) -> tuple[str, ...]:
-        """What tells it from other judges."""
+        """The fields that identify the judge."""
         further = (self.parameters,) if self.parameters else ()
         return (self.provider, self.model, *further)
 
 
 class Label(StrEnum):
-    """The outcome of a metric in one searchable word: ``ragtrace.label.<metric>``."""
+    """A metric's outcome as one searchable word: ``ragtrace.label.<metric>``."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -380,55 +379,55 @@ class Label(StrEnum):
 
 
 class Direction(StrEnum):
-    """Which way a metric's numbers are good."""
+    """Whether higher or lower scores are better."""
 
     HIGHER_IS_BETTER = "higher_is_better"
     LOWER_IS_BETTER = "lower_is_better"
 
 
 class Diagnosis(StrEnum):
-    """Where a RAG call fails: the quadrant of chunk precision and faithfulness."""
+    """The failing part of a RAG call: the quadrant of chunk precision and faithfulness."""
 
     HEALTHY = "healthy"
     """Both are high."""
     GENERATION_PROBLEM = "generation_problem"
-    """The chunks are relevant, and the answer does not stand on them."""
+    """The chunks are relevant, but the answer is not grounded in them."""
     RETRIEVAL_NOISE = "retrieval_noise"
-    """Most chunks are irrelevant, and the model copes."""
+    """Most chunks are irrelevant, but the answer is grounded."""
     RETRIEVAL_FAILURE = "retrieval_failure"
-    """Most chunks are irrelevant, and the model fills the gap with inventions."""
+    """Most chunks are irrelevant, and the model makes things up."""
 
 
 class CompatStatus(StrEnum):
-    """How a run under another tool's rules ends there."""
+    """How another tool ends a run of its rules."""
 
     OK = "ok"
     NAN = "nan"
     ERROR = "error"
-    """It raises."""
+    """The tool raises an error."""
     GRADER_ERROR = "grader_error"
-    """It reports that its grader failed (promptfoo)."""
+    """The tool reports that its grader failed (promptfoo)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compat:
-    """What another tool says where it runs, to be kept beside what ragtrace makes of it."""
+    """The other tool's own result, kept next to ragtrace's."""
 
     status: CompatStatus
     score: float | None = None
-    """Its raw number, which may lie outside [0, 1]."""
+    """Its raw number, which may be outside [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intermediate:
-    """What a metric made on its way to a score. It holds text under judgment: only files show it."""
+    """A metric's intermediate results. They hold text under judgment, so only files show them."""
 
     truths: tuple[str, ...] = ()
-    """What DeepEval's rules extract from the chunks, and judge claims against."""
+    """Truths that DeepEval's rules extract from the chunks and judge claims against."""
     questions: tuple[str, ...] = ()
-    """Made from the answer, to be compared with the one that was asked."""
+    """Questions generated from the answer, to compare with the user's question."""
     similarities: tuple[float | None, ...] = ()
-    """The cosine of each of the ``questions`` with the one that was asked; ``None`` where there is none."""
+    """Cosine similarity of each generated question with the user's question; ``None`` if undefined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -438,35 +437,35 @@ class MetricResult:
     metric: str
     profile: str
     score: float | None
-    """In [0, 1]; ``None`` exactly where ``skip_reason`` is set."""
+    """In [0, 1]; ``None`` if and only if ``skip_reason`` is set."""
     threshold: float | None
-    """Where ``pass`` begins; ``None`` where `pass_when` asks for more than a score."""
+    """The lowest passing score; ``None`` if `pass_when` needs more than a score."""
     direction: Direction
     evaluator_version: str
     skip_reason: SkipReason | None = None
     explanation: str = ""
     reason: str | None = None
-    """Why it scored so, in the judge's words, where that was asked for: it may hold text under judgment."""
+    """The judge's explanation of the score, if requested; it may hold text under judgment."""
     verdicts: tuple[Verdict, ...] = ()
-    """About claims of the answer, or sentences of the reference."""
+    """Verdicts on claims of the answer, or on sentences of the reference."""
     chunk_verdicts: tuple[ChunkVerdict, ...] = ()
-    """About chunks, in the order of their ranks."""
+    """Verdicts on chunks, by rank."""
     details: Mapping[str, float] = field(default_factory=dict)
-    """Further readings of the same verdicts, such as ``lenient``, ``lower_bound`` and ``coverage``."""
+    """Other scores from the same verdicts, such as ``lenient``, ``lower_bound`` and ``coverage``."""
     intermediate: Intermediate | None = None
-    """What was made on the way, where the metric makes something."""
+    """Intermediate results, if the metric has any."""
     prompt_sha256: str | None = None
     usage: Usage = Usage()
     compat: Compat | None = None
     """Set by profiles that follow another tool."""
     diagnosis: Diagnosis | None = None
-    """Set by composites that can tell where the call fails."""
+    """Set by composite metrics that diagnose the call."""
     pass_when: str | None = None
-    """The rule of a pass, where it is more than a threshold: ``contradicted == 0 and coverage >= 0.5``."""
+    """The pass rule, if it is more than a threshold: ``contradicted == 0 and coverage >= 0.5``."""
     passed: bool | None = None
-    """What the rule says; ``None`` leaves it to the threshold."""
+    """The rule's decision; ``None`` leaves it to the threshold."""
     judge: JudgeIdentity | None = None
-    """Who judged instead of the evaluation's judge, which got a planted claim wrong: the second judge."""
+    """The second judge, if it replaced the evaluation's judge after a failed canary claim."""
 
     @property
     def counts(self) -> VerdictCounts:
@@ -475,7 +474,7 @@ class MetricResult:
 
     @property
     def label(self) -> Label:
-        """``pass`` where the rule says so; without a rule, where the score reaches the threshold."""
+        """``pass`` if the rule holds, or, without a rule, if the score reaches the threshold."""
         if self.score is None:
             return Label.SKIPPED
         if self.passed is not None or self.threshold is None:
@@ -487,13 +486,13 @@ class MetricResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFailure:
-    """A metric that could not run to its end. It has no score."""
+    """A metric that failed. It has no score."""
 
     metric: str
     profile: str
     error_type: str
     message: str
-    """For people; never holds text under judgment."""
+    """Human-readable; never holds text under judgment."""
     evaluator_version: str
     retryable: bool = False
     usage: Usage = Usage()
@@ -507,24 +506,24 @@ MetricOutcome: TypeAlias = MetricResult | MetricFailure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """All that was found out about one record in one run."""
+    """All results for one record in one run."""
 
     record_id: str
     outcomes: tuple[MetricOutcome, ...]
     judge: JudgeIdentity
     evaluator_set: str
-    """Stable name of the metrics and profiles that ran, e.g. ``faithfulness/ragtrace``."""
+    """Stable name of the metrics and profiles, e.g. ``faithfulness/ragtrace``."""
     evaluator_version: str
     run_id: str
     started_at_ns: int
     """Unix time in nanoseconds."""
     duration_ms: int
     input_sha256: str
-    """Digest of what the judge saw."""
+    """Digest of the judge's input."""
     input_truncated: bool = False
     usage: Usage = Usage()
     compromised: bool = False
-    """The judge got a planted claim wrong: results name the second judge they rest on, or are failures."""
+    """The judge failed a canary claim: each result names the second judge, or is a failure."""
 
     @property
     def results(self) -> tuple[MetricResult, ...]:

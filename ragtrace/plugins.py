@@ -1,8 +1,8 @@
-"""Plug-ins: things found by name through the entry points of installed packages, or by the address of code.
+"""Load plug-ins by name (entry points of installed packages) or by code address.
 
-What comes with ragtrace is listed in the same form as what packages add, so that a checkout which was never
-installed has it too; a plug-in cannot take its names. An address is ``./my_metric.py:Politeness`` or
-``package.module:Name``; what stands behind a second colon is for the thing itself.
+Built-ins are listed in the same form, so that they also work from an uninstalled checkout; a plug-in cannot
+override their names. An address is ``./my_metric.py:Politeness`` or ``package.module:Name``; the text after a
+second colon is the plug-in's argument.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _ADDRESS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where a plug-in that is not installed stands."""
+    """The address of a plug-in that is not installed."""
 
     where: str
-    """A file that ends in ``.py``, or a module that can be imported."""
+    """A ``.py`` file, or an importable module."""
     name: str
     argument: str = ""
-    """For the plug-in: the model of ``./my_judge.py:open_it:MODEL``."""
+    """The plug-in's argument: the model of ``./my_judge.py:open_it:MODEL``."""
 
     @classmethod
     def parse(cls, text: str) -> Address | None:
-        """Read ``PATH.py:NAME`` or ``module:NAME``; ``None`` where the text is neither."""
+        """Parse ``PATH.py:NAME`` or ``module:NAME``; ``None`` if the text is neither."""
         found = _ADDRESS.fullmatch(text)
         if found is None:
             return None
@@ -50,12 +50,12 @@ class Address:
 
     @property
     def is_file(self) -> bool:
-        """Whether it stands in a file, not in an importable module."""
+        """Whether it is a file, not an importable module."""
         return self.where.endswith(".py")
 
     @property
     def leads_somewhere(self) -> bool:
-        """Whether it names a file, or a package that Python can find."""
+        """Whether it names a file, or a package on Python's path."""
         return self.is_file or find_spec(self.where.partition(".")[0]) is not None
 
     def __str__(self) -> str:
@@ -72,25 +72,25 @@ def named_beside(text: str, folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginKind:
-    """A kind of thing that a text names: ``NAME:ARGUMENT`` of a plug-in, or the address of a factory."""
+    """A kind of plug-in, named by ``NAME:ARGUMENT`` or by the address of a factory."""
 
     what: str
-    """For people: ``judge``."""
+    """The word for it in messages: ``judge``."""
     group: str
-    """Of the entry points."""
+    """The entry-point group."""
     built_in: Mapping[str, str]
     choices: str
-    """For people: what to write."""
+    """The choices to show in messages."""
     members: tuple[str, ...]
-    """What each must have."""
+    """Members that each object must have."""
     port: str
-    """The protocol that says what these are."""
+    """The protocol that each object implements."""
 
     def factory(self, spec: str) -> tuple[Callable[[Any], Any], str]:
-        """Find who opens it, and what is behind the colon for it.
+        """Return the factory and its argument, the text after the colon.
 
         Raises:
-            ConfigError: nobody does.
+            ConfigError: no plug-in has that name.
         """
         name, _, argument = spec.partition(":")
         points = find_plugins(self.group, self.built_in)
@@ -105,13 +105,13 @@ class PluginKind:
         )
 
     def open(self, make: Callable[[Any], Any], settings: object, spec: str) -> Any:
-        """Call a factory, and see that it gives what it should.
+        """Call a factory and check that the object has the port's members.
 
         Raises:
-            ConfigError: it raises something else, or gives something else.
+            ConfigError: the factory raises another error, or returns something else.
         """
         try:
-            made = make(settings)  # a stranger's code may raise anything
+            made = make(settings)  # third-party code may raise anything
         except RagtraceError:
             raise
         except Exception as exc:
@@ -120,16 +120,16 @@ class PluginKind:
         if lack:
             raise ConfigError(
                 f"{spec!r} gives no {self.what}: a {type(made).__name__} without `{lack[0]}`"
-                f" ({self.port} says what one has)"
+                f" (see {self.port})"
             )
         return made
 
 
 def load_address(address: Address) -> Any:
-    """Import what stands at an address. A file is run once a process.
+    """Import the object at an address. A file runs once per process.
 
     Raises:
-        ConfigError: there is no such file, module or name, or it raises; the message says which.
+        ConfigError: there is no such file, module or name, or its code raises; the message says which.
     """
     module = _module_of_file(address) if address.is_file else _imported(address)
     try:
@@ -141,19 +141,19 @@ def load_address(address: Address) -> Any:
 
 
 def find_plugins(group: str, built_in: Mapping[str, str]) -> Mapping[str, EntryPoint]:
-    """Return the entry points of a group by name; nothing is imported."""
+    """Return the entry points of a group by name without importing them."""
     ours = {name: EntryPoint(name, target, group) for name, target in built_in.items()}
     return {**_installed(group), **ours}
 
 
 def load_plugin(point: EntryPoint) -> Any:
-    """Import what an entry point names.
+    """Import the object of an entry point.
 
     Raises:
         ConfigError: it cannot be imported; the message names the plug-in and its package.
     """
     try:
-        return point.load()  # a stranger's import may raise anything
+        return point.load()  # a third-party import may raise anything
     except Exception as exc:
         package = point.dist.name if point.dist else "ragtrace-otel"
         raise ConfigError(
@@ -163,7 +163,7 @@ def load_plugin(point: EntryPoint) -> Any:
 
 @cache
 def _installed(group: str) -> Mapping[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=group)}  # reads files: once a process
+    return {point.name: point for point in entry_points(group=group)}  # reads files: once per process
 
 
 def _imported(address: Address) -> ModuleType:
@@ -194,9 +194,9 @@ def _run(path: Path, name: str, address: Address) -> None:
     spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise ConfigError(f"{str(address)!r}: {str(path)!r} is no Python file")
-    sys.modules[name] = module = module_from_spec(spec)  # dataclasses and pydantic look their module up there
+    sys.modules[name] = module = module_from_spec(spec)  # dataclasses and pydantic look up their module there
     try:
-        spec.loader.exec_module(module)  # a stranger's code may raise anything
+        spec.loader.exec_module(module)  # third-party code may raise anything
     except Exception as exc:
         del sys.modules[name]
         raise _cannot_load(address, exc) from exc

@@ -1,6 +1,6 @@
-"""The ports: what the library asks of the world.
+"""The ports: the protocols that adapters implement.
 
-Adapters stand in ``judge/``, ``backends/`` and the collector.
+Adapters are in ``judge/``, ``backends/`` and the collector.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class YesProbability(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParameters:
-    """How a model is to sample, where a request prescribes it: another tool's habits."""
+    """Sampling settings, if a request prescribes them to match another tool."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -65,29 +65,28 @@ class SamplingParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeRequest(Generic[ReplyT]):
-    """One question to a judge: the same thing as a prompt, for language models, and as typed inputs, for
-    judges that compute.
+    """One request to a judge: a prompt for language models, and typed inputs for judges that compute.
 
-    The reply types `FreeText` and `YesProbability` ask in another form than JSON.
+    The reply types `FreeText` and `YesProbability` do not ask for JSON.
     """
 
     step: str
-    """``extract``, ``verify``, ``chunks``, …: names the step in logs, caches and scripts."""
+    """``extract``, ``verify``, ``chunks``, …: the step's name in logs, caches and scripts."""
     system: str
-    """Instructions. The static part stands first, so that providers can cache it."""
+    """Instructions. The static part comes first, so that providers can cache it."""
     user: str
     """The material. Text under judgment is fenced and marked as data."""
     reply_type: type[ReplyT]
-    """The form of the answer; its JSON schema bounds every string and list."""
+    """The reply type; its JSON schema bounds every string and list."""
     inputs: BaseModel
-    """What the prompt was rendered from."""
+    """The values that the prompt was rendered from."""
     max_output_tokens: int
     items: Mapping[int, str] = field(default_factory=dict)
-    """What is asked about, by id, where each is answered by itself: caches keep the answers apart."""
+    """Items by id, if each is answered independently: caches store each answer separately."""
     about: Callable[[Collection[int]], JudgeRequest[ReplyT]] | None = None
     """Returns the same request about some of the ``items`` alone."""
     check: Callable[[ReplyT], None] | None = None
-    """Raises ``JudgeCompromised`` if a reply is not to be believed: a cache hands such a reply on, unkept."""
+    """Raises ``JudgeCompromised`` if a reply fails a canary claim: a cache returns it without storing it."""
     sampling: SamplingParameters | None = None
 
 
@@ -98,17 +97,17 @@ class JudgeReply(Generic[ReplyT]):
     value: ReplyT
     usage: Usage
     abstained: frozenset[int] = frozenset()
-    """Item ids that the judge knows it cannot decide: asking again is pointless."""
+    """Ids of items that the judge cannot decide: asking again is pointless."""
     notes: Mapping[int, str] = field(default_factory=dict)
-    """Why it abstained, by item id: for people."""
+    """Reasons for abstaining by item id, human-readable."""
 
 
 class Judge(Protocol):
-    """Answers questions about a record in a given form."""
+    """Answers requests about a record in the requested form."""
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who judges: stands on every score."""
+        """The judge's identity, written on every score."""
         ...
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
@@ -126,22 +125,22 @@ class Judge(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embeddings:
-    """Vectors of texts, in the order of the texts."""
+    """Vectors in the order of their texts."""
 
     vectors: tuple[tuple[float, ...], ...]
     usage: Usage
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors whose cosine says how alike they are."""
+    """Embeds texts as vectors; their cosine measures similarity."""
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who embeds: stands beside the judge on scores that need it."""
+        """The embedder's identity, written next to the judge on scores that use it."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Return a vector for each text.
+        """Return one vector per text.
 
         Raises:
             JudgeError: no usable answer; the subclass says whether asking later may help.
@@ -154,16 +153,16 @@ class Embedder(Protocol):
 
 
 class Metric(Protocol):
-    """Measures one property of a record. Stateless: one instance serves many records at once."""
+    """Measures one property of a record. Stateless: one instance serves concurrent records."""
 
     @property
     def name(self) -> str:
-        """``faithfulness``: stands in attribute keys."""
+        """The name in attribute keys: ``faithfulness``."""
         ...
 
     @property
     def profile(self) -> str:
-        """Whose rules: ``ragtrace`` for our own."""
+        """The tool whose rules apply; ``ragtrace`` for its own rules."""
         ...
 
     @property
@@ -173,18 +172,18 @@ class Metric(Protocol):
 
     @property
     def threshold(self) -> float | None:
-        """Where ``pass`` begins; ``None`` for a metric whose rule (``pass_when``) asks for more."""
+        """The lowest passing score; ``None`` for a metric with another rule (``pass_when``)."""
         ...
 
     @property
     def direction(self) -> Direction:
-        """Which way the numbers are good."""
+        """Whether higher or lower scores are better."""
         ...
 
     async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
-        """Score the record, or skip it with a reason. Judge steps that metrics share run once in ``steps``.
+        """Score the record, or skip it with a reason. ``steps`` runs judge steps shared by metrics once.
 
-        A failure is raised; one that has more to say, such as what another tool makes of it, is returned.
+        Raise a failure, or return one that carries more, such as another tool's result.
 
         Raises:
             JudgeError: the judge gave no usable answer.
@@ -193,7 +192,7 @@ class Metric(Protocol):
 
 
 def passes_when(metric: Metric) -> str:
-    """Say what must hold for a metric's ``pass``: ``score >= 0.5``, or its rule."""
+    """Return the condition of a metric's ``pass``: ``score >= 0.5``, or its rule."""
     rule = getattr(metric, "pass_when", None)
     relation = ">=" if metric.direction is Direction.HIGHER_IS_BETTER else "<="
     return f"score {relation} {metric.threshold:g}" if rule is None else str(rule)
@@ -225,57 +224,57 @@ class TraceReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceQuery:
-    """Which stored traces are looked for: those with a span that matches all that is set."""
+    """A search for stored traces: traces with a span that matches all fields that are set."""
 
     since_ns: int
     until_ns: int
-    """Nanoseconds since 1970; the end is not part of it."""
+    """Nanoseconds since 1970; the end is exclusive."""
     service: str | None = None
     operation: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     traceql: str | None = None
-    """A selection in Tempo's own language, in place of service, operation and tags."""
+    """A TraceQL query, which replaces service, operation and tags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What one search found."""
+    """The result of one search."""
 
     found: Mapping[str, Trace | None]
-    """By trace id; with the trace where the back end gave it along."""
+    """By trace id; the value is the trace if the back end returned it."""
     limit: int
-    """How many traces the back end gives at most."""
+    """The back end's maximum number of traces."""
     is_cut: bool
-    """Whether that limit was reached, so that there may be more."""
+    """Whether the limit was reached, so there may be more traces."""
 
     @classmethod
     def of(cls, found: Mapping[str, Trace | None], *, limit: int) -> Page:
-        """Make a page, which is cut where it is full."""
+        """Make a page of at most ``limit`` traces."""
         return cls(found=found, limit=limit, is_cut=len(found) >= limit)
 
     @classmethod
     def joined(cls, pages: Sequence[Page]) -> Page:
-        """Make one page of several: of each service, or each project."""
+        """Join several pages into one: of each service, or each project."""
         found = {trace_id: trace for page in pages for trace_id, trace in page.found.items()}
         limit = sum(page.limit for page in pages)
         return cls(found=found, limit=limit, is_cut=any(page.is_cut for page in pages))
 
 
 class TraceSearch(TraceReader, Protocol):
-    """Reads stored traces that a query finds."""
+    """Reads stored traces by query."""
 
     @property
     def shortest_ns(self) -> int:
-        """The shortest stretch of time that can be searched."""
+        """The shortest time range that can be searched."""
         ...
 
     @property
     def longest_ns(self) -> int:
-        """The longest stretch of time that the back end searches at once."""
+        """The longest time range that the back end searches at once."""
         ...
 
     async def search(self, query: TraceQuery) -> Page:
-        """Search once, for as much as the back end gives at once.
+        """Search once and return the back end's one page of results.
 
         Raises:
             ReadError: the back end could not be read, or does not understand the query.
@@ -284,20 +283,20 @@ class TraceSearch(TraceReader, Protocol):
 
 
 class SpanSink(Protocol):
-    """Takes spans somewhere."""
+    """Sends spans to a receiver."""
 
     @property
     def name(self) -> str:
-        """For people: the kind and the address, without secrets."""
+        """Kind and address for messages, without secrets."""
         ...
 
     async def send(self, request: bytes) -> None:
-        """Hand over a serialized OTLP ``ExportTraceServiceRequest``; on return the receiver has it.
+        """Send a serialized OTLP ``ExportTraceServiceRequest``; on return the receiver has it.
 
         Raises:
             SendRetryable: try again later.
-            SendUnconfirmed: it said yes, and its answer cannot be read.
-            SendRejected: never try again.
+            SendUnconfirmed: it reported success with an unreadable body.
+            SendRejected: do not try again.
         """
         ...
 
@@ -307,7 +306,7 @@ class SpanSink(Protocol):
 
 
 class Clock(Protocol):
-    """Tells the time, so that tests need not wait for it."""
+    """Returns the time, so that tests need not wait."""
 
     def now_ns(self) -> int:
         """Unix time in nanoseconds."""

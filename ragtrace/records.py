@@ -1,6 +1,6 @@
-"""Records in files: JSON lines in, one line a record and metric out.
+"""Read records from JSON lines, and write one JSON line per record and metric.
 
-A row may use our own field names, or those of RAGAS or DeepEval:
+A row may use ragtrace's field names, or those of RAGAS or DeepEval:
 
 =========================  ======================  =======================
 ours                       RAGAS                   DeepEval
@@ -12,8 +12,8 @@ ours                       RAGAS                   DeepEval
 ``reference``              ``reference``           ``expected_output``
 =========================  ======================  =======================
 
-Contexts are a text, or a list; each is a text, or ``{"id", "text", "score", "metadata"}``. A row needs one of
-these fields; others are left out, and that is said.
+Contexts are a string or a list; each item is a string or ``{"id", "text", "score", "metadata"}``. A row needs
+at least one of these fields; other fields are ignored with a warning.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from ragtrace.model import (
 
 
 def read_records(path: str | Path, *, notices: RowNotices = STRICT) -> Iterator[RagRecord]:
-    """Read the records of a file (JSON lines, or one array), or of standard input for ``-``, one by one.
+    """Yield the records of a file (JSON lines, or one array), or of standard input for ``-``.
 
-    Empty lines are skipped; a row without an id is named after its line (``line-7``); what has no UTF-8 form
-    (lone surrogates) becomes U+FFFD. Where ``notices`` does not raise, rows that are no record are left out.
+    Empty lines are skipped. A row without an id gets one from its line (``line-7``). Lone surrogates become
+    U+FFFD. If ``notices`` does not raise, invalid rows are skipped.
 
     Raises:
-        InputError: the file cannot be read; or, without ``notices``, a row is no record: names the file, the
+        InputError: the file cannot be read, or, without ``notices``, a row is invalid. Names the file, the
             line and the field.
     """
     places: dict[str, str] = {}
@@ -66,7 +66,7 @@ def read_records(path: str | Path, *, notices: RowNotices = STRICT) -> Iterator[
             record = record_of(row.form, row.place)
             if record.id in places:
                 raise InputError(
-                    f"{row.where}: field `id`: {record.id!r} stands at {places[record.id]} already:"
+                    f"{row.where}: field `id`: {record.id!r} is already used at {places[record.id]}:"
                     " ids must be unique"
                 )
         except InputError as fault:
@@ -79,14 +79,14 @@ def read_records(path: str | Path, *, notices: RowNotices = STRICT) -> Iterator[
 def to_json_line(
     outcome: MetricOutcome, *, record_id: str, judge: JudgeIdentity, cost_usd: float | None = None
 ) -> str:
-    """Write what a metric found out about a record as one line of JSON, without the line break.
+    """Serialize one metric outcome as a line of JSON, without the line break.
 
     ``status`` is ``ok``, ``skipped`` (with ``skip_reason``) or ``error`` (with ``error_type``); only ``ok``
-    has a score. ``tokens`` counts input and output, ``usage`` has the parts; ``cost_usd`` is ``null`` where
-    it is not known; metrics that share a step each count it. ``reason`` stands where one was asked for,
-    ``intermediate`` (``truths``, ``questions``, ``similarities``) where the metric makes such things. Under a
-    profile of another tool, ``compat_status`` (``ok``, ``nan``, ``error``, ``grader_error``) and
-    ``compat_score`` say what the tool itself reports.
+    has a score. ``tokens`` is the sum of input and output, and ``usage`` has the parts. ``cost_usd`` is
+    ``null`` if unknown. Metrics that share a step each count it. ``reason`` is present if requested,
+    ``intermediate`` (``truths``, ``questions``, ``similarities``) if the metric has any. Under another tool's
+    profile, ``compat_status`` (``ok``, ``nan``, ``error``, ``grader_error``) and ``compat_score`` hold the
+    tool's own result.
     """
     line: dict[str, Any] = {"id": record_id, "metric": outcome.metric, "profile": outcome.profile}
     line |= _failed(outcome) if isinstance(outcome, MetricFailure) else _found(outcome)
@@ -103,7 +103,7 @@ def to_json_line(
 
 
 class TokenCounts(TypedDict):
-    """The tokens that judging took, as files have them."""
+    """Token counts in output files."""
 
     input_tokens: int
     output_tokens: int
@@ -112,7 +112,7 @@ class TokenCounts(TypedDict):
 
 
 class VerdictObject(TypedDict):
-    """A verdict, as files have it."""
+    """A verdict in output files."""
 
     claim: str
     label: str
@@ -127,7 +127,7 @@ class VerdictObject(TypedDict):
 
 
 class ChunkVerdictObject(TypedDict):
-    """A verdict about a chunk, as files have it."""
+    """A chunk verdict in output files."""
 
     chunk_id: str
     rank: int
@@ -137,7 +137,7 @@ class ChunkVerdictObject(TypedDict):
 
 
 class IntermediateObject(TypedDict):
-    """What a metric made on its way, as files have it."""
+    """A metric's intermediate results in output files."""
 
     truths: list[str]
     questions: list[str]
@@ -145,7 +145,7 @@ class IntermediateObject(TypedDict):
 
 
 def intermediate_object(made: Intermediate) -> IntermediateObject:
-    """Write what a metric made on its way as files have it."""
+    """Convert intermediate results to their output form."""
     return {
         "truths": list(made.truths),
         "questions": list(made.questions),
@@ -154,7 +154,7 @@ def intermediate_object(made: Intermediate) -> IntermediateObject:
 
 
 def token_counts(usage: Usage) -> TokenCounts:
-    """Write the tokens of a usage as files have them."""
+    """Convert a usage to its token counts."""
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -164,7 +164,7 @@ def token_counts(usage: Usage) -> TokenCounts:
 
 
 def verdict_object(verdict: Verdict) -> VerdictObject:
-    """Write a verdict as files have it."""
+    """Convert a verdict to its output form."""
     return {
         "claim": verdict.claim.text,
         "label": verdict.label.value,
@@ -180,7 +180,7 @@ def verdict_object(verdict: Verdict) -> VerdictObject:
 
 
 def chunk_verdict_object(verdict: ChunkVerdict) -> ChunkVerdictObject:
-    """Write a verdict about a chunk as files have it."""
+    """Convert a chunk verdict to its output form."""
     return {
         "chunk_id": verdict.chunk_id,
         "rank": verdict.rank,
@@ -239,23 +239,23 @@ def _name(value: Any) -> Any:
 
 def _in_an_object(value: Any) -> Any:
     if not isinstance(value, str | dict):
-        raise PydanticCustomError("said", "must be a text, or an object with a `text`")
+        raise PydanticCustomError("said", "must be a string, or an object with a `text`")
     return {"text": value} if isinstance(value, str) else value
 
 
 def _in_a_list(value: Any) -> Any:
     if not isinstance(value, list | str | dict):
-        raise PydanticCustomError("said", "must be a text, or a list of texts")
+        raise PydanticCustomError("said", "must be a string, or a list of strings")
     return value if isinstance(value, list) else [value]
 
 
 _Name: TypeAlias = Annotated[str, BeforeValidator(_name), Field(min_length=1)]
 Text: TypeAlias = Annotated[str, BeforeValidator(clean_text)]
-"""A text that has a UTF-8 form."""
+"""A string that UTF-8 can encode."""
 
 
 class ContextRow(BaseModel):
-    """A context, as rows have it."""
+    """A context in a row."""
 
     id: _Name | None = None
     text: Text | None
@@ -266,11 +266,11 @@ class ContextRow(BaseModel):
 Contexts: TypeAlias = Annotated[
     list[Annotated[ContextRow, BeforeValidator(_in_an_object)]], BeforeValidator(_in_a_list)
 ]
-"""A list of contexts; a single one stands for a list of one."""
+"""A list of contexts; a single context becomes a list of one."""
 
 
 class RecordRow(BaseModel):
-    """A record, as rows have it."""
+    """A record in a row."""
 
     id: _Name | None = None
     question: Text | None = None
@@ -303,11 +303,11 @@ RECORD_NAMES: Final = FieldNames(
         "expected_answer": "reference",
     },
 )
-"""What the fields of a record may be called."""
+"""The accepted names of a record's fields."""
 
 
 def record_of(row: RecordRow, name: str) -> RagRecord:
-    """Make a record of a row; it is called by the name where it has no id of its own."""
+    """Make a record from a row; ``name`` is its id if it has none."""
     return RagRecord(
         id=row.id or name,
         question=row.question or None,
@@ -321,7 +321,7 @@ def record_of(row: RecordRow, name: str) -> RagRecord:
 _NO_CONTEXTS: Final = Gap(
     part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail="the record has no contexts"
 )
-"""An empty list of contexts says that nothing was found; no list says nothing."""
+"""An empty list means that the retrieval found nothing; no list means unknown."""
 
 
 def _check_parts(row: Row[RecordRow]) -> None:

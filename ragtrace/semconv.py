@@ -1,9 +1,9 @@
-"""Every attribute, event and span name that ragtrace reads or writes, in one table.
+"""All attribute, event and span names that ragtrace reads or writes.
 
 Pinned to: OpenTelemetry GenAI semantic conventions 1.42.0-dev (constants are kept here because the Python
 package deprecated its own copies), OpenInference ``spec/annotations.md`` of 2026-07-31, and ragtrace's own
-schema version 1. Own keys stand under ``ragtrace.*`` only: OpenTelemetry's naming rule forbids to extend
-``gen_ai.*``.
+schema version 1. Ragtrace's own keys are under ``ragtrace.*`` only: OpenTelemetry's naming rules forbid
+extending ``gen_ai.*``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ GENAI_SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-de
 SCOPE_CAPTURE: Final = "ragtrace"
 SCOPE_EVALUATION: Final = "ragtrace.evaluation"
 SCOPE_COLLECTOR: Final = "ragtrace.collector"
-"""The collector's own work, where it is traced."""
+"""The collector's own spans."""
 OWN_SCOPES: Final = frozenset({SCOPE_EVALUATION, SCOPE_COLLECTOR})
-"""What no collector judges or forwards when it comes back: an evaluation is never evaluated."""
+"""Scopes that no collector judges or forwards if received: an evaluation is never evaluated."""
 
 # -- OpenTelemetry, stable --------------------------------------------------------------------------------
 SERVICE_NAME: Final = "service.name"
@@ -130,7 +130,7 @@ IS_STREAMING_OPENLLMETRY: Final = "gen_ai.is_streaming"
 LLM_REQUEST_TYPE: Final = "llm.request.type"
 OP_VECTOR_DB_RETRIEVE: Final = "vector_db_retrieve"
 OP_RERANK: Final = "rerank"
-"""Of no convention; OpenLLMetry, Vercel and others write it."""
+"""Not part of a convention; OpenLLMetry, Vercel and others write it."""
 
 # -- vector databases' clients ----------------------------------------------------------------------------
 DB_SYSTEM: Final = "db.system"
@@ -139,7 +139,7 @@ DB_OPERATION: Final = "db.operation"
 DB_OPERATION_NAME: Final = "db.operation.name"
 DB_QUERY_RESULT: Final = "db.query.result"
 DB_SEARCH_RESULT: Final = "db.search.result"
-"""Events, one a result; their attributes begin with the event's name."""
+"""Events, one per result; their attributes begin with the event's name."""
 
 # -- Langfuse ---------------------------------------------------------------------------------------------
 LANGFUSE_OBSERVATION_TYPE: Final = "langfuse.observation.type"
@@ -161,7 +161,7 @@ MLFLOW_OUTPUTS: Final = "mlflow.spanOutputs"
 MLFLOW_MODEL: Final = "mlflow.llm.model"
 MLFLOW_SESSION: Final = "mlflow.trace.session"
 
-# -- LangSmith's OTel export: inputs and outputs stand in gen_ai.prompt and gen_ai.completion -------------
+# -- LangSmith's OTel export: inputs and outputs are in gen_ai.prompt and gen_ai.completion ---------------
 LANGSMITH_KIND: Final = "langsmith.span.kind"
 LANGSMITH_METADATA_PREFIX: Final = "langsmith.metadata."
 
@@ -181,7 +181,7 @@ HAYSTACK_AGENT_INPUT: Final = "haystack.agent.input"
 HAYSTACK_AGENT_OUTPUT: Final = "haystack.agent.output"
 HAYSTACK_COMPONENT_TYPE: Final = "haystack.component.type"
 HAYSTACK_COMPONENT: Final = "haystack.component"
-"""Input and output stand under ``<this, or an agent's step>.{input,output}``."""
+"""Input and output are under ``<this, or an agent's step>.{input,output}``."""
 HAYSTACK_LLM: Final = "haystack.agent.step.llm"
 HAYSTACK_TOOL: Final = "haystack.agent.step.tool"
 HAYSTACK_TOOL_NAME: Final = "haystack.tool.name"
@@ -217,9 +217,9 @@ LLM_PREFIXES: Final = (
     "haystack.",
     "ai.",
 )
-"""How their attributes begin, in every convention above."""
+"""Attribute prefixes in the conventions above."""
 LLM_SCOPES: Final = ("ragtrace", "openinference.", "llamaindex", "llama_index", "pydantic-ai")
-"""How their scopes begin, where the attributes may not tell."""
+"""Scope prefixes, for spans that the attributes do not identify."""
 
 # -- ragtrace: what the application records ---------------------------------------------------------------
 RAG_KIND: Final = "ragtrace.kind"
@@ -229,43 +229,43 @@ KIND_RETRIEVAL: Final = "retrieval"
 KIND_GENERATION: Final = "generation"
 RAG_QUESTION: Final = "ragtrace.question"
 """The question as ``string[]`` of one element (Tempo cuts strings at 2,048 bytes, not array elements);
-written where the messages' JSON is longer than ``SAFE_STRING_BYTES``."""
+written if the messages' JSON is longer than ``SAFE_STRING_BYTES``."""
 RAG_ANSWER: Final = "ragtrace.answer"
 """The answer, like ``ragtrace.question``."""
 RAG_DOCUMENTS: Final = "ragtrace.retrieval.documents"
-"""``string[]``: one JSON object ``{"id", "score", "content", "metadata", "truncated"}`` a chunk."""
+"""``string[]``: one JSON object ``{"id", "score", "content", "metadata", "truncated"}`` per chunk."""
 RAG_TRUNCATED: Final = "ragtrace.content.truncated"
-"""``string[]`` of the parts that the content policy cut: ``question``, ``context``, ``answer``, …"""
+"""``string[]`` of the parts that the content policy truncated: ``question``, ``context``, ``answer``, …"""
 RAG_REDACTED: Final = "ragtrace.content.redacted"
 """``string[]`` of the parts that a redaction hook changed or failed on."""
 RAG_CONTENT_MODE: Final = "ragtrace.content.mode"
-"""``redacted``, ``hashed`` or ``off``; absent where texts are recorded as they are."""
+"""``redacted``, ``hashed`` or ``off``; absent if texts are recorded unchanged."""
 RAG_METADATA_DROPPED: Final = "ragtrace.content.metadata_dropped"
-"""How many keys of metadata the content policy does not list."""
+"""Number of metadata keys that the content policy does not list."""
 HASHED_PREFIX: Final = "<hashed "
-"""What stands in place of a text: ``<hashed hmac-sha256 {32 hex digits} {size} bytes>``."""
+"""The replacement of a text: ``<hashed hmac-sha256 {32 hex digits} {size} bytes>``."""
 RAG_CAPTURE: Final = "ragtrace.content.capture"
-"""``false`` where the content policy is off: tells "not recorded" from "empty"."""
+"""``false`` if the content policy is off: tells "not recorded" from "empty"."""
 ORIGINAL_TRACE_ID: Final = "ragtrace.original.trace_id"
 ORIGINAL_SPAN_ID: Final = "ragtrace.original.span_id"
-"""Ids that a back end made by rules of its own, and OTLP cannot hold. On the resource, which a carrier copies
-from its target: who sends the scores back then knows them."""
+"""Ids in a back end's own form, which OTLP cannot hold. They are on the resource, which a carrier copies from
+its target, so that scores can be sent back to the right object."""
 TENANT: Final = "ragtrace.tenant"
-"""On the resource: whose spans these are. A collector that asks for tokens writes it over any other."""
+"""On the resource: the tenant of the spans. A collector that requires tokens overwrites it."""
 RAG_STREAM_COMPLETE: Final = "ragtrace.stream.complete"
-"""Whether a streamed answer was read to its end; ``false`` also of any span whose stream was dropped."""
+"""Whether a streamed answer was read to its end; ``false`` on every span of an abandoned stream."""
 RAG_METADATA_PREFIX: Final = "ragtrace.metadata."
-"""One searchable attribute a key of the metadata an application gives to a RAG call."""
+"""One searchable attribute per metadata key of a RAG call."""
 REFERENCE_ANSWER: Final = "ragtrace.reference.answer"
 REFERENCE_CONTEXT_IDS: Final = "ragtrace.reference.context_ids"
 
-# -- ragtrace: what people say of an answer, on a span of its own -----------------------------------------
+# -- ragtrace: user feedback on an answer, on a span of its own -------------------------------------------
 FEEDBACK_SPAN: Final = "feedback"
-"""The span is named so, or ``feedback up|down``."""
+"""The span's name, unless it is ``feedback up|down``."""
 FEEDBACK_PREFIX: Final = "ragtrace.feedback."
 FEEDBACK_NAME: Final = "ragtrace.feedback.name"
 FEEDBACK_LABEL: Final = "ragtrace.feedback.label"
-"""``up`` or ``down``: what sampling rules ask for."""
+"""``up`` or ``down``: sampling rules use it."""
 FEEDBACK_SCORE: Final = "ragtrace.feedback.score"
 FEEDBACK_COMMENT: Final = "ragtrace.feedback.comment"
 
@@ -278,7 +278,7 @@ TEMPO_STRING_BYTES: Final = 2_048
 CARRIER_NAME_PREFIX: Final = "evaluation"
 """The carrier is named ``evaluation pass|fail|error|skipped``."""
 CARRIER_SPAN_ID: Final = "ragtrace.carrier.span_id"
-"""Of a carrier, where a back end keeps its scores in a form of its own."""
+"""The id of a carrier in a back end that stores scores in its own form."""
 EVAL_PREFIX: Final = "ragtrace.eval."
 BRIEF: Final = "ragtrace.brief"
 SCHEMA: Final = "ragtrace.schema.version"
@@ -301,11 +301,11 @@ EVAL_SUPERSEDES: Final = "ragtrace.eval.supersedes"
 EVAL_INPUT_TRUNCATED: Final = "ragtrace.eval.input.truncated"
 EVAL_INPUT_SHA256: Final = "ragtrace.eval.input.sha256"
 EVAL_COMPROMISED: Final = "ragtrace.eval.compromised"
-"""``true`` where the judge got a planted claim wrong: it was talked round, or did not look. Absent otherwise.
-A metric's event then names the second judge it rests on by ``ragtrace.judge.{provider,model}``."""
+"""``true`` if the judge failed a canary claim: prompt injection, or a careless judge. Absent otherwise.
+A metric's event then names the second judge in ``ragtrace.judge.{provider,model}``."""
 CONTEXT_COUNT: Final = "ragtrace.context.count"
 CONTEXT_SOURCE: Final = "ragtrace.context.source"
-"""``prompt`` where no retrieval was recorded and passages of the prompt are the context; else absent."""
+"""``prompt`` if no retrieval was recorded and passages of the prompt are the context; else absent."""
 CONTEXT_SOURCE_PROMPT: Final = "prompt"
 SAMPLE_RULE: Final = "ragtrace.sample.rule"
 SAMPLE_RATE: Final = "ragtrace.sample.rate"
@@ -314,7 +314,7 @@ SCORE_PREFIX: Final = "ragtrace.score."
 LABEL_PREFIX: Final = "ragtrace.label."
 THRESHOLD_PREFIX: Final = "ragtrace.threshold."
 PASS_WHEN_PREFIX: Final = "ragtrace.pass_when."
-"""In place of the threshold, where a ``pass`` asks for more than a score."""
+"""Replaces the threshold if a ``pass`` needs more than a score."""
 PASS: Final = "ragtrace.pass"
 COMPAT_STATUS_PREFIX: Final = "ragtrace.compat.status."
 COMPAT_SCORE_PREFIX: Final = "ragtrace.compat.score."
@@ -334,20 +334,20 @@ THRESHOLD: Final = "ragtrace.threshold"
 PASS_WHEN: Final = "ragtrace.pass_when"
 DIRECTION: Final = "ragtrace.direction"
 DETAIL_PREFIX: Final = "ragtrace.detail."
-"""Further readings of the same verdicts: ``lenient``, ``lower_bound``, ``coverage``, …"""
+"""Other scores from the same verdicts: ``lenient``, ``lower_bound``, ``coverage``, …"""
 EVALUATOR_ID: Final = "ragtrace.evaluator.id"
 EVALUATOR_VERSION: Final = "ragtrace.evaluator.version"
 EVALUATOR_TYPE: Final = "ragtrace.evaluator.type"
 PROMPT_SHA256: Final = "ragtrace.prompt_sha256"
 CLAIMS_PREFIX: Final = "ragtrace.claims."
-"""``ragtrace.claims.{total,<verdict>,emitted}``: of claims, statements and sentences."""
+"""``ragtrace.claims.{total,<verdict>,emitted}``: counts of claims, statements and sentences."""
 CHUNKS_PREFIX: Final = "ragtrace.chunks."
 """``ragtrace.chunks.{total,<relevance>,emitted}``."""
 CLAIM_EVENT_PREFIX: Final = "ragtrace.claim."
 """The event of a claim is named ``ragtrace.claim.<verdict>``."""
 REFERENCE_EVENT_PREFIX: Final = "ragtrace.reference."
-"""The event of a sentence of the reference answer is named ``ragtrace.reference.<verdict>``: nothing the
-application said is wrong where a chunk contradicts it."""
+"""The event of a reference sentence is named ``ragtrace.reference.<verdict>``. If a chunk contradicts it, the
+application's answer is not at fault."""
 CHUNK_EVENT_PREFIX: Final = "ragtrace.chunk."
 """The event of a chunk is named ``ragtrace.chunk.<relevance>``."""
 CLAIM_ASSERTION: Final = "ragtrace.claim.assertion"
@@ -356,7 +356,7 @@ CLAIM_INDEX: Final = "ragtrace.claim.index"
 CLAIM_KIND: Final = "ragtrace.claim.kind"
 CLAIM_METRIC: Final = "ragtrace.claim.metric"
 CLAIM_METRICS: Final = "ragtrace.claim.metrics"
-"""``string[]``: all metrics that rest on this verdict, where there are several."""
+"""``string[]``: all metrics that use this verdict, if there are several."""
 CLAIM_QUOTE: Final = "ragtrace.claim.quote"
 CLAIM_QUOTE_VERIFIED: Final = "ragtrace.claim.quote_verified"
 CLAIM_REASON: Final = "ragtrace.claim.reason"
@@ -365,7 +365,7 @@ CLAIM_ANSWER_START: Final = "ragtrace.claim.answer_start"
 CLAIM_ANSWER_END: Final = "ragtrace.claim.answer_end"
 CLAIM_CONFIDENCE: Final = "ragtrace.claim.confidence"
 REFERENCE_VERDICT: Final = "ragtrace.reference.verdict"
-"""In place of ``ragtrace.claim.verdict``."""
+"""Replaces ``ragtrace.claim.verdict``."""
 CHUNK_CONFIDENCE: Final = "ragtrace.chunk.confidence"
 CHUNK_ID: Final = "ragtrace.chunk.id"
 CHUNK_LABEL: Final = "ragtrace.chunk.label"
@@ -374,4 +374,4 @@ CHUNK_METRICS: Final = "ragtrace.chunk.metrics"
 CHUNK_RANK: Final = "ragtrace.chunk.rank"
 CHUNK_REASON: Final = "ragtrace.chunk.reason"
 CHUNK_SCORE: Final = "ragtrace.chunk.score"
-"""The retriever's own number."""
+"""The retriever's score."""

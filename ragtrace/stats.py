@@ -1,4 +1,4 @@
-"""Honest numbers from small samples."""
+"""Estimates with confidence intervals from small samples."""
 
 from __future__ import annotations
 
@@ -35,19 +35,18 @@ def _wilson(share: float, trials: float) -> tuple[float, float]:
 
 
 class Weighed(NamedTuple):
-    """A value in [0, 1] that was found in a sample."""
+    """A sampled value in [0, 1] with its sampling probability."""
 
     value: float
     probability: float | None
-    """With which such a record comes into the sample (``ragtrace.sample.probability``); ``None`` where nobody
-    can know."""
+    """The record's sampling probability (``ragtrace.sample.probability``); ``None`` if unknown."""
     cluster: str
-    """The trace: its answers come into the sample together."""
+    """The trace id: answers of one trace are sampled together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedMean:
-    """What a sample says about the mean of everything that it was drawn from."""
+    """The estimated mean of the population."""
 
     mean: float
     low: float
@@ -55,62 +54,62 @@ class WeightedMean:
     high: float
     records: int
     left_out: int
-    """Records without a probability: they stand for nothing but themselves."""
+    """Number of records without a probability, which the estimate ignores."""
     effective: float
-    """How many records of an even sample would say as much."""
+    """The effective sample size."""
 
 
 def weighted_mean(found: Iterable[Weighed]) -> WeightedMean | None:
-    """Estimate a mean from records that were kept with different probabilities; ``None`` if there are none.
+    """Estimate a mean from records sampled with different probabilities; ``None`` if there are none.
 
-    Each record stands for ``1 / probability`` of its kind (Horvitz and Thompson 1952, in Hájek's ratio form).
-    The interval is Wilson's for the effective number of records: Kish's, or less where the scores of heavy
-    records differ (the linearised variance over clusters). It is never too short for values in [0, 1].
+    Each record has the weight ``1 / probability`` (Horvitz and Thompson 1952, in Hájek's ratio form). The
+    interval is Wilson's for the effective sample size: Kish's, or less if the scores of heavy records differ
+    (the linearized variance over clusters). It is never too short for values in [0, 1].
 
     Raises:
         ValueError: a value or probability is out of range.
     """
     running = RunningMean()
-    for each in sorted(found, key=lambda each: each.cluster):
-        running.add(each)
+    for weighed in sorted(found, key=lambda weighed: weighed.cluster):
+        running.add(weighed)
     return running.estimate()
 
 
 class RunningMean:
-    """The `weighted_mean` of records that come one by one, in constant memory.
+    """The `weighted_mean` of a stream of records, in constant memory.
 
-    The records of a cluster have to follow one another: one that comes later counts as a cluster of its own.
+    Records of a cluster must be adjacent: a later one counts as a separate cluster.
     """
 
     def __init__(self) -> None:
         self._records = self._left_out = 0
-        self._origin = 0.0  # values are counted from the first one: differences of like values stay exact
+        self._origin = 0.0  # sums are relative to the first value: small differences stay exact
         self._whole = _Moments()
         self._cluster: str | None = None
         self._weight = self._sum = 0.0
 
-    def add(self, each: Weighed) -> None:
-        """Count a record in.
+    def add(self, weighed: Weighed) -> None:
+        """Add a record.
 
         Raises:
             ValueError: its value or probability is out of range.
         """
-        if each.probability is None:
+        if weighed.probability is None:
             self._left_out += 1
             return
-        if not (0 <= each.value <= 1 and 0 < each.probability <= 1):
-            raise ValueError(f"{each.value} with probability {each.probability}: both are at most 1")
-        if each.cluster != self._cluster:
+        if not (0 <= weighed.value <= 1 and 0 < weighed.probability <= 1):
+            raise ValueError(f"{weighed.value} with probability {weighed.probability}: both are at most 1")
+        if weighed.cluster != self._cluster:
             self._whole = self._whole.plus(self._weight, self._sum)
-            self._cluster, self._weight, self._sum = each.cluster, 0.0, 0.0
+            self._cluster, self._weight, self._sum = weighed.cluster, 0.0, 0.0
         if not self._records:
-            self._origin = each.value
+            self._origin = weighed.value
         self._records += 1
-        self._weight += 1 / each.probability
-        self._sum += (each.value - self._origin) / each.probability
+        self._weight += 1 / weighed.probability
+        self._sum += (weighed.value - self._origin) / weighed.probability
 
     def estimate(self) -> WeightedMean | None:
-        """Return what the records so far say; ``None`` if there are none."""
+        """Return the estimate from the records so far; ``None`` if there are none."""
         if not self._records:
             return None
         whole = self._whole.plus(self._weight, self._sum)
@@ -128,7 +127,7 @@ class RunningMean:
 
 
 class _Moments(NamedTuple):
-    """Sums over clusters of their weights and weighted values, and of the products of these."""
+    """Sums over clusters of weights, weighted values and their products."""
 
     weight: float = 0.0
     sum: float = 0.0
@@ -147,14 +146,14 @@ class _Moments(NamedTuple):
 
     def effective(self, even: float) -> float:
         kish, mean = self.weight**2 / self.weight_weight, self.sum / self.weight
-        # the squares of the clusters' residuals, each its weighted values less its weight times the mean
+        # squared residuals of the clusters: weighted values minus weight times mean
         squares = self.sum_sum - 2 * mean * self.weight_sum + mean**2 * self.weight_weight
         variance = max(0.0, squares) / self.weight**2
         return min(kish, even / variance) if even and variance else kish
 
 
 class RatioTotal(NamedTuple):
-    """What a sample says about a sum over everything that it was drawn from."""
+    """The estimated sum over the population."""
 
     low: float
     """The ends of the 95 % confidence interval."""
@@ -163,31 +162,33 @@ class RatioTotal(NamedTuple):
 
 
 def ratio_total(pairs: Sequence[tuple[float, float]], *, population: int, size: float) -> RatioTotal:
-    """Estimate a sum of amounts from some of them, where a size that goes with the amount is known of all.
+    """Estimate the sum of all amounts from a sample, given the known sum of a related size.
 
-    The ratio estimator with the finite population correction (Cochran 1977, *Sampling Techniques*, 2.6 and
-    chapter 6), with Student's t. What was sampled is known, so that the lower end is no less than that. One
-    observation is added to the spread that is three times what its size says, in the spirit of Agresti and
-    Coull (1998): a small sample that happens to be even does not say that everything is. The upper end is
-    that of the logarithm's interval, which leans to the side to which such sums are skewed.
+    It uses the ratio estimator with the finite population correction (Cochran 1977, *Sampling Techniques*,
+    2.6 and chapter 6) and Student's t. The lower end is at least the sampled sum. The spread gets one extra
+    observation of three times its expected amount, in the spirit of Agresti and Coull (1998), because a small
+    sample can look even by chance. The upper end is that of the logarithm's interval, because such sums are
+    skewed upward.
 
     Args:
-        pairs: Size and amount of each in the sample, which was drawn by chance without replacement.
-        population: How many there are.
+        pairs: Size and amount of each sampled item; the sample is random, without replacement.
+        population: Number of items.
         size: The sum of all sizes.
 
     Raises:
         ValueError: there is no sample, it is larger than the population, or all its sizes are 0.
     """
-    number, sampled = len(pairs), sum(each for each, _ in pairs)
+    number, sampled = len(pairs), sum(item_size for item_size, _ in pairs)
     if not 0 < number <= population or sampled <= 0:
-        raise ValueError(f"{number} of {population}, of size {sampled}, say nothing about the sum")
+        raise ValueError(f"a sample of {number} of {population}, of size {sampled}, cannot estimate the sum")
     known = sum(amount for _, amount in pairs)
     if number == population or not known:
         return RatioTotal(known, known, known)
     ratio = known / sampled
     likely = known + ratio * max(0.0, size - sampled)
-    residuals = sum((amount - ratio * each) ** 2 for each, amount in pairs) + (2 * known / number) ** 2
+    residuals = (
+        sum((amount - ratio * item_size) ** 2 for item_size, amount in pairs) + (2 * known / number) ** 2
+    )
     variance = residuals / number / (number + 1) * (1 - number / population)
     share = _student_t_95(number) * sqrt(variance) / (known / number)
     return RatioTotal(max(known, likely * (1 - share)), likely, likely * exp(share))

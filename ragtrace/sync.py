@@ -1,4 +1,4 @@
-"""`evaluate_sync`: for notebooks, scripts and tests that are not asynchronous."""
+"""`evaluate_sync`: evaluation for notebooks, scripts and tests without an event loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def evaluate_sync(
     embedder: Embedder | str | None = None,
     second_judge: Judge | str | None = None,
 ) -> Evaluation:
-    """Do what `evaluate` does, and wait for it; also where an event loop runs already, as in Jupyter.
+    """Run `evaluate` and wait for the result. Works inside a running event loop too, as in Jupyter.
 
     Example:
         ```python
@@ -38,7 +38,7 @@ def evaluate_sync(
         ```
 
     Raises:
-        ConfigError: there is no metric or judge of that name, or the judge lacks a setting.
+        ConfigError: no metric or judge has that name, or the judge lacks a setting.
     """
     return wait_for(
         evaluate(
@@ -56,14 +56,14 @@ def evaluate_sync(
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the event loop that all callers share, and return its value.
+    """Run a coroutine on the shared event loop and return its value.
 
-    One loop for all of them, because a judge that a caller opened keeps connections that live on one loop.
+    All callers share one loop, because a judge's open connections belong to one loop.
     """
     future = asyncio.run_coroutine_threadsafe(work, _loop())
     try:
         return future.result()
-    except BaseException:  # Ctrl-C in a notebook must also stop what it waited for
+    except BaseException:  # Ctrl-C in a notebook must also stop the coroutine
         future.cancel()
         raise
 
@@ -75,4 +75,4 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-os.register_at_fork(after_in_child=_loop.cache_clear)  # a forked child has the loop, but not its thread
+os.register_at_fork(after_in_child=_loop.cache_clear)  # a forked child inherits the loop without its thread

@@ -1,4 +1,4 @@
-"""What is wrong with a value that somebody wrote, in words that say what to write instead."""
+"""Turn pydantic's validation errors into messages that say what to write instead."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _OTHERWISE: Final = "it cannot be used as it is"
 
 
 def in_words(error: ErrorDetails) -> str:
-    """Return what to tell of one error of a validation. What was written is not quoted: it may be a key."""
+    """Return the message of a validation error. It does not quote the value, which may be a secret."""
     kind, context = error["type"], error.get("ctx", {})
     if kind in ("value_error", "assertion_error"):
-        return error["msg"].partition(", ")[2]  # ours, behind pydantic's own word for it
+        return error["msg"].partition(", ")[2]  # our message, after pydantic's prefix
     if kind == "literal_error":
         return f"choose {str(context['expected']).replace(chr(39), '`')}"
     words = _WORDS.get(kind)
@@ -28,7 +28,7 @@ def _bounds(context: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 _FLAG, _WHOLE, _NUMBER = "write true or false", "write a whole number", "write a number"
-_TEXT, _KEYS = "write a text", "write keys with values, not a single value"
+_TEXT, _KEYS = "write a string", "write keys with values, not a single value"
 _LIST = "write a list, such as [a, b]"
 _SIZE = "write a size with its unit, such as 500kB or 64MiB"
 _WORDS: Final[Mapping[str, str]] = {
@@ -61,12 +61,12 @@ _WORDS: Final[Mapping[str, str]] = {
     "model_attributes_type": _KEYS,
     "dataclass_type": _KEYS,
     "dataclass_exact_type": _KEYS,
-    "invalid_key": "write keys that are texts",
+    "invalid_key": "write keys that are strings",
     "unexpected_keyword_argument": "there is no such key",
     "tuple_type": _LIST,
     "list_type": _LIST,
     "too_short": "name at least {min_length}",
     "too_long": "name at most {max_length}",
-    "invalid-json-value": "write texts, numbers, true, false, null, lists or keys with values; quote dates",
+    "invalid-json-value": "write strings, numbers, true, false, null, lists or keys with values; quote dates",
 }
-"""By pydantic's types of errors, those that values out of YAML, TOML and JSON can have."""
+"""Messages by pydantic's error type, for values from YAML, TOML and JSON."""

@@ -1,4 +1,4 @@
-"""Where traces come from and go to: readers and sinks."""
+"""Readers and sinks of trace back ends."""
 
 from __future__ import annotations
 

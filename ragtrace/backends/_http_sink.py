@@ -1,4 +1,4 @@
-"""Posting to a back end over HTTP: what its answers mean for the sender."""
+"""Send to a back end over HTTP, and map its responses to errors."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 _REFUSING: Final = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405, 407})
-"""These are about the sender or the address, not about what was sent."""
+"""Errors of the sender or the address, whatever the payload."""
 
 _LONGEST_BODY: Final = 1 << 20
-"""What a receiver says is short."""
+"""The size limit of a response body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a receiver said."""
+    """A receiver's response."""
 
     status: int
     body: bytes | None
-    """``None``: it cannot be read."""
+    """``None`` if it is unreadable."""
 
 
 class HttpSender:
-    """Talks to one receiver. Nothing is connected before the first request."""
+    """Sends requests to one receiver. It connects on the first request."""
 
     def __init__(
         self,
@@ -69,20 +69,20 @@ class HttpSender:
         headers: Mapping[str, str] | None = None,
         understood: Collection[int] = (),
     ) -> Reply:
-        """Return the receiver's answer: a success, or a status that the caller understands.
+        """Return the receiver's response: a success, or a status that the caller handles.
 
         Raises:
             SendRetryable: not reachable, too slow, busy.
             SendRejected: refused.
-            SendRefused: refused whatever is sent.
+            SendRefused: every request is refused.
         """
-        import httpx  # loaded by those who send over it
+        import httpx  # deferred: only for senders over HTTP
 
         asked = {"accept-encoding": "identity", **self._headers, **(headers or {})}
         status: int | None = None
         try:
             async with (
-                asyncio.timeout(self._timeout_s),  # httpx would wait so long for each piece
+                asyncio.timeout(self._timeout_s),  # httpx applies its timeout to each piece
                 self._open().stream(
                     method, f"{self._base_url}{path}", content=body, headers=asked
                 ) as response,
@@ -97,7 +97,7 @@ class HttpSender:
         except httpx.HTTPError as exc:
             failure = f"{self.name} could not be reached: {type(exc).__name__} {exc}"
             cause = exc
-        if status is not None:  # it said what became of the request, and broke off
+        if status is not None:  # the status arrived, but the body broke off
             return Reply(status=status, body=None)
         raise SendRetryable(failure) from cause
 
@@ -135,10 +135,10 @@ async def _body(response: httpx.Response) -> bytes | None:
 
 
 class HttpSink:
-    """What sinks that post have in common: one receiver, its name, and when to send again."""
+    """Base class of HTTP sinks: one receiver, its name, and the retryable statuses."""
 
     retryable: ClassVar[Collection[int]]
-    """Statuses after which sending again may help, and does no harm."""
+    """Statuses after which a retry may help and is safe."""
 
     def __init__(
         self,

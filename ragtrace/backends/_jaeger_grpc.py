@@ -1,4 +1,4 @@
-"""Jaeger's query API over gRPC (``jaeger.api_v3.QueryService``, port 16685): it has tags, and streams."""
+"""Jaeger's query API over gRPC (``jaeger.api_v3.QueryService``, port 16685), with tags and streams."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _SERVICE: Final = "/jaeger.api_v3.QueryService/"
 _TRACES_AT_ONCE: Final = 500
 _PASSING: Final = frozenset({"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
-"""Answers that may be others a moment later."""
+"""Transient status codes, worth a retry."""
 
 
 class JaegerGrpcReader(SearchOnlyReader):
@@ -62,7 +62,7 @@ class JaegerGrpcReader(SearchOnlyReader):
         """Return the trace, or ``None`` if Jaeger has none.
 
         Raises:
-            ReadError: Jaeger could not be asked, or answered something else.
+            ReadError: the request failed, or the response is invalid.
             InputError: the trace id is not hex.
         """
         trace_id = normalized_trace_id(trace_id)
@@ -70,10 +70,10 @@ class JaegerGrpcReader(SearchOnlyReader):
         return traces_by_id(await self._spans("GetTrace", request)).get(trace_id)
 
     async def search(self, query: TraceQuery) -> Page:
-        """Search once, for whole traces; without a service, in all of them.
+        """Search once, for whole traces; without a service, search all services.
 
         Raises:
-            ReadError: Jaeger could not be asked, or does not understand the query.
+            ReadError: the request failed, or Jaeger rejected the query.
         """
         return await search_each_service(query, self._search, self.services)
 
@@ -102,9 +102,9 @@ class JaegerGrpcReader(SearchOnlyReader):
         """Return the names of the services that sent spans.
 
         Raises:
-            ReadError: Jaeger could not be asked.
+            ReadError: the request failed.
         """
-        return await self._patiently(self._services)
+        return await self._with_retries(self._services)
 
     async def aclose(self) -> None:
         """Close the channel."""
@@ -116,10 +116,10 @@ class JaegerGrpcReader(SearchOnlyReader):
         async def ask() -> list[Span]:
             return [span async for span in self._streamed(method, request)]
 
-        return await self._patiently(ask)
+        return await self._with_retries(ask)
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask again where that may help; one that never answered well is not waited for."""
+    async def _with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Retry transient errors, unless the server has never answered successfully."""
         retries = ReadRetries()
         while True:
             try:
@@ -141,7 +141,7 @@ class JaegerGrpcReader(SearchOnlyReader):
         read = _class("GetServicesResponse").FromString
         ask = self._opened().unary_unary(
             f"{_SERVICE}GetServices",
-            request_serializer=None,  # the bytes go out as they are: none
+            request_serializer=None,  # the request body is empty
             response_deserializer=read,
         )
         try:
@@ -156,7 +156,7 @@ class JaegerGrpcReader(SearchOnlyReader):
         ask = self._opened().unary_stream(
             f"{_SERVICE}{method}",
             request_serializer=type(request).SerializeToString,
-            response_deserializer=None,  # their size is wanted
+            response_deserializer=None,  # their size is needed
         )
         left = MOST_READ_BYTES
         try:
@@ -171,7 +171,7 @@ class JaegerGrpcReader(SearchOnlyReader):
             if exc.code() is not grpc.StatusCode.NOT_FOUND:
                 raise self._error(exc) from exc
         except (CodecError, DecodeError) as exc:
-            raise ReadError(f"Jaeger at {self._endpoint} answered no OTLP: {exc}") from exc
+            raise ReadError(f"Jaeger at {self._endpoint} sent a response that is not OTLP: {exc}") from exc
 
     def _call(self) -> Mapping[str, Any]:
         access = self._access
@@ -181,7 +181,7 @@ class JaegerGrpcReader(SearchOnlyReader):
         return {"metadata": metadata, "timeout": access.timeout_s}
 
     def _opened(self) -> grpc.aio.Channel:
-        # not in __init__: a channel belongs to the event loop that runs when it is made
+        # not in __init__: a channel belongs to the event loop that is running at its creation
         if self._channel is None:
             import grpc
 
@@ -195,8 +195,8 @@ class JaegerGrpcReader(SearchOnlyReader):
 
     def _oversized(self) -> ReadOversized:
         return ReadOversized(
-            f"Jaeger at {self._endpoint} sent an answer that is not read: it is longer than "
-            f"{MOST_READ_BYTES >> 20} MiB, which is the most that is read: read less at once, such as a "
+            f"Jaeger at {self._endpoint} sent a response that is too large: it is longer than "
+            f"{MOST_READ_BYTES >> 20} MiB, the most that ragtrace reads: read less at once, such as a "
             "shorter time or one trace by its id"
         )
 
@@ -210,7 +210,7 @@ class JaegerGrpcReader(SearchOnlyReader):
             )
         if code == "UNIMPLEMENTED":
             return ReadError(
-                f"{self._endpoint} speaks gRPC, and has no Jaeger query service: is it port 16685?"
+                f"{self._endpoint} speaks gRPC, but has no Jaeger query service: is it port 16685?"
             )
         kind = ReadUnavailable if code in _PASSING else ReadError
         return kind(f"Jaeger at {self._endpoint} answered {code}: {said}")
@@ -231,7 +231,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
     },
     "FindTracesRequest": {"query": (1, ".jaeger.api_v3.TraceQueryParameters")},
 }
-"""What we say and hear of ``jaeger.api_v3``: field numbers and types."""
+"""The used messages of ``jaeger.api_v3``: field numbers and types."""
 
 
 def _message(name: str, **values: object) -> Any:

@@ -1,6 +1,6 @@
-"""Jaeger's older JSON (``/api/traces``), which the page uses: its spans as OTLP has them.
+"""Convert Jaeger's older JSON (``/api/traces``), which its page uses, to OTLP spans.
 
-Times are microseconds. Arrays come as JSON text, and kinds, status and scope as tags, by OpenTelemetry's
+Times are microseconds. Arrays are JSON text, and kinds, status and scope are tags, by OpenTelemetry's
 rules for exporting to Jaeger (https://opentelemetry.io/docs/specs/otel/trace/sdk_exporters/jaeger/).
 """
 
@@ -24,19 +24,19 @@ Json = Mapping[str, Any]
 
 
 def trace_ids_of_v2(body: Json) -> tuple[str, ...]:
-    """Return the ids of all traces in an answer, without a look at their spans.
+    """Return the ids of all traces in a response, without reading their spans.
 
     Raises:
-        KeyError, TypeError, AttributeError: it is no such answer.
+        KeyError, TypeError, AttributeError: the response has another form.
     """
     return tuple(trace["traceID"].zfill(32) for trace in body["data"])
 
 
 def spans_of_v2(body: Json) -> tuple[Span, ...]:
-    """Return the spans of all traces in an answer.
+    """Return the spans of all traces in a response.
 
     Raises:
-        KeyError, TypeError, ValueError, AttributeError: it is no such answer.
+        KeyError, TypeError, ValueError, AttributeError: the response has another form.
     """
     return tuple(
         _span(span, _resource(trace["processes"][span["processID"]]))
@@ -69,7 +69,7 @@ def _span(span: Json, resource: Resource) -> Span:
 
 
 def _references(span: Json) -> tuple[str | None, tuple[SpanLink, ...]]:
-    """Tell the parent from the links: the parent is the first CHILD_OF within the trace."""
+    """Split references into the parent, which is the first CHILD_OF within the trace, and links."""
     parent, links = None, []
     for each in span.get("references") or ():
         is_within = each["traceID"] == span["traceID"]

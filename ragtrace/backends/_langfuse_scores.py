@@ -1,7 +1,7 @@
-"""Langfuse's scores, by its public API: on the answer's observation.
+"""Write scores to the answer's observation through Langfuse's public API.
 
-Written by its documentation, and tried against requests in the form that stands there: its server needs
-ClickHouse, Redis and an object store.
+This follows Langfuse's documentation and is tested against documented requests, not a real server, which
+needs ClickHouse, Redis and an object store.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from ragtrace.model import AttributeValue
 
 
 class LangfuseScoreSink(HttpSink):
-    """Post one score a metric on the answer's observation. Spans that are no carriers are left out."""
+    """Post one score per metric on the answer's observation. Spans other than carriers are ignored."""
 
     retryable = frozenset({429, 500, 502, 503, 504, 524})
-    """A score of the same id is written over."""
+    """Langfuse overwrites a score of the same id."""
 
     async def send(self, request: bytes) -> None:
-        """Post the scores of the carriers in a request; without any, only whether the keys open is seen.
+        """Post the scores of the carriers in a request; without any, only check the keys.
 
         Raises:
             SendRetryable: not reachable, too slow, busy.
             SendRejected: refused.
-            SendRefused: refused whatever is sent.
+            SendRefused: every request is refused.
         """
         scores = scores_in(request)
         if not scores:
@@ -40,9 +40,9 @@ class LangfuseScoreSink(HttpSink):
 
 
 def _body(score: Score) -> dict[str, AttributeValue]:
-    """Write a score as a number; what was skipped or failed has none, and says so in a word.
+    """Return the request body: a number for a score, or a word for a skipped or failed metric.
 
-    Under another name: Langfuse gives a name one type.
+    The word has another score name, because Langfuse allows one type per name.
     """
     value: dict[str, AttributeValue] = (
         {"name": f"{score.metric}.label", "value": score.label, "dataType": "CATEGORICAL"}

@@ -1,4 +1,4 @@
-"""Back ends that can be searched, and cannot list all they hold."""
+"""Readers of back ends that can search, but cannot list all traces."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ragtrace.traces.trace import Trace
 
 
 class SearchOnlyReader:
-    """What their readers have in common."""
+    """Base class of these readers."""
 
     back_end: ClassVar[str]
 
     async def traces(self) -> AsyncIterator[Trace]:
-        """Refuse: there is no way to list every trace.
+        """Raise an error, because the back end cannot list every trace.
 
         Raises:
             ReadError: always.
         """
         raise ReadError(
-            f"{self.back_end} cannot list every trace: search a stretch of time, or name the trace ids"
+            f"{self.back_end} cannot list every trace: search a time range, or name the trace ids"
         )
-        yield  # makes this an async generator, as the port wants
+        yield  # makes this an async generator, as the port requires

@@ -1,4 +1,4 @@
-"""What an OTLP receiver's answer means for the sender."""
+"""Interpret an OTLP receiver's response."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ragtrace.errors import SendRejected
 
 
 def parse_answer(body: bytes) -> ExportTraceServiceResponse | None:
-    """Read an answer in protobuf, or in JSON, which some send in any case; ``None``: it is neither."""
+    """Parse a response in protobuf or JSON, which some receivers always send; ``None`` if it is neither."""
     try:
         return ExportTraceServiceResponse.FromString(body)
     except DecodeError:
@@ -22,9 +22,9 @@ def parse_answer(body: bytes) -> ExportTraceServiceResponse | None:
 
 
 def raise_for_rejected_spans(sink: str, answer: ExportTraceServiceResponse) -> None:
-    """Raise SendRejected if the receiver took only a part: OTLP forbids to send the same request again.
+    """Raise SendRejected if the receiver took only a part: OTLP forbids retrying the same request.
 
-    A message without rejected spans is a warning by the specification, and the request was taken.
+    By the specification, a message without rejected spans is a warning, and the request was accepted.
     """
     partial = answer.partial_success
     if partial.rejected_spans:

@@ -1,4 +1,4 @@
-"""Traces out of files of OTLP: one file, a folder of them, or standard input."""
+"""Read traces from OTLP files: one file, a folder, or standard input."""
 
 from __future__ import annotations
 
@@ -25,28 +25,27 @@ OnFault = Callable[[InputError], None]
 
 
 class OtlpFileReader:
-    """Read traces from files in the forms that the OpenTelemetry Collector writes, packed or not.
+    """Read traces from files in the forms of the OpenTelemetry Collector, compressed or not.
 
-    ``path`` is a file, a folder (its files in order of their names, those in folders below too), or ``-`` for
-    standard input. The spans of a trace may stand anywhere. What is held in memory: the spans of traces whose
-    last piece is still to come; out of a pipe, which can be read only once, everything.
+    ``path`` is a file, a folder (recursively, by file name), or ``-`` for standard input. The spans of a
+    trace may be in any place. The reader holds the spans of unfinished traces in memory; a pipe, which can be
+    read only once, is held completely.
 
-    ``on_fault`` is told of pieces that cannot be read, and the rest is read all the same; without it, the
-    first one is raised.
+    ``on_fault`` is called for unreadable pieces, and reading continues. Without it, the first one raises.
     """
 
     def __init__(self, path: str | Path, *, on_fault: OnFault | None = None) -> None:
         self._path = str(path)
         self._on_fault = on_fault
         self.share_read: float | None = None
-        """How much of what there is `traces` has read, from 0 to 1; ``None`` where nobody knows: a pipe."""
+        """The share that `traces` has read, from 0 to 1; ``None`` for a pipe, because its size is unknown."""
 
     async def get(self, trace_id: str) -> Trace | None:
         """Return the trace, or ``None`` if the files have none.
 
         Raises:
             ReadError: a file cannot be read.
-            InputError: a piece that names the trace is not OTLP; names file and place.
+            InputError: a piece with the trace id is not OTLP; names file and place.
         """
         wanted = trace_id.lower()
         members: list[Span] = []
@@ -57,9 +56,9 @@ class OtlpFileReader:
         return Trace.of(wanted, members) if members else None
 
     async def traces(self) -> AsyncIterator[Trace]:
-        """Yield every trace, in the order in which their last spans stand in the files.
+        """Yield every trace, in the order of their last spans in the files.
 
-        What is appended in the meantime is left alone.
+        Data appended during the read is ignored.
 
         Raises:
             ReadError: a file cannot be read.
@@ -79,16 +78,16 @@ class OtlpFileReader:
                             yield Trace.of(trace_id, started.pop(trace_id))
                     number += 1
                 self.share_read = number / length if length < sys.maxsize else None
-        for trace_id, members in started.items():  # out of a pipe, or named in JSON escapes
+        for trace_id, members in started.items():  # from a pipe, or with ids in JSON escapes
             yield Trace.of(trace_id, members)
 
     async def aclose(self) -> None:
-        """Do nothing: files are closed after every reading."""
+        """Do nothing: files are closed after each read."""
 
     async def _note_last(self, last: _LastPieces) -> int:
-        """Note the last piece that names each trace, and return how many pieces there are.
+        """Note the last piece of each trace, and return the number of pieces.
 
-        Looking for ids alone is far cheaper than reading spans.
+        Scanning for ids only is far cheaper than parsing spans.
         """
         if await asyncio.to_thread(_is_read_once, self._path):
             return sys.maxsize
@@ -101,7 +100,7 @@ class OtlpFileReader:
     async def _batches(
         self, *, up_to: int = sys.maxsize, quietly: bool = False
     ) -> AsyncIterator[Sequence[OtlpFrame]]:
-        """Read some pieces at a time, so that who wants to stop need not wait for the end."""
+        """Read a few pieces at a time, so that a caller can stop early."""
         with closing(self._pieces(quietly=quietly)) as source:
             left = up_to
             while left and (batch := await asyncio.to_thread(_some, source, left)):
@@ -144,7 +143,7 @@ class OtlpFileReader:
 
 
 class _LastPieces:
-    """Which piece is the last that names each trace. On disk, so that a million traces take no memory."""
+    """The number of each trace's last piece. It is on disk, so that a million traces take no memory."""
 
     def __init__(self) -> None:
         self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
@@ -153,7 +152,7 @@ class _LastPieces:
         self._is_indexed = False
 
     def note(self, first: int, batch: Sequence[OtlpFrame]) -> None:
-        """Note what a batch of pieces names; the first of them has this number."""
+        """Note the trace ids in a batch of pieces; ``first`` is the number of its first piece."""
         rows = (
             (bytes.fromhex(trace_id), number)
             for number, piece in enumerate(batch, first)
@@ -162,7 +161,7 @@ class _LastPieces:
         self._db.executemany("INSERT OR REPLACE INTO last VALUES (?, ?)", rows)
 
     def ending_in(self, first: int, pieces: int) -> Mapping[int, Sequence[str]]:
-        """Return the traces whose last piece is one of these, by its number."""
+        """Return the traces that end in these pieces, by piece number."""
         if not self._is_indexed:
             self._db.execute("CREATE INDEX by_piece ON last (piece)")
             self._is_indexed = True
@@ -174,7 +173,7 @@ class _LastPieces:
         return ending
 
     def close(self) -> None:
-        """Forget everything."""
+        """Delete everything."""
         self._db.close()
 
 
@@ -192,7 +191,7 @@ def _is_read_once(path: str) -> bool:
 
 
 def _some(source: Iterator[OtlpFrame], most: int) -> list[OtlpFrame]:
-    """Take pieces until they are worth a turn of the thread."""
+    """Take enough pieces for one call in the thread."""
     batch: list[OtlpFrame] = []
     size = 0
     for piece in islice(source, most):
@@ -204,7 +203,7 @@ def _some(source: Iterator[OtlpFrame], most: int) -> list[OtlpFrame]:
 
 
 def _trace_ids(piece: OtlpFrame) -> dict[str, None]:
-    """List the traces that a piece names; in JSON, also those that its spans only link to."""
+    """List the trace ids in a piece; in JSON, this includes ids in links."""
     if piece.encoding == "json":
         return dict.fromkeys(found.decode().lower() for found in _TRACE_ID.findall(piece.body))
     try:

@@ -1,7 +1,7 @@
-"""What stands in a file of OTLP, piece by piece, in the forms of the OpenTelemetry Collector's file exporter.
+"""Split an OTLP file into messages, in the forms of the OpenTelemetry Collector's file exporter.
 
-Lines of JSON; JSON over several lines; messages behind their length in four bytes (``format: proto``, or any
-format with ``compression: zstd``); one bare protobuf message. A whole file may be compressed (gzip, zstd).
+JSON lines; JSON over several lines; messages with a four-byte length prefix (``format: proto``, or any format
+with ``compression: zstd``); one bare protobuf message. A whole file may be compressed (gzip, zstd).
 https://github.com/open-telemetry/opentelemetry-collector-contrib/tree/main/exporter/fileexporter
 """
 
@@ -25,34 +25,34 @@ _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _LENGTH_BYTES: Final = 4
 _FIRST_FIELD: Final = 0x0A
-"""What a bare message begins with."""
+"""The first byte of a bare message."""
 _MOST_BYTES: Final = 512 << 20
-"""Of one message: a larger length is no length."""
+"""The size limit of a message: a larger number is not a length."""
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-"""What text never holds, and a message soon: its ids and times are binary."""
+"""Bytes that never occur in text, but soon occur in a message, because its ids and times are binary."""
 
 
 class OtlpFrame(NamedTuple):
-    """One message, not parsed yet."""
+    """One unparsed message."""
 
     where: str
-    """For people: file and line."""
+    """File and line, for messages."""
     encoding: Encoding
     body: bytes
 
 
 def pieces(file: BinaryIO, name: str) -> Iterator[OtlpFrame]:
-    """Yield the messages of a file that is open, without holding more than one of them.
+    """Yield the messages of an open file, with one message at a time in memory.
 
     Raises:
-        InputError: it is in none of the known forms, or cut off; names the file and the place.
-        ConfigError: it is compressed with zstd, and the extra for that is not installed.
+        InputError: it has an unknown form, or is cut off; names the file and the place.
+        ConfigError: it is compressed with zstd, but the extra for zstd is not installed.
         OSError: it cannot be read.
     """
     try:
         yield from _pieces(_plain(file), name)
     except _unpacking_errors() as exc:
-        raise InputError(f"{name}: cannot be unpacked to its end: {exc}") from exc
+        raise InputError(f"{name}: cannot be decompressed to its end: {exc}") from exc
 
 
 def _pieces(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
@@ -66,7 +66,7 @@ def _pieces(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
 
 
 def _plain(file: BinaryIO) -> io.BufferedReader:
-    """Unpack the file where it is packed as a whole."""
+    """Decompress the file, if it is compressed as a whole."""
     buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", file))
     head = buffered.peek(_LENGTH_BYTES)
     if head.startswith(_GZIP):
@@ -89,12 +89,12 @@ def _json(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
 
 
 def _is_whole(line: bytes) -> bool:
-    """Tell a line that is a message, or is meant to be one, from the first of a message over several."""
+    """Return whether a line is a message by itself, not the first line of a multi-line message."""
     return line not in (b"{", b"[") and not line.endswith((b"{", b"[", b","))
 
 
 def _documents(start: bytes, plain: io.BufferedReader, name: str, number: int) -> Iterator[OtlpFrame]:
-    """Read JSON that somebody has laid out: each document ends where its brackets do."""
+    """Read formatted JSON: a document ends with its closing bracket."""
     decoder, text = json.JSONDecoder(), (start + plain.read()).decode("utf-8", "surrogateescape").strip()
     while text:
         try:
@@ -119,14 +119,14 @@ def _framed(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
         length = int.from_bytes(head, "big")
         body = plain.read(length) if length <= _MOST_BYTES else b""
         if len(head) < _LENGTH_BYTES or len(body) < length:
-            raise InputError(f"{where}: cut off, or no OTLP: {length:,} bytes were announced")
+            raise InputError(f"{where}: cut off, or not OTLP: its length prefix says {length:,} bytes")
         if body.startswith(_ZSTD):
             body = _zstd().decompress(body)
         yield OtlpFrame(where, "json" if body[:1] == b"{" else "protobuf", body)
 
 
 def _zstd() -> Any:
-    """Find the module of Python 3.14, or its backport."""
+    """Import the module of Python 3.14, or its backport."""
     for name in ("compression.zstd", "backports.zstd"):
         with suppress(ImportError):
             return import_module(name)

@@ -1,4 +1,4 @@
-"""Phoenix's span annotations: scores where its page shows them, filters by them and averages them."""
+"""Write scores as Phoenix's span annotations, which its page shows, filters and averages."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ragtrace.errors import SendRejected
 from ragtrace.model import AttributeValue
 
 _PATH: Final = "/v1/span_annotations?sync=true"
-"""It answers once the annotations are stored, and says so where there is no such span."""
+"""It responds after storing the annotations, and reports a missing span."""
 _NO_SUCH_SPAN: Final = 404
 
 
 class PhoenixAnnotationSink(HttpSink):
-    """Post one annotation a metric on the answer's span. Spans that are no carriers are left out."""
+    """Post one annotation per metric on the answer's span. Spans other than carriers are ignored."""
 
     retryable = frozenset({429, 500, 502, 503, 504})
-    """An annotation of the same identifier is written over."""
+    """Phoenix overwrites an annotation of the same identifier."""
 
     async def send(self, request: bytes) -> None:
-        """Post the scores of the carriers in a request; without any, only whether Phoenix takes some is seen.
+        """Post the scores of the carriers in a request; without any, only check that Phoenix accepts scores.
 
         Raises:
             SendRetryable: not reachable, too slow, busy.
             SendRejected: refused, or Phoenix has no such span.
-            SendRefused: refused whatever is sent.
+            SendRefused: every request is refused.
         """
         body = json.dumps({"data": [_annotation(score) for score in scores_in(request)]})
         headers = {"content-type": "application/json"}

@@ -1,4 +1,4 @@
-"""Scores as back ends keep them that do not read carriers: one a metric, on the span of the answer."""
+"""Scores for back ends that do not read carriers: one per metric, on the answer's span."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a carrier tells of one metric."""
+    """One metric's result from a carrier."""
 
     trace_id: str
-    """Of the answer, as its back end wrote it."""
+    """The answer's trace id, in the back end's form."""
     span_id: str
     carrier_id: str
-    """Span id of the carrier: the same answer and evaluator give the same."""
+    """Span id of the carrier: the same for the same answer and evaluator."""
     metric: str
     value: float | None
-    """``None`` where the metric was skipped or failed."""
+    """``None`` if the metric was skipped or failed."""
     label: str
     explanation: str
     is_computed: bool
-    """No language model judged."""
+    """Whether code judged, not a language model."""
     metadata: Mapping[str, AttributeValue]
-    """Who judged and when, what is superseded, and the verdicts one by one; JSON can hold it."""
+    """Judge, time, superseded carrier and single verdicts; JSON-serializable."""
 
 
 class StoredScore(NamedTuple):
-    """A score as it was found on a span of a back end."""
+    """A score that was read from a span of a back end."""
 
     span_id: str
     metadata: Mapping[str, object]
@@ -51,9 +51,9 @@ def scores_in(request: bytes) -> tuple[Score, ...]:
 
 
 def carriers_of(spans: Iterable[Span], kept: Iterable[StoredScore]) -> tuple[Span, ...]:
-    """Return the carriers that scores were made of, as far as is needed to know what was judged.
+    """Rebuild the carriers of scores, as far as needed to know which answers are judged.
 
-    Scores of others, and on other spans than these, are left out.
+    Scores of other tools, and scores on other spans, are ignored.
     """
     targets = {span.span_id: span for span in spans}
     own = [each for each in kept if _carrier_id(each) and each.span_id in targets]
@@ -62,7 +62,7 @@ def carriers_of(spans: Iterable[Span], kept: Iterable[StoredScore]) -> tuple[Spa
 
 
 def hex_id(original: str, *, digits: int) -> str:
-    """Return an id that OTLP can hold: the original, if it is one, else always the same digits for it."""
+    """Return an OTLP id: the original if valid, else fixed digits derived from it."""
     plain = original.lower()
     if len(plain) == digits and not set(plain) - set("0123456789abcdef") and set(plain) != {"0"}:
         return plain
@@ -70,7 +70,7 @@ def hex_id(original: str, *, digits: int) -> str:
 
 
 def original_ids(trace_id: str, span_id: str) -> dict[str, AttributeValue]:
-    """Return the attributes of a span's resource that keep ids which OTLP cannot hold."""
+    """Return the resource attributes that keep ids which OTLP cannot hold."""
     ids = {
         semconv.ORIGINAL_TRACE_ID: (trace_id, hex_id(trace_id, digits=32)),
         semconv.ORIGINAL_SPAN_ID: (span_id, hex_id(span_id, digits=16)),
@@ -132,7 +132,7 @@ def _metadata(carrier: Span, result: SpanEvent, metric: str) -> dict[str, Attrib
 
 
 def _verdicts(carrier: Span, metric: str, one: str, several: str) -> tuple[AttributeValue, ...]:
-    """Return the verdicts that the metric rests on, under the last word of their keys."""
+    """Return the metric's verdicts, with the last part of their keys."""
     return tuple(
         {
             key.rpartition(".")[2]: value

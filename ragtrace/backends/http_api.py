@@ -1,4 +1,4 @@
-"""A back end's HTTP API: credentials, patience, and what is said where it does not answer."""
+"""A client for a back end's HTTP API, with credentials, retries and error messages."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 
 MOST_READ_BYTES: Final = 128 << 20
-"""Of one answer of a back end, unpacked. A page of traces with all their texts takes some megabytes."""
+"""The size limit of a decompressed response. A page of traces with all texts takes some megabytes."""
 
-_FIRST_PATIENCE_S: Final = 20.0
+_FIRST_REQUEST_S: Final = 20.0
 _PASSING: Final = frozenset({429, 500, 502, 503, 504})
-"""Answers that may be others a moment later."""
+"""Transient statuses, worth a retry."""
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Waits for so many seconds."""
+"""Sleeps for this many seconds."""
 
 Parameters: TypeAlias = Mapping[str, str | int | Sequence[str]]
-"""Of a query; one with several values stands there several times."""
+"""Query parameters; a parameter with several values occurs several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """How to get into a back end that asks who is there."""
+    """Credentials and timeouts for a back end."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Such as ``X-Scope-OrgID``, Tempo's tenant."""
@@ -47,13 +47,13 @@ class ConnectionSettings:
     """Sent as ``Authorization: Bearer``."""
     tls: ClientTls | None = None
     timeout_s: float = 30
-    """For each piece of an answer: a large trace may take longer."""
+    """For each piece of a response: a large trace may take longer in total."""
     answer_s: float = 300
-    """For a whole answer, however steadily it comes."""
+    """For a whole response, even if its pieces keep arriving."""
 
     @property
     def sent_headers(self) -> dict[str, str]:
-        """All that is sent along with a request to say who is there."""
+        """All headers with credentials."""
         if self.token is not None:
             return {**self.headers, "authorization": f"Bearer {self.token}"}
         if self.basic is not None:
@@ -64,25 +64,25 @@ class ConnectionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpResponse:
-    """What a back end said."""
+    """A back end's response."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     redirects_to: str | None
-    """The host, which is never followed."""
+    """The host of a redirect, which is never followed."""
 
     @property
     def text(self) -> str:
-        """The body as text, in UTF-8, as JSON is."""
+        """The body as UTF-8 text."""
         return self.body.decode("utf-8", "replace")
 
 
 class HttpApi:
-    """Asks one HTTP API. Nothing is connected before the first request.
+    """Sends requests to one HTTP API. It connects on the first request.
 
-    It is asked again where that may help: for two minutes if it has answered well before, shorter if it never
-    has, and not at all where nobody listens, because then most likely the address is wrong.
+    It retries transient errors: for two minutes after an earlier success, shorter without one, and not at all
+    if the connection is refused, because then the address is probably wrong.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class HttpApi:
     async def get(
         self, path: str, params: Parameters | None = None, *, accept: str = "application/json"
     ) -> HttpResponse:
-        """Return the answer: a success, or a 400 or 404, which only the caller understands.
+        """Return the response: a success, or a 400 or 404, which the caller handles.
 
         Raises:
-            ReadError: the back end cannot be reached, refuses the credentials, or answers something else.
+            ReadError: the back end is not reachable, refuses the credentials, or has another error.
         """
-        retries = ReadRetries() if self._is_known else ReadRetries(seconds=_FIRST_PATIENCE_S)
+        retries = ReadRetries() if self._is_known else ReadRetries(seconds=_FIRST_REQUEST_S)
         while True:
             began = monotonic()
             try:
@@ -128,10 +128,10 @@ class HttpApi:
             await self._sleep(pause_s)
 
     async def document(self, path: str, params: Parameters | None = None) -> dict[str, Any] | None:
-        """Return the JSON object of an answer, or ``None`` where there is nothing of that name (404).
+        """Return the JSON object of a response, or ``None`` for a 404.
 
         Raises:
-            ReadError: as `get` does, the query is not understood (400), or the answer is no JSON object.
+            ReadError: as in `get`, or the query is rejected (400), or the response is not a JSON object.
         """
         response = await self.get(path, params)
         if response.status == 404:
@@ -142,9 +142,9 @@ class HttpApi:
         try:
             tree = json.loads(response.text)
         except (ValueError, RecursionError) as exc:
-            raise ReadError(f"{self.where} answered no JSON") from exc
+            raise ReadError(f"{self.where} sent a response that is not JSON") from exc
         if not isinstance(tree, dict):
-            raise ReadError(f"{self.where} answered something else than it is asked for")
+            raise ReadError(f"{self.where} sent JSON of an unexpected form")
         return tree
 
     async def aclose(self) -> None:
@@ -171,12 +171,12 @@ class HttpApi:
             raise kind(f"{self.where} cannot be reached: {type(exc).__name__} {exc}") from exc
         except TimeoutError as exc:
             waited = f"{self._access.answer_s:g} s"
-            raise ReadUnavailable(f"{self.where} sent no whole answer within {waited}") from exc
+            raise ReadUnavailable(f"{self.where} sent no complete response within {waited}") from exc
         except BodyTooLarge as exc:
             advice = "read less at once, such as a shorter time or one trace by its id"
-            raise ReadOversized(f"{self.where} sent an answer that is not read: {exc}: {advice}") from None
+            raise ReadOversized(f"{self.where} sent a response that is too large: {exc}: {advice}") from None
         except UnreadableBody as exc:
-            raise ReadError(f"{self.where} sent an answer that cannot be read: {exc}") from None
+            raise ReadError(f"{self.where} sent an unreadable response: {exc}") from None
 
     def _checked(self, response: HttpResponse) -> HttpResponse:
         status = response.status
@@ -188,7 +188,7 @@ class HttpApi:
         if response.redirects_to is not None:
             raise ReadError(
                 f"{self.where} answered {status} and redirects to {response.redirects_to}, which is not "
-                "followed: is this the address of its API, and who stands in between?"
+                "followed: is this the address of its API, and is a proxy in between?"
             )
         if _is_page(response):
             raise ReadError(
@@ -236,7 +236,7 @@ def _said(response: HttpResponse) -> str:
 
 
 def _shown(url: str) -> str:
-    """Leave out what may be a secret: user, password and query."""
+    """Remove possible secrets: user, password and query."""
     scheme, mark, rest = url.partition("://")
     host = rest.partition("?")[0].rpartition("@")[2]
     return f"{scheme}{mark}{host}".rstrip("/")

@@ -1,4 +1,4 @@
-"""Jaeger's query API over HTTP: v3 (OTLP JSON), and v2 where a server has no v3."""
+"""Jaeger's query API over HTTP: v3 (OTLP JSON), or v2 if the server has no v3."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _TRACE_ID_DIGITS: Final = 32
 _TRACES_AT_ONCE: Final = 100
-"""Of a search, which gives whole traces: some megabytes at most."""
+"""Traces per search. It returns whole traces, so this is some megabytes at most."""
 _MICROSECOND_NS: Final = 1_000
 
 
@@ -50,19 +50,19 @@ class JaegerReader(SearchOnlyReader):
         """Return the trace, or ``None`` if Jaeger has none.
 
         Raises:
-            ReadError: Jaeger could not be asked, or answered something else.
+            ReadError: the request failed, or the response is invalid.
             InputError: the trace id is not hex.
         """
         trace_id = normalized_trace_id(trace_id)
-        version = await self._spoken()
+        version = await self._detected_version()
         body = await self._asked(f"{version.traces}/{trace_id}", {version.raw: "true"})
         return traces_by_id(self._understood(version.spans, body)).get(trace_id) if body is not None else None
 
     async def search(self, query: TraceQuery) -> Page:
-        """Search once, for whole traces; without a service, in all of them.
+        """Search once, for whole traces; without a service, search all services.
 
         Raises:
-            ReadError: Jaeger could not be asked, or does not understand the query.
+            ReadError: the request failed, or Jaeger rejected the query.
         """
         return await search_each_service(query, self._search, self.services)
 
@@ -71,7 +71,7 @@ class JaegerReader(SearchOnlyReader):
         return await cut_if_too_large(query, self._page, **bounds)
 
     async def _page(self, query: TraceQuery) -> Page:
-        version = await self._spoken()
+        version = await self._detected_version()
         if version is V3 and query.tags:
             return await self._search_by_tags(query)
         body = await self._asked(version.traces, version.parameters(query, self._traces_at_once))
@@ -79,8 +79,8 @@ class JaegerReader(SearchOnlyReader):
         return Page.of(found, limit=self._traces_at_once)
 
     async def _search_by_tags(self, query: TraceQuery) -> Page:
-        """Search by v2: over HTTP, v3 has no parameter for tags. The traces are left to v3, which keeps the
-        types of values."""
+        """Search with v2, because v3 over HTTP has no parameter for tags. The traces are read with v3, which
+        keeps the types of values."""
         body = await self._asked(V2.traces, V2.parameters(query, self._traces_at_once))
         ids = self._understood(V2.trace_ids, body) if body is not None else ()
         return Page.of(dict.fromkeys(ids), limit=self._traces_at_once)
@@ -89,23 +89,23 @@ class JaegerReader(SearchOnlyReader):
         """Return the names of the services that sent spans.
 
         Raises:
-            ReadError: Jaeger could not be asked.
+            ReadError: the request failed.
         """
-        version = await self._spoken()
+        version = await self._detected_version()
         return tuple(version.services_in(await self._json(version.services)))
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._api.aclose()
 
-    async def _spoken(self) -> _Version:
-        """Find out once what the server speaks: one without v3 answers with its page, or with 404."""
+    async def _detected_version(self) -> _Version:
+        """Detect the API version once: a server without v3 answers with its page, or with 404."""
         if self._version is None:
-            self._version = await self._found_out()
+            self._version = await self._detect_version()
         return self._version
 
-    async def _found_out(self) -> _Version:
-        failure = ReadError(f"{self._api.where} is no Jaeger: is this its query API (port 16686)?")
+    async def _detect_version(self) -> _Version:
+        failure = ReadError(f"{self._api.where} is not Jaeger: is this its query API (port 16686)?")
         try:
             if "services" in (await self._json(V3.services) or {}):
                 return V3
@@ -130,14 +130,14 @@ class JaegerReader(SearchOnlyReader):
         try:
             tree = json.loads(body) if body is not None else None
         except (ValueError, RecursionError) as exc:
-            raise ReadError(f"{self._api.where} answered no JSON to {path}") from exc
+            raise ReadError(f"{self._api.where} sent a response to {path} that is not JSON") from exc
         return tree if isinstance(tree, dict) else None
 
     def _understood(self, read: Callable[[str], T], body: str) -> T:
         try:
             return read(body)
         except (CodecError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
-            raise ReadError(f"{self._api.where} answered no traces: {type(exc).__name__}") from exc
+            raise ReadError(f"{self._api.where} sent unreadable traces: {type(exc).__name__}") from exc
 
 
 async def search_each_service(
@@ -145,10 +145,10 @@ async def search_each_service(
     search: Callable[[TraceQuery], Awaitable[Page]],
     services: Callable[[], Awaitable[Iterable[str]]],
 ) -> Page:
-    """Search for the query's service, or for one after the other: Jaeger's stores look inside one only.
+    """Search the query's service, or all services in turn, because Jaeger's stores search one at a time.
 
     Raises:
-        ReadError: the query is written in TraceQL.
+        ReadError: the query is in TraceQL.
     """
     if query.traceql is not None:
         raise ReadError("Jaeger has no TraceQL: give a service, an operation or tags")
@@ -158,12 +158,12 @@ async def search_each_service(
 
 
 class _Version(Protocol):
-    """What differs between the versions of the API."""
+    """The differences between the API versions."""
 
     traces: str
     services: str
     raw: str
-    """Without it, Jaeger moves the times of spans to where it believes they belong."""
+    """Without it, Jaeger adjusts the times of spans for clock skew."""
 
     def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]: ...
 
@@ -178,7 +178,7 @@ class _V3:
     raw = "raw_traces"
 
     def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]:
-        """Without tags, which it has not."""
+        """Without tags, which v3 does not support."""
         found: dict[str, str | int] = {
             "query.start_time_min": _rfc3339(query.since_ns),
             "query.start_time_max": _rfc3339(query.until_ns - 1),
@@ -233,26 +233,26 @@ V2: Final = _V2()
 
 
 def normalized_trace_id(trace_id: str) -> str:
-    """Return the id in 32 digits: Jaeger's page and Tempo leave leading zeros out.
+    """Return the id in 32 digits: Jaeger's page and Tempo omit leading zeros.
 
     Raises:
         InputError: it is not hex.
     """
     digits = trace_id.strip().lower()
     if not digits or len(digits) > _TRACE_ID_DIGITS or set(digits) - set("0123456789abcdef"):
-        raise InputError(f"{trace_id!r} is no trace id: give up to {_TRACE_ID_DIGITS} hex digits")
+        raise InputError(f"{trace_id!r} is not a trace id: give up to {_TRACE_ID_DIGITS} hex digits")
     return digits.zfill(_TRACE_ID_DIGITS)
 
 
 def traces_by_id(spans: Iterable[Span]) -> dict[str, Trace | None]:
-    """Put the spans of many traces in order."""
+    """Group spans by trace."""
     by_trace = sorted(spans, key=lambda span: span.trace_id)
     grouped = groupby(by_trace, key=lambda span: span.trace_id)
     return {trace_id: Trace.of(trace_id, members) for trace_id, members in grouped}
 
 
 def _parts(body: str) -> Iterator[str]:
-    """Split a body of one or more JSON objects (large traces are streamed), without its wrapper."""
+    """Split a body into its JSON objects (large traces are streamed), without the wrapper."""
     decoder, position = json.JSONDecoder(), 0
     while position < len(body):
         tree, end = decoder.raw_decode(body, position)

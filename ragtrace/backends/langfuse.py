@@ -1,8 +1,8 @@
-"""Langfuse's public API: traces by time, and their observations as the spans they came from.
+"""Langfuse's public API: traces by time, with their observations converted back to spans.
 
-Written by its documentation, and tried against answers in the form that stands there: its server needs
-ClickHouse, Redis and an object store. From version 4 on, and in Langfuse Cloud, it lists observations; before
-that, traces.
+This follows Langfuse's documentation and is tested against documented responses, not a real server, which
+needs ClickHouse, Redis and an object store. Version 4 and Langfuse Cloud list observations; earlier versions
+list traces.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Json = Mapping[str, Any]
 _TRACES_AT_ONCE: Final = 1_000
 _UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 _TAGS: Final = frozenset({"environment", "sessionId", "userId", "version"})
-"""What the API can look for; they are its own names."""
+"""The API's search filters, under its own names."""
 
 
 class LangfuseReader(SearchOnlyReader):
-    """Read traces by id and by search from Langfuse: user and password are its public and secret key."""
+    """Read traces by id and by search from Langfuse; user and password are its public and secret key."""
 
     back_end = "Langfuse"
     shortest_ns = 10**9
@@ -52,12 +52,12 @@ class LangfuseReader(SearchOnlyReader):
         self._version: _Version | None = None
 
     async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if the project has none of this id.
+        """Return the trace, or ``None`` if the project does not have it.
 
         Raises:
-            ReadError: Langfuse could not be asked, or answered something else.
+            ReadError: the request failed, or the response is invalid.
         """
-        version = await self._spoken()
+        version = await self._detected_version()
         try:
             stored = await version.stored(self._api, trace_id.strip())
             return _trace(stored) if stored else None
@@ -68,10 +68,10 @@ class LangfuseReader(SearchOnlyReader):
         """Search once, for trace ids.
 
         Raises:
-            ReadError: Langfuse could not be asked, or does not know what the query asks for.
+            ReadError: the request failed, or Langfuse does not support the query.
         """
         wanted = self._filters(query)
-        version = await self._spoken()
+        version = await self._detected_version()
         can_be_parted = query.until_ns - query.since_ns > self.shortest_ns
         limit = self._traces_at_once if can_be_parted else None
         try:
@@ -84,8 +84,8 @@ class LangfuseReader(SearchOnlyReader):
         """Close the connections."""
         await self._api.web.aclose()
 
-    async def _spoken(self) -> _Version:
-        """Find out once what the server speaks."""
+    async def _detected_version(self) -> _Version:
+        """Detect the API version once."""
         if self._version is None:
             asked: Parameters = {"limit": 1, "fields": "core"}
             if await self._api.web.document(_OBSERVATIONS, asked) is not None:
@@ -93,14 +93,14 @@ class LangfuseReader(SearchOnlyReader):
             elif await self._api.web.document(_TRACES, asked) is not None:
                 self._version = _V3()
             else:
-                raise ReadError(f"{self._api.web.where} has no {_TRACES}: is this the address of a Langfuse?")
+                raise ReadError(f"{self._api.web.where} has no {_TRACES}: is this Langfuse's address?")
         return self._version
 
     def _filters(self, query: TraceQuery) -> dict[str, str]:
         unknown = sorted(set(query.tags) - _TAGS)
         if query.traceql is not None or query.service is not None or unknown:
             raise ReadError(
-                "Langfuse looks for no services, no TraceQL and no tags but its own: give --operation, or "
+                "Langfuse cannot search by service, TraceQL or custom tags: give --operation, or "
                 f"--tag with {', '.join(sorted(_TAGS))}"
             )
         return {**query.tags, **({"name": query.operation} if query.operation is not None else {})}
@@ -113,7 +113,7 @@ class _Api:
         self.web = web
 
     async def by_cursor(self, path: str, parameters: Parameters) -> AsyncIterator[Json]:
-        """Yield the items of all pages, each of which names the next."""
+        """Yield the items of all pages; each page has a cursor to the next."""
         cursor: str | None = None
         while True:
             page = (
@@ -127,7 +127,7 @@ class _Api:
                 return
 
     async def by_number(self, path: str, parameters: Parameters) -> AsyncIterator[Json]:
-        """Yield the items of all pages, which are numbered from 1."""
+        """Yield the items of all pages; pages are numbered from 1."""
         number, last = 1, 1
         while number <= last:
             page = await self.web.document(path, {**parameters, "page": number}) or {}
@@ -136,11 +136,11 @@ class _Api:
             number, last = number + 1, int((page.get("meta") or {}).get("totalPages") or 0)
 
     def nonsense(self, exc: Exception) -> ReadError:
-        return ReadError(f"{self.web.where} answered what cannot be read: {type(exc).__name__}")
+        return ReadError(f"{self.web.where} sent an unreadable response: {type(exc).__name__}")
 
 
 class _Stored(NamedTuple):
-    """A trace as Langfuse keeps it."""
+    """A trace in Langfuse's form."""
 
     trace: Json
     observations: list[Json]
@@ -148,7 +148,7 @@ class _Stored(NamedTuple):
 
 
 class _Version(Protocol):
-    """What differs between the versions of the API."""
+    """The differences between the API versions."""
 
     def trace_ids(self, api: _Api, query: TraceQuery, wanted: Mapping[str, str]) -> AsyncIterator[str]: ...
 
@@ -223,7 +223,7 @@ def _trace(stored: _Stored) -> Trace:
 
 
 def _spans(stored: _Stored) -> Iterator[Span]:
-    """Yield the observations as spans; a trace with several roots, or none, is one itself above them."""
+    """Yield the observations as spans; with several roots, or none, the trace becomes a root span."""
     trace, observations = stored.trace, stored.observations
     known = {each["id"] for each in observations}
     roots = [each for each in observations if each.get("parentObservationId") not in known]
@@ -245,7 +245,11 @@ def _span(tree: Json, trace: Json, parent: str | None, more: Mapping[str, Attrib
     start_ns = _nanoseconds(tree["startTime"])
     trace_id, span_id = str(trace["id"]), str(tree["id"])
     sent = {key: _sent(key, value) for key, value in _mapping(metadata.get("attributes")).items()}
-    told = {semconv.SESSION_ID: tree.get("sessionId") or trace.get("sessionId"), **_told(tree, sent), **more}
+    told = {
+        semconv.SESSION_ID: tree.get("sessionId") or trace.get("sessionId"),
+        **_moved_values(tree, sent),
+        **more,
+    }
     resource = {key: _plain(value) for key, value in _mapping(metadata.get("resourceAttributes")).items()}
     return Span(
         trace_id=hex_id(trace_id, digits=32),
@@ -268,11 +272,11 @@ _TAKEN_FROM: Final = (
     ("openinference.", (semconv.OI_INPUT_VALUE, semconv.OI_OUTPUT_VALUE)),
     ("gen_ai.", (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES)),
 )
-"""Where Langfuse takes input and output from in spans of others, in its order."""
+"""Attributes from which Langfuse takes input and output of other tools' spans, in its order."""
 
 
-def _told(tree: Json, sent: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
-    """Return what Langfuse moved out of a span's attributes, under the names of the convention it came by."""
+def _moved_values(tree: Json, sent: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """Return the values that Langfuse moved out of a span's attributes, under their original convention."""
     said = (_text(tree.get("input")), _text(tree.get("output")))
     for prefix, keys in _TAKEN_FROM:
         if any(key.startswith(prefix) for key in sent):
@@ -286,7 +290,7 @@ def _told(tree: Json, sent: Mapping[str, AttributeValue]) -> dict[str, Attribute
 
 
 def _above(trace: Json, roots: list[Json], whole: Mapping[str, AttributeValue]) -> Span:
-    """Return the trace as a span: in SDKs before OpenTelemetry it was the call, and had no observation."""
+    """Return the trace as a span: in SDKs before OpenTelemetry, it was the call and had no observation."""
     starts = [_nanoseconds(each["startTime"]) for each in roots]
     ends = [_nanoseconds(each["endTime"]) for each in roots if each.get("endTime")]
     start_ns = _nanoseconds(trace["timestamp"]) if "timestamp" in trace else min(starts)
@@ -322,7 +326,7 @@ def _kept(stored: _Stored) -> Iterator[StoredScore]:
 
 
 def _sent(key: str, value: object) -> AttributeValue:
-    """Return an attribute as it was sent: Langfuse keeps what is no text as JSON."""
+    """Return an attribute in its original form: Langfuse stores values other than strings as JSON."""
     parsed = _parsed(value) if key.startswith(_OWN_KEYS) else value
     return _plain(parsed if isinstance(parsed, list | bool) else value)
 
@@ -357,6 +361,6 @@ def _nanoseconds(moment: str) -> int:
 
 
 def _iso(time_ns: int) -> str:
-    """Write a time in milliseconds; between two of them, nothing is stored."""
+    """Format a time in milliseconds, Langfuse's resolution."""
     moment = _EPOCH + -(-time_ns // 1_000_000) * _MILLISECOND
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""A sink that keeps what it is given: for tests, of ragtrace and of its users."""
+"""An in-memory sink for tests."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ragtrace.traces.trace import Span
 
 
 class MemorySink:
-    """Keep every request. Fails with ``failures`` first, one a request, then takes everything."""
+    """Keeps every request. It first raises ``failures``, one per request, then accepts everything."""
 
     def __init__(self, *, failures: Iterable[SendError] = ()) -> None:
         self.requests: list[bytes] = []
-        """What was taken, in order."""
+        """Accepted requests, in order."""
         self._failures = list(failures)
 
     @property
@@ -24,7 +24,7 @@ class MemorySink:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Every span that was taken, in order."""
+        """All accepted spans, in order."""
         return tuple(span for request in self.requests for span in decode(request))
 
     async def send(self, request: bytes) -> None:
@@ -34,4 +34,4 @@ class MemorySink:
         self.requests.append(request)
 
     async def aclose(self) -> None:
-        """Keep what was taken: tests look at it after the sink is closed."""
+        """Do nothing: tests read the requests after the sink is closed."""

@@ -1,4 +1,4 @@
-"""OTLP JSON lines, as the OpenTelemetry Collector's file exporter writes them: the sink."""
+"""The sink for OTLP JSON lines, in the form of the OpenTelemetry Collector's file exporter."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from ragtrace.traces.otlp import decode_json, parse_request, request_to_json
 
 _TAIL_BYTES = 1024 * 1024
 _MOST_KNOWN = 10_000
-"""Spans at the file's end that are remembered: more than are ever on their way at a time."""
+"""Number of remembered spans at the file's end: more than are ever in flight at once."""
 _Ref = tuple[str, str, str]
-"""Trace id, span id, and the tenant: another's span may have the same ids."""
+"""Trace id, span id and tenant, because spans of two tenants may have the same ids."""
 _LINE_START = b'{"resourceSpans"'
 
 
 class OtlpFileSink:
-    """Append one line a request, on disk before ``send`` returns.
+    """Append one line per request; it is on disk before ``send`` returns.
 
-    A crash may leave the last line cut, or a line whose request the sender never saw acknowledged. When the
-    file is opened again, a cut line is taken back. The spans at the file's end are remembered, so that spans
-    that are sent again, alone or among others, are not doubled.
+    A crash may leave an incomplete last line, or a line that was never acknowledged. On reopening, an
+    incomplete line is removed. The spans at the file's end are remembered, so that retried spans, alone or in
+    another batch, are not duplicated.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._known: dict[_Ref, None] | None = None
-        # two sends would race for the file's end: the repair of one could take back the line of the other
+        # two sends would race for the file's end: the repair of one could remove the line of the other
         self._lock = asyncio.Lock()
 
     @property
@@ -51,13 +51,13 @@ class OtlpFileSink:
         Raises:
             SendRetryable: the file cannot be written now.
             SendRejected: the bytes are not an OTLP request.
-            SendRefused: a link stands in the file's place.
+            SendRefused: the path is a link.
         """
         async with self._lock:
             try:
                 await asyncio.to_thread(self._append, request)
             except CodecError as exc:
-                raise SendRejected(f"{self.name} takes OTLP requests only: {exc}") from exc
+                raise SendRejected(f"{self.name} accepts only OTLP requests: {exc}") from exc
             except OSError as exc:
                 self._known = None
                 error = SendRefused if exc.errno == errno.ELOOP else SendRetryable
@@ -96,7 +96,7 @@ def _spans_of(message: ExportTraceServiceRequest) -> Iterator[trace_pb2.Span]:
 
 
 def _drop_spans(message: ExportTraceServiceRequest, known: Container[_Ref]) -> int:
-    """Take spans that are known out of the message, and say how many they were."""
+    """Remove known spans from the message, and return their number."""
     dropped = 0
     for resource in message.resource_spans:
         tenant = _tenant_of(resource)
@@ -118,24 +118,24 @@ def _tenant_of(resource: trace_pb2.ResourceSpans) -> str:
 
 
 def _recover(path: Path) -> dict[_Ref, None]:
-    """Mend the file's end after a crash, and return the spans that stand there."""
+    """Repair the file's end after a crash, and return the spans there."""
     make_folder(path.parent)
     make_private(path)
-    sync_folder(path.parent)  # also where it is there: who made it may have ended before this
+    sync_folder(path.parent)  # also for an existing file: its creator may have stopped before this step
     with open(open_private(path), "r+b") as file:
         *lines, rest = _tail(file).split(b"\n")
         if rest and _is_cut(rest):
             file.truncate(file.seek(0, os.SEEK_END) - len(rest))
         elif rest:
-            file.write(b"\n")  # another writer's last line: begin on a new one
+            file.write(b"\n")  # another writer's last line has no line break
             lines.append(rest)
         file.flush()
-        os.fsync(file.fileno())  # what a killed process wrote may be in memory alone, and counts as there now
+        os.fsync(file.fileno())  # a killed process may have left unsynced data, which now counts as stored
     return {ref: None for line in lines for ref in _refs(line)}
 
 
 def _tail(file: BinaryIO) -> bytes:
-    """Read the last lines, one whole line at least, and leave the file at its end."""
+    """Read the last lines, at least one whole line, and leave the position at the end."""
     size = file.seek(0, os.SEEK_END)
     length = _TAIL_BYTES
     while True:
@@ -147,7 +147,7 @@ def _tail(file: BinaryIO) -> bytes:
 
 
 def _is_cut(line: bytes) -> bool:
-    """Tell whether this is the start of a line of ours: its request was never acknowledged."""
+    """Return whether this is an incomplete line of ours: its request was never acknowledged."""
     return not _refs(line) and (line.startswith(_LINE_START) or _LINE_START.startswith(line))
 
 

@@ -1,4 +1,4 @@
-"""OTLP over gRPC: the sink."""
+"""The sink for OTLP over gRPC."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _RETRYABLE = frozenset(
         "DATA_LOSS",
     }
 )
-"""https://opentelemetry.io/docs/specs/otlp/#failures. The specification wants RetryInfo with
-RESOURCE_EXHAUSTED; receivers that are merely busy often leave it out, so only a message that is too large,
-which gRPC reports with the same code, is final."""
+"""https://opentelemetry.io/docs/specs/otlp/#failures. The specification requires RetryInfo with
+RESOURCE_EXHAUSTED, but busy receivers often omit it. So only an oversized message, which gRPC reports with
+the same code, is final."""
 _REFUSING = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"})
-"""These are about the sender or the address, not about what was sent."""
+"""Errors of the sender or the address, whatever the payload."""
 
 
 class OtlpGrpcSink:
-    """Send requests, byte for byte as they are, to an OTLP/gRPC receiver at ``host:port``."""
+    """Send unchanged request bytes to an OTLP/gRPC receiver at ``host:port``."""
 
     def __init__(
         self,
@@ -60,20 +60,20 @@ class OtlpGrpcSink:
         return f"{'grpc' if self._insecure else 'grpcs'}://{self._endpoint}"
 
     async def send(self, request: bytes) -> None:
-        """Send the request and wait for the receiver's answer.
+        """Send the request and wait for the receiver's response.
 
         Raises:
             SendRetryable: not reachable, too slow, busy.
-            SendUnconfirmed: taken, by its status, with an answer that cannot be read.
+            SendUnconfirmed: success by its status, with an unreadable response.
             SendRejected: refused, in whole or in part.
-            SendRefused: refused whatever is sent.
+            SendRefused: every request is refused.
         """
-        import grpc  # heavy: loaded by those who send over it
+        import grpc  # heavy, deferred: only for senders over gRPC
 
         export = self._open().unary_unary(
             _EXPORT,
-            request_serializer=None,  # the bytes go out as they are
-            response_deserializer=None,  # what it cannot read, gRPC would call an error of the receiver
+            request_serializer=None,  # the bytes are sent unchanged
+            response_deserializer=None,  # gRPC would report an unreadable response as a receiver error
         )
         try:
             answer = await export(request, metadata=self._metadata, timeout=self._timeout_s)
@@ -83,10 +83,10 @@ class OtlpGrpcSink:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            raise SendRetryable(f"{self.name} was closed before it answered") from exc
+            raise SendRetryable(f"{self.name} was closed before it responded") from exc
         parsed = parse_answer(answer)
         if parsed is None:
-            raise SendUnconfirmed(f"{self.name} answered OK, and what it said cannot be read", again=True)
+            raise SendUnconfirmed(f"{self.name} answered OK with an unreadable response", again=True)
         raise_for_rejected_spans(self.name, parsed)
 
     async def aclose(self) -> None:
@@ -96,7 +96,7 @@ class OtlpGrpcSink:
             self._channel = None
 
     def _open(self) -> grpc.aio.Channel:
-        # not in __init__: a channel belongs to the event loop that runs when it is made
+        # not in __init__: a channel belongs to the event loop that is running at its creation
         if self._channel is None:
             import grpc
 
@@ -124,7 +124,7 @@ def _is_too_large(code: str, details: str) -> bool:
 
 
 def _retry_after_s(exc: grpc.aio.AioRpcError) -> float | None:
-    """Read google.rpc.RetryInfo out of the trailing metadata."""
+    """Read google.rpc.RetryInfo from the trailing metadata."""
     from google.protobuf.message import DecodeError
     from google.rpc import error_details_pb2, status_pb2
 
@@ -135,7 +135,7 @@ def _retry_after_s(exc: grpc.aio.AioRpcError) -> float | None:
             for detail in status_pb2.Status.FromString(value).details:
                 retry_info = error_details_pb2.RetryInfo()
                 if detail.Unpack(retry_info):
-                    # not as a timedelta, which 300,000,000,000 seconds are too much for
+                    # not as a timedelta, which overflows at 300,000,000,000 seconds
                     return float(retry_info.retry_delay.seconds + retry_info.retry_delay.nanos / 1e9)
         except DecodeError:
             return None

@@ -1,4 +1,4 @@
-"""OTLP over HTTP: the sink."""
+"""The sink for OTLP over HTTP."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class OtlpHttpSink(HttpSink):
         self._compression = compression
 
     async def send(self, request: bytes) -> None:
-        """Post the request and wait for the receiver's answer.
+        """Post the request and wait for the receiver's response.
 
         Raises:
             SendRetryable: not reachable, too slow, busy.
-            SendUnconfirmed: taken, by its status, with an answer that cannot be read.
+            SendUnconfirmed: success by its status, with an unreadable response.
             SendRejected: refused, in whole or in part.
-            SendRefused: refused whatever is sent.
+            SendRefused: every request is refused.
         """
         headers, body = {"content-type": "application/x-protobuf"}, request
         if self._compression == "gzip":
@@ -45,12 +45,12 @@ class OtlpHttpSink(HttpSink):
         reply = await self._sender.ask("POST", body=body, headers=headers)
         if reply.body is None:
             raise SendUnconfirmed(
-                f"{self.name} answered {reply.status}, and what it said cannot be read", again=True
+                f"{self.name} answered {reply.status} with an unreadable response", again=True
             )
         answer = parse_answer(reply.body)
-        if answer is None:  # such as a proxy's own page, or that of a web server with another job
+        if answer is None:  # such as the page of a proxy or of another web server
             raise SendUnconfirmed(
-                f"{self.name} answered {reply.status} with something that is no OTLP: "
+                f"{self.name} answered {reply.status} with a response that is not OTLP: "
                 "is this the address of a receiver (…/v1/traces)?",
                 again=False,
             )

@@ -1,7 +1,7 @@
-"""Phoenix's REST API: traces of a project by time, and their spans with the scores that stand on them.
+"""Phoenix's REST API: traces of a project by time, with the scores on their spans.
 
-Phoenix keeps no resource, scope, link or kind of a span, times in microseconds, and attributes nested: what
-it took for JSON comes back in pieces, and is put together again. Its projects stand for services.
+Phoenix does not store a span's resource, scope, links or kind. It stores times in microseconds and attributes
+as a nested tree, from which the reader restores JSON values. Its projects play the role of services.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Json = Mapping[str, Any]
 ReadT = TypeVar("ReadT")
 
 _TRACES_AT_ONCE: Final = 100
-"""Their ids stand in one address, of some kilobytes."""
+"""Ids per request: they are in one URL of some kilobytes."""
 _SPANS_AT_ONCE: Final = 1_000
 _SPAN_IDS_AT_ONCE: Final = 200
 _ANNOTATIONS: Final = "span_annotations"
@@ -38,7 +38,7 @@ _UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, Recursion
 
 
 class PhoenixReader(SearchOnlyReader):
-    """Read traces by id and by search from Phoenix (port 6006), whole, and with the scores on their spans."""
+    """Read whole traces by id and by search from Phoenix (port 6006), with the scores on their spans."""
 
     back_end = "Phoenix"
     shortest_ns = 10**9
@@ -60,7 +60,7 @@ class PhoenixReader(SearchOnlyReader):
         """Return the trace, or ``None`` if no project has it.
 
         Raises:
-            ReadError: Phoenix could not be asked, or answered something else.
+            ReadError: the request failed, or the response is invalid.
         """
         typed = trace_id.strip()
         for project in await self._projects():
@@ -70,13 +70,12 @@ class PhoenixReader(SearchOnlyReader):
         return None
 
     async def search(self, query: TraceQuery) -> Page:
-        """Search once, for whole traces; without a service, in every project.
+        """Search once, for whole traces; without a service, search every project.
 
-        More than fit into a page are cut only from a stretch that can be parted: of the shortest one, all
-        ids are given.
+        A full page is cut only if the time range can be split; for the shortest range, all ids are returned.
 
         Raises:
-            ReadError: Phoenix could not be asked, or answered something else.
+            ReadError: the request failed, or the response is invalid.
         """
         if query.traceql is not None:
             raise ReadError("Phoenix has no TraceQL: give a project (--service), an operation or tags")
@@ -84,10 +83,10 @@ class PhoenixReader(SearchOnlyReader):
         return Page.joined([await self._search(project, query) for project in chosen])
 
     async def services(self) -> tuple[str, ...]:
-        """Return the names of the projects, which stand for services.
+        """Return the names of the projects, which play the role of services.
 
         Raises:
-            ReadError: Phoenix could not be asked.
+            ReadError: the request failed.
         """
         return tuple(project.name for project in await self._projects())
 
@@ -111,7 +110,7 @@ class PhoenixReader(SearchOnlyReader):
         return Page(found=found, limit=limit, is_cut=False)
 
     async def _readable(self, project: _Project, trace_ids: Sequence[str]) -> dict[str, Trace]:
-        """Return traces; none where one cannot be read, so that they are read one by one."""
+        """Return the traces, or nothing if one is unreadable, so that they are then read one by one."""
         try:
             return await self._traces(project, trace_ids)
         except ReadUnavailable:
@@ -120,7 +119,7 @@ class PhoenixReader(SearchOnlyReader):
             return {}
 
     async def _trace_ids(self, project: _Project, query: TraceQuery) -> AsyncIterator[str]:
-        """Yield the ids of traces that began in the query's time, or of those with a span that matches it."""
+        """Yield the ids of traces that started in the query's time, or that have a matching span."""
         asked: dict[str, str | int] = {
             "start_time": _iso(query.since_ns),
             "end_time": _iso(query.until_ns),
@@ -139,14 +138,14 @@ class PhoenixReader(SearchOnlyReader):
                 yield trace_id
 
     async def _traces(self, project: _Project, trace_ids: Sequence[str]) -> dict[str, Trace]:
-        """Return whole traces by the id that Phoenix has for them."""
+        """Return whole traces by Phoenix's trace id."""
         if not trace_ids:
             return {}
         asked: Parameters = {"trace_id": trace_ids, "limit": _SPANS_AT_ONCE}
         read = partial(_span, project=project.name)
         spans: dict[str, list[Span]] = {}
         async for trace_id, span in self._all(project.path("spans"), asked, read):
-            if trace_id in trace_ids:  # a Phoenix that does not know the filter gives every span
+            if trace_id in trace_ids:  # older versions ignore the filter and return every span
                 spans.setdefault(trace_id, []).append(span)
         kept = [score async for score in self._scores(project, chain.from_iterable(spans.values()))]
         return {
@@ -181,26 +180,26 @@ class PhoenixReader(SearchOnlyReader):
     async def _page(self, path: str, parameters: Parameters) -> Json:
         response = await self._api.get(path, parameters)
         if response.status == 404:
-            if path.endswith(_ANNOTATIONS):  # it has none of these spans any more
+            if path.endswith(_ANNOTATIONS):  # the spans were deleted
                 return {}
             raise ReadError(
                 f"{self._api.where} has no {path}: is this its address, and a version that lists traces? A "
-                "project may also have been deleted meanwhile"
+                "project may also have been deleted"
             )
         try:
             page = json.loads(response.text)
         except _UNREADABLE as exc:
             raise self._nonsense(exc) from exc
         if not isinstance(page, dict) or not isinstance(page.get("data"), list):
-            raise ReadError(f"{self._api.where} answered something else than it is asked for")
+            raise ReadError(f"{self._api.where} sent JSON of an unexpected form")
         return page
 
     def _nonsense(self, exc: Exception) -> ReadError:
-        return ReadError(f"{self._api.where} answered what cannot be read: {type(exc).__name__}")
+        return ReadError(f"{self._api.where} sent an unreadable response: {type(exc).__name__}")
 
 
 class _Project(NamedTuple):
-    """A project, and the name that people gave it."""
+    """A project's id and display name."""
 
     id: str
     name: str
@@ -229,11 +228,11 @@ _TAKEN_APART: Final = re.compile(
     r"|.+?\.(?:document|evaluation|annotation)\.metadata"
     r"|gen_ai\.(?:input\.messages|output\.messages|system_instructions|retrieval\.documents))\.(.+)"
 )
-"""Attributes that are JSON by their conventions. Phoenix keeps their parts."""
+"""Attributes that are JSON by their conventions. Phoenix stores their parts."""
 
 
 def _span(tree: Json, project: str) -> tuple[str, Span]:
-    """Return the trace id that Phoenix has, and the span."""
+    """Return Phoenix's trace id and the span."""
     trace_id, span_id = str(tree["context"]["trace_id"]), str(tree["context"]["span_id"])
     parent, kind = tree.get("parent_id"), tree.get("span_kind")
     attributes = _attributes(tree.get("attributes") or {})
@@ -262,7 +261,7 @@ def _event(tree: Json) -> SpanEvent:
 
 
 def _is_carrier(attributes: Mapping[str, AttributeValue]) -> bool:
-    """Tell a carrier that came as a span: its scope, which says so, is not kept."""
+    """Return whether the span is a carrier. Its scope would show it, but Phoenix does not store scopes."""
     return semconv.SCHEMA in attributes and attributes.get(semconv.OI_KIND) == semconv.OI_EVALUATOR
 
 
@@ -271,7 +270,7 @@ def _kept(tree: Json) -> StoredScore:
 
 
 def _attributes(stored: Json) -> dict[str, AttributeValue]:
-    """Return attributes as they were sent, as far as that can be known."""
+    """Return attributes in their original form, as far as it is known."""
     whole: dict[str, AttributeValue] = {}
     parts: dict[str, dict[str, object]] = {}
     for key, value in stored.items():
@@ -283,7 +282,7 @@ def _attributes(stored: Json) -> dict[str, AttributeValue]:
 
 
 def _nested(parts: Mapping[str, object]) -> object:
-    """Put together what stands under paths such as ``0.parts.0.content``."""
+    """Rebuild the value from paths such as ``0.parts.0.content``."""
     below: dict[str, dict[str, object]] = {}
     tree: dict[str, object] = {}
     for path, value in parts.items():
@@ -306,7 +305,7 @@ def _value(node: object) -> AttributeValue:
 
 
 def _spellings(key: str, value: str) -> tuple[str, ...]:
-    """Write a tag as Phoenix reads it: as a text, and as the number or truth that it also may be."""
+    """Return the forms of a tag in Phoenix: a string, and a number or boolean if it looks like one."""
     as_text = f"{key}:{json.dumps(value)}"
     try:
         is_text = not isinstance(json.loads(value), bool | int | float)
@@ -320,7 +319,7 @@ def _nanoseconds(moment: str) -> int:
 
 
 def _iso(time_ns: int) -> str:
-    """Write a time in microseconds; between two of them, nothing is stored."""
+    """Format a time in microseconds, Phoenix's resolution."""
     return (_EPOCH + -(-time_ns // 1_000) * _MICROSECOND).isoformat()
 
 

@@ -1,4 +1,4 @@
-"""How long to go on asking a server that does not answer well."""
+"""The retry policy of readers."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 5.0
 _LONGEST_ASKED_FOR_S: Final = 30.0
 _MOST_ATTEMPTS: Final = 100
-"""Of a server that asks for no pause at all."""
+"""The minimum pause, even if the server asks for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ReadRetries:
-    """What is left of the time that one request may take with all its attempts.
+    """The remaining time budget of one request with all its attempts.
 
-    Measured in time and not in attempts: a server that turns four of five requests away answers one of 27,
-    which is what two minutes are, but for one time in 400.
+    The limit is a time, not a number of attempts. If a server fails four of five requests, two minutes (27
+    attempts) succeed in all but one of 400 cases.
     """
 
     seconds: float = 120.0
     attempts: int = 0
-    """That went wrong so far."""
+    """Failed attempts so far."""
     waited_s: float = 0.0
 
     def pause_s(self, asked_for_s: float | None = None, *, took_s: float = 0.0) -> float | None:
-        """Return how long to wait after an attempt that went wrong; ``None``: no longer.
+        """Return the pause after a failed attempt; ``None`` if the time is up.
 
         Args:
-            asked_for_s: What the server asked for (``Retry-After``).
-            took_s: How long the attempt took.
+            asked_for_s: The server's ``Retry-After``.
+            took_s: The duration of the attempt.
         """
         own = min(_FIRST_PAUSE_S * 2.0 ** min(self.attempts, 30), _LONGEST_PAUSE_S)
         pause = own if asked_for_s is None else min(asked_for_s, _LONGEST_ASKED_FOR_S)

@@ -1,4 +1,4 @@
-"""Choose a reader by its address."""
+"""Open a reader by its address."""
 
 from __future__ import annotations
 
@@ -30,15 +30,14 @@ def open_reader(
     on_fault: Callable[[InputError], None] | None = None,
     sleep: Sleep = asyncio.sleep,
 ) -> TraceReader:
-    """Choose the reader for ``otlp-file:PATH``, or a URL after ``jaeger:``, ``tempo:``, ``phoenix:`` or
+    """Open the reader for ``otlp-file:PATH``, or for a URL after ``jaeger:``, ``tempo:``, ``phoenix:`` or
     ``langfuse:``; a plain URL is Jaeger's.
 
-    A URL of Jaeger's may begin with ``http``, ``https``, ``grpc`` or ``grpcs``. ``on_fault`` is told of what
-    cannot be read in files, which is then left out; without it, it is raised. By ``sleep``, back ends are
-    waited for that fail.
+    A Jaeger URL may begin with ``http``, ``https``, ``grpc`` or ``grpcs``. ``on_fault`` is called for
+    unreadable parts of files, which are skipped; without it, they raise. ``sleep`` waits between retries.
 
     Raises:
-        ConfigError: the address is none of these.
+        ConfigError: the address has another form.
     """
     scheme, _, rest = source.partition(":")
     if scheme == "otlp-file" and rest:
@@ -48,7 +47,7 @@ def open_reader(
     if scheme not in _OVER_HTTP and url is not None and url.scheme in ("grpc", "grpcs"):
         return JaegerGrpcReader(url.netloc, insecure=url.scheme == "grpc", access=access, sleep=sleep)
     if url is None or url.scheme not in ("http", "https"):
-        raise ConfigError(f"{source!r} is no address to read traces from: {_ACCEPTED}")
+        raise ConfigError(f"{source!r} is not an address to read traces from: {_ACCEPTED}")
     return _OVER_HTTP.get(scheme, JaegerReader)(address, access=access, sleep=sleep)
 
 

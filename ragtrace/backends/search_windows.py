@@ -1,7 +1,7 @@
-"""Search a stretch of time piece by piece, so small that a back end's limit silently cuts nothing.
+"""Search a time range in windows small enough that a back end's limit cuts nothing silently.
 
-Back ends give the traces of a window up to a limit and do not tell of the rest (Jaeger's ``num_traces``,
-Tempo's ``limit``). A window that reaches the limit is parted until it does not.
+Back ends return the traces of a window up to a limit and do not report the rest (Jaeger's ``num_traces``,
+Tempo's ``limit``). A window that reaches the limit is split until it does not.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _FIRST_NS: Final = 600 * 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchWindow:
-    """A stretch of time that was searched, and what is new in it."""
+    """A searched time range with its new traces."""
 
     since_ns: int
     until_ns: int
     found: Mapping[str, Trace | None]
     is_cut: bool
-    """The shortest window that can be searched, and still more in it than the back end gives."""
+    """Whether even the shortest possible window has more traces than the back end returns."""
 
 
 async def windows(reader: TraceSearch, query: TraceQuery) -> AsyncIterator[SearchWindow]:
-    """Yield what a query finds, window after window, from the oldest to the newest.
+    """Yield the results of a query, window by window, from the oldest to the newest.
 
-    Windows follow one another without gaps. What the window before had is left out; a trace longer than
-    that may come twice.
+    Windows are contiguous. Traces of the previous window are left out; a trace longer than a window may occur
+    twice.
 
     Raises:
         ReadError: the back end could not be read.
@@ -55,10 +55,10 @@ async def windows(reader: TraceSearch, query: TraceQuery) -> AsyncIterator[Searc
 async def cut_if_too_large(
     query: TraceQuery, search: Callable[[TraceQuery], Awaitable[Page]], *, shortest_ns: int, limit: int
 ) -> Page:
-    """Search, and call a page cut that is longer than any answer that is read: less is asked for then.
+    """Search, and treat an oversized page as cut, so that the window is split.
 
     Raises:
-        ReadError: as the search does; of the shortest stretch of time also that the page is too long.
+        ReadError: the search failed, or the page is too long for the shortest time range.
     """
     try:
         return await search(query)
@@ -69,7 +69,7 @@ async def cut_if_too_large(
 
 
 async def at_most(limit: int | None, trace_ids: AsyncIterator[str]) -> dict[str, Trace | None] | None:
-    """Return each id once, to be read by it; ``None`` as soon as there are more than the limit."""
+    """Return each id once, without its trace; ``None`` as soon as there are more than the limit."""
     found: dict[str, Trace | None] = {}
     async for trace_id in trace_ids:
         found[trace_id] = None

@@ -1,4 +1,4 @@
-"""Choose a sink by its address."""
+"""Open a sink by its address."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_sink(
     timeout_s: float = 10,
     compression: Literal["none", "gzip"] = "none",
 ) -> SpanSink:
-    """Choose the sink for an address; nothing is connected before the first ``send``.
+    """Open the sink for an address; it connects on the first ``send``.
 
     ``http(s)://host[:4318][/path]`` is OTLP/HTTP; without a path ``/v1/traces`` is added. ``grpc://``,
     ``grpcs://`` and a bare ``host:port`` (without TLS) are OTLP/gRPC. ``http(s)://host:4317`` without a path
@@ -41,7 +41,7 @@ def open_sink(
     every port that ends in these digits, such as 14317. ``otlp-file:PATH`` is a file.
 
     Raises:
-        ConfigError: the address is none of these, or files of ``tls`` cannot be used.
+        ConfigError: the address has another form, or files of ``tls`` cannot be used.
     """
     scheme, _, rest = endpoint.partition(":")
     if scheme == "otlp-file" and rest:
@@ -62,12 +62,12 @@ def open_sink(
 
 
 def open_carrier_sink(address: str, *, access: ConnectionSettings | None = None) -> SpanSink:
-    """Choose the sink for carriers alone: also ``phoenix:URL`` and ``langfuse:URL``, which keep their scores.
+    """Open a sink for carriers: also ``phoenix:URL`` and ``langfuse:URL``, which store their scores.
 
-    These two take nothing else of a trace, so that they are no place to forward spans to.
+    These two accept only scores, so spans cannot be forwarded to them.
 
     Raises:
-        ConfigError: the address is none of these.
+        ConfigError: the address has another form.
     """
     access = access or ConnectionSettings()
     headers = access.sent_headers
@@ -75,7 +75,9 @@ def open_carrier_sink(address: str, *, access: ConnectionSettings | None = None)
     if scheme not in _SCORE_SINKS:
         return open_sink(address, headers=headers, tls=access.tls)
     if _split(url).scheme not in ("http", "https"):
-        raise ConfigError(f"{_shown(address)} is no address to send scores to: give {scheme}:http(s)://host")
+        raise ConfigError(
+            f"{_shown(address)} is not an address to send scores to: give {scheme}:http(s)://host"
+        )
     return _SCORE_SINKS[scheme](url.rstrip("/"), headers=headers, tls=access.tls, timeout_s=access.timeout_s)
 
 
@@ -91,25 +93,27 @@ def _split(endpoint: str) -> SplitResult:
     is_bare = "://" not in endpoint
     url = _parse(f"grpc://{endpoint}" if is_bare else endpoint, endpoint)
     if url.scheme not in ("http", "https", "grpc", "grpcs") or not url.hostname:
-        raise ConfigError(f"{_shown(endpoint)} is no address to send spans to: {_ACCEPTED}")
+        raise ConfigError(f"{_shown(endpoint)} is not an address to send spans to: {_ACCEPTED}")
     if url.scheme in ("grpc", "grpcs") and (url.path not in ("", "/") or (is_bare and url.port is None)):
-        raise ConfigError(f"{_shown(endpoint)} is no address to send spans to: {_ACCEPTED}")
+        raise ConfigError(f"{_shown(endpoint)} is not an address to send spans to: {_ACCEPTED}")
     return url
 
 
 def _parse(text: str, endpoint: str) -> SplitResult:
     try:
         url = urlsplit(text)
-        _ = url.port  # raises where the port is no number
+        _ = url.port  # raises if the port is not a number
     except ValueError as exc:
-        raise ConfigError(f"{_shown(endpoint)} is no address to send spans to ({exc}): {_ACCEPTED}") from exc
+        raise ConfigError(
+            f"{_shown(endpoint)} is not an address to send spans to ({exc}): {_ACCEPTED}"
+        ) from exc
     if any(character.isspace() for character in text):
-        raise ConfigError(f"{_shown(endpoint)} is no address to send spans to: {_ACCEPTED}")
+        raise ConfigError(f"{_shown(endpoint)} is not an address to send spans to: {_ACCEPTED}")
     return url
 
 
 def _shown(endpoint: str) -> str:
-    """Leave out what may be a key: the query."""
+    """Remove the query, which may hold a key."""
     return repr(endpoint.partition("?")[0])
 
 

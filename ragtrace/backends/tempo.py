@@ -1,6 +1,6 @@
 """Grafana Tempo's HTTP API: search by TraceQL, and traces by id.
 
-Tempo keeps 2,048 bytes of a string by default, without a mark; the extractor knows cut JSON when it sees it.
+Tempo truncates strings to 2,048 bytes by default, without a mark; the extractor detects truncated JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TempoReader(SearchOnlyReader):
     back_end = "Tempo"
     shortest_ns = _SECOND_NS
     longest_ns = 24 * 3_600 * _SECOND_NS
-    """Tempo's own limit is 168 h by default; a search over a day is spread over its queriers already."""
+    """Tempo's default limit is 168 h, but it already splits a one-day search over its queriers."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class TempoReader(SearchOnlyReader):
         """Return the trace, or ``None`` if Tempo has none.
 
         Raises:
-            ReadError: Tempo could not be asked, or answered something else.
+            ReadError: the request failed, or the response is invalid.
             InputError: the trace id is not hex.
         """
         trace_id = normalized_trace_id(trace_id)
@@ -61,15 +61,15 @@ class TempoReader(SearchOnlyReader):
             members = [span for span in spans_in(message) if span.trace_id == trace_id]
         except (json_format.ParseError, CodecError, RecursionError) as exc:
             raise ReadError(
-                f"{self._api.where} answered no OTLP for trace {trace_id}: {type(exc).__name__}"
+                f"{self._api.where} sent trace {trace_id} in a form that is not OTLP: {type(exc).__name__}"
             ) from exc
         return Trace.of(trace_id, members) if members else None
 
     async def search(self, query: TraceQuery) -> Page:
-        """Search once, for trace ids. Times count in whole seconds.
+        """Search once, for trace ids. Times are rounded to whole seconds.
 
         Raises:
-            ReadError: Tempo could not be asked, or does not understand the query.
+            ReadError: the request failed, or Tempo rejected the query.
         """
         params: dict[str, str | int] = {
             "q": traceql_of(query),
@@ -80,18 +80,18 @@ class TempoReader(SearchOnlyReader):
         }
         tree = await self._api.document("/api/search", params)
         if tree is None:
-            raise ReadError(f"{self._api.where} knows no search: is this Tempo's query API (port 3200)?")
+            raise ReadError(f"{self._api.where} has no search API: is this Tempo's query API (port 3200)?")
         try:
             ids = [normalized_trace_id(each["traceID"]) for each in tree.get("traces") or ()]
         except (KeyError, TypeError, AttributeError) as exc:
-            raise ReadError(f"{self._api.where} answered no list of traces") from exc
+            raise ReadError(f"{self._api.where} sent no list of traces") from exc
         return Page.of(dict.fromkeys(ids), limit=self._traces_at_once)
 
     async def services(self) -> tuple[str, ...]:
-        """Return the names of the services that sent spans lately.
+        """Return the names of the services that sent spans recently.
 
         Raises:
-            ReadError: Tempo could not be asked, or answered something else.
+            ReadError: the request failed, or the response is invalid.
         """
         tree = await self._api.document("/api/search/tag/service.name/values", {}) or {}
         names = tree.get("tagValues")
@@ -103,7 +103,7 @@ class TempoReader(SearchOnlyReader):
 
 
 def traceql_of(query: TraceQuery) -> str:
-    """Write a query in TraceQL: a span that matches all that is named, or the user's own text."""
+    """Return a query in TraceQL: a span that matches all set fields, or the user's own TraceQL."""
     if query.traceql is not None:
         return query.traceql
     conditions = {"resource.service.name": query.service, "name": query.operation}
@@ -113,6 +113,6 @@ def traceql_of(query: TraceQuery) -> str:
 
 
 def _name(key: str) -> str:
-    """Quote an attribute's name where TraceQL would read it as something else."""
+    """Quote an attribute's name if TraceQL would misread it."""
     plain = key.replace(".", "").replace("_", "").replace("-", "")
     return key if plain.isalnum() else json.dumps(key)

@@ -1,4 +1,4 @@
-"""A span that ends with an answer, which arrives whole or in pieces."""
+"""Recordings of spans with an answer, which arrives whole or streamed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 AnswerOf = Callable[..., object]
-"""Finds the answer's text in what a function returned, or the next piece of it in what it yielded."""
+"""Extracts the answer's text from a returned value, or the next piece from a yielded one."""
 
 
 _ANSWER_OF = "function that finds the answer"
 
 
 class AnsweredRecording(Recording):
-    """What the spans of whole calls and of generations have in common."""
+    """Base class of the spans of RAG calls and generations."""
 
     _answer: object = None
     _answer_of: AnswerOf | None = None
@@ -35,7 +35,7 @@ class AnsweredRecording(Recording):
 
     @property
     def answer(self) -> str | None:
-        """The answer as given so far."""
+        """The answer so far."""
         return "".join(self._pieces) if self._pieces else _text(self._answer)
 
     @answer.setter
@@ -43,30 +43,30 @@ class AnsweredRecording(Recording):
         self.set_answer(answer)
 
     def set_answer(self, answer: object) -> None:
-        """Tell the answer, whole: a text, or a reply or structure that holds one."""
+        """Set the whole answer: a string, or a reply or structure that contains one."""
         self._answer = answer
         self._pieces = None
 
     @guarded
     def add_answer(self, piece: object) -> None:
-        """Tell the next piece of a streamed answer: a text, or an event that holds one."""
+        """Append the next piece of a streamed answer: a string, or an event that contains one."""
         text = answer_in(piece)
         if text is None or self._content_filter is None:
             return
         if not self._streaming:
             self._streaming = True
             self._on_first_piece()
-        # A character is at least a byte: past so many characters nothing more is kept.
+        # A character has at least one byte, so a limit in characters is safe.
         if text and self._kept <= self._content_filter.policy.kept_answer_chars:
             self._keep(text)
 
     def expect(self, media_type: str) -> None:
-        """Note what kind of stream a decorated function returned."""
+        """Note the media type of the stream that a decorated function returned."""
         self._reader = PieceReader(media_type)
 
     @guarded
     def take(self, piece: object) -> None:
-        """Note a piece of what a decorated function streams."""
+        """Note a streamed piece of a decorated function."""
         if self._reader is None:
             self._reader = PieceReader()
         find = hook(self._answer_of, _ANSWER_OF)
@@ -75,7 +75,7 @@ class AnsweredRecording(Recording):
 
     @guarded
     def conclude(self, result: object) -> None:
-        """Note what a decorated function returned."""
+        """Note the return value of a decorated function."""
         find = hook(self._answer_of, _ANSWER_OF)
         if find is not None:
             self.set_answer(find(result))
@@ -93,13 +93,13 @@ class AnsweredRecording(Recording):
         self._kept += len(piece)
 
     def _on_first_piece(self) -> None:
-        """Note when a stream began."""
+        """Note the start of a stream."""
 
     def _answer_within(self, content_filter: ContentFilter) -> str | None:
-        """Return the answer as it may be recorded."""
+        """Return the answer after the content filter."""
         if self._reader is not None and (rest := self._reader.rest()):
             self._keep(rest)
-        answer = "".join(self._pieces) if self._pieces else _told(self._answer)
+        answer = "".join(self._pieces) if self._pieces else _stated(self._answer)
         return content_filter.text(answer, Part.ANSWER, content_filter.policy.max_answer_bytes)
 
 
@@ -108,8 +108,8 @@ def _text(answer: object) -> str | None:
     return answer if isinstance(answer, str) else None
 
 
-def _told(answer: object) -> str | None:
-    """Return the text of an answer that the application told itself: a structure stands for itself."""
+def _stated(answer: object) -> str | None:
+    """Return the text of an answer that the application set; a structure without an answer becomes JSON."""
     if answer is None or type(answer) is str:
         return answer
     text = stated_answer(answer)

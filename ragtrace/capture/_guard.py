@@ -1,4 +1,4 @@
-"""The one wall between ragtrace and the application: what fails behind it is counted and never raised."""
+"""Guard the application: errors inside ragtrace are counted and never raised."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 log = logging.getLogger("ragtrace")
-# Silence by default, as for any library: an application that configures logging still gets our warnings.
+# Silent by default, like any library: an application that configures logging still gets our warnings.
 log.addHandler(logging.NullHandler())
 
-MAX_TOLD = 1_000
-"""An application that makes classes as it runs must not grow our memory."""
+MAX_LOGGED = 1_000
+"""Bounds memory in an application that creates classes at run time."""
 
-_told: set[tuple[str, str]] = set()
+_logged: set[tuple[str, str]] = set()
 _stops, _unreads = itertools.count(1), itertools.count(1)
 _stopped = _unread = 0
 
 
 def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
-    """Stop every ``Exception`` of the function: count it, tell it once without content, return ``None``."""
+    """Catch every ``Exception`` of the function: count it, log it once without content, return ``None``."""
 
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -40,34 +40,34 @@ def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
 
 
 def note_unread(what: str, value: object) -> None:
-    """Count a value that could not be recorded; tell what it was to be, and its class, once."""
+    """Count a value that could not be recorded; log its role and its class once."""
     global _unread
     _unread = next(_unreads)
-    kind = type.__getattribute__(type(value), "__name__")  # whatever its metaclass says
+    kind = type.__getattribute__(type(value), "__name__")  # its metaclass may lie
     if first_time(what, kind):
         log.warning("ragtrace: no %s was found in a value of type %s", what, kind)
 
 
 def stopped() -> int:
-    """Return how many errors of ragtrace's own were kept from the application so far."""
+    """Return the number of internal errors that were hidden from the application."""
     return _stopped
 
 
 def unread() -> int:
-    """Return how many values could not be recorded so far."""
+    """Return the number of values that could not be recorded."""
     return _unread
 
 
-def forget_told() -> None:
-    """Tell everything once more: capture begins anew, or goes on in a forked process."""
-    _told.clear()
+def forget_logged() -> None:
+    """Forget which messages were logged: capture restarts, or continues in a forked process."""
+    _logged.clear()
 
 
 def first_time(place: str, kind: str) -> bool:
-    """Say whether this was not told yet, and take it as told."""
-    if (place, kind) in _told or len(_told) >= MAX_TOLD:
+    """Return whether this message is new, and mark it as logged."""
+    if (place, kind) in _logged or len(_logged) >= MAX_LOGGED:
         return False
-    _told.add((place, kind))
+    _logged.add((place, kind))
     return True
 
 
@@ -77,7 +77,7 @@ def _stop(where: str, exc: Exception) -> None:
     kind = type.__getattribute__(type(exc), "__name__")
     if not first_time(where, kind):
         return
-    # Frames only: the message of an exception may quote the text under capture.
+    # Frames only: an exception's message may quote captured text.
     log.warning("ragtrace: %s failed with %s and was skipped", where, kind)
     if log.isEnabledFor(logging.DEBUG):
         log.debug("ragtrace: raised at\n%s", "".join(traceback.format_tb(exc.__traceback__)))

@@ -1,7 +1,7 @@
-"""What a person must hear who waits for verdicts that cannot come: each once, in one line, on stderr.
+"""One-line hints on stderr, each once, if a setup problem prevents verdicts.
 
-An application that never set logging up hears nothing of a library's log; and who tries ragtrace for the
-first time has such an application.
+They go to stderr because an application without a logging configuration shows no library logs, and most
+first-time users have such an application.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import sys
 
 from ragtrace.capture._guard import guarded, log
 
-_told: dict[str, object] = {}
-"""Kept over a fork: the children of a server repeat nothing that it said."""
+_shown: dict[str, object] = {}
+"""Kept over a fork, so that a server's children do not repeat its hints."""
 _quiet = False
 
 
 def be_quiet(quiet: bool) -> None:
-    """Leave hints to the log from now on, or say them on stderr again."""
+    """Send hints to the log only, or to stderr again."""
     global _quiet
     _quiet = quiet
 
 
 def hint(what: str, line: str) -> bool:
-    """Say a line about ``what``, unless that was done in this process; return whether it was said now.
+    """Print a line about ``what`` once per process; return whether it was printed now.
 
-    It must hold no content.
+    The line must not contain captured content.
     """
     mine = object()
-    if _told.setdefault(what, mine) is not mine:  # one step: two threads say it once
+    if _shown.setdefault(what, mine) is not mine:  # atomic: two threads print it once
         return False
     _say(line)
     return True
@@ -43,7 +43,7 @@ def _say(line: str) -> None:
 
 
 def _is_shown_by_the_log() -> bool:
-    """Say whether the application's logging puts our warnings on its stderr: then once is there."""
+    """Return whether the application's logging already prints our warnings on stderr."""
     if not log.isEnabledFor(logging.WARNING):
         return False
     logger: logging.Logger | None = log

@@ -1,11 +1,11 @@
-"""What the span helpers record with: nothing before ``instrument()`` and after ``uninstrument()``."""
+"""The recorder that the span helpers use; ``None`` before ``instrument()`` and after ``uninstrument()``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ragtrace.capture._guard import forget_told
+from ragtrace.capture._guard import forget_logged
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorder:
-    """A tracer and the policy for what it may record."""
+    """A tracer with its content policy."""
 
     tracer: Tracer
     policy: ContentPolicy
@@ -25,12 +25,12 @@ _active: Recorder | None = None
 
 
 def active() -> Recorder | None:
-    """Return the recorder in use, or ``None``: then the helpers do nothing at all."""
+    """Return the active recorder. If it is ``None``, the helpers do nothing."""
     return _active
 
 
 def activate(recorder: Recorder | None) -> None:
-    """Use this recorder from now on."""
+    """Set the active recorder."""
     global _active
-    forget_told()
+    forget_logged()
     _active = recorder

@@ -1,4 +1,4 @@
-"""A span while it is open: what the three helpers have in common."""
+"""An open span: the base class of the three span helpers."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 
 _ABANDONED = (GeneratorExit, asyncio.CancelledError)
-"""How a stream ends whose reader went away: no error of the application's."""
+"""Exceptions that end a stream if its reader leaves: not application errors."""
 
 
 class Recording:
-    """One span of a RAG call. Open it with ``with`` or ``async with``; it does nothing while nothing records.
+    """One span of a RAG call. Open it with ``with`` or ``async with``; it does nothing while capture is off.
 
-    A subclass says what stands on the span. No method raises, whatever it is given.
+    A subclass sets the attributes. No method raises, whatever its arguments.
     """
 
     span_kind: ClassVar[SpanKind]
 
-    # Defaults of the class: an instance costs little where nothing records.
+    # Class-level defaults keep an instance cheap while capture is off.
     _parent: Recording | None = None
     _span: Span | None = None
     _content_filter: ContentFilter | None = None
@@ -57,17 +57,17 @@ class Recording:
 
     @property
     def span(self) -> Span | None:
-        """The OpenTelemetry span, for attributes of your own; ``None`` while nothing records."""
+        """The OpenTelemetry span, for your own attributes; ``None`` while capture is off."""
         return self._span
 
     @property
     def trace_id(self) -> str | None:
-        """32 lower-case hex digits; ``None`` while nothing records."""
+        """32 lower-case hex digits; ``None`` while capture is off."""
         return self._id(lambda context: format_trace_id(context.trace_id))
 
     @property
     def span_id(self) -> str | None:
-        """16 lower-case hex digits; ``None`` while nothing records."""
+        """16 lower-case hex digits; ``None`` while capture is off."""
         return self._id(lambda context: format_span_id(context.span_id))
 
     def __enter__(self) -> Self:
@@ -93,7 +93,7 @@ class Recording:
 
     @guarded
     def start(self) -> None:
-        """Start the span, without making it the current one."""
+        """Start the span without making it current."""
         recorder = active()
         if recorder is None:
             return
@@ -110,20 +110,20 @@ class Recording:
 
     @guarded
     def step_in(self) -> None:
-        """Make the span the current one, for the code that runs next in this thread or task."""
+        """Make the span current for the code that runs next in this thread or task."""
         if self._inside is not None:
             self._token = otel_context.attach(self._inside)
             self._marker = _here.set(self)
 
     def pause(self) -> None:
-        """Step out between two pieces of a stream: what its code left current is current in the next step."""
+        """Leave the span between two pieces of a stream; the next step restores the context of its code."""
         if self._token is not None:
             self._inside = otel_context.get_current()
         self.step_out()
 
     @guarded
     def step_out(self) -> None:
-        """Put back what was current before."""
+        """Restore the previous context."""
         token, self._token = self._token, None
         marker, self._marker = self._marker, None
         if token is None or marker is None:
@@ -132,18 +132,18 @@ class Recording:
             _here.reset(marker)
         except ValueError:
             # Closed in another context than it was opened in, as when an event loop closes a forgotten
-            # generator: nothing of ours is current here.
+            # generator: our span is not current here.
             return
         otel_context.detach(token)
 
     def __del__(self) -> None:
-        # A generator that nobody starts runs no `finally`, nor does an async one whose event loop is gone.
+        # An unstarted generator runs no `finally`, nor does an async one after its event loop closed.
         if self._open and not sys.is_finalizing():
             self.finish(GeneratorExit())
 
     @guarded
     def finish(self, exc: BaseException | None = None) -> None:
-        """Write what was recorded and end the span. Later calls do nothing."""
+        """Write the recorded attributes and end the span. Later calls do nothing."""
         span = self._span
         if span is None or not self._open:
             return
@@ -155,20 +155,20 @@ class Recording:
             span.end()
 
     def expect(self, media_type: str) -> None:
-        """Note what kind of stream a decorated function returned."""
+        """Note the media type of the stream that a decorated function returned."""
 
     def take(self, piece: object) -> None:
-        """Note a piece of what a decorated function streams."""
+        """Note a streamed piece of a decorated function."""
 
     def conclude(self, result: object) -> None:
-        """Note what a decorated function returned."""
+        """Note the return value of a decorated function."""
 
     def _write(self, span: Span, content_filter: ContentFilter, exc: BaseException | None) -> None:
         attributes = _content(self, content_filter) or {}
         attributes.update(content_filter.marks())
         abandoned = isinstance(exc, GeneratorExit) or (self._streaming and isinstance(exc, _ABANDONED))
         if abandoned or self._streaming:
-            # who streams by hand knows no finish reason: that it was read to its end, only we know
+            # a hand-made stream has no finish reason: only we know that it was read to its end
             attributes[semconv.RAG_STREAM_COMPLETE] = exc is None
         span.set_attributes(attributes)
         if exc is not None and not abandoned:
@@ -176,11 +176,11 @@ class Recording:
 
     @guarded
     def _id(self, read: Callable[[SpanContext], str]) -> str | None:
-        # the tracer is the application's: what its spans have for ids is not ours to trust
+        # the tracer is the application's: its span ids may be invalid
         return None if self._span is None else read(self._span.get_span_context())
 
     def _name(self, attributes: Mapping[str, AttributeValue]) -> str:
-        """Return the span's name, given what stands on it from the start."""
+        """Return the span's name, based on its initial attributes."""
         raise NotImplementedError
 
     def _at_start(self, policy: ContentPolicy) -> Mapping[str, AttributeValue]:
@@ -214,7 +214,7 @@ def _write_error(span: Span, exc: BaseException, content_filter: ContentFilter) 
     kind = type(exc)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     span.set_attribute(semconv.ERROR_TYPE, name)
-    # The message may quote the text under capture, and no limit or redaction has seen it.
+    # The message may quote captured text, which no limit or redaction has processed.
     span.set_status(Status(StatusCode.ERROR, name))
     if content_filter.policy.verbatim:
         span.record_exception(exc)

@@ -1,6 +1,6 @@
-"""The spans that wait for their endpoint: bounded in number and in bytes, the oldest dropped first.
+"""The queue of spans to export, bounded in number and in bytes; it drops the oldest first.
 
-The SDK bounds its queue in spans alone; with a context of 64 KiB each, 16,384 of them are a gigabyte.
+The SDK bounds its queue by number only: 16,384 spans with a context of 64 KiB each take a gigabyte.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
 _SPAN_BYTES = 3_000
-"""A span without its attributes: objects, contexts, dictionaries. Measured with the SDK 1.45."""
+"""Bytes of a span without its attributes: objects, contexts, dictionaries. Measured with the SDK 1.45."""
 _ITEM_BYTES = 100
-"""A key in a dictionary, and its value besides what the value itself says of its size."""
+"""Overhead of a dictionary entry, on top of the value's own size."""
 
 
 class WaitingSpan:
-    """A span's place in the queue; empty once the span was dropped, or taken to be sent.
+    """A span's slot in the queue; empty once the span is dropped or taken for sending.
 
-    The SDK's processor queues these in place of spans: it looks at their ``context`` alone.
+    The SDK's processor queues slots in place of spans, because it reads only their ``context``.
     """
 
     __slots__ = ("context", "size", "span")
@@ -34,7 +34,7 @@ class WaitingSpan:
 
 
 class SpanQueue:
-    """Keeps account of what waits and of what is being sent."""
+    """Tracks the spans that wait and the spans in flight."""
 
     def __init__(self, *, most_spans: int, most_bytes: int) -> None:
         self.most_spans = most_spans
@@ -42,17 +42,17 @@ class SpanQueue:
         self.begin()
 
     def begin(self) -> None:
-        """Begin anew, with nothing in it: also in a forked child, where the lock may be held by nobody."""
-        # Two threads that end spans race to count them. One thread takes the lock twice where a generator is
-        # collected meanwhile whose span is still open.
+        """Reset to an empty queue, with a new lock: in a forked child its holder may not exist."""
+        # The lock guards the counts against threads that end spans concurrently. It is reentrant: garbage
+        # collection of a generator can end a span while the same thread holds the lock.
         self.lock = threading.RLock()
         self._waiting: deque[WaitingSpan] = deque()
         self.ended = self.dropped = self.held_bytes = 0
 
     def add(self, span: ReadableSpan, context: SpanContext) -> WaitingSpan:
-        """Let a span wait, and drop the oldest ones until all fit. It may be dropped itself, if it is larger.
+        """Queue a span and drop the oldest ones until all fit. A span above the limit is itself dropped.
 
-        To be called under the lock.
+        The caller holds the lock.
         """
         added = WaitingSpan(span, context)
         self.ended += 1
@@ -65,9 +65,9 @@ class SpanQueue:
     def portions(
         self, places: Iterable[WaitingSpan], *, most_bytes: int, size_of: Callable[[ReadableSpan], int]
     ) -> Iterator[Sequence[WaitingSpan]]:
-        """Take spans out to be sent, as many as fit into one request: the others can be dropped yet.
+        """Yield spans to send, one request's worth at a time: the rest can still be dropped.
 
-        Whoever takes a portion gives it back by `sent` before the next one.
+        The caller calls `sent` for each portion before it takes the next one.
         """
         portion: list[WaitingSpan] = []
         size = 0
@@ -84,14 +84,14 @@ class SpanQueue:
             yield portion
 
     def sent(self, portion: Iterable[WaitingSpan]) -> None:
-        """Forget spans that were taken, whatever became of them."""
+        """Release spans that were taken, whether or not they were sent."""
         with self.lock:
             for place in portion:
                 place.span = None
                 self.held_bytes -= place.size
 
     def _take(self, place: WaitingSpan) -> bool:
-        """Take a span out, and say whether it was there yet. Places come as they were added."""
+        """Take a span and return whether it was still there. Slots come in the order they were added."""
         with self.lock:
             is_next = bool(self._waiting) and self._waiting[0] is place
             if is_next:
@@ -114,12 +114,12 @@ def _bytes_in_memory(span: ReadableSpan) -> int:
 
 
 def _bytes_of_attributes(attributes: Mapping[str, object] | None) -> int:
-    """Say what attributes take, in microseconds: the thread that asks is the application's."""
+    """Return the bytes that attributes take. It must be fast, because it runs in the application's thread."""
     if not attributes:
         return 0
-    # The SDK's mapping takes a call for each value, and gives all of them as a dictionary in one.
+    # Copying the SDK's mapping to a dictionary is one call; reading it takes a call per value.
     values = getattr(attributes, "copy", lambda: attributes)().values()
-    # ``getsizeof`` looks at nothing: it costs the same for a megabyte as for a word
+    # ``getsizeof`` does not read the value: it costs the same for a megabyte as for a word
     size = _ITEM_BYTES * len(values) + sum(map(sys.getsizeof, values))
     return size + sum(_bytes_inside(value) for value in values if type(value) not in _FLAT)
 
@@ -128,7 +128,7 @@ _FLAT = frozenset({str, bytes, int, float, bool})
 
 
 def _bytes_inside(value: object) -> int:
-    """Say what is in a sequence or a mapping, besides itself."""
+    """Return the bytes of the items in a sequence or mapping, without the container."""
     if isinstance(value, Mapping):
         return sum(_bytes_inside(inner) + sys.getsizeof(inner) for pair in value.items() for inner in pair)
     if isinstance(value, (list, tuple)):

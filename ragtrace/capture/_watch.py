@@ -1,4 +1,4 @@
-"""Looks whether any of the spans that end is part of a RAG call, and says so if none is."""
+"""Warn if no ended span is part of a RAG call."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 MANY: Final = 1_000
-"""A server may run for weeks: after so many spans without a part of a RAG call it is told before it ends."""
+"""Report after this many spans, because a server may run for weeks before it ends."""
 
 
 class RagCallWatch:
-    """Counts ended spans until one is part of a RAG call. No lock: a miscount by a race is no harm."""
+    """Counts ended spans until one is part of a RAG call. No lock: a race only skews the count."""
 
     def __init__(self) -> None:
         self._begin()
@@ -30,7 +30,7 @@ class RagCallWatch:
         self._found = False
 
     def see(self, span: ReadableSpan) -> None:
-        """Look at an ended span."""
+        """Check an ended span."""
         if self._found:
             return
         self._found = _is_part_of_a_call(span)
@@ -40,11 +40,11 @@ class RagCallWatch:
 
     @property
     def seen(self) -> int:
-        """How many spans ended, up to the first that is part of a RAG call."""
+        """Number of ended spans, up to the first that is part of a RAG call."""
         return self._seen
 
     def report(self) -> None:
-        """Say that spans ended and nothing will come of them, if it is so."""
+        """Print a hint if spans ended and none is part of a RAG call."""
         if self._found or not self._seen:
             return
         spans = "a span" if self._seen == 1 else f"{self._seen} spans"

@@ -1,7 +1,7 @@
 """Decorated functions: plain, async, and generators of both kinds.
 
-A stream's span is current only while the function itself runs, never while its reader does: spans that the
-reader starts between two pieces are no children of ours, and nothing stays behind when a stream is dropped.
+A stream's span is current only while the function runs, not while its reader does. So spans that the reader
+starts between two pieces are not our children, and an abandoned stream leaves nothing current.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Arguments(NamedTuple):
-    """What a decorated function was called with."""
+    """The arguments of a call to a decorated function."""
 
     args: Sequence[object]
     kwargs: Mapping[str, object]
@@ -43,11 +43,11 @@ Find = Callable[[Arguments], object]
 
 
 BODY_NAMES = ("body", "payload", "request", "req", "data", "event")
-"""What routes call the parameter that holds a request: web frameworks give every argument by name."""
+"""Usual names of a route's request parameter: web frameworks pass every argument by name."""
 
 
 class Argument(NamedTuple):
-    """Where to find one argument of a function."""
+    """Locates one argument of a function."""
 
     name: str | None = None
     position: int | None = None
@@ -58,11 +58,11 @@ class Argument(NamedTuple):
     def of(cls, function: Callable[..., Any], wanted: object, usual: Sequence[str]) -> Argument:
         """Find the parameter named ``wanted``, else the first that has one of the usual names."""
         parameters = _parameters(function)
-        told = name(wanted, "name of a parameter")
-        if told is not None and told not in parameters:
+        chosen = name(wanted, "name of a parameter")
+        if chosen is not None and chosen not in parameters:
             kind = type.__getattribute__(type(function), "__name__")
-            log.warning("ragtrace: %s has no parameter %r", getattr(function, "__qualname__", kind), told)
-        for known in ([told] if told is not None else []) + list(usual):
+            log.warning("ragtrace: %s has no parameter %r", getattr(function, "__qualname__", kind), chosen)
+        for known in ([chosen] if chosen is not None else []) + list(usual):
             if known in parameters:
                 parameter = parameters[known]
                 keyword = parameter.kind is inspect.Parameter.KEYWORD_ONLY
@@ -71,7 +71,7 @@ class Argument(NamedTuple):
         return cls(is_method=next(iter(parameters), None) in {"self", "cls"})
 
     def value(self, given: Arguments) -> object:
-        """Return the argument's value; without such a parameter, the first that seems to ask something."""
+        """Return the argument's value; without such a parameter, the first that looks like a question."""
         if self.name is None:
             bodies = [given.kwargs[name] for name in BODY_NAMES if name in given.kwargs]
             asking = next((body for body in bodies if question_in(body) is not None), None)
@@ -88,7 +88,7 @@ class Argument(NamedTuple):
 
 
 def finder(function: Callable[..., Any], wanted: object, usual: Sequence[str]) -> Find:
-    """Return what finds one argument of a call: the application's hook, or the parameter's name."""
+    """Return a function that finds one argument of a call: the application's hook, or by parameter name."""
     if not callable(wanted):
         return (guarded(Argument.of)(function, wanted, usual) or Argument()).value
 
@@ -100,10 +100,10 @@ def finder(function: Callable[..., Any], wanted: object, usual: Sequence[str]) -
 
 
 class CallableObject:
-    """An object that is called like a function, with a span around each call; all else of it is as it was.
+    """A callable object with a span around each call; everything else delegates to the object.
 
-    Whether it was to be decorated or is a fact of what a block records (a model, say), only its use can tell:
-    in a ``with`` it is the latter.
+    The object is either decorated or a value that a block records, such as a model. Its use decides: a
+    ``with`` means the block.
     """
 
     def __init__(self, wrapped: object, wrapper: Callable[..., Any], block: Recording) -> None:
@@ -133,10 +133,9 @@ class CallableObject:
 
 
 def traced(function: F, begin: Begin, block: Recording | None = None) -> F:
-    """Return the function with a span around each call, of the same kind as the function.
+    """Return the function with a span around each call, and of the same kind: sync, async or generator.
 
-    ``block`` is what is recorded where an object of the application's, which can be called, turns out to open
-    one.
+    ``block`` is the recording to open if a callable object is used in a ``with`` statement.
     """
     if block is None or _is_function(function):
         return functools.wraps(function)(_wrapper(function, begin))  # type: ignore[return-value]
@@ -222,8 +221,8 @@ async def _awaited(recording: Recording, awaitable: Awaitable[Any]) -> Any:
 
 
 def _concluded(recording: Recording, result: Any) -> Any:
-    """Return the result; the span ends with it, and with what it streams if it is a generator."""
-    kind = type(result)  # a value may lie about its class, or raise when asked
+    """Return the result; the span ends now, or with the stream if the result is a generator."""
+    kind = type(result)  # a value may lie about its class, or raise if asked
     if kind is GeneratorType:
         return _streaming(lambda: (recording, result))()
     if kind is AsyncGeneratorType:
@@ -246,20 +245,20 @@ _WHOLE = frozenset({str, dict, list, type(None)})
 
 @guarded
 def _streaming_response(recording: Recording, result: object) -> Any:
-    """Return the response of a web framework with its stream watched, ``None`` for anything else."""
+    """Return a web framework's response with its stream wrapped, ``None`` for anything else."""
     body = streamed_body(result)
     if body is None:
         return None
     recording.expect(body.media_type)
     pieces = body.pieces
     if isinstance(pieces, AsyncIterable):
-        opened = pieces if inspect.isasyncgen(pieces) else _each_of_async(pieces)
+        opened = pieces if inspect.isasyncgen(pieces) else _iterate_async(pieces)
         return body.replaced(_async_streaming(lambda: (recording, opened))())
-    inner = pieces if inspect.isgenerator(pieces) else _each_of(pieces)
+    inner = pieces if inspect.isgenerator(pieces) else _iterate(pieces)
     return body.replaced(_streaming(lambda: (recording, inner))())
 
 
-def _each_of(pieces: Iterable[Any]) -> Generator[Any, None, None]:
+def _iterate(pieces: Iterable[Any]) -> Generator[Any, None, None]:
     try:
         yield from pieces
     finally:
@@ -268,7 +267,7 @@ def _each_of(pieces: Iterable[Any]) -> Generator[Any, None, None]:
             close()
 
 
-async def _each_of_async(pieces: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
+async def _iterate_async(pieces: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
     async for piece in pieces:
         yield piece
 
@@ -352,7 +351,7 @@ async def _async_step(recording: Recording, resume: Callable[[], Awaitable[Any]]
 
 
 def _asking(values: Sequence[object]) -> object:
-    """Return a request with a question, else the first string, else whatever holds a question."""
+    """Return a request with a question, else the first string, else any value that holds a question."""
     for value in values:
         if not isinstance(value, str | bytes) and isinstance(first_field(value, ASKING_NAMES), str):
             return value

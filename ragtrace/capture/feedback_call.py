@@ -1,4 +1,4 @@
-"""What people say of an answer, as a span of its trace: at once, or much later and in another process."""
+"""User feedback on an answer as a span of its trace: at once, or later and in another process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Thumbs = Literal["up", "down"]
 DEFAULT_NAME: Final = "user_feedback"
 COMMENT: Final = "comment"
-"""The mark for a comment that was cut or changed. It is none of the parts that are judged."""
+"""The mark for a truncated or changed comment. It is not one of the judged parts."""
 
 
 def feedback(
@@ -54,25 +54,24 @@ def feedback(
     name: str = DEFAULT_NAME,
     user_id: str | None = None,
 ) -> bool:
-    """Record what somebody says of an answer as a small span of its trace; return whether it was recorded.
+    """Record user feedback on an answer as a small span of its trace; return whether it was recorded.
 
-    Hand the ids to whoever shows the answer, and call this where and when the feedback comes in::
+    Pass the ids to the front end, and call this when the feedback arrives::
 
         ragtrace.feedback(trace_id, span_id=span_id, thumbs="down", comment="That is last year's price.")
 
-    It does nothing while capture is off and never raises: what cannot be used is told in the log once, and
-    counted.
+    It does nothing while capture is off, and never raises. Unusable values are counted and logged once.
 
     Args:
-        target: A trace id (32 hex digits), an OpenTelemetry span or span context, or what ``ragtrace.rag``,
-            ``retrieval`` or ``generation`` gave you.
-        span_id: Beside a trace id, the span of the answer (16 hex digits): what the feedback is linked to.
+        target: A trace id (32 hex digits), an OpenTelemetry span or span context, or an object from
+            ``ragtrace.rag``, ``retrieval`` or ``generation``.
+        span_id: The answer's span (16 hex digits), which the feedback links to. Only with a trace id.
         thumbs: ``"up"`` or ``"down"``, or ``True`` or ``False``.
         score: From 0 (bad) to 1 (good).
-        comment: Recorded as the content policy says, and at most 1,800 bytes of it.
-        reference: The answer that would have been right, for the metrics that compare with one.
-        name: What was asked, where you ask for several things.
-        user_id: Who says it.
+        comment: At most 1,800 bytes, recorded under the content policy.
+        reference: The correct answer, for metrics that need a reference.
+        name: The name of the rating, if you collect several.
+        user_id: The user who gave the feedback.
     """
     recorder = active()
     if recorder is None:
@@ -83,20 +82,20 @@ def feedback(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackCounts:
-    """What became of the calls of ``feedback`` while capture was on, since the process began."""
+    """Outcomes of the calls of ``feedback`` while capture was on, since the process started."""
 
     recorded: int = 0
     refused: int = 0
-    """Its target or its values could not be used."""
+    """Calls with an unusable target or value."""
 
 
 def feedback_counts() -> FeedbackCounts:
-    """Count the feedback so far."""
+    """Return the feedback counts so far."""
     return FeedbackCounts(recorded=_recorded, refused=_refused)
 
 
 class _Said(NamedTuple):
-    """The arguments, as they were given."""
+    """The caller's arguments."""
 
     thumbs: object
     score: object
@@ -109,9 +108,9 @@ class _Said(NamedTuple):
 class _Target(NamedTuple):
     trace_id: int
     span_id: int = INVALID_SPAN_ID
-    """Not valid where a trace id is all that is known."""
+    """Invalid if only a trace id is known."""
     flags: TraceFlags | None = None
-    """``None`` where nobody can tell whether that span was sampled."""
+    """``None`` if it is unknown whether that span was sampled."""
 
 
 _records, _refusals = itertools.count(1), itertools.count(1)
@@ -141,12 +140,12 @@ def _record(recorder: Recorder, target: object, span_id: object, said: _Said) ->
 
 
 def _target(target: object, span_id: object) -> _Target | None:
-    """Find what the feedback is about; ``None`` where ragtrace recorded nothing that it could be about."""
+    """Find the feedback's target; ``None`` if ragtrace did not record it."""
     if isinstance(target, str):
         parent = INVALID_SPAN_ID if span_id is None else _id(span_id, "span_id", digits=16)
         return _Target(_id(target, "target", digits=32), parent)
     if span_id is not None:
-        raise InputError("`span_id` stands beside a trace id, and nothing else")
+        raise InputError("`span_id` only goes with a trace id")
     if isinstance(target, Recording):
         target = target.span
         if target is None:
@@ -154,7 +153,7 @@ def _target(target: object, span_id: object) -> _Target | None:
     context = target.get_span_context() if isinstance(target, Span) else target
     if not isinstance(context, SpanContext):
         raise InputError(
-            f"`target` is a {type(target).__name__}: give a trace id, a span or what `rag` gave you"
+            f"`target` is a {type(target).__name__}: give a trace id, a span or an object from `rag`"
         )
     if not context.is_valid:
         raise InputError(
@@ -166,7 +165,7 @@ def _target(target: object, span_id: object) -> _Target | None:
 def _id(text: object, argument: str, *, digits: int) -> int:
     if isinstance(text, str) and re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", text) and int(text, 16):
         return int(text, 16)
-    raise InputError(f"`{argument}` is no id: give {digits} hex digits, not all of them 0")
+    raise InputError(f"`{argument}` is not an id: give {digits} hex digits, not all of them 0")
 
 
 def _attributes(target: _Target, said: _Said, content_filter: ContentFilter) -> dict[str, AttributeValue]:
@@ -175,7 +174,7 @@ def _attributes(target: _Target, said: _Said, content_filter: ContentFilter) -> 
     comment = content_filter.text(said.comment, Part.QUESTION, limit, COMMENT)
     reference = content_filter.text(said.reference, Part.REFERENCE, content_filter.policy.max_reference_bytes)
     if all(each is None for each in said[:4]):
-        raise InputError("it says nothing: give `thumbs`, `score`, `comment` or `reference`")
+        raise InputError("the feedback is empty: give `thumbs`, `score`, `comment` or `reference`")
     asked = name(said.name, "name") or DEFAULT_NAME
     user = identity(said.user_id, "user id")
     found: dict[str, AttributeValue | None] = {
@@ -200,7 +199,7 @@ def _label(thumbs: object) -> Thumbs | None:
         return "up"
     if thumbs is False or thumbs == "down":
         return "down"
-    raise InputError('`thumbs` is neither "up" nor "down", nor True or False')
+    raise InputError('`thumbs` must be "up", "down", True or False')
 
 
 def _score(score: object) -> float | None:
@@ -208,13 +207,13 @@ def _score(score: object) -> float | None:
         return None
     number = _number(score)
     if not 0 <= number <= 1:  # nor NaN
-        raise InputError("`score` is no number from 0 to 1: map your scale to it")
+        raise InputError("`score` must be a number from 0 to 1: map your scale to it")
     return number
 
 
 def _number(value: Any) -> float:
     try:
-        # a mock of a number is any number
+        # a mock converts to any number
         return math.nan if isinstance(value, bool | str) or callable(value) else float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan
@@ -223,7 +222,7 @@ def _number(value: Any) -> float:
 def _annotation(
     asked: str, label: str | None, score: float | None, comment: str | None
 ) -> dict[str, AttributeValue | None]:
-    """Say it in OpenInference's form (``spec/annotations.md``), where it has something to say."""
+    """Return the feedback as OpenInference annotations (``spec/annotations.md``), if there is any."""
     if label is None and score is None and comment is None:
         return {}
     prefix = f"{semconv.OI_ANNOTATIONS}.0.annotation."
@@ -255,7 +254,7 @@ def _start(tracer: Tracer, target: _Target, attributes: dict[str, AttributeValue
 
 
 def _flags(tracer: Tracer, trace_id: int, name: str) -> TraceFlags:
-    """Decide as the application's sampler did: feedback on a trace that was left out would stand alone."""
+    """Repeat the decision of the application's sampler: feedback on an unsampled trace would be an orphan."""
     sampler = getattr(tracer, "sampler", None)
     if sampler is not None and not sampler.should_sample(Context(), trace_id, name).decision.is_sampled():
         return TraceFlags(TraceFlags.DEFAULT)
@@ -263,7 +262,7 @@ def _flags(tracer: Tracer, trace_id: int, name: str) -> TraceFlags:
 
 
 def _in_trace(tracer: Tracer, trace_id: int) -> Tracer:
-    """Return a tracer whose root spans join this trace: no parent is known, and one made up would dangle."""
+    """Return a tracer whose root spans join this trace: the parent span is unknown."""
     ids = getattr(tracer, "id_generator", None)
     if ids is None:
         raise InputError("a trace id alone needs the tracer of OpenTelemetry's SDK: give `span_id` too")
@@ -273,7 +272,7 @@ def _in_trace(tracer: Tracer, trace_id: int) -> Tracer:
 
 
 class _IdsOfTrace:
-    """An id generator that gives one trace id, and span ids of another generator."""
+    """An id generator with a fixed trace id and another generator's span ids."""
 
     def __init__(self, trace_id: int, ids: object) -> None:
         self._trace_id = trace_id

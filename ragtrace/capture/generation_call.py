@@ -61,7 +61,7 @@ def generation(
 ) -> F | GenerationCall:
     """Record a call of a language model, as a context manager or as a decorator.
 
-    As a context manager, tell it what came of it::
+    As a context manager, set the results::
 
         with ragtrace.generation(model="gpt-5-mini", provider="openai", messages=messages) as chat:
             reply = client.chat.completions.create(model="gpt-5-mini", messages=messages)
@@ -72,13 +72,13 @@ def generation(
     parameter of that name, else the first string) and the answer is what is returned, or all that is yielded.
 
     Args:
-        model: The name of the model asked for. It may be given by position too.
+        model: The name of the requested model; also accepted as a positional argument.
         provider: ``openai``, ``anthropic``, …: ``gen_ai.provider.name``.
-        messages: What the model was given: a list of ``{"role", "content"}``; above a function, the name of
-            its parameter.
+        messages: The model's input, a list of ``{"role", "content"}``; in a decorator, the name of the
+            parameter.
         prompt: The same as one string.
-        parent: The RAG call this belongs to, where it runs in a thread that does not inherit the context.
-        answer: Finds the text in what the function returns or yields, where that is no string.
+        parent: The RAG call, if this runs in a thread that does not inherit the context.
+        answer: Extracts the text from the returned or yielded values, if they are not strings.
     """
     given = messages if messages is not None else prompt
     asked = model if function is None or callable(function) else function
@@ -87,7 +87,7 @@ def generation(
 
 
 class GenerationCall(AnsweredRecording):
-    """A model call under way: made by [`generation`][ragtrace.capture.generation_call.generation]."""
+    """A model call in progress, made by [`generation`][ragtrace.capture.generation_call.generation]."""
 
     span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
 
@@ -110,7 +110,7 @@ class GenerationCall(AnsweredRecording):
         self._answer_of = answer_of
 
     def __call__(self, function: F) -> F:
-        """Decorate a function: each of its calls becomes a generation of its own."""
+        """Decorate a function: each call becomes a generation."""
         find = finder(function, self._messages, MESSAGES_NAMES)
 
         def begin(given: Arguments) -> Recording:
@@ -122,7 +122,7 @@ class GenerationCall(AnsweredRecording):
 
     @guarded
     def set_messages(self, messages: object) -> None:
-        """Tell what the model was given, if it was not known at the start."""
+        """Set the model's input, if it was unknown at the start."""
         self._messages = messages
 
     @guarded
@@ -134,7 +134,7 @@ class GenerationCall(AnsweredRecording):
         cached_tokens: int | None = None,
         reasoning_tokens: int | None = None,
     ) -> None:
-        """Tell the tokens: cached ones are part of the input, reasoning is part of the output."""
+        """Set the token counts: input includes cached tokens, output includes reasoning tokens."""
         if active() is None:
             return
         for key, given in (
@@ -155,7 +155,7 @@ class GenerationCall(AnsweredRecording):
         model: str | None = None,
         finish_reasons: str | Sequence[str] | None = None,
     ) -> None:
-        """Tell what the provider said of its reply."""
+        """Set the provider's metadata of its reply."""
         for key, text in (
             (semconv.RESPONSE_ID, identity(id, "response id")),
             (semconv.RESPONSE_MODEL, name(model, "model")),

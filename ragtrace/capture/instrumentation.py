@@ -46,46 +46,39 @@ def instrument(
     max_queue_bytes: int | None = None,
     quiet: bool | None = None,
 ) -> bool:
-    """Switch capture on and return whether it is; before this the span helpers do nothing.
+    """Switch capture on and return whether it is on. The span helpers do nothing before this call.
 
-    The libraries of ``ragtrace.capture.libraries._table`` are instrumented as the application imports them,
-    except those that somebody else already traces.
+    Known libraries (``ragtrace.capture.libraries._table``) are instrumented on import, unless already traced.
+    ``RAGTRACE_DISABLED`` or ``OTEL_SDK_DISABLED`` keep capture off. ``RAGTRACE_LOG_LEVEL`` shows diagnostics.
 
-    If the application has an OpenTelemetry SDK provider, ragtrace joins it: its sampler, resource and
-    exporters hold, and only an ``endpoint`` given here adds an exporter. Else a provider is made from the
-    ``OTEL_*`` variables and set as the global one. What is given here goes before the environment. A second
-    call changes nothing: call [`uninstrument`][ragtrace.capture.instrumentation.uninstrument] first. It never
-    raises.
+    If the application has an OpenTelemetry SDK provider, ragtrace joins it and keeps its sampler, resource
+    and exporters; only the ``endpoint`` argument adds an exporter. Otherwise ragtrace sets a global provider
+    from the ``OTEL_*`` variables. Arguments override the environment. A second call changes nothing: call
+    [`uninstrument`][ragtrace.capture.instrumentation.uninstrument] first. It never raises.
 
     Args:
-        service_name: Else ``OTEL_SERVICE_NAME``. Without effect where a provider is joined.
+        service_name: Else ``OTEL_SERVICE_NAME``. No effect on a joined provider.
         endpoint: ``http://host:4317`` (gRPC) or ``http://host:4318`` (HTTP); ``https://`` for TLS. Else
             ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` or ``OTEL_EXPORTER_OTLP_ENDPOINT``.
         protocol: Else ``OTEL_EXPORTER_OTLP_PROTOCOL``, else by the endpoint's port, else gRPC.
-        headers: Sent with every export, such as an authorization.
-        capture_content: ``True`` and ``False`` in short for ``content="on"`` and ``"off"``.
-        content: ``"on"``, ``"redacted"`` (needs the extra ``privacy``), ``"hashed"`` or ``"off"``: how
-            questions, chunks and answers are recorded; or a policy with limits too. Else
-            ``RAGTRACE_CAPTURE_CONTENT``, else off if ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``
-            says ``NO_CONTENT`` or ``EVENT_ONLY``, else on: there is nothing to judge without.
+        headers: Sent with every export, such as an authorization header.
+        capture_content: ``True`` and ``False`` are short for ``content="on"`` and ``"off"``.
+        content: ``"on"``, ``"redacted"`` (extra ``privacy``), ``"hashed"`` or ``"off"``; or a policy
+            with limits. Else ``RAGTRACE_CAPTURE_CONTENT``, else off if ``NO_CONTENT`` or ``EVENT_ONLY`` is in
+            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, else on: judging needs content.
         redact: Called as ``redact(text, part)`` for every text before it is recorded.
-        tracer_provider: The provider to join, where it is not the global one.
-        only: The libraries to instrument, by name: ``["openai", "qdrant"]``. Else ``RAGTRACE_ONLY``, with
-            commas; else all. An empty list leaves every library alone.
-        exclude: The libraries to leave alone. Else ``RAGTRACE_EXCLUDE``.
-        max_queue_bytes: What spans that wait for their endpoint may take of memory, about; beyond it, the
-            oldest are dropped and counted. Else ``RAGTRACE_MAX_QUEUE_BYTES``, else 64 MiB. Without effect on
-            the exporters of a provider that is joined.
-        quiet: Keep off stderr what keeps verdicts from coming (a library without its instrumentor, an
-            endpoint that takes nothing, spans without a RAG call): each is said there once. The log has it
-            all the same. Else ``RAGTRACE_QUIET``.
-
-    ``RAGTRACE_DISABLED`` or ``OTEL_SDK_DISABLED`` keep it off. ``RAGTRACE_LOG_LEVEL`` shows diagnostics.
+        tracer_provider: The provider to join, if it is not the global one.
+        only: Libraries by name: ``["openai"]``. Else ``RAGTRACE_ONLY`` (commas), else all; ``[]`` is none.
+        exclude: The libraries to skip. Else ``RAGTRACE_EXCLUDE``.
+        max_queue_bytes: Approximate memory limit of the export queue. Beyond it, the oldest spans are dropped
+            and counted. Else ``RAGTRACE_MAX_QUEUE_BYTES``, else 64 MiB. No effect on a joined provider.
+        quiet: Send hints about missing verdicts (no instrumentor, unreachable endpoint, no RAG call) to the
+            log only, not once to stderr. Else ``RAGTRACE_QUIET``.
     """
     with _lock:
         _show_log()
         be_quiet(wants_quiet(os.environ, quiet) is True)
-        settings = _settled(
+        settings = _resolved(
             service_name=service_name,
             endpoint=endpoint,
             protocol=protocol,
@@ -101,54 +94,54 @@ def instrument(
 
 
 def uninstrument(timeout_s: float = 30.0) -> bool:
-    """Switch capture off, send what is queued, and return whether all of it was taken.
+    """Switch capture off, export the queue, and return whether the endpoint accepted all spans.
 
-    OpenTelemetry cannot unset a global provider: one that ragtrace set stays, but exports nothing any more.
-    An endpoint that shows no sign of life for two seconds is given up.
+    OpenTelemetry cannot unset a global provider: ragtrace's own stays, but exports nothing. The export stops
+    if the endpoint is silent for two seconds.
     """
     with _lock:
         return _switch_off(timeout_s) is not False
 
 
 def flush(timeout_s: float = 10.0) -> bool:
-    """Send what is queued and return whether all of it was taken in time."""
+    """Export the queue and return whether the endpoint accepted all spans in time."""
     return _flush(timeout_s) is True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureStatistics:
-    """What became of the spans since ``instrument()``, if they went through an exporter of ragtrace's."""
+    """Span counts since ``instrument()``, for spans that go through ragtrace's exporter."""
 
     spans_ended: int = 0
     spans_exported: int = 0
     spans_failed: int = 0
-    """The endpoint did not take them."""
+    """The endpoint did not accept them."""
     spans_dropped: int = 0
-    """They were too many, or too large, to wait for the endpoint: the oldest."""
+    """Dropped as the oldest from a full queue."""
     spans_waiting: int = 0
     errors_stopped: int = 0
-    """Errors of ragtrace's own that were kept from the application, since the process began."""
+    """Internal errors that were hidden from the application, since the process started."""
     values_unread: int = 0
-    """Questions, answers and chunks in which no text was found, since the process began."""
+    """Questions, answers and chunks without a readable text, since the process started."""
     feedback_recorded: int = 0
     feedback_refused: int = 0
-    """Calls of ``feedback`` whose target or values could not be used; both since the process began."""
+    """Calls of ``feedback`` with an unusable target or value, since the process started."""
 
 
 def statistics() -> CaptureStatistics:
-    """Count what was recorded, and what was lost on the way."""
+    """Return the counts of recorded and lost spans."""
     installed, feedback = _installed, feedback_counts()
-    told = CaptureStatistics(
+    totals = CaptureStatistics(
         errors_stopped=stopped(),
         values_unread=unread(),
         feedback_recorded=feedback.recorded,
         feedback_refused=feedback.refused,
     )
     if installed is None or installed.pipeline is None:
-        return told
+        return totals
     counts = installed.pipeline.counts()
     return replace(
-        told,
+        totals,
         spans_ended=counts.ended,
         spans_exported=counts.exported,
         spans_failed=counts.failed,
@@ -178,12 +171,12 @@ def _unlock() -> None:
     _lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_unlock)  # whoever held it is not in the child
+os.register_at_fork(after_in_child=_unlock)  # its holder does not exist in the child
 
 
 @guarded
-def _settled(**told: Any) -> Settings:
-    return resolve(os.environ, **told)
+def _resolved(**arguments: Any) -> Settings:
+    return resolve(os.environ, **arguments)
 
 
 @guarded
@@ -262,13 +255,13 @@ def _switch_off(timeout_s: float) -> bool:
 
 
 def _report(installed: _Installed) -> None:
-    """Say what kept the spans from being judged, if something did."""
+    """Print a hint if something kept the spans from being judged."""
     installed.watch.report()
     if installed.pipeline is not None or not installed.watch.seen:
         return
-    joined = getattr(installed.provider, "_active_span_processor", None)  # the SDK says it nowhere else
+    joined = getattr(installed.provider, "_active_span_processor", None)  # the SDK has no public access
     processors = getattr(joined, "_span_processors", None)
-    if processors is not None and all(each in installed.export_switches for each in processors):
+    if processors is not None and all(processor in installed.export_switches for processor in processors):
         hint(
             "nowhere",
             "spans ended in the application's own tracer provider, which has no exporter: give it one, or "
@@ -287,22 +280,22 @@ def _flush(timeout_s: float) -> bool:
 
 
 def _application_provider() -> TracerProvider | None:
-    """Return the global provider if the application set one; one of our own does not count."""
+    """Return the global provider if the application, not ragtrace, set it."""
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider) or provider in _own:
         return None
     if not _takes(provider):  # type: ignore[arg-type]
-        log.warning("ragtrace: joins a tracer provider that is not of the OpenTelemetry SDK")
-    return provider  # type: ignore[return-value]  # whatever it is, it makes tracers
+        log.warning("ragtrace: joins a tracer provider that is not from the OpenTelemetry SDK")
+    return provider  # type: ignore[return-value]  # it makes tracers, whatever its class
 
 
 def _own_global_provider() -> tuple[TracerProvider, ...]:
     provider = trace.get_tracer_provider()
-    return (provider,) if provider in _own else ()  # type: ignore[return-value]  # ours are of the SDK
+    return (provider,) if provider in _own else ()  # type: ignore[return-value]  # ours are SDK providers
 
 
 def _new_provider(settings: Settings) -> TracerProvider:
-    """Make a provider. The SDK reads sampler, resource and whatever code does not say from ``OTEL_*``."""
+    """Make a provider. The SDK reads the sampler, the resource and other defaults from ``OTEL_*``."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
 
@@ -319,7 +312,7 @@ def _new_provider(settings: Settings) -> TracerProvider:
 
 
 def _takes(provider: TracerProvider) -> bool:
-    return hasattr(provider, "add_span_processor")  # those of the SDK do
+    return hasattr(provider, "add_span_processor")  # the SDK's providers do
 
 
 def _export_switch(provider: TracerProvider) -> ExportSwitch:

@@ -1,6 +1,6 @@
-"""What ``instrument()`` did, in the file that ``ragtrace doctor --app`` names: a line of JSON each.
+"""Write what ``instrument()`` did to the journal file of ``ragtrace doctor --app``, as JSON lines.
 
-Without that file, nothing is written. No line holds content.
+Without that file, nothing is written. No line contains captured content.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ JOURNAL: Final = "RAGTRACE_DOCTOR_JOURNAL"
 
 @guarded
 def note(event: str, **facts: str | bool | None) -> None:
-    """Write down what happened, if somebody asked for it."""
+    """Write an event, if there is a journal file."""
     path = os.environ.get(JOURNAL)
     if not path:
         return
     line = json.dumps({"event": event, "pid": os.getpid(), **facts})
-    file = os.open(path, os.O_WRONLY | os.O_APPEND)  # the doctor made it: nobody else's folder gets a file
+    file = os.open(path, os.O_WRONLY | os.O_APPEND)  # no O_CREAT: the doctor made it
     try:
         os.write(file, f"{line}\n".encode())
     finally:

@@ -1,6 +1,6 @@
-"""From ended spans to the OTLP endpoint: bounded, counted, and silent towards the application.
+"""Export ended spans to the OTLP endpoint: bounded, counted, and silent toward the application.
 
-Loaded by ``instrument()`` only: it brings in the SDK.
+Only ``instrument()`` imports this module, because it loads the SDK.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from ragtrace.capture.settings import Settings
 from ragtrace.http.exporters import open_span_exporter
 
 QUEUE_SPANS = 16_384
-"""The SDK's 2,048 are less than a second of 1,000 RAG calls a second."""
+"""The SDK's default of 2,048 is less than one second at 1,000 RAG calls per second."""
 BATCH_SPANS = 512
 SCHEDULE_DELAY_MS = 1_000.0
 REQUEST_BYTES = 3_000_000
-"""A request is split below this: gRPC receivers refuse 4 MiB, and 512 spans with text are often more."""
-PATIENCE_S = 2.0
-"""How long a closing pipeline waits for the next sign of life of its endpoint."""
+"""The maximum size of a request: gRPC receivers refuse 4 MiB, and 512 spans with text often exceed that."""
+STALL_TIMEOUT_S = 2.0
+"""How long a closing pipeline waits for progress of its endpoint."""
 _UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportCounts:
-    """What became of the spans that ended while a pipeline was connected."""
+    """Counts of the spans that ended while a pipeline was connected."""
 
     ended: int = 0
     exported: int = 0
     failed: int = 0
-    """Given to an endpoint that did not take them."""
+    """Sent to an endpoint that did not accept them."""
     dropped: int = 0
-    """Pushed out of a full queue."""
+    """Dropped from a full queue."""
 
     @property
     def waiting(self) -> int:
-        """Queued, or on their way."""
+        """Queued or in flight."""
         return max(0, self.ended - self.exported - self.failed - self.dropped)
 
 
 class Pipeline:
-    """A batch processor with its exporters, closed within a bounded time."""
+    """A batch processor with its exporters, which closes within a bounded time."""
 
     def __init__(self, settings: Settings) -> None:
         self._queue = SpanQueue(most_spans=_most_spans(os.environ), most_bytes=settings.max_queue_bytes)
@@ -75,7 +75,7 @@ class Pipeline:
         multiprocessing.util.register_after_fork(self, _close_at_exit)
 
     def _begin_counting(self) -> None:
-        # A forked child begins anew: the SDK empties its own queue there.
+        # A forked child starts from zero, because the SDK empties its queue there.
         self._queue.begin()
         self._exporter.begin()
 
@@ -87,12 +87,12 @@ class Pipeline:
         with self._queue.lock:
             dropped = self._queue.dropped
             place = self._queue.add(span, context)
-            self._processor.on_end(place)  # type: ignore[arg-type]  # it looks at the context alone
+            self._processor.on_end(place)  # type: ignore[arg-type]  # it reads only the context
         if dropped != self._queue.dropped:
             hint("queue full", _full(self._queue))
 
     def counts(self) -> ExportCounts:
-        """Return what became of the spans so far."""
+        """Return the span counts so far."""
         with self._queue.lock:
             ended, dropped = self._queue.ended, self._queue.dropped
         return ExportCounts(
@@ -100,26 +100,26 @@ class Pipeline:
         )
 
     def flush(self, timeout_s: float) -> bool:
-        """Export what is queued; return whether all of it was taken in time."""
+        """Export the queue; return whether the endpoint accepted all spans in time."""
         failed = self._exporter.failed
         done = _in_thread(self._processor.force_flush)
         done.join(timeout_s)
         return not done.is_alive() and self._exporter.failed == failed
 
     def close(self, timeout_s: float) -> bool:
-        """Export what is queued and stop; give up when the endpoint shows no sign of life.
+        """Export the queue and stop; give up if the endpoint makes no progress.
 
-        Returns whether all of it was taken.
+        Returns whether the endpoint accepted all spans.
         """
         failed = self._exporter.failed
         deadline = time.monotonic() + timeout_s
         closing = _in_thread(self._processor.shutdown)
         while closing.is_alive():
-            settled = self._exporter.exported
-            closing.join(max(0.0, min(PATIENCE_S, deadline - time.monotonic())))
-            if closing.is_alive() and (self._exporter.exported == settled or time.monotonic() >= deadline):
+            exported = self._exporter.exported
+            closing.join(max(0.0, min(STALL_TIMEOUT_S, deadline - time.monotonic())))
+            if closing.is_alive() and (self._exporter.exported == exported or time.monotonic() >= deadline):
                 self._exporter.shutdown()
-                closing.join(PATIENCE_S)
+                closing.join(STALL_TIMEOUT_S)
                 break
         self._report_loss()
         return not closing.is_alive() and self._exporter.failed == failed
@@ -136,14 +136,14 @@ class Pipeline:
 
 
 class ExportSwitch(SpanProcessor):
-    """Stays in a provider for good, as processors must, and passes spans on while it is connected."""
+    """Forwards spans while it is connected. It stays in its provider: processors cannot be removed."""
 
     def __init__(self) -> None:
         self.pipeline: Pipeline | None = None
         self.watch: RagCallWatch | None = None
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Pass an ended span on."""
+        """Forward an ended span."""
         watch, pipeline = self.watch, self.pipeline
         if watch is not None:
             watch.see(span)
@@ -151,24 +151,24 @@ class ExportSwitch(SpanProcessor):
             pipeline.take(span)
 
     def shutdown(self) -> None:
-        """Close the pipeline together with the application's provider."""
+        """Close the pipeline with the application's provider."""
         pipeline, self.pipeline = self.pipeline, None
         if pipeline is not None:
             pipeline.close(30.0)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Export what is queued."""
+        """Export the queue."""
         pipeline = self.pipeline
         return pipeline is None or pipeline.flush(timeout_millis / 1_000)
 
 
 def _close_at_exit(pipeline: Pipeline) -> None:
-    # A child of `multiprocessing` that was forked ends without `atexit`.
+    # A forked `multiprocessing` child exits without `atexit`.
     multiprocessing.util.Finalize(None, pipeline.close, (30.0,), exitpriority=0)
 
 
 def span_limits(env: Mapping[str, str]) -> SpanLimits:
-    """Lift every limit the environment does not set: past 128 attributes the SDK drops the *oldest*.
+    """Lift every limit that the environment does not set: beyond 128 attributes the SDK drops the *oldest*.
 
     ``SpanLimits.UNSET`` is "no limit"; ``None`` would be "the default of 128".
     """
@@ -188,7 +188,7 @@ def span_limits(env: Mapping[str, str]) -> SpanLimits:
 
 
 class _CountedExporter(SpanExporter):
-    """Counts what was taken and what was not, keeps requests below the receivers' limit, and keeps quiet."""
+    """Counts accepted and failed spans, splits requests below the receivers' limit, and logs little."""
 
     def __init__(
         self, make: Callable[[], Sequence[SpanExporter]], unreachable: str, queue: SpanQueue
@@ -203,7 +203,7 @@ class _CountedExporter(SpanExporter):
         self._closed = False
 
     def begin(self) -> None:
-        """Count from zero; in a forked child, leave the parent's connections to the parent."""
+        """Count from zero; a forked child leaves the parent's connections alone."""
         if os.getpid() != self._pid:
             self._pid = os.getpid()
             self._inner = None
@@ -211,11 +211,11 @@ class _CountedExporter(SpanExporter):
         self.exported = self.failed = 0
 
     def say_unreachable(self) -> bool:
-        """Tell the person once, whose application may have no log; return whether it was done now."""
+        """Print the hint once, because the application may have no log; return whether it was printed now."""
         return hint(_UNREACHABLE, self._unreachable)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        places: Sequence[WaitingSpan] = spans  # type: ignore[assignment]  # what `Pipeline.take` queues
+        places: Sequence[WaitingSpan] = spans  # type: ignore[assignment]  # `Pipeline.take` queues slots
         portions = self._queue.portions(places, most_bytes=REQUEST_BYTES, size_of=_approximate_bytes)
         results = [self._export_places(portion) for portion in portions]
         return SpanExportResult.SUCCESS if all(results) else SpanExportResult.FAILURE
@@ -255,7 +255,7 @@ class _CountedExporter(SpanExporter):
 
     def _report(self, *, failing: bool) -> None:
         if self._closed:
-            return  # given up: whoever closed it was told, and a late thread has nothing to add
+            return  # closed: the caller of `close` has the result, so a late thread stays silent
         if failing and not self._failing and not self.say_unreachable():
             log.warning("ragtrace: spans could not be sent: is the OTLP endpoint up and does it take them?")
         elif self._failing and not failing:
@@ -269,7 +269,7 @@ def _unreachable(settings: Settings) -> str:
     if settings.target_by != "default":
         return line
     return (
-        f"{line} No endpoint was given, and this is the default: name yours with "
+        f"{line} No endpoint is set, and this is the default: set yours with "
         "`ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT"
     )
 
@@ -286,11 +286,11 @@ def _exporter(name: str, settings: Settings) -> SpanExporter:
 
 
 def _say_redirected(target: str, status: int, host: str) -> None:
-    """Tell it as what it is, in place of an endpoint that takes nothing."""
+    """Print a hint about the redirect, instead of the one about an unreachable endpoint."""
     hint(
         _UNREACHABLE,
         f"no span could be sent to {target}: it answered {status}, a redirect to {host}, which is not "
-        "followed: name the collector's own address",
+        "followed: set the collector's own address",
     )
 
 
@@ -298,13 +298,13 @@ def _most_spans(env: Mapping[str, str]) -> int:
     try:
         return int(env.get("OTEL_BSP_MAX_QUEUE_SIZE", QUEUE_SPANS))
     except ValueError:
-        log.error("ragtrace: OTEL_BSP_MAX_QUEUE_SIZE is no number: the queue holds %d spans", QUEUE_SPANS)
+        log.error("ragtrace: OTEL_BSP_MAX_QUEUE_SIZE is not a number: the queue holds %d spans", QUEUE_SPANS)
         return QUEUE_SPANS
 
 
 def _batch_processor(exporter: SpanExporter, env: Mapping[str, str], most_spans: int) -> BatchSpanProcessor:
-    # ``None`` leaves a size to the OTEL_BSP_* variable that is set. Of one more than may wait we dropped one,
-    # whose place the SDK lets go of. What it would refuse, it is to refuse.
+    # ``None`` leaves a size to its OTEL_BSP_* variable. The SDK's queue has the same limit as ours: if it is
+    # full, we dropped a span, and the SDK drops the empty slot. The SDK rejects invalid sizes itself.
     return BatchSpanProcessor(
         exporter,
         max_queue_size=most_spans + 1 if most_spans > 0 else most_spans,
@@ -324,13 +324,15 @@ def _full(queue: SpanQueue) -> str:
 
 
 def _approximate_bytes(span: ReadableSpan) -> int:
-    told = (
+    attribute_sets = (
         span.attributes,
         *(event.attributes for event in span.events),
         *(link.attributes for link in span.links),
     )
-    return 256 * len(told) + sum(
-        len(key) + _bytes_of(value) for attributes in told for key, value in (attributes or {}).items()
+    return 256 * len(attribute_sets) + sum(
+        len(key) + _bytes_of(value)
+        for attributes in attribute_sets
+        for key, value in (attributes or {}).items()
     )
 
 
@@ -350,13 +352,13 @@ def _in_thread(work: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=work, name="ragtrace-flush", daemon=True)
     try:
         thread.start()
-    except RuntimeError:  # too late in the life of the interpreter for a thread
+    except RuntimeError:  # the interpreter is shutting down
         work()
     return thread
 
 
 class _Hush(logging.Filter):
-    """Stops what the exporters log while they work for us; the application's own exporters are heard."""
+    """Drops the exporters' log lines while they work for us; the application's own exporters still log."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not getattr(_working, "for_us", False)
@@ -372,11 +374,11 @@ _NOISY = (
 
 
 def _quietly(work: Callable[[], object]) -> bool:
-    """Do the work with the exporters' own log lines stopped; an exception is a "no"."""
+    """Run the work with the exporters' log lines dropped; an exception counts as ``False``."""
     _working.for_us = True
     try:
         return bool(work())
-    except Exception as exc:  # noqa: BLE001 - the exporter's wall: the batch counts as failed
+    except Exception as exc:  # noqa: BLE001 - an exporter may raise anything: the batch counts as failed
         log.debug("ragtrace: export ended with %s", type(exc).__name__)
         return False
     finally:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 QuestionOf = Callable[..., object]
-"""Finds the question, given what the decorated function is given, before it runs."""
+"""Finds the question in the arguments of the decorated function, before it runs."""
 
 DEFAULT_NAME = "rag"
 MAX_METADATA = 64
-"""Below the SDK's limit of 128 attributes: the application's keys never push out ours."""
+"""Below the SDK's limit of 128 attributes, so that the application's keys never displace ours."""
 
 
 @overload
@@ -80,25 +80,25 @@ def rag(
 ) -> F | RagCall:
     """Record a RAG call, as a context manager or as a decorator.
 
-    As a context manager, tell it the answer::
+    As a context manager, set the answer::
 
         with ragtrace.rag(question=question) as call:
             call.answer = respond(question)
 
     As a decorator, of a function or generator, sync or async, the question is the parameter named by
-    ``question`` (without it: ``question``, ``query`` and the like, else the first string) and the answer is
-    what is returned, or all that is yielded::
+    ``question`` (default: ``question``, ``query`` and the like, else the first string), and the answer is the
+    return value, or all yielded pieces::
 
         @ragtrace.rag
         def ask(question: str) -> Iterator[str]: ...
 
     Args:
-        question: The question; above a function, the name of its parameter, or a function of its arguments
-            that finds the question (above a Flask route: ``lambda: flask.request.json["question"]``).
-        name: Which pipeline this is: ``gen_ai.workflow.name``.
+        question: The question; in a decorator, the name of the parameter, or a function that finds the
+            question in the arguments (for a Flask route: ``lambda: flask.request.json["question"]``).
+        name: The name of the pipeline: ``gen_ai.workflow.name``.
         reference: A reference ("ground truth") answer.
         metadata: Your own searchable keys, written as ``ragtrace.metadata.<key>``; at most 64.
-        answer: Finds the text in what the function returns or yields, where it is not found without.
+        answer: Extracts the text from the returned or yielded values, if ragtrace does not find it.
     """
     asked = question if function is None or callable(function) else function
     call = RagCall(asked, name, session_id, conversation_id, user_id, reference, metadata, answer)
@@ -106,7 +106,7 @@ def rag(
 
 
 class RagCall(AnsweredRecording):
-    """A RAG call under way: made by [`rag`][ragtrace.capture.rag_call.rag]."""
+    """A RAG call in progress, made by [`rag`][ragtrace.capture.rag_call.rag]."""
 
     span_kind: ClassVar[SpanKind] = SpanKind.INTERNAL
 
@@ -131,7 +131,7 @@ class RagCall(AnsweredRecording):
         self._answer_of = answer_of
 
     def __call__(self, function: F) -> F:
-        """Decorate a function: each of its calls becomes a RAG call of its own."""
+        """Decorate a function: each call becomes a RAG call."""
         find = finder(function, self._question, QUESTION_NAMES)
 
         def begin(given: Arguments) -> Recording:
@@ -143,11 +143,11 @@ class RagCall(AnsweredRecording):
         return traced(function, begin, self)
 
     def set_question(self, question: object) -> None:
-        """Tell the question, if it was not known at the start: a text, or a request that holds one."""
+        """Set the question, if it was unknown at the start: a string, or a request that contains one."""
         self._question = question
 
     def set_reference(self, text: str | None) -> None:
-        """Tell a reference answer."""
+        """Set a reference answer."""
         self._reference = text
 
     def _name(self, attributes: Mapping[str, AttributeValue]) -> str:
@@ -200,7 +200,7 @@ def _asked(question: object) -> str | None:
 
 
 def _asked_meanwhile(given: Sequence[object]) -> str | None:
-    """Look once more into a request: Starlette's has a body once the function has read it."""
+    """Search a request again: Starlette's has a body only after the function has read it."""
     texts = (question_in(value) for value in given if is_request(value))
     text = next((text for text in texts if text is not None), None)
     if text is None:

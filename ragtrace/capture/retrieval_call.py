@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 ChunksOf = Callable[[object], object]
-"""Finds the chunks in what a function returned."""
+"""Extracts the chunks from a function's return value."""
 
 QUERY_NAMES = ("query", "question", "q", "text", "search", "input", "prompt")
 
@@ -61,22 +61,21 @@ def retrieval(
 ) -> F | RetrievalCall:
     """Record a retrieval, as a context manager or as a decorator.
 
-    As a context manager, tell it the chunks::
+    As a context manager, set the chunks::
 
         with ragtrace.retrieval(query=question, data_source="handbook") as search:
             search.set_chunks(index.search(question))
 
-    As a decorator, the query is the parameter named by ``query`` (without it: ``query``, ``question`` and the
-    like, else the first string) and the chunks are what is returned or yielded.
+    As a decorator, the query is the parameter named by ``query`` (default: ``query``, ``question`` and the
+    like, else the first string), and the chunks are the returned or yielded values.
 
     Args:
-        query: What is searched for; above a function, the name of its parameter. It may be given by position
-            too.
-        name: What to call the span, where there is no ``data_source``.
+        query: The query; in a decorator, the name of the parameter. Also accepted as a positional argument.
+        name: The name of the span, if there is no ``data_source``.
         data_source: The index or collection: ``gen_ai.data_source.id``.
-        top_k: How many chunks were asked for.
-        parent: The RAG call this belongs to, where it runs in a thread that does not inherit the context.
-        chunks: Finds the chunks in what the function returns.
+        top_k: The number of requested chunks.
+        parent: The RAG call, if this runs in a thread that does not inherit the context.
+        chunks: Extracts the chunks from the return value.
     """
     asked = query if function is None or callable(function) else function
     call = RetrievalCall(asked, name, data_source, top_k, parent, chunks)
@@ -84,7 +83,7 @@ def retrieval(
 
 
 class RetrievalCall(Recording):
-    """A retrieval under way: made by [`retrieval`][ragtrace.capture.retrieval_call.retrieval]."""
+    """A retrieval in progress, made by [`retrieval`][ragtrace.capture.retrieval_call.retrieval]."""
 
     span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
 
@@ -136,7 +135,7 @@ class RetrievalCall(Recording):
             self._documents = chunk_documents(documents, self._content_filter)
 
     def set_query(self, query: object) -> None:
-        """Tell the query, if it was not known at the start."""
+        """Set the query, if it was unknown at the start."""
         self._query = query
 
     @guarded
@@ -152,7 +151,7 @@ class RetrievalCall(Recording):
 
     @guarded
     def conclude(self, result: object) -> None:
-        """Note what a decorated function returned."""
+        """Note the return value of a decorated function."""
         find = hook(self._chunks_of, "function that finds chunks")
         self.set_chunks(result if find is None else find(result))
 
@@ -176,7 +175,7 @@ class RetrievalCall(Recording):
 
     def _at_end(self, content_filter: ContentFilter) -> dict[str, AttributeValue]:
         attributes: dict[str, AttributeValue] = {}
-        # a vector, as retrievers are given too, is no text
+        # some retrievers take a vector, which is not text
         query = content_filter.text(
             question_in(self._query), Part.QUESTION, content_filter.policy.max_question_bytes
         )

@@ -1,4 +1,4 @@
-"""What ``instrument()`` was told: by code, else by the environment, else a default."""
+"""What ``instrument()`` was configured with: by code, else by the environment, else a default."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Protocol = Literal["grpc", "http/protobuf"]
 MAX_QUEUE_BYTES: Final = 64 << 20
 LOG_LEVEL = "RAGTRACE_LOG_LEVEL"
 ENDPOINT_OVERRIDE = "RAGTRACE_ENDPOINT_OVERRIDE"
-"""Goes before what code says: how ``ragtrace doctor --app`` gets the spans of an application as it is."""
+"""Overrides the code: ``ragtrace doctor --app`` uses it to receive the spans of an unchanged application."""
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 _HTTP_PORTS = (4318, 4328)
-"""OTLP's own, and that of the ragtrace collector."""
+"""The OTLP default, which the ragtrace collector uses too."""
 _TRACES_PATH = "/v1/traces"
 
 
@@ -31,21 +31,21 @@ class Settings:
     disabled: bool
     service_name: str | None
     endpoint: str | None
-    """As the exporter takes it; ``None`` leaves it to the ``OTEL_EXPORTER_OTLP_*`` variables."""
+    """In the exporter's form; ``None`` leaves it to the ``OTEL_EXPORTER_OTLP_*`` variables."""
     protocol: Protocol
     headers: tuple[tuple[str, str], ...]
     exporters: tuple[str, ...]
     """Of ``OTEL_TRACES_EXPORTER``: ``otlp``, ``console`` or nothing."""
     policy: ContentPolicy
     only: frozenset[str] | None = None
-    """The libraries to instrument, by name; ``None`` is all that ragtrace knows."""
+    """The libraries to instrument, by name; ``None`` means all known libraries."""
     exclude: frozenset[str] = frozenset()
     max_queue_bytes: int = MAX_QUEUE_BYTES
-    """What spans that wait for their endpoint may take of the application's memory."""
+    """The memory limit of the export queue."""
     target: str = ""
-    """Where spans go, for people; without credentials."""
+    """The destination, for messages; without credentials."""
     target_by: Literal["code", "environment", "default"] = "default"
-    """Who named it."""
+    """The source of the endpoint setting."""
 
 
 def resolve(
@@ -62,7 +62,7 @@ def resolve(
     exclude: Iterable[str] | None = None,
     max_queue_bytes: int | None = None,
 ) -> Settings:
-    """Settle code before environment before default."""
+    """Resolve each setting: code first, then environment, then default."""
     by_code, by_env = endpoint, _named_by(env)
     if override := env.get(ENDPOINT_OVERRIDE):
         endpoint, protocol, headers = override, None, None
@@ -84,16 +84,16 @@ def resolve(
 
 
 @guarded
-def wants_quiet(env: Mapping[str, str], told: bool | None) -> bool:
-    """Settle whether hints are left to the log: by code, else by ``RAGTRACE_QUIET``."""
-    return _flag(env, "RAGTRACE_QUIET") is True if told is None else bool(told)
+def wants_quiet(env: Mapping[str, str], argument: bool | None) -> bool:
+    """Return whether hints go to the log only: from code, else from ``RAGTRACE_QUIET``."""
+    return _flag(env, "RAGTRACE_QUIET") is True if argument is None else bool(argument)
 
 
 _DEFAULT_TARGET: Final[Mapping[Protocol, str]] = {
     "grpc": "http://localhost:4317",
     "http/protobuf": "http://localhost:4318",
 }
-"""OpenTelemetry's own."""
+"""OpenTelemetry's defaults."""
 
 
 def _named_by(env: Mapping[str, str]) -> str | None:
@@ -101,7 +101,7 @@ def _named_by(env: Mapping[str, str]) -> str | None:
 
 
 def _shown(endpoint: str) -> str:
-    """Leave out what may be a secret: the user, the query."""
+    """Remove possible secrets: the user and the query."""
     try:
         parts = urlsplit(_with_scheme(endpoint))
     except ValueError:
@@ -109,17 +109,17 @@ def _shown(endpoint: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _names(told: Iterable[str] | None, by_env: str | None) -> frozenset[str] | None:
-    if told is None:
-        told = None if by_env is None else by_env.split(",")
-    elif isinstance(told, str):
-        told = [told]
-    return None if told is None else frozenset(name.strip().lower() for name in told if name.strip())
+def _names(argument: Iterable[str] | None, by_env: str | None) -> frozenset[str] | None:
+    if argument is None:
+        argument = None if by_env is None else by_env.split(",")
+    elif isinstance(argument, str):
+        argument = [argument]
+    return None if argument is None else frozenset(name.strip().lower() for name in argument if name.strip())
 
 
-def _protocol(env: Mapping[str, str], endpoint: str | None, told: str | None) -> Protocol:
+def _protocol(env: Mapping[str, str], endpoint: str | None, argument: str | None) -> Protocol:
     by_env = env.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or env.get("OTEL_EXPORTER_OTLP_PROTOCOL")
-    name = (told or by_env or "").strip().lower()
+    name = (argument or by_env or "").strip().lower()
     if name == "grpc":
         return "grpc"
     if name == "http/protobuf":
@@ -145,7 +145,7 @@ def _endpoint(endpoint: str, protocol: Protocol) -> str:
 
 
 def _with_scheme(endpoint: str) -> str:
-    # The gRPC exporter reads `localhost:4317` as a URL of scheme `localhost`, and then speaks TLS.
+    # The gRPC exporter parses `localhost:4317` as a URL with the scheme `localhost` and then uses TLS.
     return endpoint if "://" in endpoint else f"http://{endpoint}"
 
 
@@ -157,14 +157,14 @@ def _exporters(env: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name in named if name in {"otlp", "console"})
 
 
-def _queue_bytes(env: Mapping[str, str], told: int | None) -> int:
-    given: object = env.get("RAGTRACE_MAX_QUEUE_BYTES", "").strip() if told is None else told
+def _queue_bytes(env: Mapping[str, str], argument: int | None) -> int:
+    given: object = env.get("RAGTRACE_MAX_QUEUE_BYTES", "").strip() if argument is None else argument
     if given == "":
         return MAX_QUEUE_BYTES
     number = int(given) if isinstance(given, int) or (isinstance(given, str) and given.isdecimal()) else 0
     if number > 0:
         return number
-    log.error("ragtrace: max_queue_bytes: not a number of bytes above 0: it stays %d", MAX_QUEUE_BYTES)
+    log.error("ragtrace: max_queue_bytes is not a number of bytes above 0: using %d", MAX_QUEUE_BYTES)
     return MAX_QUEUE_BYTES
 
 
@@ -175,5 +175,5 @@ def _flag(env: Mapping[str, str], key: str) -> bool | None:
     if value in _FALSE:
         return False
     if value:
-        log.error("ragtrace: %s=%r is neither true nor false: it is ignored", key, value)
+        log.error("ragtrace: %s=%r is neither true nor false: ignored", key, value)
     return None

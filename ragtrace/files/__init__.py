@@ -1,1 +1,1 @@
-"""Files: private, durable, and in the place where ragtrace keeps its state."""
+"""Private files, durable files, and ragtrace's state folder."""

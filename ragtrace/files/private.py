@@ -1,7 +1,7 @@
-"""Files that hold what others may not read, in folders where others may write.
+"""Private files in folders where other users may write.
 
-A link that somebody planted is never followed (CWE-59), a name that is made beside a file cannot be guessed,
-and what is made is its owner's alone, whatever the umask. A file that is there keeps its mode.
+Planted links are never followed (CWE-59), names of temporary files cannot be guessed, and new files belong to
+their owner alone, whatever the umask. An existing file keeps its mode.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ragtrace.errors import ConfigError
 from ragtrace.files.durable import sync_folder
 
 _OWNER_ONLY: Final = 0o600
-_LINK: Final = "it is a link, which may lead anywhere: name the file that it leads to"
+_LINK: Final = "it is a link, which may point anywhere: name the file it points to"
 _ALWAYS: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_private(path: Path, flags: int = os.O_RDWR) -> int:
-    """Open a file, or make it; return its descriptor.
+    """Open or create a file; return its descriptor.
 
     Raises:
         OSError: it cannot be opened, or is a link.
@@ -41,7 +41,7 @@ def open_private(path: Path, flags: int = os.O_RDWR) -> int:
 
 
 def make_private(path: Path) -> None:
-    """Make a file if it is not there, for what opens files by itself (SQLite).
+    """Create a file if it is missing, for libraries that open files themselves (SQLite).
 
     Raises:
         OSError: it cannot be opened, or is a link.
@@ -50,60 +50,60 @@ def make_private(path: Path) -> None:
 
 
 def refuse_link(path: Path) -> None:
-    """Find out whether a link stands where a file is to be opened, before anything is paid for.
+    """Check that a path is not a link, before the run costs money.
 
     Raises:
-        ConfigError: it does.
+        ConfigError: it is a link.
     """
     if path.is_symlink():
         raise ConfigError(f"{str(path)!r} cannot be written: {_LINK}")
 
 
 class PendingFile:
-    """A file that is written beside its place, and takes it once it is whole.
+    """A file that is written next to its final path and moved there once complete.
 
-    A link in the place is replaced as any file is: what it led to stays as it is.
+    A link at the path is replaced like a file; its target stays unchanged.
     """
 
     def __init__(self, path: Path, *, is_private: bool = True) -> None:
-        """Make it.
+        """Create the temporary file.
 
         Raises:
-            OSError: nothing can be written there.
+            OSError: it cannot be written there.
         """
         if path.is_dir() and not path.is_symlink():
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
         self.path = path
-        self.beside = path.with_name(f".{path.name}.{token_hex(8)}.partial")
-        """Where it is meanwhile."""
-        descriptor = _made(self.beside, os.O_RDWR, mode=_mode_of(path, is_private=is_private))
-        self.file: BinaryIO = open(descriptor, "wb")  # noqa: SIM115  open as long as it is written
+        self.partial = path.with_name(f".{path.name}.{token_hex(8)}.partial")
+        """The temporary path."""
+        descriptor = _made(self.partial, os.O_RDWR, mode=_mode_of(path, is_private=is_private))
+        self.file: BinaryIO = open(descriptor, "wb")  # noqa: SIM115  open while it is written
 
     def commit(self, *, replaces: bool = True) -> None:
-        """Put it into its place; with ``replaces`` false, only if there is nothing.
+        """Move it to its final path; with ``replaces`` false, only if the path is free.
 
         Raises:
-            FileExistsError: there is something.
+            FileExistsError: the path is taken.
             OSError: it cannot be written.
         """
         with self.file:
             self.file.flush()
             os.fsync(self.file.fileno())
         if replaces:
-            self.beside.replace(self.path)
+            self.partial.replace(self.path)
         else:
-            _put(self.beside, self.path)
+            _put(self.partial, self.path)
         sync_folder(self.path.parent)
 
     def abandon(self) -> None:
-        """Leave what stands in its place."""
-        with suppress(OSError):  # what was held back may not fit
+        """Discard it, and keep the existing file."""
+        with suppress(OSError):  # buffered data may not fit on the disk
             self.file.close()
-        self.beside.unlink(missing_ok=True)
+        self.partial.unlink(missing_ok=True)
 
 
 def replace_file(path: Path, text: str, *, is_private: bool = True) -> None:
-    """Write a whole file, in place of what is there.
+    """Write a whole file and replace an existing one.
 
     Raises:
         ConfigError: it cannot be written.
@@ -120,7 +120,7 @@ def replace_file(path: Path, text: str, *, is_private: bool = True) -> None:
 
 
 def check_replaceable(path: Path) -> None:
-    """Find out whether a file can be put there, before anything is paid for what is to stand in it.
+    """Check that a file can be written, before the run costs money.
 
     Raises:
         ConfigError: it cannot.
@@ -139,22 +139,22 @@ def _made(path: Path, flags: int, *, mode: int | None = _OWNER_ONLY) -> int:
 
 
 def _mode_of(path: Path, *, is_private: bool) -> int | None:
-    """Return the mode of the file that is to be replaced, else that of a new one; ``None`` is the umask's."""
+    """Return the mode of the replaced file, else of a new file; ``None`` leaves it to the umask."""
     with suppress(OSError):
         there = path.lstat()
-        if stat.S_ISREG(there.st_mode) and there.st_uid == os.geteuid():  # another's mode says what he likes
+        if stat.S_ISREG(there.st_mode) and there.st_uid == os.geteuid():  # do not trust another user's mode
             return stat.S_IMODE(there.st_mode)
     return _OWNER_ONLY if is_private else None
 
 
-def _put(beside: Path, path: Path) -> None:
+def _put(partial: Path, path: Path) -> None:
     try:
-        os.link(beside, path)  # fails if there is something, and follows no link
+        os.link(partial, path)  # fails if the path is taken, and follows no link
     except FileExistsError:
         raise
     except OSError:  # a file system without hard links
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, "there is a file already") from None
-        beside.rename(path)
+        partial.rename(path)
     else:
-        beside.unlink()
+        partial.unlink()

@@ -1,4 +1,4 @@
-"""Where ragtrace keeps what must outlive a process, unless it is told another place."""
+"""The default folder for ragtrace's persistent state."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _OWNER_ONLY: Final = 0o700
 
 
 def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder: ``RAGTRACE_STATE_DIR``, else systemd's ``STATE_DIRECTORY``, else that of the user.
+    """Return the folder: ``RAGTRACE_STATE_DIR``, else systemd's ``STATE_DIRECTORY``, else the user's.
 
     Raises:
-        ConfigError: none of them says where, and the user has no home.
+        ConfigError: none of them is set, and the user has no home folder.
     """
     if named := environ.get("RAGTRACE_STATE_DIR"):
         return Path(named).expanduser()
     if of_service := environ.get("STATE_DIRECTORY", "").partition(":")[0]:
         return Path(of_service)
     of_user = environ.get("XDG_STATE_HOME", "")
-    # the specification has relative ones ignored
+    # the XDG specification says to ignore relative paths
     return (Path(of_user) if Path(of_user).is_absolute() else _home() / ".local" / "state") / "ragtrace"
 
 
 def default_store(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return where a collector's store is that no configuration names.
+    """Return the default path of a collector's store.
 
-    Earlier versions had it in the current folder: one that is there holds acknowledged answers, and is gone
-    on with until there is one in the state folder.
+    Earlier versions kept it in the current folder. Such a store holds acknowledged answers, so it stays in
+    use until there is one in the state folder.
 
     Raises:
         ConfigError: there is no state folder.
@@ -42,25 +42,25 @@ def default_store(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def left_store(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the store of an earlier version in the current folder, if it is the one to go on with."""
+    """Return an earlier version's store in the current folder, if it is still in use."""
     here = Path.cwd() / STORE_NAME
     there = state_folder(environ) / STORE_NAME
     return here if here.is_file() and not there.exists() else None
 
 
 def make_state_folder(environ: Mapping[str, str] = os.environ) -> None:
-    """Make the folder, for its owner alone.
+    """Create the folder, for its owner alone.
 
     Raises:
-        ConfigError: it cannot be made.
+        ConfigError: it cannot be created.
     """
     folder = state_folder(environ)
     try:
         make_folder(folder, mode=_OWNER_ONLY)
     except OSError as exc:
         raise ConfigError(
-            f"the state folder {str(folder)!r} cannot be made ({exc.strerror}): set RAGTRACE_STATE_DIR to one"
-            " that can, or `store.path`"
+            f"the state folder {str(folder)!r} cannot be created ({exc.strerror}): set RAGTRACE_STATE_DIR to"
+            " another folder, or set `store.path`"
         ) from exc
 
 
@@ -68,4 +68,4 @@ def _home() -> Path:
     try:
         return Path.home()
     except RuntimeError as exc:
-        raise ConfigError("this user has no home: set RAGTRACE_STATE_DIR, or `store.path`") from exc
+        raise ConfigError("this user has no home folder: set RAGTRACE_STATE_DIR or `store.path`") from exc

@@ -1,8 +1,8 @@
-"""HTTP that goes out: where every client of ours is made, and every answer is read.
+"""Outgoing HTTP: this package creates all clients and reads all responses.
 
-No client follows a redirect: whoever answers there would get the content and the token, and nobody named
-them. No answer is held that is longer than it may be, unpacked or not. `tests/attack/test_redirects.py` sees
-to it that no other module makes a client.
+No client follows a redirect, because the target, which the user did not configure, would get the content and
+the token. Responses are bounded, compressed or not. `tests/attack/test_redirects.py` checks that no other
+module creates a client.
 """
 
 from ragtrace.http._body import Body, BodyTooLarge, UnreadableBody

@@ -1,4 +1,4 @@
-"""The body of an answer, piece by piece: unpacked as it comes, and never more of it than may be."""
+"""Read a response body piece by piece, decompressing as it arrives, up to a size limit."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _MIB: Final = 1 << 20
 
 
 class UnreadableBody(Exception):
-    """The body of an answer cannot be read. Says why, for people, and holds nothing of it."""
+    """A response body cannot be read. The message gives the reason and quotes nothing of the body."""
 
 
 class BodyTooLarge(UnreadableBody):
-    """The body of an answer is longer than it may be, as it came or unpacked."""
+    """A response body exceeds the limit, compressed or decompressed."""
 
 
 class Body:
-    """Takes the pieces of one body. It holds no more than ``most_bytes``, whatever they unpack to.
+    """Collects the pieces of one body. It holds at most ``most_bytes``, also after decompression.
 
-    Layers of packing (``gzip, gzip``) and what was not asked for (``br``, ``zstd``) are refused.
+    Nested encodings (``gzip, gzip``) and unrequested ones (``br``, ``zstd``) are refused.
 
     Raises:
-        Unreadable: it is packed in such a way.
+        UnreadableBody: it has such an encoding.
     """
 
     def __init__(self, coding: str | None, *, most_bytes: int) -> None:
@@ -37,30 +37,28 @@ class Body:
         self._held = BytesIO()
 
     def take(self, piece: bytes) -> None:
-        """Take the next piece as it came.
+        """Add the next received piece.
 
         Raises:
-            Oversized: with it, there is more than may be.
-            Unreadable: it cannot be unpacked.
+            BodyTooLarge: the body now exceeds the limit.
+            UnreadableBody: it cannot be decompressed.
         """
         self._came_bytes += len(piece)
         left = self._most_bytes - self._held.tell()
         plain = piece if self._unpacking is None else self._unpacked(piece, left + 1)
         if self._came_bytes > self._most_bytes or len(plain) > left:
-            self._held = BytesIO()  # what handles the error holds this, too
-            raise BodyTooLarge(
-                f"it is longer than {_amount(self._most_bytes)}, which is the most that is read"
-            )
+            self._held = BytesIO()  # the error's traceback would keep the data in memory
+            raise BodyTooLarge(f"it is longer than {_amount(self._most_bytes)}, the most that ragtrace reads")
         self._held.write(plain)
 
     def whole(self) -> bytes:
-        """Return the body, now that no piece is missing.
+        """Return the complete body, after the last piece.
 
         Raises:
-            Unreadable: it is cut off.
+            UnreadableBody: it is cut off.
         """
         if self._unpacking is not None and self._came_bytes and not self._unpacking.eof:
-            raise UnreadableBody("it is packed, and cut off")
+            raise UnreadableBody("it is compressed and cut off")
         return self._held.getvalue()
 
     def _unpacked(self, piece: bytes, most: int) -> bytes:
@@ -68,16 +66,16 @@ class Body:
         try:
             plain = self._unpacking.decompress(piece, most)
         except zlib.error:
-            raise UnreadableBody("it cannot be unpacked") from None
+            raise UnreadableBody("it cannot be decompressed") from None
         if self._unpacking.unused_data:
-            raise UnreadableBody("it goes on behind its end")
+            raise UnreadableBody("it continues after its end")
         return plain
 
 
 def host_of_redirect(status: int, location: str | None, *, asked: str) -> str | None:
-    """Return the host that an answer to a request points to, or ``None`` if it is no redirect.
+    """Return the host of a redirect, or ``None`` if the response is not a redirect.
 
-    The host alone: user, path and query may hold what only the one who was redirected should know.
+    Only the host, because user, path and query may hold secrets.
     """
     if not 300 <= status < 400 or not location:
         return None
@@ -93,7 +91,7 @@ def _unpacking(coding: str) -> zlib._Decompress | None:
     if name in _PLAIN:
         return None
     if name not in _PACKED:
-        raise UnreadableBody(f"it is packed as {name[:40]!r}, which was not asked for")
+        raise UnreadableBody(f"it is compressed as {name[:40]!r}, which was not requested")
     return zlib.decompressobj(wbits=_OF_EITHER_KIND)
 
 

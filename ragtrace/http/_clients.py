@@ -1,4 +1,4 @@
-"""The clients: httpx for back ends, aiohttp for judges, and what an SDK's own client is made of."""
+"""The HTTP clients: httpx for back ends, aiohttp for judges, and options for an SDK's own client."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 ASKED_CODING: Final = {"accept-encoding": "gzip"}
-"""What `Body` unpacks, and nothing else, even where packages are installed that bring more."""
+"""The encodings that `Body` supports, even if installed packages support more."""
 
 
 def open_web_client(
     *, verify: ssl.SSLContext | bool = True, timeout_s: float, headers: Mapping[str, str] | None = None
 ) -> httpx.AsyncClient:
-    """Open what asks back ends. ``timeout_s`` is for each piece: whoever asks bounds the whole.
+    """Open a client for back ends. ``timeout_s`` applies to each piece: the caller bounds the total time.
 
-    Read its answers with `read_whole`, from a stream.
+    Read its responses as streams with `read_whole`.
     """
     import httpx
 
@@ -36,17 +36,17 @@ def open_web_client(
 
 
 def redirected_to(response: httpx.Response) -> str | None:
-    """Return the host that an answer points to, which is never followed; ``None`` if it is no redirect."""
+    """Return the host of a redirect, which is never followed; ``None`` if it is not a redirect."""
     location = response.headers.get("location")
     return host_of_redirect(response.status_code, location, asked=str(response.url))
 
 
 async def read_whole(response: httpx.Response, *, most_bytes: int) -> bytes:
-    """Read the body of an answer that is streamed.
+    """Read the body of a streamed response.
 
     Raises:
-        Oversized: it is longer than ``most_bytes``, unpacked or not.
-        Unreadable: it cannot be unpacked, or was packed in a way that was not asked for.
+        BodyTooLarge: it is longer than ``most_bytes``, compressed or not.
+        UnreadableBody: it cannot be decompressed, or has an unrequested encoding.
     """
     body = Body(response.headers.get("content-encoding"), most_bytes=most_bytes)
     async for piece in response.aiter_raw():
@@ -55,9 +55,9 @@ async def read_whole(response: httpx.Response, *, most_bytes: int) -> bytes:
 
 
 def reading_whole(most_bytes: int) -> Mapping[str, Any]:
-    """Return what an SDK's client of httpx, or of its kin, is to be made with: it reads so much and no more.
+    """Return the options of an SDK's httpx-like client that bound its response bodies.
 
-    A request then raises what `read_whole` does.
+    Its requests then raise the same errors as `read_whole`.
     """
 
     async def read(response: Any) -> None:
@@ -66,7 +66,7 @@ def reading_whole(most_bytes: int) -> Mapping[str, Any]:
             body.take(piece)
         await response.stream.aclose()
         response.headers.pop("content-encoding", None)
-        # of the package that the SDK speaks through: it takes no stream of another
+        # the stream class of the SDK's own package: it accepts no other
         response.stream = import_module(type(response).__module__.partition(".")[0]).ByteStream(body.whole())
 
     hook: Callable[[Any], Awaitable[None]] = read
@@ -76,15 +76,15 @@ def reading_whole(most_bytes: int) -> Mapping[str, Any]:
 def open_session(
     *, ssl_context: ssl.SSLContext | bool, timeout_s: float, headers: Mapping[str, str]
 ) -> aiohttp.ClientSession:
-    """Open what asks judges and embedders. ``timeout_s`` is for a whole answer.
+    """Open a session for judges and embedders. ``timeout_s`` applies to a whole response.
 
-    Bodies come as they were sent, for `Body` to unpack. Each request has to say ``allow_redirects=False``:
-    aiohttp knows it by request only.
+    Bodies arrive undecoded, for `Body` to decompress. Each request must pass ``allow_redirects=False``,
+    because aiohttp has no session-wide setting.
     """
     import aiohttp
 
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=ssl_context),  # what limits calls is a layer above
+        connector=aiohttp.TCPConnector(limit=0, ssl=ssl_context),  # a layer above limits the calls
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={**ASKED_CODING, **headers},
         timeout=aiohttp.ClientTimeout(total=timeout_s),

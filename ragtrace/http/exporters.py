@@ -1,6 +1,6 @@
-"""The SDK's OTLP exporters, which speak through `requests` or gRPC.
+"""The SDK's OTLP exporters, which use `requests` or gRPC.
 
-By themselves, older ones follow a redirect with all that is sent, and newer ones take it for a success.
+Unpatched, older ones follow a redirect with the whole payload, and newer ones count it as a success.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_BYTES: Final = 1 << 20
 _PIECE: Final = 65_536
 _TIMEOUT_S: Final = 10.0
 _OWN_SESSION: Final = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_{}CREDENTIAL_PROVIDER"
-"""Variables by which a package of the application brings a session of its own, which is left alone."""
+"""Variables by which an application's package provides its own session, which stays unchanged."""
 
 
 def open_span_exporter(
@@ -35,9 +35,9 @@ def open_span_exporter(
     timeout_s: float | None = None,
     on_redirect: Callable[[int, str], None] | None = None,
 ) -> SpanExporter:
-    """Open an exporter of spans; what is ``None`` comes from the standard variables.
+    """Open an exporter of spans; ``None`` values come from the standard variables.
 
-    ``on_redirect`` is told of the status and the host where the endpoint redirects; such an export fails.
+    If the endpoint redirects, ``on_redirect`` is called with the status and the host, and the export fails.
     """
     options = _options(headers, timeout_s)
     if protocol == "grpc":
@@ -74,7 +74,7 @@ def _session(signal: str, on_redirect: Callable[[int, str], None] | None) -> req
     from requests.adapters import HTTPAdapter
 
     class Careful(HTTPAdapter):
-        """Hands on no redirect, and no answer that is longer, or takes longer, than it may."""
+        """Refuses redirects, and responses that exceed the size or time limit."""
 
         def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
             timeout_s = kwargs.get("timeout")
@@ -108,10 +108,10 @@ def _whole(response: requests.Response, until: float) -> bytes:
     body = Body(response.headers.get("content-encoding"), most_bytes=_MOST_BYTES)
     read = getattr(
         response.raw, "read1", response.raw.read
-    )  # the first gives what is there: it can be too slow
+    )  # the first read returns the available data, which may arrive too slowly
     while piece := read(_PIECE, decode_content=False):
         body.take(piece)
         if monotonic() > until:
-            raise UnreadableBody("it does not come to an end")
+            raise UnreadableBody("it does not end in time")
     response.raw.release_conn()
     return body.whole()

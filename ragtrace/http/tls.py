@@ -1,4 +1,4 @@
-"""How connections that go out are secured, beyond what the system's own certificates do."""
+"""TLS settings of outgoing connections."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ragtrace.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTls:
-    """Whom to believe in place of the system's authorities, and who we are. Files in PEM form."""
+    """A certificate authority in place of the system's, and a client certificate. Files in PEM form."""
 
     ca: Path | None = None
     cert: Path | None = None
     key: Path | None = None
-    """The certificate's, without a password."""
+    """The certificate's key, without a password."""
 
     def context(self) -> ssl.SSLContext:
-        """Return what HTTP clients connect with.
+        """Return the SSL context for HTTP clients.
 
         Raises:
             ConfigError: a file cannot be used.
@@ -29,7 +29,7 @@ class ClientTls:
             if self.cert is not None:
                 context.load_cert_chain(
                     self.cert, self.key, password=""
-                )  # else OpenSSL asks the terminal for one
+                )  # otherwise OpenSSL prompts on the terminal
         except OSError as exc:
             raise ConfigError(
                 f"`tls`: {self._names()} cannot be used ({_why(exc)}): name files in PEM form, "
@@ -38,7 +38,7 @@ class ClientTls:
         return context
 
     def pem(self) -> tuple[bytes | None, bytes | None, bytes | None]:
-        """Return what the files of authority, key and certificate hold, as gRPC takes them.
+        """Return the contents of authority, key and certificate, in gRPC's order.
 
         Raises:
             ConfigError: a file cannot be used.
@@ -56,7 +56,7 @@ def _trusting(ca: Path | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca)
     import httpx
 
-    # certifi's certificates or those of SSL_CERT_FILE: not every system has its own in place
+    # certifi's certificates or those of SSL_CERT_FILE, because not every system has its own
     return httpx.create_ssl_context()
 
 

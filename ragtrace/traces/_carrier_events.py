@@ -1,6 +1,6 @@
-"""The carrier's events: one a metric, then the claims, then the chunks; of each, failing ones first.
+"""The carrier's events: metrics, then claims, then chunks, with failing ones first in each group.
 
-Jaeger's page shows the first three events of a span: the order is what people see.
+The order matters, because Jaeger's page shows the first three events of a span.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ragtrace.traces._text import cut_utf8
 from ragtrace.traces.trace import SpanEvent
 
 MAX_EVENTS: Final = 128
-"""What readers and collectors keep of a span's events by default."""
+"""The default limit of readers and collectors for a span's events."""
 _MAX_CHUNK_IDS: Final = 32
 _MAX_ID_BYTES: Final = 256
 _MAX_DETAILS: Final = 16
@@ -53,14 +53,14 @@ Attributes: TypeAlias = dict[str, AttributeValue]
 
 
 class TimeRange(NamedTuple):
-    """From when to when, in Unix nanoseconds."""
+    """A time range in Unix nanoseconds."""
 
     start_ns: int
     end_ns: int
 
 
 class _Emitted(NamedTuple):
-    """How many verdicts of a metric stand on the carrier."""
+    """The number of a metric's verdicts on the carrier."""
 
     claims: int
     chunks: int
@@ -93,7 +93,7 @@ def events_of(
 
 
 def bounded(attributes: Attributes) -> Attributes:
-    """Keep strings below the length at which Tempo cuts them without a mark."""
+    """Keep strings below the length at which Tempo truncates them without a mark."""
     return {
         key: cut_utf8(value, semconv.SAFE_STRING_BYTES) if isinstance(value, str) else value
         for key, value in attributes.items()
@@ -152,7 +152,7 @@ def _counts(outcome: MetricOutcome, emitted: _Emitted) -> Attributes:
 
 
 def _counted(prefix: str, verdicts: Sequence[Verdict | ChunkVerdict], emitted: int) -> Attributes:
-    """Count verdicts by the words they are made of, also those that nothing got."""
+    """Count verdicts by label, with zeros for unused labels."""
     if not verdicts:
         return {}
     given = {verdict.label for verdict in verdicts}
@@ -193,7 +193,7 @@ def _claim_texts(verdict: Verdict) -> Attributes:
     quote = verdict.quote
     return {
         semconv.CLAIM_ASSERTION: verdict.claim.text,
-        # cut without a mark: what is left is still verbatim in the chunk
+        # truncated without a mark, so that the quote is still verbatim in the chunk
         semconv.CLAIM_QUOTE: None if quote is None else cut_utf8(quote, semconv.SAFE_STRING_BYTES, mark=""),
         semconv.CLAIM_REASON: verdict.reason,
     }

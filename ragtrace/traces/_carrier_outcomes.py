@@ -29,7 +29,7 @@ _WORST_FIRST: Final = (Label.FAIL, Label.ERROR, Label.SKIPPED, Label.PASS)
 def keyed(evaluation: Evaluation) -> Iterator[tuple[str, MetricOutcome]]:
     """Yield each outcome with its name in attribute keys.
 
-    The name is the metric's; where it ran more than once, the profile stands behind it, then a number.
+    The name is the metric's. If it ran more than once, the profile follows, then a number.
     """
     taken: set[str] = set()
     for outcome in evaluation.outcomes:
@@ -43,25 +43,25 @@ def keyed(evaluation: Evaluation) -> Iterator[tuple[str, MetricOutcome]]:
 
 
 def worst_first(outcomes: Iterable[tuple[str, MetricOutcome]]) -> list[tuple[str, MetricOutcome]]:
-    """Order outcomes for people: what failed stands first."""
+    """Sort outcomes for display: failed ones first."""
     return sorted(outcomes, key=lambda keyed: _WORST_FIRST.index(keyed[1].label))
 
 
 def overall_label(evaluation: Evaluation) -> Label:
-    """Say how the answer did: one failing metric fails it; a judge's error counts only if nothing passed."""
+    """Return the label of the answer: one failing metric fails it; an error counts only if nothing passed."""
     labels = {outcome.label for outcome in evaluation.outcomes}
     return next((label for label in (Label.FAIL, Label.PASS, Label.ERROR) if label in labels), Label.SKIPPED)
 
 
 def status_of(evaluation: Evaluation) -> Status:
-    """Say how the evaluation went: ``ragtrace.eval.status``."""
+    """Return the evaluation's status: ``ragtrace.eval.status``."""
     if evaluation.failures:
         return "error" if len(evaluation.failures) == len(evaluation.outcomes) else "partial"
     return "ok" if any(result.score is not None for result in evaluation.results) else "skipped"
 
 
 def outcome_attributes(evaluation: Evaluation) -> dict[str, AttributeValue]:
-    """Return the flat scalars that back ends search by. A failure has no score."""
+    """Return flat scalars for search in back ends. A failure has no score."""
     status = status_of(evaluation)
     attributes: dict[str, AttributeValue] = {semconv.EVAL_STATUS: status}
     skipped = next((result.skip_reason for result in evaluation.results if result.skip_reason), None)
@@ -103,7 +103,7 @@ def _of_composite(evaluation: Evaluation) -> dict[str, AttributeValue]:
 def evaluation_objects(
     evaluation: Evaluation, explain: Callable[[MetricOutcome], str]
 ) -> Iterator[dict[str, AttributeValue]]:
-    """Yield OpenInference's ``evaluations.<i>.evaluation.*``, one object a metric, flat and zero-based."""
+    """Yield OpenInference's ``evaluations.<i>.evaluation.*``, one object per metric, flat and zero-based."""
     for index, (key, outcome) in enumerate(keyed(evaluation)):
         prefix = f"{semconv.OI_EVALUATIONS}.{index}.evaluation."
         score = outcome.score if isinstance(outcome, MetricResult) else None
@@ -120,11 +120,11 @@ def evaluation_objects(
 
 
 def judge_of(outcome: MetricOutcome, evaluation: Evaluation) -> JudgeIdentity:
-    """Say who judged: the evaluation's judge, or the second one where that failed a planted claim."""
+    """Return the judge of an outcome: the evaluation's, or the second one after a failed canary claim."""
     substitute = outcome.judge if isinstance(outcome, MetricResult) else None
     return substitute or evaluation.judge
 
 
 def _annotator_kind(judge: JudgeIdentity) -> Literal["LLM", "CODE"]:
-    """Say honestly whether a language model judged, in OpenInference's words."""
+    """Return OpenInference's annotator kind: whether a language model or code judged."""
     return "CODE" if judge.computes else "LLM"

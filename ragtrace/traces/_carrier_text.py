@@ -1,4 +1,4 @@
-"""What a carrier says in words: one line about an evaluation, one about each outcome."""
+"""The carrier's text: one line about an evaluation, and one about each outcome."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _UNITS: Final = {"sentence": "sentence", "reference": "reference sentence"}
 
 
 def brief(evaluation: Evaluation) -> str:
-    """Return one line for people: ``faithfulness 0.50 fail: 1 of 2 claims contradicted (faq-12)``.
+    """Return a one-line summary: ``faithfulness 0.50 fail: 1 of 2 claims contradicted (faq-12)``.
 
-    Of several metrics, what failed stands first, and what passed is short.
+    Failed metrics come first, and passed ones are short.
     """
     outcomes = worst_first(keyed(evaluation))
     if not outcomes:
@@ -45,15 +45,15 @@ def brief(evaluation: Evaluation) -> str:
 
 
 def explain(outcome: MetricOutcome, *, content: bool) -> str:
-    """Explain an outcome in one sentence; without content, by its counts alone."""
+    """Explain an outcome in one sentence; without content, only by its counts."""
     if isinstance(outcome, MetricFailure):
         return outcome.message or outcome.error_type
     said = [outcome.explanation, outcome.reason] if content else []
-    return ": ".join(each for each in said if each) or _summary(outcome)
+    return ": ".join(sentence for sentence in said if sentence) or _summary(outcome)
 
 
 def _fitting(lines: Sequence[str]) -> str:
-    """Join as many lines as there is room for, and say how many are left out."""
+    """Join as many lines as fit, and append the number of omitted lines."""
     for shown in range(len(lines), 0, -1):
         left = len(lines) - shown
         text = "; ".join([*lines[:shown], *([f"{left} more"] if left else [])])
@@ -86,9 +86,9 @@ def _summary(result: MetricResult) -> str:
 
 
 def _tally(verdicts: Sequence[Verdict | ChunkVerdict]) -> str:
-    """Count what keeps verdicts from being all good: ``1 of 4 claims contradicted, 2 unsupported``."""
+    """Count the verdicts that are not good: ``1 of 4 claims contradicted, 2 unsupported``."""
     counts, unit = VerdictCounts.of(verdicts), _unit(verdicts)
-    # a statement that is background serves the question; a chunk that is takes up room
+    # a background statement serves the question, but a background chunk only takes up room
     labels = _VERDICTS_WORST_FIRST if unit == "chunk" else _VERDICTS_WORST_FIRST[:-1]
     found = [(getattr(counts, label.value), label) for label in labels]
     wrong = [f"{number} {_WORDS.get(label, label.value)}" for number, label in found if number]

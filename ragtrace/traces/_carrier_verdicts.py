@@ -1,4 +1,4 @@
-"""Which verdicts a carrier shows: each once, whichever metrics rest on it, failing ones first."""
+"""Choose the verdicts on a carrier: each once, even if several metrics use it, with failing ones first."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ VerdictT = TypeVar("VerdictT", Verdict, ChunkVerdict)
 
 @dataclass(frozen=True, slots=True)
 class CarrierVerdict(Generic[VerdictT]):
-    """A verdict, and the metrics that rest on it."""
+    """A verdict and the metrics that use it."""
 
     verdict: VerdictT
     metrics: tuple[str, ...]
-    """Their names in attribute keys, in the order in which they ran."""
+    """Their names in attribute keys, in run order."""
 
 
 @dataclass(frozen=True, slots=True)
 class CarrierVerdicts:
-    """The verdicts a carrier has room for."""
+    """The verdicts that fit on a carrier."""
 
     claims: tuple[CarrierVerdict[Verdict], ...]
     chunks: tuple[CarrierVerdict[ChunkVerdict], ...]
 
     @property
     def claims_of(self) -> Counter[str]:
-        """How many claims stand there for each metric."""
+        """Number of emitted claims per metric."""
         return Counter(name for shown in self.claims for name in shown.metrics)
 
     @property
     def chunks_of(self) -> Counter[str]:
-        """How many chunks stand there for each metric."""
+        """Number of emitted chunks per metric."""
         return Counter(name for shown in self.chunks for name in shown.metrics)
 
 
 def choose(outcomes: Sequence[tuple[str, MetricOutcome]], *, max_claims: int, room: int) -> CarrierVerdicts:
-    """Choose what is shown of several metrics' verdicts in ``room`` events, some of them about claims."""
+    """Choose the verdicts of several metrics to show in ``room`` events, at most ``max_claims`` on claims."""
     results = [(key, outcome) for key, outcome in outcomes if isinstance(outcome, MetricResult)]
     claims = _once([(key, verdict) for key, result in results for verdict in result.verdicts])
     claims = claims[: max(0, min(max_claims, MAX_CLAIM_EVENTS, room))]
@@ -63,7 +63,7 @@ def choose(outcomes: Sequence[tuple[str, MetricOutcome]], *, max_claims: int, ro
 
 
 def _once(verdicts: Iterable[tuple[str, VerdictT]]) -> list[CarrierVerdict[VerdictT]]:
-    """Put equal verdicts together: three metrics that count the same claim need it once."""
+    """Merge equal verdicts: three metrics that use the same claim show it once."""
     first: dict[Hashable, VerdictT] = {}
     metrics: dict[Hashable, dict[str, None]] = {}
     for key, verdict in verdicts:
@@ -75,7 +75,7 @@ def _once(verdicts: Iterable[tuple[str, VerdictT]]) -> list[CarrierVerdict[Verdi
 
 
 def _mark(verdict: Verdict | ChunkVerdict) -> Hashable:
-    """Return what a verdict is known by: a sentence that is one claim is that claim."""
+    """Return the identity of a verdict: a sentence with a single claim equals that claim."""
     if isinstance(verdict, ChunkVerdict):
         return verdict
     claim = verdict.claim

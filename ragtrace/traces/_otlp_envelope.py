@@ -1,8 +1,8 @@
-"""The envelope of a request: what stands around its spans, and each span as the bytes that came.
+"""The envelope of a request: its resources and scopes, with each span as raw bytes.
 
-To copy parsed spans and to write them again costs five times what it costs to parse them, so what is kept of
-a request is cut out of its bytes. Protobuf does the cutting: on the wire a message is written like bytes, and
-by a schema that says ``bytes`` it stays as it is.
+Copying and reserializing parsed spans costs five times as much as parsing, so kept spans are cut from the
+request's bytes. Protobuf does the cutting: a message has the same wire format as bytes, and a schema that
+declares it as ``bytes`` leaves it unparsed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
 
     class EnvelopeOfScope(Message):
-        """``ScopeSpans`` whose members are bytes."""
+        """``ScopeSpans`` with members as bytes."""
 
         scope: RepeatedScalarFieldContainer[bytes]
         """In pieces, as protobuf allows."""
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 
 def read_envelope(body: bytes) -> Envelope:
-    """Read the envelope of what parses as a request."""
+    """Parse the envelope of a valid request."""
     return cast("Envelope", _REQUEST.FromString(body))
 
 
 def new_envelope() -> Envelope:
-    """Return one without anything in it."""
+    """Return an empty envelope."""
     return cast("Envelope", _REQUEST())
 
 

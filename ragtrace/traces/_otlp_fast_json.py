@@ -1,9 +1,9 @@
-"""OTLP's JSON in the form that exporters write, read straight into spans: several times faster than by way of
-protobuf messages.
+"""Fast path for OTLP's JSON as exporters write it: straight to spans, several times faster than via protobuf
+messages.
 
-Whatever is written in another of the ways that protobuf's JSON mapping knows (enums by name, bytes, integers
-in exponents, nulls in lists) is left to the long way, and so is everything that is wrong: it has the words
-for it. What both read is the same; fields that no span value has are not looked at here.
+Other forms of protobuf's JSON mapping (enums by name, bytes, integers with exponents, nulls in lists) and all
+errors are left to the slow path, which has the error messages. Both paths give the same result. Fields
+without a counterpart in `Span` are ignored here.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _DEEPEST: Final = 20
 
 
 class _Unusual(Exception):
-    """Something that is for the long way."""
+    """The input needs the slow path."""
 
 
 def usual_spans(data: bytes | str) -> tuple[Span, ...] | None:
-    """Return the spans of an export request in JSON, or ``None`` where it is not of the usual form."""
+    """Return the spans of a JSON export request, or ``None`` if it needs the slow path."""
     try:
         text = data.decode() if isinstance(data, bytes) else data
         if _SURROGATE.search(text) or not _is_utf8(data):
@@ -43,7 +43,7 @@ def usual_spans(data: bytes | str) -> tuple[Span, ...] | None:
 
 
 def _is_utf8(data: bytes | str) -> bool:
-    # only a text can hold a lone surrogate: bytes have just been decoded
+    # only a string can hold a lone surrogate: bytes have just been decoded
     return isinstance(data, bytes) or data.isascii() or bool(data.encode())
 
 
@@ -116,7 +116,7 @@ def _value(node: Any, depth: int) -> AttributeValue:
         return _integer(value, -(1 << 63), 1 << 63)
     if kind == "doubleValue" and type(value) in (int, float) and isfinite(value):
         return float(value)
-    if value is None:  # protobuf takes it for a value that is not set
+    if value is None:  # protobuf reads it as unset
         raise _Unusual
     if kind == "arrayValue":
         return tuple(_value(each, depth + 1) for each in _objects(_object(value), "values"))

@@ -16,12 +16,12 @@ from ragtrace.traces._text import scrub_surrogates
 _MAX_DEPTH = 200
 _JSON_IDS = frozenset({"traceId", "spanId", "parentSpanId"})
 _JSON_KEY = re.compile(r"[a-z][A-Za-z0-9]*")
-"""OTLP knows keys in lowerCamelCase only; ``json_format`` would also take snake_case and extensions."""
+"""OTLP allows only lowerCamelCase keys; ``json_format`` would also accept snake_case and extensions."""
 _JSON_PATH = re.compile(r"Failed to parse (\w+) field: ")
 
 
 def from_json(data: bytes | str) -> tuple[ExportTraceServiceRequest, int]:
-    """Read one JSON object; return it with the number of texts that were no Unicode, and are mended.
+    """Parse one JSON object; return it with the number of repaired strings that were not valid Unicode.
 
     Raises CodecError, whose message names the place and never quotes values.
     """
@@ -38,8 +38,8 @@ def from_json(data: bytes | str) -> tuple[ExportTraceServiceRequest, int]:
         path = ".".join(_JSON_PATH.findall(str(exc))[:8])
         raise CodecError(f"not OTLP JSON: a wrong value at {path!r}") from exc
     except RecursionError as exc:
-        raise CodecError("not OTLP JSON: nested too deep") from exc
-    except OverflowError as exc:  # an integer of hundreds of digits where a double is due
+        raise CodecError("not OTLP JSON: nested too deeply") from exc
+    except OverflowError as exc:  # an integer of hundreds of digits for a double
         raise CodecError("not OTLP JSON: a number is too large") from exc
     except (ValueError, TypeError, AttributeError) as exc:
         raise CodecError(f"not OTLP JSON: {exc}") from exc
@@ -53,13 +53,13 @@ def to_json(request: ExportTraceServiceRequest) -> str:
 
 
 class _Rewritten:
-    """OTLP's JSON as protobuf's: ids in base64, unknown spellings left out, valid text."""
+    """OTLP's JSON converted to protobuf's: ids in base64, unknown keys dropped, valid text."""
 
     def __init__(self, *, replaced: bool) -> None:
         self.repaired = 0
-        """Texts that were not valid."""
+        """Number of invalid strings."""
         self._replaced = replaced
-        """Whether U+FFFD stands where bytes were no UTF-8."""
+        """Whether U+FFFD replaces bytes that were not UTF-8."""
 
     def tree(self, node: Any, depth: int = 0) -> Any:
         if depth > _MAX_DEPTH:
@@ -83,7 +83,7 @@ class _Rewritten:
 
 
 def _otlp_tree(node: Any) -> Any:
-    """Turn protobuf's JSON into OTLP's: ids in hex."""
+    """Convert protobuf's JSON to OTLP's: ids in hex."""
     if isinstance(node, list):
         return [_otlp_tree(item) for item in node]
     if isinstance(node, dict):

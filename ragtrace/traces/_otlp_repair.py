@@ -1,7 +1,7 @@
-"""Protobuf requests whose texts are not all UTF-8: the texts are mended, so that one costs no other span.
+"""Repair protobuf requests with strings that are not UTF-8, so that one bad string costs no other span.
 
-Parsers refuse a whole message for one such text. By a schema that has ``bytes`` wherever OTLP has ``string``
-they read it, and it can be written again.
+Parsers refuse a whole message for one such string. A schema with ``bytes`` in place of OTLP's ``string``
+parses it, and the repaired message can be written again.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ragtrace.traces._otlp_size import MAX_PARTS
 
 
 def repaired_text(body: bytes) -> tuple[bytes, int] | None:
-    """Return the request with U+FFFD for what is no UTF-8, and the number of texts that were changed.
+    """Return the request with U+FFFD for invalid UTF-8, and the number of changed strings.
 
-    ``None`` where it is no request by this schema either, or has too many parts to look at each.
+    ``None`` if this schema cannot parse it either, or if it has too many parts to check.
     """
     try:
         request = _REQUEST.FromString(body)

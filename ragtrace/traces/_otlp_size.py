@@ -1,7 +1,6 @@
-"""Requests of very many, nearly empty parts: two bytes each on the wire, a hundred in memory.
+"""Detect requests of very many, nearly empty parts: two bytes each on the wire, a hundred in memory.
 
-16 MiB of them would cost more than a gigabyte and minutes; parts that say something reach the limit beyond
-any usual request.
+16 MiB of them would take more than a gigabyte and minutes. A usual request stays far below the limit.
 """
 
 from __future__ import annotations
@@ -19,36 +18,36 @@ _RESOURCE: Final[_Fields] = {1: None}
 _SCOPE: Final[_Fields] = {3: None}
 _SPAN: Final[_Fields] = {9: None, 11: None, 13: None}
 _REQUEST: Final[_Fields] = {1: {1: _RESOURCE, 2: {1: _SCOPE, 2: _SPAN}}}
-"""The numbers of the fields that are counted, and what is counted inside them."""
+"""The numbers of the counted fields, with the counted fields inside them."""
 
 _LARGE_BYTES: Final = 4 << 20
 _MAX_FIELDS: Final = 2_000_000
-"""Fields of any kind that are looked at: far more than a large request of usual spans has."""
+"""The limit of scanned fields of any kind: far more than a large request of usual spans has."""
 _LENGTH_DELIMITED: Final = 2
 _LAST_OF_ONE_BYTE: Final = 127
 _FIXED_BYTES: Final = {1: 8, 5: 4}
 
 
 def is_flood_of_json(data: bytes) -> bool:
-    """Tell before parsing whether a JSON body holds too many parts."""
+    """Return whether a JSON body holds too many parts, before parsing it."""
     return data.count(b"{") + data.count(b"[") > MAX_PARTS
 
 
 def is_flood_on_the_wire(data: bytes) -> bool:
-    """Tell before parsing whether a large protobuf body holds too many parts.
+    """Return whether a large protobuf body holds too many parts, before parsing it.
 
-    Slower than to parse and count, so small bodies pass unseen: what they unfold to is bearable.
+    This is slower than parsing and counting, so small bodies are skipped: their memory use is acceptable.
     """
     if len(data) < _LARGE_BYTES:
         return False
     try:
         return _walk(data)
-    except (IndexError, ValueError):  # cut off, or no protobuf: the parser says so
+    except (IndexError, ValueError):  # cut off, or not protobuf: the parser reports it
         return False
 
 
 def is_flood(request: ExportTraceServiceRequest) -> bool:
-    """Tell whether a parsed request holds too many parts."""
+    """Return whether a parsed request holds too many parts."""
     number = 0
     for more in _parts(request):
         number += more
@@ -68,7 +67,7 @@ def _parts(request: ExportTraceServiceRequest) -> Iterator[int]:
 
 
 def _walk(data: bytes) -> bool:
-    """Count parts by their tags, no further than to the limit."""
+    """Count parts by their tags, up to the limit."""
     parts = fields_seen = 0
     waiting: list[tuple[int, int, _Fields]] = [(0, len(data), _REQUEST)]
     while waiting:
@@ -77,7 +76,7 @@ def _walk(data: bytes) -> bool:
             fields_seen += 1
             if parts > MAX_PARTS or fields_seen > _MAX_FIELDS:
                 return True
-            tag, position = data[position], position + 1  # one byte, mostly: a call for each is dear
+            tag, position = data[position], position + 1  # mostly one byte: a call for each is expensive
             if tag > _LAST_OF_ONE_BYTE:
                 tag, position = _varint(data, position - 1)
             field, wire_type = tag >> 3, tag & 7
@@ -92,7 +91,7 @@ def _walk(data: bytes) -> bool:
                 position += length
             elif wire_type == 0:
                 _, position = _varint(data, position)
-            else:  # a group has no length: what is in it is counted as if it stood beside it
+            else:  # a group has no length: its content is counted as its sibling
                 position += _FIXED_BYTES.get(wire_type, 0)
     return False
 

@@ -1,4 +1,4 @@
-"""OTLP messages to span values, and back."""
+"""Convert OTLP messages to span values, and back."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _SPAN_ID_BYTES = 8
 _NO_TRACE_ID = bytes(_TRACE_ID_BYTES)
 _NO_SPAN_ID = bytes(_SPAN_ID_BYTES)
 _MAX_VALUE_DEPTH = 92
-"""Nested messages of an attribute's value. Parsers stop at 100 in all: a deeper value could be written, but
-never read."""
+"""Nesting limit of an attribute's value. Parsers stop at 100 messages in total: they could not read a deeper
+value."""
 _ARRAY_DEPTH = 2  # ArrayValue, AnyValue
 _KVLIST_DEPTH = 3  # KeyValueList, KeyValue, AnyValue
 
 
 def to_spans(request: ExportTraceServiceRequest) -> tuple[Span, ...]:
-    """Read every span of a request. Raises CodecError for ids that are not ids."""
+    """Convert all spans of a request. Raises CodecError for invalid ids."""
     return tuple(
         _span(span, resource, scope)
         for resource_spans in request.resource_spans
@@ -121,7 +121,7 @@ def _value(message: common_pb2.AnyValue) -> AttributeValue:
 
 
 def has_valid_ids(span: trace_pb2.Span | trace_pb2.Span.Link) -> bool:
-    """Tell whether both ids have OTLP's length and are not all zero."""
+    """Return whether both ids have OTLP's length and are not all zero."""
     trace_id, span_id = span.trace_id, span.span_id
     return (
         len(trace_id) == _TRACE_ID_BYTES
@@ -138,7 +138,7 @@ def parent_id(span: trace_pb2.Span) -> str | None:
 
 
 def to_request(spans: Iterable[Span]) -> ExportTraceServiceRequest:
-    """Write spans, grouped by resource and scope. Raises CodecError for values that OTLP cannot hold."""
+    """Convert spans to a request, grouped by resource and scope. Raises CodecError for invalid values."""
     request = ExportTraceServiceRequest()
     resources: dict[bytes, trace_pb2.ResourceSpans] = {}
     scopes: dict[tuple[bytes, Scope], trace_pb2.ScopeSpans] = {}
@@ -206,7 +206,7 @@ def _fill_attributes(
 def _fill_value(message: common_pb2.AnyValue, value: AttributeValue, depth: int) -> None:
     if depth > _MAX_VALUE_DEPTH:
         raise CodecError(
-            "an attribute is nested too deep for protobuf parsers (45 arrays, 30 key-value lists)"
+            "an attribute is nested too deeply for protobuf parsers (45 arrays, 30 key-value lists)"
         )
     if value is None:
         return

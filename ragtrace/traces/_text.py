@@ -1,4 +1,4 @@
-"""Text that is safe to store: valid Unicode, bounded in bytes."""
+"""Make text safe to store: valid Unicode, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def scrub_surrogates(text: str) -> str:
-    """Replace lone surrogates, which no UTF-8 can hold, by U+FFFD."""
+    """Replace lone surrogates, which UTF-8 cannot encode, with U+FFFD."""
     if text.isascii():
         return text
     return _SURROGATE.sub("\ufffd", text)
 
 
 def cut_utf8(text: str, max_bytes: int, *, mark: str = "…") -> str:
-    """Return the longest start of the text that fits into ``max_bytes`` of UTF-8 with the mark behind it.
+    """Return the longest prefix that fits into ``max_bytes`` of UTF-8 with the mark at its end.
 
-    A text that fits is returned as it is. No character is split.
+    A text that fits is returned unchanged. No character is split.
     """
     if len(text) * 4 <= max_bytes:
         return text

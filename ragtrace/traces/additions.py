@@ -1,6 +1,6 @@
 """What is written onto a span while it is held back: more attributes and events, and nothing else changes.
 
-The span goes on as protobuf read it, fields that this version of OTLP does not know included.
+The span is forwarded as protobuf parsed it, with fields that this version of OTLP does not know.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ragtrace.traces.trace import Span, SpanEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
-    """What one span gets."""
+    """The attributes and events to add to one span."""
 
     span_id: str
     attributes: Mapping[str, AttributeValue]
-    """Those whose key the span has already are left out: what the application wrote stays."""
+    """Existing keys are skipped, so the application's values stay."""
     events: Sequence[SpanEvent] = ()
 
 
 def encode_addition(addition: Addition) -> bytes:
-    """Encode for ``add_to_spans``.
+    """Encode an addition for ``add_to_spans``.
 
     Raises:
         CodecError: a value does not fit into OTLP.
@@ -46,12 +46,12 @@ def encode_addition(addition: Addition) -> bytes:
 
 
 def add_to_spans(payload: bytes, additions: Mapping[str, bytes]) -> bytes:
-    """Write encoded additions, by span id, onto the spans of one trace; every copy of a span gets its own.
+    """Add encoded additions, by span id, to the spans of one trace and to all copies of them.
 
-    ``payload`` is a serialized ``TracesData`` of that trace. Without such a span, it is returned as it is.
+    ``payload`` is a serialized ``TracesData`` of that trace. It is returned unchanged if no span matches.
     """
     wanted = {bytes.fromhex(span_id): addition for span_id, addition in additions.items()}
-    if not any(span_id in payload for span_id in wanted):  # spares reading what cannot hold the span
+    if not any(span_id in payload for span_id in wanted):  # skips parsing if no span can match
         return payload
     request = ExportTraceServiceRequest.FromString(payload)
     for resource_spans in request.resource_spans:

@@ -1,8 +1,8 @@
-"""From an evaluation to its carrier: the span that shows the verdicts in the trace they are about.
+"""Build the carrier of an evaluation: the span that shows the verdicts in the evaluated trace.
 
-Schema version 1. The carrier follows OpenInference's rule for feedback after the fact (a new span of kind
-EVALUATOR with exactly one link to its target, ``evaluations.<i>.evaluation.*``) and OpenTelemetry's event
-``gen_ai.evaluation.result``; flat ``ragtrace.*`` scalars are for search.
+Schema version 1. The carrier follows OpenInference's rule for later feedback (a new span of kind EVALUATOR
+with exactly one link to its target, ``evaluations.<i>.evaluation.*``) and OpenTelemetry's event
+``gen_ai.evaluation.result``. Flat ``ragtrace.*`` scalars are for search.
 """
 
 from __future__ import annotations
@@ -33,49 +33,49 @@ CarrierTime = Literal["target", "now", "auto"]
 Mode = Literal["append", "hold", "backfill"]
 
 MAX_ATTRIBUTES: Final = 128
-"""What readers and collectors keep of a span by default."""
+"""The default limit of readers and collectors for a span."""
 _SPARE_NS = 2_000
 _LENGTH_NS = 1_000_000
 _LAST_NS = 2**64 - 1
-"""OTLP's last moment."""
+"""OTLP's latest time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """How a record came to be judged."""
+    """How a record was sampled."""
 
     rule: str
-    """The rule that chose it: ``ratio``, or the name of one."""
+    """The sampling rule: ``ratio``, or the name of a configured rule."""
     rate: float
-    """The rate the rule was set to."""
+    """The rule's configured rate."""
     probability: float | None
-    """The probability with which a record like this is judged: averages are weighted by its inverse.
+    """The record's sampling probability: averages are weighted by its inverse.
 
-    ``None`` where nobody can know it, because what was found out about another answer chose this one, or it
-    was left out first and brought back. Such a record is left out of averages."""
+    ``None`` if it is unknown, because the verdict on another answer selected this record, or because it was
+    first skipped and then selected in follow-up sampling. Averages leave out such a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachOptions:
-    """What a carrier shows, and when it says it happened."""
+    """Options for the content and the time of a carrier."""
 
     carrier_time: CarrierTime = "auto"
-    """``target``: inside the target's interval, as Jaeger wants it. ``now``: at the time of writing, as Tempo
-    wants it for old traces. ``auto``: ``target`` while the target is younger than ``tempo_slack_s``."""
+    """``target``: inside the target's interval, which suits Jaeger. ``now``: at the time of writing, which
+    suits Tempo for old traces. ``auto``: ``target`` if the target is younger than ``tempo_slack_s``."""
     tempo_slack_s: float = 120
     """Tempo's ``ingestion_time_range_slack``, in seconds."""
     max_claims: int = 30
-    """Claims shown as events, failing ones first. At most 90. Chunks have room of their own."""
+    """Maximum number of claims as events, failing ones first. At most 90. Chunks have a separate limit."""
     content: bool = True
     """``False`` writes scores, counts, chunk ids and offsets only, no text."""
     mark_failed_as_error: bool = False
-    """Give the carrier of a failing answer the status ERROR: red in Jaeger, but error rates count it."""
+    """Set the status ERROR on the carrier of a failing answer: red in Jaeger, but error rates count it."""
 
 
 def deserves_carrier(evaluation: Evaluation) -> bool:
-    """Say whether there is anything to tell: no, where nothing was retrieved for the answer.
+    """Return whether the evaluation gets a carrier: not if the answer had no retrieval.
 
-    Such a call, of an agent or a chat, is no RAG call at all, and a note on each would be noise.
+    Such a call, of an agent or a chat, is not a RAG call, and a carrier on each would be noise.
     """
     reasons = {result.skip_reason for result in evaluation.results}
     return bool(evaluation.failures) or reasons != {SkipReason.NO_RETRIEVAL}
@@ -90,11 +90,11 @@ def carrier_span_id(
     tenant: str = "",
     revised_sha256: str = "",
 ) -> str:
-    """Return the id of the carrier: the same target and evaluator give the same id, whoever asks and when.
+    """Return the id of the carrier, which is deterministic for a target and an evaluator.
 
-    A re-sent carrier is then the same span, and a new evaluator version is a new one. So is a revision, whose
-    record has another digest than the one that was judged first. Nor do two tenants' spans
-    of the same ids get the same carrier: a back end would keep one of the two.
+    A re-sent carrier is the same span. A new evaluator version gives a new one, and so does a revision, which
+    has another record digest. Spans of two tenants with the same ids get different carriers; otherwise a back
+    end would keep only one.
     """
     owner = (f"tenant={tenant}",) if tenant else ()
     revised = (revised_sha256,) if revised_sha256 else ()
@@ -103,10 +103,10 @@ def carrier_span_id(
 
 
 def record_sha256(record: RagRecord) -> str:
-    """Digest what an evaluation of the record rests on.
+    """Return the digest of the record's judged parts.
 
-    Question, answer, reference, chunks in their order, and what is missing or damaged. Not what is copied for
-    filtering, such as the session: another one changes no verdict.
+    These are question, answer, reference, chunks in order, and gaps. Fields copied for filtering, such as the
+    session, do not count, because they change no verdict.
     """
     judged = [
         record.question,
@@ -133,9 +133,9 @@ def carrier(
 ) -> Span:
     """Build the carrier span of an evaluation.
 
-    ``now_ns`` is Unix time in nanoseconds; ``supersedes`` the span id of the carrier this one replaces, and
-    ``is_revision`` whether that is of the same target and evaluator, and another record; ``cost_usd`` what
-    the judge's tokens cost, where that is known.
+    ``now_ns`` is Unix time in nanoseconds, and ``supersedes`` the span id of the replaced carrier.
+    ``is_revision`` means that the replaced carrier has the same target and evaluator, but another record.
+    ``cost_usd`` is the cost of the judge's tokens, if known.
 
     Raises:
         InputError: the record does not come from a trace, so there is nothing to attach to.
@@ -178,17 +178,17 @@ _OF_CARRIERS: Final = frozenset(
         semconv.EVAL_SUPERSEDES,
     }
 )
-"""They say that the span is an evaluation and of what, or repeat what the answer span says by itself."""
+"""Attributes that mark an evaluation and its target, or repeat the answer span's own values."""
 
 
 def addition_of(carrier: Span) -> Addition:
-    """Return what the answer span itself gets in hold mode, in place of its carrier: the same names.
+    """Return the addition to the answer span in hold mode, in place of its carrier, with the same names.
 
-    The status of the span stays the application's, whatever ``mark_failed_as_error`` says.
+    The span keeps the application's status, whatever ``mark_failed_as_error`` says.
     """
     attributes = {key: value for key, value in carrier.attributes.items() if key not in _OF_CARRIERS}
     if attributes.get(semconv.EVAL_SUPERSEDES) == carrier.parent_span_id:
-        del attributes[semconv.EVAL_SUPERSEDES]  # judged again while held: the first scores never went on
+        del attributes[semconv.EVAL_SUPERSEDES]  # judged again while held: the first scores were never sent
     return Addition(
         span_id=carrier.parent_span_id or "",
         attributes={**attributes, semconv.EVAL_MODE: "hold"},
@@ -208,7 +208,7 @@ def _id(evaluation: Evaluation, target: Target, revised_sha256: str) -> str:
 
 
 def tenant_of(target: Target) -> str:
-    """Return the tenant whose application the target's is; empty if it names none."""
+    """Return the tenant of the target's application; empty if there is none."""
     return str(target.resource.get(semconv.TENANT, ""))
 
 
@@ -219,7 +219,7 @@ def _status_code(evaluation: Evaluation, options: AttachOptions) -> StatusCode:
 
 
 def _interval(target: Target, options: AttachOptions, now_ns: int) -> TimeRange:
-    """Choose when the carrier says it happened: Jaeger and Tempo want different times for old traces."""
+    """Choose the carrier's time range: Jaeger and Tempo need different times for old traces."""
     age_s = (now_ns - target.end_ns) / 1e9
     is_old = options.carrier_time == "auto" and age_s >= options.tempo_slack_s
     if options.carrier_time == "now" or is_old:
@@ -230,8 +230,8 @@ def _interval(target: Target, options: AttachOptions, now_ns: int) -> TimeRange:
 def _inside(target: Target) -> TimeRange:
     """Return the last millisecond of the target, without its last two microseconds.
 
-    Jaeger rounds start and duration down to microseconds, each for itself, and warns of a child that seems to
-    end after its parent. A target too short for this gets the shortest carrier at its start.
+    Jaeger rounds start and duration down to microseconds separately, and warns if a child seems to end after
+    its parent. A target too short for this gets the shortest carrier, at its start.
     """
     end_ns = target.end_ns - _SPARE_NS
     if end_ns <= target.start_ns:
@@ -264,13 +264,13 @@ def _attributes(
             semconv.SAMPLE_RATE: float(sample.rate),
             semconv.SAMPLE_PROBABILITY: None if sample.probability is None else float(sample.probability),
             **_about_judge(evaluation, cost_usd),
-            **outcome_attributes(evaluation),  # last: what does not fit is left out
+            **outcome_attributes(evaluation),  # last, so that objects beyond the limit are left out
         }
     )
     attributes = dict(islice(attributes.items(), MAX_ATTRIBUTES))
     for each in evaluation_objects(evaluation, partial(explain, content=content)):
         if len(attributes) + len(each) > MAX_ATTRIBUTES:
-            break  # OpenInference: where limits prevent a complete object, omit it
+            break  # OpenInference: omit an object that limits would make incomplete
         attributes |= bounded(each)
     return attributes
 

@@ -1,7 +1,6 @@
-"""Who hangs under whom, in whatever shape: what is asked of many spans visits each span once.
+"""Ancestors in span trees of any shape; a query over many spans visits each span once.
 
-Whoever sends spans chooses their shape. So nothing here recurses, no span's line is walked again for its
-neighbor, and cycles end.
+The sender controls the shape of the tree. So nothing here recurses or walks a path twice, and cycles end.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 class Lineage:
-    """The parents of spans. Those that were not seen end a line, and so do cycles."""
+    """The parents of spans. A missing parent ends a path, and so does a cycle."""
 
     def __init__(self, parents: Mapping[str, str | None]) -> None:
         self._parents = parents
         self._tops: dict[str, str] = {}
 
     def line(self, span_id: str) -> Iterator[str]:
-        """Yield the span and those above it, the nearest first. For one span: of many, ask the others."""
+        """Yield the span and its ancestors, the nearest first. For many spans, use the other methods."""
         walked: set[str] = set()
         above: str | None = span_id
         while above is not None and above not in walked:
@@ -26,13 +25,13 @@ class Lineage:
             above = self._parents.get(above)
 
     def nearest_above(self, of: Iterable[str], ids: Collection[str]) -> Mapping[str, str]:
-        """Map each span of ``of`` that has one of ``ids`` above it to the nearest one."""
+        """Map each span in ``of`` to its nearest ancestor in ``ids``, if it has one."""
         nearest: dict[str, str | None] = {}
         for span_id in of if ids else ():
             line = []
             above = span_id
             while above not in nearest and (parent := self._parents.get(above)) is not None:
-                nearest[above] = None  # walked once, cycles too
+                nearest[above] = None  # each path is walked once, cycles too
                 line.append(above)
                 above = parent
                 if above in ids:
@@ -54,7 +53,7 @@ class Lineage:
         return frozenset(above)
 
     def top(self, span_id: str) -> str:
-        """Return the topmost span above this one, or itself; of a cycle, the one with the least id."""
+        """Return the topmost ancestor, or the span itself; in a cycle, the span with the smallest id."""
         line: dict[str, None] = {}
         above = span_id
         while above not in self._tops and above not in line:

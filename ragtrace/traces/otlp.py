@@ -1,8 +1,8 @@
-"""The OTLP codecs: bytes on the wire to span values, and back.
+"""The OTLP codecs: from bytes to span values, and back.
 
-Follows the OpenTelemetry Protocol 1.x: binary protobuf, and protobuf's JSON mapping with OTLP's
-deviations (ids in hex, keys in lowerCamelCase only, unknown fields ignored). Whatever cannot be read raises
-[`CodecError`][ragtrace.errors.CodecError] and nothing else; its message never quotes values.
+They follow the OpenTelemetry Protocol 1.x: binary protobuf, and protobuf's JSON mapping with OTLP's
+deviations (ids in hex, keys in lowerCamelCase only, unknown fields ignored). Unreadable input raises
+[`CodecError`][ragtrace.errors.CodecError] and no other error; its message never quotes values.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 
 class SpanRef(NamedTuple):
-    """The ids of a span, and where it hangs."""
+    """The ids and the place of a span."""
 
     span_id: str
     parent_span_id: str | None
     is_feedback: bool = False
-    """Said of the trace from outside: whether it is complete does not depend on it."""
+    """A span of feedback: the trace can be complete without it."""
     is_call: bool = False
-    """Says of itself that it is a whole RAG call (``ragtrace.kind``)."""
+    """Marked as a whole RAG call (``ragtrace.kind``)."""
     content_hash: int | None = None
-    """The same for a span that is sent twice without a change, in this process."""
+    """Equal for copies of a span that is sent twice unchanged, within this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSlice:
-    """What one request holds of one trace."""
+    """The part of a request that belongs to one trace."""
 
     trace_id: str
     payload: bytes
@@ -64,25 +64,25 @@ class TraceSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRequest:
-    """A request taken apart by trace."""
+    """A request split by trace."""
 
     slices: tuple[TraceSlice, ...]
     spans: int = 0
-    """Spans of valid ids, of all traces."""
+    """Number of spans with valid ids, in all traces."""
     rejected: int = 0
-    """Spans that belong to no trace: the answer is a partial success."""
+    """Number of spans without valid ids: the response is a partial success."""
     reject_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRequest:
-    """An export request, parsed."""
+    """A parsed export request."""
 
     request: ExportTraceServiceRequest
     body: bytes | None
-    """The protobuf bytes that say the same; ``None`` of JSON."""
+    """The equivalent protobuf bytes; ``None`` for JSON."""
     texts_repaired: int = 0
-    """Names and other texts that were no UTF-8: they have U+FFFD in place of what is none."""
+    """Number of strings that were not UTF-8; U+FFFD replaces their invalid bytes."""
 
 
 def parse_request(data: bytes, *, encoding: Encoding) -> ExportTraceServiceRequest:
@@ -97,8 +97,8 @@ def parse_request(data: bytes, *, encoding: Encoding) -> ExportTraceServiceReque
 def read_request(data: bytes, *, encoding: Encoding, repair: bool = True) -> ParsedRequest:
     """Parse the body of an export request.
 
-    Spans with zero, missing or short ids are let through: they are refused one by one in ``split_by_trace``.
-    To mend texts takes seconds at worst: without ``mend``, a protobuf request that needs it is refused.
+    Spans with zero, missing or short ids pass: ``split_by_trace`` rejects them one by one. Repairing strings
+    takes seconds at worst: without ``repair``, a protobuf request that needs it is refused.
 
     Raises:
         CodecError: the bytes are not what the encoding says, or hold too many parts.
@@ -111,8 +111,8 @@ def read_request(data: bytes, *, encoding: Encoding, repair: bool = True) -> Par
     if is_flood_on_the_wire(data):
         raise CodecError(_FLOOD)
     parsed = _parse(data, repair=repair)
-    if len(data) > 2 * MAX_PARTS and is_flood(parsed.request):  # fewer bytes cannot hold so many
-        del parsed  # or the error's traceback would keep it in memory
+    if len(data) > 2 * MAX_PARTS and is_flood(parsed.request):  # fewer bytes cannot hold that many
+        del parsed  # otherwise the error's traceback would keep it in memory
         raise CodecError(_FLOOD)
     return parsed
 
@@ -137,13 +137,13 @@ def split_by_trace(
     wanted: Callable[[str, int], bool] = lambda _trace_id, _spans: True,
     body: bytes | None = None,
 ) -> SplitRequest:
-    """Split a request into one slice a trace id, in order of appearance.
+    """Split a request into one slice per trace id, in order of appearance.
 
-    ``wanted`` is asked for each trace id, with its number of spans; what is not wanted costs little more than
-    that. ``body`` is what the request was parsed from, if it still says the same: it spares writing it again.
+    ``wanted`` is called with each trace id and its number of spans; an unwanted trace costs little more than
+    that. ``body`` is the source of the parsed request, if still equivalent; it saves serializing again.
 
     Raises:
-        CodecError: the slices, each with a copy of its resources, would take far more room than the request.
+        CodecError: the slices, each with a copy of its resources, would be far larger than the request.
     """
     numbers = _spans_by_trace(request)
     rejected = numbers.pop(_NO_TRACE, 0)
@@ -186,7 +186,7 @@ def decode_body(body: bytes, *, encoding: Encoding) -> tuple[Span, ...]:
     """Decode an export request in either encoding, like ``decode``.
 
     Raises:
-        CodecError: the bytes are not what the encoding says, hold too many parts, or an id is none.
+        CodecError: the bytes are not in that encoding, hold too many parts, or an id is invalid.
     """
     spans = usual_spans(body) if encoding == "json" and not is_flood_of_json(body) else None
     return to_spans(parse_request(body, encoding=encoding)) if spans is None else spans
@@ -198,17 +198,17 @@ def spans_in(request: ExportTraceServiceRequest) -> tuple[Span, ...]:
 
 
 def trace_ids_in(request: ExportTraceServiceRequest) -> tuple[str, ...]:
-    """Return the ids of the traces that a parsed request has spans of, each once."""
+    """Return the trace ids of a parsed request, each once."""
     return tuple(trace_id.hex() for trace_id in _spans_by_trace(request) if trace_id != _NO_TRACE)
 
 
 def encode(spans: Iterable[Span]) -> bytes:
     """Encode spans as an ``ExportTraceServiceRequest``, grouped by resource and scope in order of appearance.
 
-    The same spans in the same order give the same bytes. Lone surrogates are replaced by U+FFFD.
+    The same spans in the same order give the same bytes. U+FFFD replaces lone surrogates.
 
     Raises:
-        CodecError: a value does not fit into OTLP (an integer beyond 64 bits, a value nested too deep).
+        CodecError: a value does not fit into OTLP (an integer beyond 64 bits, a value nested too deeply).
     """
     return to_request(spans).SerializeToString()
 
@@ -219,7 +219,7 @@ def encode_json(spans: Iterable[Span]) -> str:
 
 
 def request_to_json(request: ExportTraceServiceRequest) -> str:
-    """Write a parsed request as one line of OTLP JSON."""
+    """Encode a parsed request as one line of OTLP JSON."""
     return to_json(request)
 
 
@@ -227,9 +227,9 @@ _NO_TRACE: Final = b""
 
 
 def _spans_by_trace(request: ExportTraceServiceRequest) -> dict[bytes, int]:
-    """Count spans by trace id, in order of appearance; ``_NO_TRACE`` has those that are to be rejected.
+    """Count spans by trace id, in order of appearance; ``_NO_TRACE`` has the rejected ones.
 
-    It looks at every span that comes in, wanted or not: hence the plain loops.
+    It runs for every received span, wanted or not, so it uses plain loops.
     """
     numbers: dict[bytes, int] = {}
     for resource_spans in request.resource_spans:
@@ -241,9 +241,9 @@ def _spans_by_trace(request: ExportTraceServiceRequest) -> dict[bytes, int]:
 
 
 _Place = tuple[int, int]
-"""The numbers of a resource in its request, and of a scope in that."""
+"""The index of a resource in its request, and of a scope in that resource."""
 _Member = tuple[trace_pb2.Span, bytes]
-"""A span, and how it came."""
+"""A span and its raw bytes."""
 
 
 def _slices(
@@ -280,12 +280,12 @@ def _members(
 
 
 def drop_spans_without_ids(request: ExportTraceServiceRequest) -> None:
-    """Take out the spans that ``split_by_trace`` rejects."""
+    """Remove the spans that ``split_by_trace`` rejects."""
     drop_spans(request, lambda span: not has_valid_ids(span))
 
 
 def drop_spans(request: ExportTraceServiceRequest, unwanted: Callable[[trace_pb2.Span], bool]) -> None:
-    """Take spans out of a request, and the scopes and resources that this leaves empty."""
+    """Remove spans from a request, with the scopes and resources that become empty."""
     for resource_spans in request.resource_spans:
         for scope_spans in resource_spans.scope_spans:
             _keep_only(scope_spans.spans, lambda span: not unwanted(span))
@@ -297,7 +297,7 @@ def _keep_only(
     messages: RepeatedCompositeFieldContainer[MessageT], wanted: Callable[[MessageT], bool]
 ) -> None:
     kept = [message for message in messages if wanted(message)]
-    if len(kept) < len(messages):  # else each would be copied for nothing
+    if len(kept) < len(messages):  # otherwise all would be copied for nothing
         del messages[:]
         messages.extend(kept)
 
@@ -315,7 +315,7 @@ def _within_bounds(slices: Iterable[TraceSlice]) -> Iterator[TraceSlice]:
 
 
 _MOST_BYTES: Final = 128 << 20
-"""All slices of a request together."""
+"""The limit for all slices of a request together."""
 
 
 def _select(envelope: Envelope, places: Mapping[_Place, Sequence[_Member]]) -> Envelope:
@@ -335,8 +335,8 @@ def _select(envelope: Envelope, places: Mapping[_Place, Sequence[_Member]]) -> E
 
 
 def _copy_unknown(source: Message, target: Message, *, members: str) -> None:
-    """Copy fields of a later version of OTLP: they are forwarded, too."""
-    if len(UnknownFieldSet(source)):  # rare: the copy holds all the members before it drops them
+    """Copy fields of a later version of OTLP, so that they are forwarded too."""
+    if len(UnknownFieldSet(source)):  # rare: the copy first duplicates all members
         whole = type(source)()
         whole.CopyFrom(source)
         whole.ClearField(members)
@@ -347,7 +347,7 @@ def _copy_unknown(source: Message, target: Message, *, members: str) -> None:
 def _ref(span: trace_pb2.Span) -> SpanRef:
     written = (
         span.SerializeToString()
-    )  # not as it came: on its way round a loop, others write it in their way
+    )  # not the raw bytes: other services in a loop may serialize it differently
     return SpanRef(
         span_id=span.span_id.hex(),
         parent_span_id=parent_id(span),
@@ -360,7 +360,7 @@ def _ref(span: trace_pb2.Span) -> SpanRef:
 _CALL: Final = KeyValue(
     key=semconv.RAG_KIND, value=AnyValue(string_value=semconv.KIND_RAG)
 ).SerializeToString()
-"""Sought in the bytes first: to look at each attribute takes long."""
+"""Searched in the bytes first, because checking each attribute is slow."""
 
 
 def _is_call(span: trace_pb2.Span) -> bool:

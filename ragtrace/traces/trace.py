@@ -1,4 +1,4 @@
-"""Spans as values: what the OTLP codecs decode to and encode from."""
+"""Span values, which the OTLP codecs decode to and encode from."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StatusCode(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """Who emitted the spans."""
+    """The emitter of the spans."""
 
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     schema_url: str = ""
@@ -38,7 +38,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The instrumentation library that made a span."""
+    """The instrumentation library that created a span."""
 
     name: str = ""
     version: str = ""
@@ -47,7 +47,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanEvent:
-    """Something that happened at one moment of a span."""
+    """An event at one moment of a span."""
 
     name: str
     time_ns: int
@@ -88,7 +88,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """The spans of one trace id that were seen, without duplicates, in order of start and id.
+    """The known spans of one trace id, without duplicates, in order of start and id.
 
     Build it with [`Trace.of`][ragtrace.traces.trace.Trace.of]: the same spans in any order, split or
     duplication give the same value.
@@ -99,10 +99,10 @@ class Trace:
 
     @classmethod
     def of(cls, trace_id: str, spans: Iterable[Span]) -> Trace:
-        """Assemble a trace. Of spans with the same id, the one that ended last (then the largest) stays."""
+        """Assemble a trace. Of spans with the same id, it keeps the one that ended last, then the largest."""
         latest: dict[str, Span] = {}
         seniorities: dict[str, tuple[int, int, str]] = {}
-        """Of spans of which copies came: each is found once, as it takes as long as the span is large."""
+        """Seniorities of duplicated spans: computed once each, because the cost grows with the span."""
         for span in spans:
             known = latest.setdefault(span.span_id, span)
             if known is span:
@@ -119,7 +119,7 @@ class Trace:
         return next((span for span in self.spans if span.span_id == span_id), None)
 
     def children(self) -> Mapping[str | None, tuple[Span, ...]]:
-        """Map each parent span id to its children; ``None`` to the spans whose parent was not seen."""
+        """Map each parent span id to its children; ``None`` to the spans with an unknown parent."""
         seen = {span.span_id for span in self.spans}
         table: dict[str | None, list[Span]] = {}
         for span in self.spans:
@@ -129,5 +129,5 @@ class Trace:
 
 
 def _seniority(span: Span) -> tuple[int, int, str]:
-    # repr breaks ties between copies that differ: whichever it is, it is the same in every arrival order
+    # repr breaks ties between different copies, so that the choice does not depend on the arrival order
     return (span.end_ns, len(span.attributes), repr(span))

@@ -90,7 +90,7 @@ def test_the_doctor_follows_no_redirect_of_a_judge_or_back_end(
 def test_an_application_follows_no_redirect_counts_nothing_as_sent_and_says_where_it_pointed(
     status: int, elsewhere: Hostile, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hints, "_told", {})
+    monkeypatch.setattr(hints, "_shown", {})
     with hostile_server(pointing_to(elsewhere, status)) as server:
         settings = {"protocol": "http/protobuf", "headers": {"x-key": SECRET}, "only": []}
         assert ragtrace.instrument(endpoint=server.url, **settings)

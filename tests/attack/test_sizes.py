@@ -211,7 +211,7 @@ def test_a_command_waits_for_a_dripping_page_no_longer_than_for_any(monkeypatch:
 def test_an_application_gives_an_answer_without_end_up_and_counts_its_spans(
     sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hints, "_told", {})
+    monkeypatch.setattr(hints, "_shown", {})
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     with hostile_server(sent) as server:
         assert ragtrace.instrument(endpoint=server.url, protocol="http/protobuf", only=[])

@@ -190,5 +190,5 @@ def test_a_total_is_no_less_than_what_is_known_of_it(pairs: list[tuple[float, fl
 def test_a_sample_that_says_nothing_of_the_total_is_refused(
     pairs: list[tuple[float, float]], population: int
 ) -> None:
-    with pytest.raises(ValueError, match="say nothing about the sum"):
+    with pytest.raises(ValueError, match="cannot estimate the sum"):
         ratio_total(pairs, population=population, size=1.0)

@@ -50,7 +50,7 @@ def new_copy(to: Path) -> Iterator[Path]:
     try:
         pending = PendingFile(to)
         try:
-            yield pending.beside
+            yield pending.partial
             pending.commit(replaces=False)
         finally:
             pending.abandon()

@@ -1,4 +1,4 @@
-"""Who else writes spans of a library, so that no call is recorded twice."""
+"""Detect other instrumentors of a library, so that no call is recorded twice."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _TRACERS = (
     "opentelemetry",
     "traceloop",
 )
-"""Packages that write OpenTelemetry spans. What else wraps a library (retries, error reports) is no reason
-to leave it."""
+"""Packages that write OpenTelemetry spans. Other wrappers of a library (retries, error reports) do not
+conflict."""
 _TRUE = frozenset({"1", "true", "yes", "on"})
 
 
 def traced_by(library: Library, env: Mapping[str, str], *, during_import: bool) -> str | None:
-    """Return who else writes spans of an imported library, or ``None``.
+    """Return the other tracer of an imported library, or ``None``.
 
-    Nothing is imported to find out: an instrumentor that is not loaded is not on. While the library is
-    being imported, one that is loaded already is most likely the reason why.
+    This imports nothing: an instrumentor that is not loaded is not on. While the library is being imported, a
+    loaded instrumentor is most likely the importer.
     """
     if library.variable is not None and env.get(library.variable, "").strip().lower() in _TRUE:
         return library.variable
@@ -44,23 +44,23 @@ def traced_by(library: Library, env: Mapping[str, str], *, during_import: bool) 
 
 
 def _is_on_by_itself(library: Library) -> bool:
-    """Say whether the application switched on the spans that the library writes itself."""
+    """Return whether the application switched on the library's own spans."""
     module, _, name = library.instrumentor.partition(":")
     owner = getattr(sys.modules.get(module), name, None)
-    return bool(getattr(owner, "_instrument_default", False))  # the only place that says so
+    return bool(getattr(owner, "_instrument_default", False))  # the only indication
 
 
 def caller_of(library: Library, *, during_import: bool) -> str | None:
-    """Return the framework that brought the library in, or ``None`` where the application did.
+    """Return the framework that imported the library, or ``None`` if the application did.
 
-    While the library is being imported, the frames tell. Later, a framework that is loaded is taken for it.
+    During the import, the stack frames show it. Later, a loaded framework is assumed to be the importer.
     """
     names = _importers() if during_import else sys.modules
     return next((name for name in names if library.called_by and name.startswith(library.called_by)), None)
 
 
 def _importers() -> Iterator[str]:
-    frame = sys._getframe(1)  # noqa: SLF001 - the only way to learn who imports
+    frame = sys._getframe(1)  # noqa: SLF001 - the only way to find the importer
     while frame is not None:
         yield str(frame.f_globals.get("__name__", ""))
         frame = frame.f_back  # type: ignore[assignment]  # the outermost has none
@@ -78,7 +78,7 @@ def is_on(module: str, name: str) -> bool:
 
 
 def _makers(place: str) -> Iterator[str]:
-    """Yield the tracers that wrapped, replaced or extended what stands there."""
+    """Yield the tracers that wrapped, replaced or extended the object at this place."""
     module, _, path = place.partition(":")
     found: object = sys.modules.get(module)
     for name in path.split("."):
@@ -88,7 +88,7 @@ def _makers(place: str) -> Iterator[str]:
 
 
 def _wrappers(value: object) -> Iterator[str]:
-    for _ in range(16):  # wrappers within wrappers
+    for _ in range(16):  # nested wrappers
         if value is None:
             return
         for origin in _origins(value):
@@ -98,7 +98,7 @@ def _wrappers(value: object) -> Iterator[str]:
 
 
 def _origins(value: object) -> Iterator[str]:
-    """Yield the modules that hold the code of a function, of a wrapt proxy's wrapper, or of a class."""
+    """Yield the modules with the code of a function, of a wrapt proxy's wrapper, or of a class."""
     for part in (value, getattr(value, "_self_wrapper", None)):
         space = getattr(part, "__globals__", None)
         if isinstance(space, dict):

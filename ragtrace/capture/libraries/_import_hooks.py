@@ -1,4 +1,4 @@
-"""Act on a library when the application imports it, and never import it ourselves."""
+"""Run an action when the application imports a library, without importing it ourselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import ModuleType
 def when_imported(module: str, action: Callable[[], object]) -> None:
     """Call the action now if the module is imported, else as the last step of its import.
 
-    The action must not raise: it would fail the application's import.
+    The action must not raise, because that would fail the application's import.
     """
     with _lock:
         if module not in sys.modules:
@@ -24,12 +24,12 @@ def when_imported(module: str, action: Callable[[], object]) -> None:
     action()
 
 
-_lock = threading.Lock()  # a module that is loaded by one thread while another asks for it
+_lock = threading.Lock()  # one thread may load a module while another registers for it
 _pending: dict[str, list[Callable[[], object]]] = {}
 
 
 class _Finder(MetaPathFinder):
-    """Finds nothing itself: it asks the others, and watches what their loader does."""
+    """Finds no module itself: it asks the other finders and wraps their loader."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -58,11 +58,11 @@ def _found_by_others(
 
 def _watch(spec: ModuleSpec) -> None:
     loader = spec.loader
-    assert loader is not None  # asked by the caller
+    assert loader is not None  # checked by the caller
     load = loader.exec_module
 
     def load_and_act(module: ModuleType) -> None:
-        del loader.exec_module  # the loader stays the module's own: only this one call of it was ours
+        del loader.exec_module  # restore the module's own loader after this one call
         load(module)
         with _lock:
             actions = _pending.pop(spec.name, [])

@@ -1,4 +1,4 @@
-"""The libraries that ``instrument()`` knows, and the one instrumentor it turns on for each."""
+"""The libraries that ``instrument()`` knows, with one instrumentor for each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class InstrumentorKind(StrEnum):
-    """Who writes the spans of a library."""
+    """The author of a library's spans."""
 
     OPENINFERENCE = "OpenInference"
     BUILT_IN = "the library itself"
@@ -16,23 +16,23 @@ class InstrumentorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """A library, and how it is instrumented. ``docs/instrumentation.md`` says why so."""
+    """A library and its instrumentation. ``docs/instrumentation.md`` gives the reasons."""
 
     name: str
-    """As in ``only`` and ``exclude``."""
+    """The name in ``only`` and ``exclude``."""
     module: str
-    """Its import is what turns the instrumentor on."""
+    """The module whose import turns the instrumentor on."""
     kind: InstrumentorKind
     instrumentor: str
     """``module:name`` of the class or function that instruments it."""
     package: str | None = None
-    """The distribution that holds the instrumentor, where it is neither the library's nor ragtrace's."""
+    """The instrumentor's distribution, if it is neither the library's nor ragtrace's."""
     others: tuple[str, ...] = ()
-    """Other instrumentors of the library, as ``module:Class`` or ``module``: it is left to them."""
+    """Other instrumentors of the library, as ``module:Class`` or ``module``; ragtrace yields to them."""
     marked: tuple[str, ...] = ()
-    """``module:attribute`` of what other instrumentors replace or extend."""
+    """``module:attribute`` of objects that other instrumentors replace or extend."""
     called_by: tuple[str, ...] = ()
-    """How the modules of frameworks begin that call the library: their own spans show those calls."""
+    """Module prefixes of frameworks that call the library: their own spans show those calls."""
     variable: str | None = None
     """An environment variable that makes the library send spans itself."""
 
@@ -141,4 +141,4 @@ LIBRARIES = (
         instrumentor="ragtrace.capture.libraries.vector_stores:instrument_weaviate",
     ),
 )
-"""OpenLLMetry's spans of Qdrant and Weaviate hold no results: ragtrace's retrieval stands beside them."""
+"""OpenLLMetry's spans of Qdrant and Weaviate hold no results, so ragtrace adds its own retrieval spans."""

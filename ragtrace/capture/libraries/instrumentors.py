@@ -1,4 +1,4 @@
-"""Turn instrumentors on as the application imports the libraries they are for, and take it all back."""
+"""Turn instrumentors on as the application imports their libraries, and turn them off again."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ragtrace.capture.libraries._table import LIBRARIES, InstrumentorKind, Libra
 from ragtrace.capture.libraries.langchain_runs import follow_runs
 
 TakeBack = Callable[[], object]
-"""Leaves a library as it was found."""
+"""Restores a library's original state."""
 
 
 class InstrumentedLibraries:
-    """The libraries whose spans ragtrace turned on, and those it will when they are imported."""
+    """The libraries that ragtrace instrumented, and those it will instrument once imported."""
 
     def __init__(self, provider: TracerProvider, *, content: bool) -> None:
         self._provider = provider
@@ -33,30 +33,30 @@ class InstrumentedLibraries:
         self._take_back: dict[str, TakeBack] = {}
 
     def turn_on(self, libraries: Iterable[Library]) -> None:
-        """Instrument each library: now if it is imported, else when it is."""
+        """Instrument each library: now if it is imported, else on import."""
         for library in libraries:
             when_imported(library.module, partial(self._begin, library, library.module not in sys.modules))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the libraries that are instrumented by now, by name."""
+        """Return the names of the libraries instrumented so far."""
         return tuple(sorted(self._take_back))
 
     def turn_off(self) -> None:
-        """Take back what was turned on, and turn on nothing any more."""
+        """Turn off all instrumentors, and turn on no further ones."""
         self._is_on = False
         while self._take_back:
             _, take_back = self._take_back.popitem()
             guarded(take_back)()
 
-    # No lock: an import runs this once, and waiting inside an import for a thread that imports is a deadlock.
+    # No lock: an import runs this once, and waiting inside an import for another importing thread deadlocks.
     @guarded
     def _begin(self, library: Library, is_import: bool) -> None:
         if not self._is_on:
             return
         other = traced_by(library, os.environ, during_import=is_import)
         if other is not None:
-            log.info("ragtrace: %s is already traced by %s: it is left to that", library.name, other)
+            log.info("ragtrace: %s is already traced by %s: not instrumented again", library.name, other)
             note("library", name=library.name, state="left", by=other)
             return
         present = guarded(_has_instrumentor)(library)
@@ -72,12 +72,12 @@ class InstrumentedLibraries:
         note("library", name=library.name, state="traced", by=str(library.kind))
         log.debug("ragtrace: the spans of %s are written by %s", library.name, library.kind)
         self._take_back[library.name] = take_back
-        if not self._is_on:  # switched off by another thread meanwhile
+        if not self._is_on:  # another thread switched it off
             self.turn_off()
 
 
 def chosen(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Library, ...]:
-    """Return the libraries to instrument; tell once of names that no library has."""
+    """Return the libraries to instrument; log unknown names once."""
     known = {library.name for library in LIBRARIES}
     unknown = sorted({*(only or ()), *exclude} - known)
     if unknown:
@@ -90,7 +90,7 @@ def chosen(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Libr
 
 
 def of_names(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Library, ...]:
-    """Return the libraries of these names; ``None`` is all."""
+    """Return the libraries of these names; ``None`` means all."""
     return tuple(
         library
         for library in LIBRARIES
@@ -100,7 +100,7 @@ def of_names(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Li
 
 @guarded
 def release(library: Library) -> None:
-    """Turn off the instrumentor that ragtrace would choose, where somebody turned it on without settings."""
+    """Turn off ragtrace's own choice of instrumentor, if it was turned on without settings."""
     module, _, name = library.instrumentor.partition(":")
     if library.kind is InstrumentorKind.OPENINFERENCE and is_on(module, name):
         getattr(sys.modules[module], name)().uninstrument()
@@ -152,15 +152,15 @@ def _has_instrumentor(library: Library) -> bool:
 
 
 def _tell_missing(library: Library, caller: str | None) -> None:
-    """Name the instrumentor to install, unless the spans of a framework show the calls anyway."""
+    """Print a hint that names the instrumentor to install, unless a framework's spans show the calls."""
     note("library", name=library.name, state="missing", package=library.package, by=caller)
     if caller is not None:
-        log.info("ragtrace: %s is traced where %s calls it, and not by itself", library.name, caller)
+        log.info("ragtrace: %s is traced only in calls by %s", library.name, caller)
         return
     hint(
         f"{library.name} has no instrumentor",
         f"{library.name} is imported, but its calls are not traced: pip install {library.package} "
-        f"(or leave it out: exclude=[{library.name!r}])",
+        f"(or skip it: exclude=[{library.name!r}])",
     )
 
 
@@ -175,7 +175,7 @@ def _tell_unfit(library: Library) -> None:
 
 
 def _trace_config(content: bool) -> object:
-    """Return OpenInference's settings: with content its own variables hold, without it nothing is shown."""
+    """Return OpenInference's settings: with content, its variables apply; without, it hides all."""
     config = import_module("openinference.instrumentation").TraceConfig
     if content:
         return config()

@@ -1,9 +1,9 @@
-"""Put what a LangChain run calls under the span of that run.
+"""Make the spans of a LangChain run's calls children of the run's span.
 
-OpenInference never makes the span of a run the current one: a callback that is never closed would leave it
-current for good. So the spans of an OpenAI client or a vector store inside the run would begin traces of
-their own. Here a run is only *known* to be under way, and asked for when a span begins; one that has ended,
-or was left open in a context that nobody closed, is the parent of nothing.
+OpenInference never makes a run's span current, because a callback that is never closed would leave it current
+forever. So the spans of an OpenAI client or a vector store inside the run would start new traces. Here
+ragtrace only *tracks* the active run and looks it up when a span starts. A run that has ended, or was left
+open in an abandoned context, is never a parent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ragtrace.capture.libraries.wrapped_tracer import WrappedTracer
 
 
 class NestingProvider(TracerProvider):
-    """Gives tracers whose spans begin under the LangChain run that is under way, if there is one."""
+    """Returns tracers whose spans start under the active LangChain run, if there is one."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -37,7 +37,7 @@ class NestingProvider(TracerProvider):
 
 
 class _NestingTracer(WrappedTracer):
-    """Starts a span under the run where that is nearer than the current span."""
+    """Starts a span under the run if the run is nearer than the current span."""
 
     def start_span(self, name: str, context: Context | None = None, *args: Any, **kwargs: Any) -> Span:
         """Start a span as the tracer does."""
@@ -47,12 +47,12 @@ class _NestingTracer(WrappedTracer):
 
 @guarded
 def follow_runs(instrumentor: Any) -> None:
-    """Have OpenInference's LangChain tracer tell which run is under way, and name the chunks it found.
+    """Track the active run and the ids of its chunks through OpenInference's LangChain tracer.
 
-    There is no public way. If the names change, spans stand beside each other instead of inside.
+    There is no public API for it. If the private names change, spans are siblings instead of children.
     """
     tracer = instrumentor._tracer  # noqa: SLF001
-    start, end = tracer._start_trace, tracer._end_trace  # noqa: SLF001 - what LangChain's tracers override
+    start, end = tracer._start_trace, tracer._end_trace  # noqa: SLF001 - LangChain's tracers override these
 
     def start_trace(run: Any) -> None:
         start(run)
@@ -63,17 +63,17 @@ def follow_runs(instrumentor: Any) -> None:
         end(run)
 
     tracer._start_trace, tracer._end_trace = start_trace, end_trace  # noqa: SLF001
-    tracer.run_inline = True  # else an async application's callbacks run in threads, with copied contexts
+    tracer.run_inline = True  # else callbacks of an async application run in threads with copied contexts
 
 
 def in_retriever() -> bool:
-    """Return whether a LangChain retriever is under way here."""
+    """Return whether a LangChain retriever is active here."""
     run = _under_way.get()
     return run is not None and run.kind == "retriever" and run.is_open
 
 
 def run_context() -> Context | None:
-    """Return the context of the LangChain run that is under way here, unless a nearer span is current."""
+    """Return the context of the active LangChain run, unless a nearer span is current."""
     here = _under_way.get()
     if here is None:
         return None
@@ -95,7 +95,7 @@ class _Run(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        # not whether it records: what a run calls that is sampled out is sampled out with it
+        # not `is_recording`: calls of an unsampled run must be unsampled too
         return self.tracer.get_span(self.id) is not None
 
 
@@ -123,7 +123,7 @@ def _complete(tracer: Any, run: Any) -> None:
 
 def _document_ids(documents: list[Any]) -> Iterator[tuple[str, str]]:
     for index, document in enumerate(documents):
-        if document.id is not None:  # OpenInference writes content and metadata only
+        if document.id is not None:  # OpenInference writes only content and metadata
             yield f"retrieval.documents.{index}.document.id", str(document.id)
 
 

@@ -1,4 +1,4 @@
-"""Record the queries of vector stores as retrievals: their instrumentors leave out what was found."""
+"""Record the queries of vector stores as retrievals, because their instrumentors omit the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ragtrace.model import Chunk
 
 TakeBack = Callable[[], object]
 Query = Callable[[Any, Arguments], RetrievalCall]
-"""Makes the retrieval of one call, given the object whose method is called."""
+"""Makes the retrieval of one call from the called object."""
 
 
 def instrument_chroma() -> TakeBack:
@@ -43,12 +43,12 @@ def instrument_qdrant() -> TakeBack:
 
 
 def instrument_weaviate() -> TakeBack:
-    """Record ``collection.query.near_text`` and its peers, with properties, ids and distances or scores."""
+    """Record ``collection.query.near_text`` and the like, with properties, ids, distances or scores."""
     module = import_module("weaviate.collections.query")
     return _all_back(
         [
             _record(owner, method, _weaviate_query)
-            for owner in (module._QueryCollection, module._QueryCollectionAsync)  # noqa: SLF001 - no other
+            for owner in (module._QueryCollection, module._QueryCollectionAsync)  # noqa: SLF001 - private
             for method in ("near_text", "near_vector", "near_object", "hybrid", "bm25")
             if hasattr(owner, method)
         ]
@@ -56,7 +56,7 @@ def instrument_weaviate() -> TakeBack:
 
 
 def _record(owner: type, method: str, query: Query) -> TakeBack:
-    """Replace a method by one that records its calls; return what puts it back."""
+    """Replace a method with one that records its calls; return a function that restores it."""
     own = owner.__dict__.get(method)
     function = getattr(owner, method)
 
@@ -68,7 +68,7 @@ def _record(owner: type, method: str, query: Query) -> TakeBack:
 
     def take_back() -> None:
         if owner.__dict__.get(method) is not recorded:
-            return  # wrapped by somebody else meanwhile: ours does nothing while capture is off
+            return  # another library wrapped it since: our wrapper does nothing while capture is off
         if own is None:
             delattr(owner, method)
         else:
@@ -77,16 +77,16 @@ def _record(owner: type, method: str, query: Query) -> TakeBack:
     return take_back
 
 
-def _all_back(each: Sequence[TakeBack]) -> TakeBack:
+def _all_back(take_backs: Sequence[TakeBack]) -> TakeBack:
     def take_back() -> None:
-        for one in each:
-            one()
+        for put_back in take_backs:
+            put_back()
 
     return take_back
 
 
 def _in_retrieval() -> bool:
-    """Return whether a framework, or the application, already records the retrieval that this is part of."""
+    """Return whether a framework or the application already records the enclosing retrieval."""
     attributes = getattr(trace.get_current_span(), "attributes", None) or {}
     return (
         in_retriever()
@@ -115,7 +115,7 @@ def _chroma_query(collection: Any, given: Arguments) -> RetrievalCall:
 
 
 def _chroma_chunks(result: Any) -> list[Chunk]:
-    """Read a list a query, of lists; a chunk that several queries found is one chunk."""
+    """Read one list per query; a chunk in several of them becomes one chunk."""
     chunks: dict[str, Chunk] = {}
     for query, ids in enumerate(result["ids"]):
         texts, distances, metadatas = (
@@ -191,13 +191,13 @@ def _weaviate_chunk(found: Any) -> Chunk:
     score = getattr(found.metadata, "score", None)
     if score is None:
         score = getattr(found.metadata, "certainty", None)
-    if distance is not None and not score:  # a score that was not asked for may stand as 0
+    if distance is not None and not score:  # a score that was not requested may be 0
         return _chunk(found.uuid, found.properties, score=distance, score_kind="distance")
     return _chunk(found.uuid, found.properties, score=score)
 
 
 TEXT_KEYS = ("text", "content", "page_content", "document", "chunk", "body")
-"""Where the text of a chunk stands among its fields, tried in this order; else it is the longest string."""
+"""Field names of a chunk's text, in this order; else the longest string is the text."""
 
 
 def _chunk(

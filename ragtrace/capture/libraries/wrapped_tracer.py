@@ -1,4 +1,4 @@
-"""A tracer around another: what it changes of ``start_span`` holds for current spans too."""
+"""A wrapper of a tracer: a changed ``start_span`` also applies to ``start_as_current_span``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opentelemetry.trace import Span, Tracer, use_span
 
 
 class WrappedTracer(Tracer):
-    """Starts spans by a tracer; a subclass says how."""
+    """Delegates to a tracer; a subclass overrides ``start_span``."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -21,7 +21,7 @@ class WrappedTracer(Tracer):
         """Start a span."""
 
     @contextmanager
-    def start_as_current_span(  # type: ignore[override]  # the API's is a decorator too: so is this one
+    def start_as_current_span(  # type: ignore[override]  # like the API's, it is a decorator too
         self,
         name: str,
         *args: Any,
@@ -30,7 +30,7 @@ class WrappedTracer(Tracer):
         end_on_exit: bool = True,
         **kwargs: Any,
     ) -> Iterator[Span]:
-        """Start a span as the tracer does, and make it the current one."""
+        """Start a span with the tracer and make it current."""
         of_exceptions = {
             "record_exception": record_exception,
             "set_status_on_exception": set_status_on_exception,

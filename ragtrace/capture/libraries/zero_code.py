@@ -1,4 +1,4 @@
-"""What ``opentelemetry-instrument`` starts: an entry point of ``opentelemetry_post_instrument``."""
+"""The entry point of ``opentelemetry-instrument``, in the group ``opentelemetry_post_instrument``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DISABLED = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"
 
 @guarded
 def instrument_by_agent() -> None:
-    """Switch capture on after every other instrumentor, so that what they trace is left to them.
+    """Switch capture on after all other instrumentors, and skip the libraries that they trace.
 
-    The agent has set the SDK up by then: ragtrace joins it. Of the instrumentors that ragtrace would have
-    chosen itself, those that the agent turned on are taken over: the agent knows no content policy. The
-    libraries that ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS`` names are left alone, and everything with ``*``
-    or ``ragtrace``. Where capture is on already nothing changes.
+    ragtrace joins the SDK that the agent has set up. If the agent turned on an instrumentor that ragtrace
+    would choose itself, ragtrace takes it over, because the agent has no content policy. Libraries in
+    ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS`` are skipped; ``*`` or ``ragtrace`` there disables everything. If
+    capture is already on, nothing changes.
     """
     disabled = _names(os.environ, DISABLED)
     if {"*", "ragtrace"} & disabled or active() is not None:
@@ -37,7 +37,7 @@ def instrument_by_agent() -> None:
 
 
 def _entry_points(library: Library) -> set[str]:
-    """Return the names that instrumentors of this library are registered by."""
+    """Return the entry-point names of this library's instrumentors."""
     name = library.name.replace("-", "_")
     return {name, f"{name}_client"}
 

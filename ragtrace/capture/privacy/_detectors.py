@@ -1,7 +1,7 @@
 """Find personal data and secrets in a text: e-mail, phone, card, IBAN, IP address, US SSN, keys and tokens.
 
-Needs the extra ``privacy``. Phone numbers are decided by libphonenumber, check digits by python-stdnum; the
-forms of keys are their issuers'. Names and postal addresses are not found: no rule finds them.
+Needs the extra ``privacy``. libphonenumber decides phone numbers, python-stdnum checks digits, and key forms
+follow their issuers. It does not find names and postal addresses: no rule can.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from stdnum import iban, luhn
 from stdnum.us import ssn
 
 MAX_CHECKED = 200
-"""Of the candidates of one kind in one text: those beyond it are taken unchecked, so that a text made to be
-slow is not, and nothing in it slips through."""
+"""The number of candidates per kind and text that are checked. All further ones count as found, so that a
+crafted text is neither slow nor leaks a value."""
 
 
 class DetectorKind(StrEnum):
-    """What was found; a pseudonym bears its name."""
+    """The kind of a value; pseudonyms contain it."""
 
     SECRET = "SECRET"
     EMAIL = "EMAIL"
@@ -35,20 +35,20 @@ class DetectorKind(StrEnum):
 
 
 class DetectedValue(NamedTuple):
-    """A value in a text."""
+    """A detected value in a text."""
 
     start: int
     end: int
     kind: DetectorKind
     value: str
-    """In the one form that all its spellings share."""
+    """Normalized: equal for all spellings."""
 
 
 def find(text: str, phone_regions: tuple[str, ...]) -> list[DetectedValue]:
-    """Return what is found, in order and without overlaps; what overlaps is joined under the surer kind.
+    """Return the detected values, in order; overlapping ones are merged under the more certain kind.
 
     Args:
-        text: Any text. The time this takes is proportional to its length, whatever it holds.
+        text: Any text. The run time is linear in its length.
         phone_regions: ISO 3166 codes of the countries whose phone numbers are found without a ``+``.
     """
     found: list[DetectedValue] = []
@@ -61,7 +61,7 @@ def find(text: str, phone_regions: tuple[str, ...]) -> list[DetectedValue]:
     return _joined(found) if found else found
 
 
-_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # as few as a phone number has
+_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # the fewest digits of a phone number
 _RANK = {kind: rank for rank, kind in enumerate(DetectorKind)}
 
 
@@ -79,8 +79,8 @@ def _joined(found: list[DetectedValue]) -> list[DetectedValue]:
 
 
 # -- e-mail -----------------------------------------------------------------------------------------------
-# From the "@" outwards: a pattern that begins with the local part is quadratic in texts without any. Latin
-# letters first, so that a word in another script that stands next to an address is no part of it.
+# From the "@" outward: a pattern that begins with the local part is quadratic in texts without an address.
+# Latin letters first, so that an adjacent word in another script is not part of the address.
 _LATIN = "0-9A-Za-z\u00c0-\u024f\u0300-\u036f"
 _DOMAIN = re.compile(
     rf"@((?:[{_LATIN}-]{{1,63}}(?:\.[{_LATIN}-]{{1,63}})+)|(?:[\w-]{{1,63}}(?:\.[\w-]{{1,63}})+))"
@@ -97,15 +97,15 @@ def _emails(text: str) -> Iterator[DetectedValue]:
         before = text[max(0, at - _LONGEST_LOCAL) : at][::-1]
         local = _LOCAL_FROM_END.match(before) or _ANY_LOCAL_FROM_END.match(before)
         if local is not None:
-            # Quotes and Markdown's signs stand before an address: one spelling, one pseudonym.
+            # Strip quotes and Markdown signs before an address, so that it has one pseudonym.
             name = local.group()[::-1].lstrip(_NOT_FIRST) or local.group()[::-1]
             address = f"{name}@{match[1]}".casefold()
             yield DetectedValue(at - len(name), match.end(), DetectorKind.EMAIL, address)
 
 
 # -- keys and tokens --------------------------------------------------------------------------------------
-# By the prefixes that their issuers give them. Each pattern begins with a literal, which `re` finds fast, and
-# a prefix inside a longer word is passed over: else each of many prefixes would look at all that follows.
+# By their issuers' prefixes. Each pattern begins with a literal, which `re` finds fast. A prefix inside a
+# longer word is skipped; otherwise each of many prefixes would scan all the following text.
 _TOKENS = tuple(
     (prefix, re.compile(rf"{prefix}(?<![\w-]{prefix}){rest}"))
     for prefix, rest in (
@@ -130,7 +130,7 @@ _TOKENS = tuple(
         ),
     )
 )
-# What stands behind such a word, if it has a digit and a letter as passwords do.
+# The text after such a word, if it has a digit and a letter as passwords do.
 _NAMED = tuple(
     (name, re.compile(f"{name}{rest}", re.IGNORECASE))
     for name, rest in (
@@ -157,8 +157,8 @@ def _secrets(text: str) -> Iterator[DetectedValue]:
 
 
 # -- numbers with check digits ----------------------------------------------------------------------------
-# A look-ahead at every beginning: a number before a card does not hide the card. What must not stand before
-# is looked for last: `re` finds a beginning fast that is a letter or a digit.
+# A look-ahead at every start, so that a number before a card does not hide the card. The negative look-behind
+# comes last, because `re` quickly finds a start that is a letter or a digit.
 _SEPARATOR = "[ \u00a0.\u2013-]"
 _CARD = re.compile(
     r"[2-6](?<!\d.)(?=(\d{12,18}"
@@ -188,7 +188,7 @@ def _ibans(text: str) -> Iterator[DetectedValue]:
 
 
 def _iban_length(candidate: str) -> int:
-    """Return how much of the candidate is an IBAN: words behind it look like more of it."""
+    """Return the length of the IBAN in the candidate: following words look like a part of it."""
     ends = [index for index, character in enumerate(candidate, 1) if character.isalnum()]
     for length in _IBAN_LENGTHS:
         if length <= len(ends) and iban.is_valid(candidate[: ends[length - 1]]):
@@ -228,14 +228,14 @@ _PHONE = re.compile(
     r"\d(?:[ \u00a0)./\u2010-\u2013-]{0,3}\d){6,16}(?!-?\w)"
 )
 _RUN = re.compile(r"\d(?:[ \u00a0()./\u2010-\u2013-]{0,3}\d){6,}")
-"""Where a phone number may be: this begins with a digit, which `re` finds fast."""
+"""Candidate places of phone numbers: it begins with a digit, which `re` finds fast."""
 _LONGEST_PREFIX = 7  # "+ 123 ("
 _LOOK_AHEAD = 2
 _GROUP = re.compile(r"[+(]?\d+")
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 _FEWEST_DIGITS = 7
 _FEWEST_IN_ONE_PIECE = 10
-"""Fewer, without a 0 before them, are the number of an order or a year of a record."""
+"""Fewer digits without a leading 0 are an order number or a year."""
 
 
 def _phones(text: str, regions: tuple[str, ...]) -> Iterator[DetectedValue]:
@@ -252,7 +252,7 @@ def _phones(text: str, regions: tuple[str, ...]) -> Iterator[DetectedValue]:
             groups = [(match.start() + each.start(), match.start() + each.end()) for each in _groups(match)]
             found = list(_phones_of(text, groups, regions))
             yield from found
-            # A number may begin in the last group, and end behind what was looked at.
+            # A number may begin in the last group and end after the checked text.
             start = found[-1].end if found else max(groups[-1][0], match.start() + 1)
 
 
@@ -261,7 +261,7 @@ def _groups(candidate: re.Match[str]) -> Iterator[re.Match[str]]:
 
 
 def _phones_of(text: str, groups: list[tuple[int, int]], regions: tuple[str, ...]) -> Iterator[DetectedValue]:
-    """Find the numbers in a run of groups of digits: all of it, else at its end, else at its beginning."""
+    """Find the numbers in a run of digit groups: the whole run, else its end, else its beginning."""
     count = len(groups)
     windows = [(first, count) for first in range(count)] + [(0, last) for last in range(count - 1, 0, -1)]
     for first, last in windows:
@@ -276,7 +276,7 @@ def _phones_of(text: str, groups: list[tuple[int, int]], regions: tuple[str, ...
 
 @lru_cache(maxsize=256)
 def _number(candidate: str, regions: tuple[str, ...]) -> str | None:
-    """Return the number as E.164, or ``None`` where it is not valid in any of the regions."""
+    """Return the number as E.164, or ``None`` if it is not valid in any of the regions."""
     if sum(map(str.isdecimal, candidate)) < _FEWEST_DIGITS:
         return None
     is_in_one_piece = candidate.isdecimal()
@@ -295,7 +295,7 @@ def _number(candidate: str, regions: tuple[str, ...]) -> str | None:
 def _readings(
     candidate: str, is_in_one_piece: bool, regions: tuple[str, ...]
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield the number and the region to read it in: with the trunk prefix where its people dial one."""
+    """Yield the number with each region to parse it in, with the trunk prefix if the region uses one."""
     if candidate[0] == "+":
         yield candidate, None
         return

@@ -1,4 +1,4 @@
-"""Keyed digests: equal texts have equal ones, and without the key no text can be guessed from one."""
+"""Keyed digests: equal texts have equal digests, and guessing a text from its digest needs the key."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import os
 from ragtrace import semconv
 
 _PROCESS_KEY = os.urandom(32)
-"""In place of a key: digests can then be compared within one process, and by nobody else."""
+"""A random default key: digests are then comparable only within one process."""
 
 
 def hashed(text: str, key: bytes | None) -> str:
-    """Return what stands in place of a text: its digest, 128 bits of HMAC-SHA-256, and its length.
+    """Return the replacement of a text: its digest, 128 bits of HMAC-SHA-256, and its length.
 
-    There is no form without a key: whoever can list the likely texts finds a short one by its plain hash.
+    A key is always used: a plain hash of a short text can be found by hashing all likely texts.
     """
     return f"{semconv.HASHED_PREFIX}hmac-sha256 {digest(text, key)} {len(text.encode())} bytes>"
 

@@ -1,4 +1,4 @@
-"""Put pseudonyms in the place of personal data and secrets: the same value, the same pseudonym.
+"""Replace personal data and secrets with pseudonyms: equal values get the same pseudonym.
 
 Needs the extra ``privacy``, as the detectors do.
 """
@@ -13,12 +13,12 @@ from ragtrace.capture.privacy._digest import digest
 from ragtrace.capture.privacy.policy import LONGEST_VALUE
 
 MAX_TRACES = 16_384
-"""With personal data in them, and remembered: past these the longest unused one begins to count anew."""
+"""Maximum number of remembered traces with personal data; beyond it, the least recently used one restarts."""
 _UNMISTAKABLE = frozenset({DetectorKind.EMAIL, DetectorKind.IBAN, DetectorKind.IP, DetectorKind.SECRET})
 
 
 def redact(text: str, limit: int, names: Pseudonyms, phone_regions: tuple[str, ...]) -> str:
-    """Return the first ``limit`` characters with a pseudonym such as ``<EMAIL_1>`` for each value in them."""
+    """Return the first ``limit`` characters with each detected value as a pseudonym such as ``<EMAIL_1>``."""
     pieces: list[str] = []
     end = 0
     for finding in find(text[: limit + LONGEST_VALUE], phone_regions):
@@ -33,15 +33,15 @@ def redact(text: str, limit: int, names: Pseudonyms, phone_regions: tuple[str, .
 
 
 def is_identifying(identifier: str) -> bool:
-    """Tell whether an id is made of personal data. Digits in an id are no phone number."""
+    """Return whether an id contains personal data. Digits in an id are not a phone number."""
     return any(finding.kind in _UNMISTAKABLE for finding in find(identifier, ()))
 
 
 class Pseudonyms:
-    """The pseudonyms of one trace: numbers in the order of appearance, or digests under a key.
+    """The pseudonyms of one trace: numbers in order of appearance, or digests under a key.
 
-    Numbers say nothing about the value, and are given by this process: of a trace that runs through several,
-    only digests under their common key are the same in all of them.
+    Numbers reveal nothing about the value, but each process assigns its own. In a trace across several
+    processes, only digests under a shared key are the same everywhere.
     """
 
     __slots__ = ("_key", "_trace_id")
@@ -52,7 +52,7 @@ class Pseudonyms:
 
     def of(self, finding: DetectedValue) -> str:
         """Return the pseudonym of a value."""
-        # Of the trace too: else whoever reads many traces could follow a person through them.
+        # The digest includes the trace id: otherwise a person could be followed across traces.
         value = digest(f"{self._trace_id:x} {finding.kind} {finding.value}", self._key)
         if self._key is not None:
             return f"<{finding.kind}_{value[:8]}>"
@@ -60,8 +60,8 @@ class Pseudonyms:
 
 
 _numbers: OrderedDict[int, dict[tuple[DetectorKind, str], int]] = OrderedDict()
-"""By trace. The digests of values, not the values: what was redacted is not kept."""
-_lock = threading.Lock()  # the spans of one trace may end in several threads
+"""By trace: digests of the values, because redacted values are not kept."""
+_lock = threading.Lock()  # the spans of a trace may end in several threads
 
 
 def _number(trace_id: int, kind: DetectorKind, value: str) -> int:

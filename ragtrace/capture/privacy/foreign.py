@@ -1,7 +1,6 @@
-"""Spans of other libraries' instrumentors under the content policy: nothing reaches a span before it.
+"""Apply the content policy to spans of other libraries' instrumentors, before any text reaches a span.
 
-It stands between an instrumentor and the provider, and not before an exporter: so it holds for whatever
-exporters the application has.
+It wraps the provider, not an exporter, so it covers all exporters of the application.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ _NAMES = frozenset(
     {"address", "finish_reason", "finish_reasons", "id", "kind", "mime_type"}
     | {"model", "model_name", "name", "provider", "role", "system", "type"}
 )
-"""How the keys end of what is no text: long digits in it are no phone number."""
+"""Key suffixes of values that are not text: long digits in them are not phone numbers."""
 
 
 class PolicedProvider(TracerProvider):
-    """Gives tracers whose spans record texts as the policy says; its modes are ``on`` and ``redacted``."""
+    """Returns tracers whose spans follow the policy; its modes are ``on`` and ``redacted``."""
 
     def __init__(self, provider: TracerProvider, policy: ContentPolicy) -> None:
         self._provider = provider
@@ -62,7 +61,7 @@ class _PolicedTracer(WrappedTracer):
         *args: Any,
         **kwargs: Any,
     ) -> Span:
-        # Without its attributes: the pseudonyms in them are those of its trace, which is not known before.
+        # Attributes are set after the start: their pseudonyms depend on the trace id.
         span = self._tracer.start_span(name, context, kind, None, *args, **kwargs)
         if not span.is_recording():
             return span
@@ -75,7 +74,7 @@ class _PolicedTracer(WrappedTracer):
 
 @guarded
 def _police(span: Any, policy: ContentPolicy) -> bool:
-    """Put the policy before the setters of this span; `record_exception` and `__exit__` call them."""
+    """Wrap this span's setters with the policy; `record_exception` and `__exit__` call them."""
     content_filter = ContentFilter(policy, span.get_span_context().trace_id)
     set_attributes, add_event, set_status = span.set_attributes, span.add_event, span.set_status
 
@@ -129,14 +128,14 @@ def _text_or_json(text: str, content_filter: ContentFilter) -> str | None:
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):
-            pass  # text after all
+            pass  # not JSON: plain text
         else:
             return compact_json(_leaves(document, content_filter))
     return _text(text, content_filter)
 
 
 def _leaves(node: object, content_filter: ContentFilter) -> object:
-    """Police the strings of a document, and numbers as long as a card's."""
+    """Apply the policy to the strings of a document, and to numbers as long as a card's."""
     if isinstance(node, dict):
         return {
             str(_text(key, content_filter)): _leaves(value, content_filter) for key, value in node.items()

@@ -1,4 +1,4 @@
-"""What leaves the application: whether content is recorded, how much of it, and what is blotted out."""
+"""The content policy: whether and how much content leaves the application, and what is redacted."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ if TYPE_CHECKING:
 
 
 Redact = Callable[[str, Part], str]
-"""Given a text and the part it belongs to, return what may be recorded. If it raises, or returns anything but
-a string, the text is dropped."""
+"""Takes a text and its part, and returns the text to record. If it raises or returns anything but a string,
+the text is dropped."""
 
 ContentMode = Literal["on", "redacted", "hashed", "off"]
-"""Texts as they are; with pseudonyms in place of personal data; as digests; not at all."""
+"""Texts unchanged; with pseudonyms for personal data; as digests; not at all."""
 MODES: tuple[ContentMode, ...] = get_args(ContentMode)
 
 MESSAGES = "messages"
-"""The mark for a prompt that was cut or changed. It is none of the parts that are judged."""
+"""The mark for a truncated or changed prompt. It is not one of the judged parts."""
 METADATA = "metadata"
 """The mark for metadata, likewise."""
 LONGEST_VALUE = 4_096
-"""Characters behind a limit that are looked at as well: a value that stands across it is found whole."""
+"""Characters past a limit that are also scanned, so that a value across the limit is found whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentPolicy:
-    """What of a RAG call's text may stand on a span. Sizes are bytes of UTF-8.
+    """Which text of a RAG call is recorded on a span. Sizes are bytes of UTF-8.
 
-    The limits keep a span below the 4 MiB that gRPC receivers take by default. Whatever is cut is cut between
-    two characters and named in ``ragtrace.content.truncated``; ids, scores and counts are always written.
+    The limits keep a span below the 4 MiB that gRPC receivers accept by default. Truncation happens between
+    two characters, and ``ragtrace.content.truncated`` names the part. Ids, scores and counts are always
+    written.
 
     Raises:
-        ConfigError: a limit is negative, or the mode, the key or the list of metadata is none.
+        ConfigError: a limit is negative, or the mode, the key or the list of metadata is invalid.
     """
 
     mode: ContentMode | None = None
@@ -56,30 +57,29 @@ class ContentPolicy:
     max_question_bytes: int = 65_536
     max_chunk_bytes: int = 65_536
     max_chunks_total_bytes: int = 1_048_576
-    """Of all chunks of one retrieval: those beyond it keep their ids and scores."""
+    """Of all chunks of one retrieval; chunks beyond it keep their ids and scores."""
     max_answer_bytes: int = 262_144
     max_reference_bytes: int = 262_144
     max_messages_bytes: int = 524_288
-    """Of all messages given to the model."""
+    """Of all input messages of the model."""
     max_metadata_bytes: int = 65_536
-    """Of all metadata of one RAG call, of which 1,800 of each text are kept. A chunk's counts as its text."""
+    """Of all metadata of one RAG call; each text keeps at most 1,800. In a chunk, it counts as text."""
     metadata: Collection[str] | None = None
-    """The keys of metadata, of calls and of chunks, that may be recorded; what is left out is counted in
-    ``ragtrace.content.metadata_dropped``. ``None`` is all of them in the modes ``on`` and ``redacted``, and
-    none in the others."""
+    """The metadata keys to record; ``ragtrace.content.metadata_dropped`` counts the others. ``None`` means
+    all keys in the modes ``on`` and ``redacted``, and no keys in the other modes."""
     phone_regions: tuple[str, ...] = ("US", "GB", "DE")
-    """Countries (ISO 3166) whose phone numbers ``redacted`` finds without a ``+`` before them."""
+    """Countries (ISO 3166) whose phone numbers ``redacted`` finds without a leading ``+``."""
     key: str | None = field(default=None, repr=False)
-    """A secret, of which digests are made: with it they are the same in every process, and pseudonyms too;
-    without it they can be compared within one process. Else ``RAGTRACE_CONTENT_KEY``."""
+    """The secret key of digests. With it, digests and pseudonyms are the same in every process; without it,
+    they are comparable only within one process. Else ``RAGTRACE_CONTENT_KEY``."""
     redact: Redact | None = None
-    """Called after the mode's own work, and not at all where no text is left."""
+    """Called after the mode's own processing, unless no text is left."""
 
     def __post_init__(self) -> None:
         if self.mode is not None and self.mode not in MODES:
             raise ConfigError(f"`ContentPolicy.mode` is none of {', '.join(MODES)}")
         if isinstance(self.metadata, str):
-            raise ConfigError("`ContentPolicy.metadata` is one string: give a list of keys")
+            raise ConfigError("`ContentPolicy.metadata` is a single string: give a list of keys")
         if self.key is not None and len(self.key) < SHORTEST_KEY:
             raise ConfigError(f"`ContentPolicy.key` is short: give {SHORTEST_KEY} random characters or more")
         for limit in fields(self):
@@ -88,43 +88,43 @@ class ContentPolicy:
 
     @property
     def capture(self) -> bool:
-        """Whether any text is recorded, in whatever form."""
+        """Whether any text is recorded, in any form."""
         return self.mode != "off"
 
     @property
     def verbatim(self) -> bool:
-        """Whether texts are recorded exactly as they are."""
+        """Whether texts are recorded unchanged."""
         return (self.mode is None or self.mode == "on") and self.redact is None
 
     @property
     def foreign_content(self) -> bool:
-        """Whether other libraries' instrumentors may record texts: of theirs nobody knows what to hash."""
+        """Whether other libraries' instrumentors may record texts: ragtrace cannot know which to hash."""
         return self.mode not in {"hashed", "off"}
 
     @property
     def kept_answer_chars(self) -> int:
-        """How much of a streamed answer must be kept for what may be recorded of it.
+        """How many characters of a streamed answer to keep.
 
-        A value that begins before the limit is redacted whole, so more than the limit is looked at.
+        A value that begins before the limit is redacted whole, so this exceeds the limit.
         """
         return self.max_answer_bytes if self.verbatim else 2 * self.max_answer_bytes + LONGEST_VALUE
 
     @property
     def key_bytes(self) -> bytes | None:
-        """The key as digests take it."""
+        """The key as bytes."""
         return None if self.key is None else self.key.encode("utf-8", "surrogatepass")
 
     def may_record(self, metadata_key: object) -> bool:
-        """Tell whether metadata of this key may be recorded."""
+        """Return whether metadata with this key may be recorded."""
         if self.metadata is not None:
             return _is_among(metadata_key, self.metadata) is True
         return self.mode not in {"hashed", "off"}
 
     def identifier(self, value: object) -> str:
-        """Return an id of the application's as it may be recorded: at most 1,800 bytes.
+        """Return an application id in recordable form: at most 1,800 bytes.
 
-        One that is made of personal data becomes a digest in the mode ``redacted``: a pseudonym would be the
-        same for the users of all traces.
+        In the mode ``redacted``, an id with personal data becomes a digest: a pseudonym would be the same for
+        the users of all traces.
         """
         text = plain_text(value)
         if self.mode == "redacted" and _is_identifying(text) is not False:
@@ -132,7 +132,7 @@ class ContentPolicy:
         return text if len(text) < _SURELY_SHORT else cut(text, semconv.SAFE_STRING_BYTES)[0]
 
     def limit_of(self, part: Part, mark: str | None = None) -> int:
-        """Return how many bytes a text of this part may have."""
+        """Return the byte limit for a text of this part."""
         if mark == MESSAGES:
             return self.max_messages_bytes
         return {
@@ -150,7 +150,7 @@ _SHORTEST_NUMBER = 10**10
 
 
 class ContentFilter:
-    """The way of one span's content through the policy, and the marks it leaves."""
+    """Applies the policy to one span's content and collects the marks."""
 
     _names: Pseudonyms | None = None
     _truncated: frozenset[str] = frozenset()
@@ -163,7 +163,7 @@ class ContentFilter:
         self._trace_id = trace_id
 
     def text(self, value: object, part: Part, limit: int, mark: str | None = None) -> str | None:
-        """Return what may be recorded of the value, or ``None`` if that is nothing."""
+        """Return the recordable text of the value, or ``None``."""
         whole = self.redacted(value, part, mark)
         if whole is None:
             return None
@@ -173,16 +173,16 @@ class ContentFilter:
         return kept
 
     def redacted(self, value: object, part: Part, mark: str | None = None) -> str | None:
-        """Return the value as text in the policy's mode, or ``None`` where there is nothing to record."""
+        """Return the value as text in the policy's mode, or ``None`` if there is nothing to record."""
         if self._verbatim and type(value) is str and value.isascii() and "\x00" not in value:
-            return value  # by far the most frequent
+            return value  # the most frequent case
         if value is None or self.policy.mode == "off":
             return None
         text = plain_text(value)
         return text if self._verbatim else self._changed(text, part, mark)
 
     def metadata(self, metadata: Mapping[Any, object]) -> Mapping[Any, object]:
-        """Return the metadata that may be recorded, and count what may not."""
+        """Return the metadata to record, and count the rest."""
         policy = self.policy
         if policy.metadata is None and policy.may_record(None):
             return metadata
@@ -192,7 +192,7 @@ class ContentFilter:
         return kept
 
     def metadata_value(self, value: object, part: Part, mark: str | None = None) -> str | None:
-        """Return a value of metadata as it may be recorded: what is listed is plain beside digests."""
+        """Return a metadata value in recordable form: in the mode ``hashed``, listed values stay plain."""
         text = plain_text(value)
         if self._verbatim or self.policy.mode in {"hashed", "off"}:
             return text
@@ -200,15 +200,15 @@ class ContentFilter:
 
     @property
     def longest_number(self) -> int:
-        """Below this, numbers in metadata are numbers: longer ones may be a card's or a phone's."""
+        """The limit for plain numbers in metadata: longer ones may be a card or phone number."""
         return _SHORTEST_NUMBER if self.policy.mode == "redacted" else INT64
 
     def truncated(self, mark: str) -> None:
-        """Note that this part was cut."""
+        """Note that this part was truncated."""
         self._truncated |= {mark}
 
     def marks(self) -> dict[str, bool | int | str | list[str]]:
-        """Return the attributes that say what was done to the content."""
+        """Return the attributes that describe the changes to the content."""
         marks: dict[str, bool | int | str | list[str]] = {}
         mode = self.policy.mode
         if mode is not None and mode != "on":
@@ -224,7 +224,7 @@ class ContentFilter:
         return marks
 
     def _changed(self, text: str, part: Part, mark: str | None) -> str | None:
-        # Twice the limit, since pseudonyms are shorter than what they stand for; more is never looked at.
+        # Twice the limit, because pseudonyms are shorter than the values they replace; the rest is not read.
         limit = 2 * self.policy.limit_of(part, mark)
         if len(text) > limit:
             self.truncated(mark or part)
@@ -251,7 +251,7 @@ class ContentFilter:
 
 @guarded
 def _is_among(key: object, keys: Collection[str]) -> bool:
-    return key in keys  # asks the key, too
+    return key in keys  # calls the key's `__eq__` too
 
 
 @guarded
@@ -262,7 +262,7 @@ def _is_identifying(identifier: str) -> bool:
 
 
 def json_string(text: str) -> str:
-    """Return the text as JSON; the encoder for ASCII is the quicker one."""
+    """Return the text as JSON; the ASCII encoder is faster."""
     return encode_basestring_ascii(text) if text.isascii() else encode_basestring(text)
 
 
@@ -282,9 +282,9 @@ def cut(text: str, limit: int) -> tuple[str, int, bool]:
 
 
 def plain_text(value: object) -> str:
-    """Return the value as text that any OTLP receiver takes: no lone surrogates, no NUL.
+    """Return the value as text that every OTLP receiver accepts: no lone surrogates, no NUL.
 
-    A lone surrogate makes protobuf refuse the batch it is in; some stores refuse NUL. Both become U+FFFD.
+    Protobuf refuses a whole batch because of one lone surrogate; some stores refuse NUL. Both become U+FFFD.
     """
     text = value if type(value) is str else _as_str(value) or ""
     if "\x00" in text:
@@ -294,7 +294,7 @@ def plain_text(value: object) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # By way of UTF-16, two halves of one character that were split by an escape meet again.
+        # Encoding via UTF-16 rejoins two surrogates of one character that an escape had split.
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
 
@@ -308,7 +308,7 @@ def _as_str(value: object) -> str:
     if isinstance(value, CONTAINERS):
         return compact_json(plain(value, plain_text).value)
     if type(value).__str__ is object.__str__ and not isinstance(value, Number):
-        # A `repr` writes all that a value holds, and has no end where that holds itself often enough.
+        # A `repr` writes the whole value, and grows without end if the value contains itself.
         return f"<{type(value).__name__}>"
     return str(value)
 

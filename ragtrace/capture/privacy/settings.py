@@ -1,4 +1,4 @@
-"""What ``instrument()`` was told of content: by code, else by the environment, else a default."""
+"""Resolve the content policy of ``instrument()``: from code, else the environment, else a default."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def resolved_policy(
     content: ContentPolicy | ContentMode | None,
     redact: Redact | None,
 ) -> ContentPolicy:
-    """Return the policy with a mode: ``off`` where what was asked for is unknown, or not possible."""
+    """Return the policy with its mode: ``off`` if the requested mode is unknown or not available."""
     if isinstance(content, ContentPolicy | None):
         policy = content or ContentPolicy()
         told = policy.mode
-    else:  # a word, or a slip such as False: what is not understood records nothing
+    else:  # a word, or a mistake such as False: an unknown value records nothing
         policy, told = ContentPolicy(), _mode(str(content), "content")
     mode = _with_short_form(told, capture) or _mode_by_env(env)
     key = policy.key or env.get(KEY) or None
@@ -66,7 +66,7 @@ def _possible(mode: ContentMode) -> ContentMode:
     if mode != "redacted":
         return mode
     try:
-        import ragtrace.capture.privacy._redaction  # noqa: F401 - loaded here, and not in the first call
+        import ragtrace.capture.privacy._redaction  # noqa: F401 - load it now, not in the first call
     except ImportError as exc:
         from ragtrace.extras import install_command
 

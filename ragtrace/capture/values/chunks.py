@@ -1,4 +1,4 @@
-"""Retrieved chunks of any shape, read and written as JSON: each chunk once."""
+"""Read retrieved chunks of any shape, and write each once as JSON."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ragtrace.capture.values.plain import compact_json, plain
 from ragtrace.model import Part
 
 MAX_CHUNKS = 5_000
-"""Of one retrieval: the rest is left out and ``context`` marked as truncated."""
+"""Per retrieval: further chunks are dropped, and ``context`` is marked as truncated."""
 
 
 class ChunkDocuments(NamedTuple):
-    """The documents of one retrieval in the two forms that are written."""
+    """The documents of one retrieval in both written forms."""
 
     elements: list[str]
-    """One JSON object a chunk; a score that is not known is left out."""
+    """One JSON object per chunk; an unknown score is left out."""
     document: str
-    """A JSON list of the same objects, in which ``score`` always stands, ``null`` where it is not known: the
-    pinned schema of ``gen_ai.retrieval.documents`` allows it, and 0 would be an invented number."""
+    """A JSON list of the same objects, always with a ``score``. ``null`` means unknown: the pinned schema of
+    ``gen_ai.retrieval.documents`` allows it, and 0 would be an invented number."""
 
 
 def chunk_documents(items: Iterable[object], content_filter: ContentFilter) -> ChunkDocuments:
     """Write the chunks as JSON, within the limits of the policy.
 
-    [`read_document`][ragtrace.capture.values.documents.read_document] says what an item may be. A chunk
-    without an id is named ``sha256(text)[:16]``.
+    [`read_document`][ragtrace.capture.values.documents.read_document] lists the accepted items. A chunk
+    without an id gets ``sha256(text)[:16]``.
     """
     elements: list[str] = []
     listed: list[str] = []
@@ -49,7 +49,7 @@ def chunk_documents(items: Iterable[object], content_filter: ContentFilter) -> C
 
 
 def _element(found: FoundDocument, rank: int, budget: int, content_filter: ContentFilter) -> tuple[str, int]:
-    """Write one chunk; return it with the bytes of the budget it took."""
+    """Write one chunk; return it with the bytes it takes from the budget."""
     text = content_filter.redacted(found.text, Part.CONTEXT)
     named = content_filter.policy.identifier(found.id) if found.id is not None else _unnamed(text, rank)
     pieces = ['{"id":', json_string(named)]
@@ -78,13 +78,13 @@ def _element(found: FoundDocument, rank: int, budget: int, content_filter: Conte
 
 
 def _unnamed(text: str | None, rank: int) -> str:
-    # Of what is recorded: a digest of a text that is not would tell who can guess it.
+    # Hash the recorded text only: a digest of unrecorded text would confirm a guess of it.
     return f"unnamed-{rank}" if text is None else hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @guarded
 def _metadata(metadata: Mapping[Any, object], content_filter: ContentFilter) -> tuple[str, bool]:
-    """Write metadata as JSON, its strings redacted; tell whether something was left out."""
+    """Write metadata as JSON with redacted strings; return it and whether something was left out."""
     values, is_cut = plain(
         metadata,
         lambda value: content_filter.metadata_value(value, Part.CONTEXT),

@@ -1,6 +1,6 @@
-"""Retrieved documents of any shape, read: an application's own, a framework's, or a vector store's answer.
+"""Read retrieved documents of any shape: of an application, a framework or a vector store.
 
-All are known by the names of their fields. A distance is no score: it stays one.
+It identifies them by their field names. A distance stays a distance, not a score.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ragtrace.model import Chunk
 _TEXT_NAMES = ("text", "content", "page_content")
 _STORED_TEXT_NAMES = (*_TEXT_NAMES, "document", "chunk", "passage", "body")
 _STORED_NAMES = ("payload", "properties", "entity", "_source", "document", "metadata")
-"""Where vector stores keep what an application stored with a vector."""
+"""Fields in which vector stores keep an application's data of a vector."""
 _ID_NAMES = ("id", "chunk_id", "node_id", "id_", "document_id", "doc_id", "uuid", "_id")
 _METADATA_ID_NAMES = ("id", "chunk_id")
 _METADATA_NAMES = ("metadata", "meta", "payload", "properties")
@@ -34,7 +34,7 @@ MAX_COLUMNS = 100
 
 
 class FoundDocument(NamedTuple):
-    """What could be read of a document."""
+    """The parts of a document that could be read."""
 
     id: object = None
     text: object = None
@@ -45,10 +45,10 @@ class FoundDocument(NamedTuple):
 
 
 def documents_in(result: object) -> Collection[object] | None:
-    """Return the documents in what a retrieval returned, or ``None`` where there are none to be found.
+    """Return the documents in a retrieval's return value, or ``None`` if there are none.
 
-    That is a list of them, one of them, or what holds such a list: the ``documents`` of Haystack's
-    retrievers, Qdrant's ``points``, Weaviate's ``objects``, Chroma's lists of columns, one for each query.
+    The value is a list of documents, one document, or an object with such a list: the ``documents`` of
+    Haystack's retrievers, Qdrant's ``points``, Weaviate's ``objects``, Chroma's column lists (one per query).
     An iterator is not consumed.
     """
     return result if type(result) is list and not _is_nested(result) else _documents(result, 0)
@@ -56,13 +56,13 @@ def documents_in(result: object) -> Collection[object] | None:
 
 @guarded
 def read_document(item: object) -> FoundDocument:
-    """Return what can be read of a document.
+    """Return the readable parts of a document.
 
-    That is a [`Chunk`][ragtrace.model.Chunk], a string, a mapping or an object with fields such as ``text``,
-    ``content`` or ``page_content``, or with a ``payload`` that has them, a pair of one of these and a score,
-    or a row of a table.
+    A document is a [`Chunk`][ragtrace.model.Chunk], a string, a mapping or object with fields such as
+    ``text``, ``content`` or ``page_content``, or with a ``payload`` that has them, a pair of one of these and
+    a score, or a table row.
     """
-    if type(item) is dict:  # by far the most frequent, and asking for a Mapping is slow
+    if type(item) is dict:  # the most frequent case; checking for a Mapping is slow
         return _from_mapping(item)
     if isinstance(item, Chunk):
         key = "distance" if item.score_kind == "distance" else "score"
@@ -98,7 +98,7 @@ def _holds_text(result: object) -> bool:
 
 
 def _is_nested(result: Collection[object]) -> bool:
-    """Tell lists of results, one for each of several queries, from a list of pairs or rows."""
+    """Return whether this is a list of results per query, not a list of pairs or rows."""
     if not isinstance(result, list) or not result or type(result[0]) is not list:
         return False
     first = result[0]
@@ -107,7 +107,7 @@ def _is_nested(result: Collection[object]) -> bool:
 
 
 def _plain_collection(result: Collection[object]) -> Collection[object] | None:
-    # a matrix of numbers, or a table: what is in it are no documents
+    # items of a matrix of numbers or of a table are not documents
     matrices = (result, *result) if isinstance(result, tuple) else (result,)
     return None if any(hasattr(matrix, "shape") for matrix in matrices) else result
 
@@ -140,7 +140,7 @@ def _from_mapping(item: Mapping[Any, object]) -> FoundDocument:
 
 
 def _from_object(item: object) -> FoundDocument:
-    node = field(item, "node")  # held together with its score
+    node = field(item, "node")  # a document with its score
     held = item if node is None else node
     mappings = (field(held, name) for name in _METADATA_NAMES)
     known = next((value for value in mappings if isinstance(value, Mapping)), None)
@@ -158,7 +158,7 @@ def _measured(found: FoundDocument, *places: object) -> FoundDocument:
 
 
 def _from_sequence(item: Sequence[object]) -> FoundDocument:
-    """Read a pair of a document and its score, or a row of a table: its longest text, and what names it."""
+    """Read a pair of a document and its score, or a table row: its longest text and its id."""
     if len(item) == _PAIR and not isinstance(item[1], str | bytes):
         return (read_document(item[0]) or FoundDocument())._replace(score=_number(item[1]))
     columns = list(islice(item, MAX_COLUMNS))
@@ -172,7 +172,7 @@ def _from_sequence(item: Sequence[object]) -> FoundDocument:
 
 
 def _text_and_rest(item: object, metadata: object) -> tuple[object, object]:
-    """Return the text of a document, or what was stored with its vector, and the metadata without it."""
+    """Return the text of a document, or the data stored with its vector, and the metadata without it."""
     text = first_field(item, _TEXT_NAMES)
     if text is None:
         stored = (first_field(field(item, name), _STORED_TEXT_NAMES) for name in _STORED_NAMES)
@@ -181,7 +181,7 @@ def _text_and_rest(item: object, metadata: object) -> tuple[object, object]:
             rest = islice(metadata.items(), MAX_VALUES)
             metadata = {key: value for key, value in rest if value is not text}
     if text is not None and not isinstance(text, str | bytes):
-        text = answer_in({"content": text})  # blocks of text, as messages have them
+        text = answer_in({"content": text})  # text blocks, as in messages
     return text, metadata
 
 
@@ -198,9 +198,9 @@ def _number(value: object) -> float | None:
     if type(value) is float:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | bytes | bool) or callable(value):
-        return None  # a mock of a number is any number
+        return None  # a mock converts to any number
     try:
-        number = float(value)  # type: ignore[arg-type]  # numpy and decimal numbers know how
+        number = float(value)  # type: ignore[arg-type]  # numpy and decimal numbers convert
     except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None

@@ -1,4 +1,4 @@
-"""Pieces of a streamed body, read as they pass: text, bytes, server-sent events, JSON lines, or objects."""
+"""Read the pieces of a streamed body: text, bytes, server-sent events, JSON lines, or objects."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import json
 from ragtrace.capture.values.text import answer_in
 
 MAX_LINE = 1_048_576
-"""Characters: a stream that never ends its line is not kept."""
+"""In characters: a longer line is not kept."""
 _EVENTS = "text/event-stream"
 _LINES = ("application/x-ndjson", "application/jsonl", "application/json-lines", "application/json-seq")
 _FIRST_OF_EVENTS = ("data:", "event:", "id:", "retry:", ":")
 _NAMES_OF_TEXT = frozenset({"", "message", "token", "delta", "answer", "chunk", "text", "content", "data"})
-"""Events of other names carry sources, errors and the like, unless their data say otherwise."""
+"""Other event names carry sources, errors and the like, unless their data contain an answer."""
 
 
 class PieceReader:
-    """Finds the answer's text in one piece after another.
+    """Extracts the answer's text piece by piece.
 
-    What it is told is the media type, if a response says one; else the first piece shows whether it is an
-    event stream (WHATWG HTML, 9.2: server-sent events).
+    It takes the response's media type, if any. Otherwise the first piece shows whether it is an event stream
+    (WHATWG HTML, 9.2: server-sent events).
     """
 
     __slots__ = ("_data", "_decoder", "_event", "_events", "_framed", "_line", "_lines")
@@ -36,10 +36,10 @@ class PieceReader:
         self._data: list[str] = []
 
     def text(self, piece: object) -> str | None:
-        """Return what the piece adds to the answer, ``None`` if there is no text in it."""
+        """Return the piece's part of the answer, ``None`` if it has no text."""
         if isinstance(piece, bytes | bytearray):
             piece = self._decoder.decode(piece)
-            self._events = True  # no model's tokens, among which a "data:" may be
+            self._events = True  # not model tokens, which may contain "data:"
         if not isinstance(piece, str):
             return answer_in(piece)
         if self._framed is None:
@@ -47,7 +47,7 @@ class PieceReader:
         return self._of_lines(piece) if self._framed else piece
 
     def rest(self) -> str:
-        """Return what stands behind the last end of a line, once the stream has ended."""
+        """Return the text after the last line end, once the stream has ended."""
         line, self._line = self._line, ""
         return self._of_line(line) + self._dispatched()
 

@@ -10,7 +10,7 @@ from ragtrace.capture.values.names import name
 from ragtrace.model import Part
 
 MAX_MESSAGES = 1_000
-"""Of one request: the rest is left out and ``messages`` marked as truncated."""
+"""Per request: further messages are dropped, and ``messages`` is marked as truncated."""
 
 _ROLES = {"human": "user", "ai": "assistant"}
 
@@ -22,10 +22,10 @@ def text_message(role: str, text: str, finish_reason: str | None = None) -> str:
 
 
 def prompt_messages(messages: object, content_filter: ContentFilter) -> str | None:
-    """Write what a model was given, within the limit of the policy; ``None`` where nothing is to be written.
+    """Write a model's input, within the limit of the policy; ``None`` if there is nothing to write.
 
-    A string is the user's message. A message is a mapping or object with ``role`` and ``content`` (a string
-    or a list of parts), or with ``role`` and ``parts``. Parts that are not text are named by their type only.
+    A string is a user message. A message is a mapping or object with ``role`` and ``content`` (a string or a
+    list of parts), or with ``role`` and ``parts``. Of parts that are not text, only the type is written.
     """
     if messages is None or not content_filter.policy.capture:
         return None
@@ -85,7 +85,7 @@ def _listed(value: object) -> Sequence[object]:
 
 
 def _of(message: object, key: str) -> object:
-    # a dict is by far the most frequent, and asking for a Mapping is slow
+    # a dict is the most frequent case; checking for a Mapping is slow
     return message.get(key) if type(message) is dict else _held(message, key)
 
 

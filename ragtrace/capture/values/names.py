@@ -1,4 +1,4 @@
-"""Names, ids and numbers that an application tells. What is none of these is left out, and told once."""
+"""Validate names, ids and numbers from the application. Other values are dropped and logged once."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ragtrace.capture.values.plain import CONTAINERS, INT64
 
 
 def name(value: object, what: str) -> str | None:
-    """Return a name, such as a model's: a string. An object in its place may write out all that it holds."""
+    """Return a name, such as a model's. Only a string: the ``str`` of an object may reveal its content."""
     return _told(_name(value), value, what)
 
 
 def identity(value: object, what: str) -> str | None:
-    """Return an id as text: a string, or what has a text of its own, such as a number or a UUID."""
+    """Return an id as text, from a string or a value with a text form, such as a number or a UUID."""
     return _told(_identity(value), value, what)
 
 
 def whole_number(value: object, what: str) -> int | None:
-    """Return a number that OTLP can hold: 64 bits."""
+    """Return a whole number that fits OTLP's 64 bits."""
     number = _whole_number(value)
     if number is None and value is not None:
         note_unread(what, value)
@@ -30,7 +30,7 @@ def whole_number(value: object, what: str) -> int | None:
 
 
 def hook(value: object, what: str) -> Callable[..., Any] | None:
-    """Return a function of the application's."""
+    """Return a callable of the application."""
     if callable(value):
         return value
     if value is not None:
@@ -61,7 +61,7 @@ def _identity(value: object) -> str | None:
 
 @guarded
 def _whole_number(value: object) -> int | None:
-    if value is None or callable(value):  # a mock of a number is any number
+    if value is None or callable(value):  # a mock converts to any number
         return None
-    number = int(value)  # type: ignore[call-overload]  # numpy's and others know how
+    number = int(value)  # type: ignore[call-overload]  # numpy's and others convert
     return number if abs(number) < INT64 else None

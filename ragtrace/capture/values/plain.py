@@ -1,4 +1,4 @@
-"""Values of any shape as JSON: never deeper or longer than what an application can wait for."""
+"""Convert values of any shape to JSON values, bounded in depth and number."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ CONTAINERS = (Mapping, list, tuple, set, frozenset)
 INT64 = 2**63
 MAX_DEPTH = 8
 MAX_VALUES = 1_000
-"""Of one structure: a list that holds itself twice has 2**depth values."""
+"""Per structure: a list that contains itself twice has 2**depth values."""
 
 compact_json = JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 class JsonValue(NamedTuple):
-    """A value as JSON values."""
+    """A value converted to JSON values."""
 
     value: object
     is_cut: bool
-    """Something lay too deep, or beyond the first 1,000 values."""
+    """Some values were too deep, or beyond the first 1,000."""
 
 
 def plain(value: object, text: Text, longest_number: int = INT64) -> JsonValue:
-    """Return the value as JSON values; ``text`` writes what is no container, number or truth value.
+    """Return the value as JSON values; ``text`` converts all values but containers, numbers and booleans.
 
-    An integer that is not below ``longest_number`` is text, as JSON's readers lose digits of some.
+    An integer of ``longest_number`` or more becomes text, because JSON readers may lose digits.
     """
     room = _Room(longest_number)
     return JsonValue(_plain(value, text, room, 0), room.is_cut)

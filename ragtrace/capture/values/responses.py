@@ -1,4 +1,4 @@
-"""What routes of web frameworks return, known by its shape: no framework is imported.
+"""Read the responses of web frameworks by their shape: no framework is imported.
 
 Starlette and FastAPI: a body of bytes, or a ``body_iterator``. Flask and other WSGI frameworks on Werkzeug:
 ``get_data()``, or an iterable ``response``. A tuple is Flask's ``(body, status, headers)``.
@@ -11,17 +11,17 @@ from collections.abc import AsyncIterable, Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
 MAX_BODY = 4_194_304
-"""Bytes of a body in which an answer is looked for."""
+"""The largest body, in bytes, that is searched for an answer."""
 _FIRST_ERROR = 400
 
 
 class StreamedBody(NamedTuple):
-    """The body of a response that is still to be sent."""
+    """The body of a response that is not sent yet."""
 
     media_type: str
     pieces: Iterable[Any] | AsyncIterable[Any]
     replaced: Callable[[Any], Any]
-    """Puts a generator in the body's place and returns the response."""
+    """Replaces the body with a generator and returns the response."""
 
 
 def streamed_body(result: object) -> StreamedBody | None:
@@ -38,7 +38,7 @@ def streamed_body(result: object) -> StreamedBody | None:
 
 
 def body_of(result: object) -> object:
-    """Return what a response holds, its JSON parsed, or ``None``; return anything else as it is."""
+    """Return a response's body, with JSON parsed, or ``None``; return any other value unchanged."""
     if isinstance(result, tuple) and result:
         failed = any(isinstance(part, int) and part >= _FIRST_ERROR for part in result[1:2])
         return None if failed else body_of(result[0])
@@ -52,14 +52,14 @@ def body_of(result: object) -> object:
 
 
 def _is_response(result: object) -> bool:
-    # a mock has whatever it is asked for, and would keep what it is given
+    # a mock has every attribute, and would store the replacement
     if not isinstance(getattr(result, "status_code", None), int) or getattr(result, "headers", None) is None:
         return False
     return any(hasattr(result, name) for name in ("body", "body_iterator", "get_data"))
 
 
 def _is_streamed(response: object) -> bool:
-    # a file that the server sends by itself is no answer
+    # a file that the server sends itself is not an answer
     return bool(getattr(response, "is_streamed", False)) and not getattr(
         response, "direct_passthrough", False
     )

@@ -1,4 +1,4 @@
-"""The text in values of any shape: questions in requests, answers in replies. Known by their shape alone."""
+"""Find the text in values of any shape: questions in requests, answers in replies. Only the shape counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ASKING_NAMES = ("question", "query", "user_query", "user_input", "q")
 QUESTION_NAMES = (*ASKING_NAMES, "input", "prompt", "message", "text")
 _QUESTION_FIELDS = (*QUESTION_NAMES, "query_str", "content", "messages", "parts")
 _REQUEST_FIELDS = ("_json", "_form", "query_params", "path_params")
-"""Of a Starlette request: its body only once the application has read it, as nobody else may wait for it."""
+"""Fields of a Starlette request. The body is available only after the application has read it."""
 _ANSWER_FIELDS = (
     *("delta", "answer", "output_text", "output", "response", "result", "text", "content", "token"),
     *("completion", "reply", "replies", "answers", "choices", "message", "messages", "parts", "data"),
@@ -27,7 +27,7 @@ _PIECES = ("response.output_text.delta", "content_block_delta", "text-delta", "t
 MAX_DEPTH = 6
 MAX_PARTS = 100
 MAX_VISITS = 500
-"""Of one value: an object may hold another under every name, and so on without end."""
+"""Per value: objects can nest without end."""
 
 
 @guarded
@@ -38,11 +38,11 @@ def question_in(value: object) -> str | None:
 
 @guarded
 def answer_in(value: object) -> str | None:
-    """Return the answer in what a function returned, or the next piece of it in what it yielded.
+    """Return the answer in a returned value, or its next piece in a yielded value.
 
-    That is a string, a number, the first of a tuple, or what a mapping or object holds as ``answer``,
-    ``output``, ``content`` and the like: replies of the OpenAI and Anthropic SDKs, messages and results of
-    LangChain, LlamaIndex, Haystack and pydantic-ai, events of their streams.
+    That is a string, a number, the first item of a tuple, or the field ``answer``, ``output``, ``content`` or
+    similar of a mapping or object: replies of the OpenAI and Anthropic SDKs, messages and results of
+    LangChain, LlamaIndex, Haystack and pydantic-ai, and events of their streams.
     """
     if type(value) is str:
         return value
@@ -55,7 +55,7 @@ def answer_in(value: object) -> str | None:
 
 @guarded
 def stated_answer(value: object) -> str | None:
-    """Return the answer that an application states itself: a structure without one stands for itself."""
+    """Return the answer that an application sets itself; a structure without one becomes JSON."""
     found = answer_in(value)
     if found is not None or value is None or first_field(value, _ANSWER_FIELDS) is not None:
         return found
@@ -67,12 +67,12 @@ def stated_answer(value: object) -> str | None:
 
 
 def is_request(value: object) -> bool:
-    """Tell a request of Starlette's."""
+    """Return whether the value is a Starlette request."""
     return getattr(value, "query_params", None) is not None
 
 
 def first_field(value: object, names: Iterable[str]) -> object:
-    """Return the first of these that the mapping or object holds, methods aside."""
+    """Return the first of these fields in the mapping or object, except methods."""
     if type(value) is dict and value.keys().isdisjoint(names):
         return None
     return next((held for name in names if (held := field(value, name)) is not None), None)
@@ -80,13 +80,13 @@ def first_field(value: object, names: Iterable[str]) -> object:
 
 @guarded
 def field(value: object, name: str) -> object:
-    """Return what a mapping or an object holds by this name, if that is no method."""
+    """Return a field of a mapping or an object, unless it is a method."""
     held = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
     return None if callable(held) and not isinstance(held, str) else held
 
 
 class _Way:
-    """How far a search has come into a value."""
+    """The bounds of a search inside a value."""
 
     __slots__ = ("depth", "visits")
 
@@ -94,11 +94,11 @@ class _Way:
         self.depth = self.visits = 0
 
     def first(self, search: Callable[[object, _Way], str | None], values: Iterable[object]) -> str | None:
-        """Return the first text found in these, one level down."""
+        """Return the first text in these values, one level down."""
         return next(self.each(search, values), None)
 
     def each(self, search: Callable[[object, _Way], str | None], values: Iterable[object]) -> Iterator[str]:
-        """Return the texts found in these, one level down."""
+        """Yield the texts in these values, one level down."""
         if self.depth == MAX_DEPTH:
             return
         for value in values:
@@ -127,7 +127,7 @@ def _question(value: object, way: _Way) -> str | None:
 
 
 def _asked_last(messages: Sequence[object]) -> Sequence[object]:
-    """Return what users said, last first; without users, what was said last."""
+    """Return the user messages, last first; without any, the last message."""
     last = messages[: -MAX_VISITS - 1 : -1]
     return [message for message in last if _role(message) in {"user", "human"}] or last[:1]
 
@@ -152,7 +152,7 @@ def _answer(value: object, way: _Way) -> str | None:
 
 
 def _is_no_piece(value: object) -> bool:
-    """Tell events that hold a thought, a tool's arguments, or once more what pieces brought before."""
+    """Return whether an event holds a thought, a tool's arguments, or a repetition of earlier pieces."""
     kind = field(value, "type")
     if not isinstance(kind, str):
         return False
@@ -168,7 +168,7 @@ def _held(value: object, name: str) -> object:
 
 
 def _reply_of_part(value: object, way: _Way) -> str | None:
-    """Look for what one part of a pipeline replied, as Haystack and LangGraph name their parts."""
+    """Search the reply of a pipeline's component, as Haystack and LangGraph name them."""
     if way.depth or not isinstance(value, Mapping):
         return None
     parts = (part for part in islice(value.values(), MAX_PARTS) if isinstance(part, Mapping))

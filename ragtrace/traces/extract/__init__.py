@@ -1,7 +1,7 @@
-"""From a trace to the RAG calls in it.
+"""Extract RAG calls from a trace.
 
-A convention (one module under ``conventions``) says what a span holds. ``calls`` finds the RAG calls in the
-tree of spans, ``record`` chooses what to believe, and says why.
+A convention (one module under ``conventions``) reads a span. ``calls`` finds the RAG calls in the span tree.
+``record`` chooses the source of each part, with the reason.
 """
 
 from __future__ import annotations

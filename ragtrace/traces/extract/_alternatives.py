@@ -1,4 +1,4 @@
-"""What was read as well, and why something else was believed: for ``ragtrace explain``."""
+"""List the sources that were read but not chosen, with the reason, for ``ragtrace explain``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def passed_over(
     sources: Sequence[SpanReading],
     chosen: Sequence[Provenance],
 ) -> tuple[Provenance, ...]:
-    """Name the readings that hold a part of the record and were not chosen for it, with the rule."""
+    """Return the readings that hold a part of the record but were not chosen, with the rule."""
     spans = {part: {each.span_id for each in chosen if each.part is part} for part in Part}
     own = call.own.span.span_id if call.own else None
     considered = (
@@ -50,7 +50,7 @@ def _why_not_asked(
     if is_own:
         return "the question of the RAG call itself comes first"
     if each.role is not Role.GENERATION:
-        return "the query of another retrieval was taken"
+        return "the query of another retrieval was used"
     return "a prompt comes last" if each is generation else "another generation gave the answer"
 
 
@@ -67,16 +67,16 @@ def _contexts(
         if each.span.span_id in inside:
             why = "the retrieval around it holds the same documents"
         elif each.span.span_id in around:
-            why = "it holds no chunks of its own, a retrieval inside it does"
+            why = "it holds no chunks of its own, but a retrieval inside it does"
         yield _over(Part.CONTEXT, each, each.documents, why)
     for each in call.of(Role.TOOL):
-        why = "by its name no tool that retrieves: if it does, name it in `tools` of the mapping"
+        why = "its name is not that of a retrieval tool: if it retrieves, name it in `tools` of the mapping"
         yield _over(Part.CONTEXT, each, each.documents, why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Instead:
-    """What was taken in place of a retrieval; asked once, as there may be thousands."""
+    """The replacement of a retrieval; computed once, because there may be thousands of retrievals."""
 
     is_mapped: bool
     is_reranked: bool
@@ -95,7 +95,7 @@ def _why_not_chosen(each: SpanReading, generation: SpanReading | None, instead: 
     if generation and each.span.start_ns > generation.span.end_ns:
         return "it began after the answer was complete"
     if instead.is_reranked:
-        return "what a later step made of it takes its place"
+        return "the output of a later step replaces it"
     return _NO_TEXT
 
 

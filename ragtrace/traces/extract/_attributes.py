@@ -1,4 +1,4 @@
-"""Attributes of a span, as the type they should have."""
+"""Read span attributes with the expected type."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ragtrace.traces.trace import Span
 
 
 def text_of(attributes: Mapping[str, AttributeValue], key: str) -> str | None:
-    """Return a text attribute, clean; ``None`` if it is absent, empty or something else."""
+    """Return a clean string attribute; ``None`` if it is absent, empty or of another type."""
     value = attributes.get(key)
     return clean(value) or None if isinstance(value, str) else None
 
 
 def first_text(span: Span, *keys: str) -> str | None:
-    """Return the first of these attributes that is a text."""
+    """Return the first of these attributes that is a string."""
     for key in keys:
         if text := text_of(span.attributes, key):
             return text
@@ -32,7 +32,7 @@ def first_text(span: Span, *keys: str) -> str | None:
 
 
 def strings_of(value: AttributeValue) -> tuple[str, ...]:
-    """Return the texts of a list, clean; a single text is a list of one."""
+    """Return the clean strings of a list; a single string becomes a list of one."""
     items = value if isinstance(value, tuple) else (value,)
     return tuple(clean(item) for item in items if isinstance(item, str))
 
@@ -40,7 +40,7 @@ def strings_of(value: AttributeValue) -> tuple[str, ...]:
 def found_text(
     text: str | None, *, attribute: str, convention: str, how: str, raw: AttributeValue = None
 ) -> FoundValue[str] | None:
-    """Judge a text that was read from an attribute, whose raw value may show that it was cut."""
+    """Check a text from an attribute; the raw value may show that it was truncated."""
     if text is None:
         return None
     kept, has_excess = without_excess(clean(text))

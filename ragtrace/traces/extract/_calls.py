@@ -1,4 +1,4 @@
-"""Find the RAG calls in the tree of spans."""
+"""Find the RAG calls in the span tree."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _RETRIEVALS = (Role.RETRIEVAL, Role.RERANK)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One RAG call: the span it happened under, and what the spans of it say, in order of start."""
+    """One RAG call: its root span and the readings of its spans, in order of start."""
 
     root: Span | None
-    """``None`` where the steps have no common ancestor among the spans that were seen."""
+    """``None`` if the steps have no known common ancestor."""
     members: tuple[SpanReading, ...]
 
     @property
     def own(self) -> SpanReading | None:
-        """What the call's own span says, if a convention knows it."""
+        """The reading of the call's own span, if a convention reads it."""
         root_id = self.root.span_id if self.root else None
         found = (each for each in self.members if each.span.span_id == root_id and each.role is Role.CALL)
         return next(found, None)
@@ -41,7 +41,7 @@ class Call:
 
 
 class SpanTree:
-    """Who hangs under whom. Parents that were not seen, and cycles, end a line of ancestors."""
+    """The span tree. A missing parent or a cycle ends a path of ancestors."""
 
     def __init__(self, trace: Trace) -> None:
         self._spans = {span.span_id: span for span in trace.spans}
@@ -56,7 +56,7 @@ class SpanTree:
         return self._spans.get(span_id)
 
     def nearest_above(self, of: Iterable[str], ids: Collection[str]) -> Mapping[str, str]:
-        """Map each span of ``of`` that has one of ``ids`` above it to the nearest one."""
+        """Map each span in ``of`` to its nearest ancestor in ``ids``, if it has one."""
         return self._lineage.nearest_above(of, ids)
 
     def all_above(self, ids: Iterable[str]) -> frozenset[str]:
@@ -64,16 +64,16 @@ class SpanTree:
         return self._lineage.all_above(ids)
 
     def root_of(self, span: Span) -> Span:
-        """Return the topmost ancestor that was seen, or the span itself."""
+        """Return the topmost known ancestor, or the span itself."""
         return self._spans[self._lineage.top(span.span_id)]
 
     def first_above(self, span: Span, read: Callable[[Span], T | None]) -> T | None:
-        """Return what is read from the nearest span above that says it. Each span is read once."""
+        """Return the value of the nearest ancestor that has one. Each span is read once."""
         known: dict[str, T | None] = self._found_above.setdefault(read, {})
         walked: list[str] = []
         found, above = None, self._parents.get(span.span_id)
         while above is not None and above not in known and found is None:
-            known[above] = None  # walked once, cycles too
+            known[above] = None  # each path is walked once, cycles too
             walked.append(above)
             found = read(self._spans[above])
             above = self._parents.get(above)
@@ -83,7 +83,7 @@ class SpanTree:
         return found
 
     def common_ancestor(self, spans: Sequence[Span]) -> Span | None:
-        """Return the lowest span that is, or is above, all of these."""
+        """Return the lowest common ancestor; it may be one of the spans."""
         shared = tuple(self._spans[span_id] for span_id in self._lineage.line(spans[0].span_id))
         position = {span.span_id: index for index, span in enumerate(shared)}
         lowest, joining = 0, set(position)
@@ -96,12 +96,12 @@ class SpanTree:
             if span_id is None or span_id in walked:
                 return None
             joining.update(walked)
-            lowest = max(lowest, position.get(span_id, 0))  # what joins further down was counted then
+            lowest = max(lowest, position.get(span_id, 0))  # paths that join further down are already counted
         return shared[lowest]
 
 
 def is_evaluator(span: Span) -> bool:
-    """Tell whether the span belongs to an evaluator, ours or another's: such spans are never judged."""
+    """Return whether the span belongs to an evaluator, ragtrace or another: such spans are never judged."""
     attributes = span.attributes
     return (
         span.scope.name == semconv.SCOPE_EVALUATION
@@ -114,14 +114,14 @@ def is_evaluator(span: Span) -> bool:
 
 
 def read_spans(spans: Iterable[Span], mapping: AttributeMapping | None = None) -> tuple[SpanReading, ...]:
-    """Read every span that the mapping or a convention knows a role for."""
+    """Read every span with a role in the mapping or a convention."""
     tools = (mapping.tools if mapping else None) or RETRIEVAL_TOOLS
     merged = (_with_tools(_read(span, mapping), tools) for span in spans)
     return tuple(reading for reading in merged if reading.role is not None)
 
 
 def _with_tools(reading: SpanReading, tools: re.Pattern[str]) -> SpanReading:
-    """Take a tool that retrieves for a retrieval, and forget what other tools returned."""
+    """Treat a retrieval tool as a retrieval, and drop the results of other tools."""
     if reading.role is Role.TOOL and tools.search(reading.tool or ""):
         return replace(reading, role=Role.RETRIEVAL)
     if not reading.handed:
@@ -142,16 +142,16 @@ def _read(span: Span, mapping: AttributeMapping | None) -> SpanReading:
 def find_calls(tree: SpanTree, readings: Sequence[SpanReading]) -> tuple[Call, ...]:
     """Group readings into RAG calls.
 
-    A span marked as a RAG call by ragtrace is one. Else the topmost workflow, agent or chain is; else the
-    lowest common ancestor of the retrievals and generations that are under none. Where a trace has only
-    generations, they are a call for which nothing was retrieved.
+    A span that ragtrace marks as a RAG call is one. Otherwise the topmost workflow, agent or chain is one, or
+    the lowest common ancestor of the remaining retrievals and generations. If a trace has only generations,
+    they form a call without retrieval.
     """
     roots = _roots(tree, readings)
     members = _members(tree, readings, roots)
     calls = [Call(root=root, members=tuple(members[span_id])) for span_id, root in roots.items()]
     free = tuple(members[None])
     if len(calls) == 1 and not calls[0].of(*_RETRIEVALS):
-        # an agent that was handed what a span beside it retrieved
+        # an agent that received the documents of a sibling span
         adopted = tuple(reading for reading in free if reading.role in _RETRIEVALS)
         calls = [Call(root=calls[0].root, members=_ordered((*calls[0].members, *adopted)))]
         free = tuple(reading for reading in free if reading.role not in _RETRIEVALS)
@@ -159,7 +159,7 @@ def find_calls(tree: SpanTree, readings: Sequence[SpanReading]) -> tuple[Call, .
 
 
 def _roots(tree: SpanTree, readings: Sequence[SpanReading]) -> Mapping[str, Span]:
-    """Choose the spans of the calls: ids in order of start."""
+    """Choose the root spans of the calls: ids in order of start."""
     all_roots = {r.span.span_id: r for r in readings if r.role is Role.CALL}
     all_marked = {span_id for span_id, r in all_roots.items() if r.convention == own.NAME}
     marked = all_marked - tree.nearest_above(all_marked, all_marked).keys()
@@ -172,7 +172,7 @@ def _roots(tree: SpanTree, readings: Sequence[SpanReading]) -> Mapping[str, Span
 def _members(
     tree: SpanTree, readings: Sequence[SpanReading], roots: Mapping[str, Span]
 ) -> Mapping[str | None, Sequence[SpanReading]]:
-    """Group the readings by the call they are of; ``None`` has those of no call."""
+    """Group the readings by call; ``None`` has the readings outside any call."""
     nearest = tree.nearest_above([reading.span.span_id for reading in readings], roots.keys())
     members: dict[str | None, list[SpanReading]] = {span_id: [] for span_id in (*roots, None)}
     for reading in readings:

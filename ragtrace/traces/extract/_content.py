@@ -1,4 +1,4 @@
-"""Text and JSON as they are found in attributes: doubly encoded, cut, redacted, or a Python ``repr``."""
+"""Read text and JSON from attributes: doubly encoded, truncated, redacted, or a Python ``repr``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ragtrace.traces._text import scrub_surrogates
 T = TypeVar("T")
 
 MAX_TEXT_BYTES = 262_144
-"""What is kept of a question, an answer or a chunk."""
+"""The size limit of a question, an answer or a chunk."""
 _MAX_REPR_BYTES = 20_000
 _MAX_DEPTH = 32
 _STARTS_OF_JSON = ('{"', "[{", '["')
-_LONGEST_REST = 3  # bytes that a cut can leave of a UTF-8 character
+_LONGEST_REST = 3  # bytes of a UTF-8 character that truncation can leave
 _BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
 _HASHED = re.compile(re.escape(semconv.HASHED_PREFIX) + r"hmac-sha256 [0-9a-f]{32} \d+ bytes>")
 _REDACTION = re.compile(r"[\W_]*redacted[\W_]*", re.IGNORECASE)
@@ -35,7 +35,7 @@ _OBJECT_REPR = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentDamage:
-    """Why a text that was found cannot be trusted."""
+    """Why a text cannot be trusted."""
 
     reason: SkipReason
     detail: str
@@ -43,18 +43,18 @@ class ContentDamage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundValue(Generic[T]):
-    """Something read from a span. Without a value, ``damage`` says what is wrong with what stands there."""
+    """A value read from a span. Without a value, ``damage`` gives the reason."""
 
     value: T | None
     attribute: str
     convention: str
     how: str
-    """For people: which part of the attribute."""
+    """Human-readable: the part of the attribute."""
     damage: ContentDamage | None = None
 
 
 def best(*candidates: FoundValue[T] | None) -> FoundValue[T] | None:
-    """Return the first that is whole; else the first that has a value; else the first there is."""
+    """Return the first undamaged candidate, else the first with a value, else the first."""
     found = [candidate for candidate in candidates if candidate is not None]
     whole = (each for each in found if each.value is not None and each.damage is None)
     damaged = (each for each in found if each.value is not None)
@@ -62,12 +62,12 @@ def best(*candidates: FoundValue[T] | None) -> FoundValue[T] | None:
 
 
 def clean(text: str) -> str:
-    """Replace what stores and judges choke on, lone surrogates and NUL, by U+FFFD."""
+    """Replace lone surrogates and NUL, which stores and judges do not accept, with U+FFFD."""
     return scrub_surrogates(text).replace("\0", "\ufffd")
 
 
 def without_excess(text: str) -> tuple[str, bool]:
-    """Bound a clean text to ``MAX_TEXT_BYTES``; say whether something was cut."""
+    """Limit a clean text to ``MAX_TEXT_BYTES``; return it and whether it was truncated."""
     if len(text) * 4 <= MAX_TEXT_BYTES:
         return text, False
     encoded = text.encode()
@@ -75,9 +75,9 @@ def without_excess(text: str) -> tuple[str, bool]:
 
 
 def is_cut_by_tempo(text: str) -> bool:
-    """Tell whether the string is as long as Tempo's cut leaves it.
+    """Return whether the string has the length that Tempo's truncation leaves.
 
-    What a cut inside a character left of it comes back as replacement characters.
+    Truncation inside a character leaves bytes that come back as replacement characters.
     """
     if len(text) > semconv.TEMPO_STRING_BYTES:
         return False
@@ -89,29 +89,29 @@ def is_cut_by_tempo(text: str) -> bool:
 
 
 def text_damage(text: str, attribute: str) -> ContentDamage | None:
-    """Say what is wrong with a plain text, if anything."""
+    """Return the damage of a plain text, if any."""
     if _HASHED.fullmatch(text):
         return ContentDamage(
             reason=SkipReason.REDACTED,
             detail=f"`{attribute}` holds a digest instead of text: content is hashed; the mode `redacted` "
-            "leaves what can be judged",
+            "keeps the text judgeable",
         )
     if _REDACTION.fullmatch(text):
         detail = f"`{attribute}` holds a redaction mark instead of text"
-        hint = ": unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and their like"
+        hint = ": unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and similar variables"
         is_hidden = text == semconv.OI_REDACTED
         return ContentDamage(reason=SkipReason.REDACTED, detail=detail + hint * is_hidden)
     if _OBJECT_REPR.fullmatch(text):
         return ContentDamage(
             reason=SkipReason.NO_CONTENT,
-            detail=f"`{attribute}` holds the name of a Python object instead of text, as "
-            "instrumentations write that do not wait for a stream",
+            detail=f"`{attribute}` holds the name of a Python object instead of text: some "
+            "instrumentations write it because they do not wait for a stream",
         )
     return None
 
 
 def cut_damage(attribute: str) -> ContentDamage:
-    """Say that a stored string was cut."""
+    """Return the damage of a string that the back end truncated."""
     return ContentDamage(
         reason=SkipReason.TRUNCATED,
         detail=f"`{attribute}` was cut at {semconv.TEMPO_STRING_BYTES} bytes, as Tempo does by default: "
@@ -120,18 +120,16 @@ def cut_damage(attribute: str) -> ContentDamage:
 
 
 def broken_damage(value: AttributeValue, attribute: str) -> ContentDamage:
-    """Say what is wrong with an attribute that should hold JSON and does not."""
+    """Return the damage of an attribute with broken JSON."""
     text = value if isinstance(value, str) else ""
     if is_cut_by_tempo(text):
         return cut_damage(attribute)
     damage = text_damage(text, attribute)
-    return damage or ContentDamage(
-        reason=SkipReason.TRUNCATED, detail=f"`{attribute}` holds JSON that is not whole"
-    )
+    return damage or ContentDamage(reason=SkipReason.TRUNCATED, detail=f"`{attribute}` holds incomplete JSON")
 
 
 def parse_loosely(value: AttributeValue) -> AttributeValue:
-    """Read JSON, JSON in a JSON string, or a Python literal; any other value comes back as it is."""
+    """Parse JSON, JSON in a JSON string, or a Python literal; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     parsed = _parse(value)
@@ -139,12 +137,12 @@ def parse_loosely(value: AttributeValue) -> AttributeValue:
 
 
 def is_broken_json(raw: AttributeValue, parsed: AttributeValue) -> bool:
-    """Tell a text that begins like JSON and could not be read, given what `parse_loosely` made of it."""
+    """Return whether a text begins like JSON, but `parse_loosely` could not parse it."""
     return isinstance(raw, str) and parsed == raw and raw.lstrip()[:2] in _STARTS_OF_JSON
 
 
 def recover_elements(text: str) -> tuple[AttributeValue, ...]:
-    """Read the elements of a JSON list that was cut, as far as they are complete."""
+    """Parse the complete elements of a truncated JSON list."""
     stripped = text.lstrip()
     return tuple(_complete_elements(stripped)) if stripped.startswith("[") else ()
 
@@ -172,7 +170,7 @@ def _parse(text: str) -> AttributeValue:
 
 
 def _as_value(node: object, depth: int = 0) -> AttributeValue:
-    """Turn what ``json`` or ``ast`` gives into an attribute value with clean text."""
+    """Convert a value from ``json`` or ``ast`` to an attribute value with clean text."""
     if depth > _MAX_DEPTH:
         return None
     if isinstance(node, str):
@@ -189,7 +187,7 @@ def _python_literal(text: str) -> AttributeValue:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd escapes in a stranger's text are not our warnings
+            warnings.simplefilter("ignore")  # odd escapes in foreign text must not warn
             return _as_value(ast.literal_eval(text))
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return None

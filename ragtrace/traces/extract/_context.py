@@ -1,4 +1,4 @@
-"""The chunks that the answer was made of, out of all retrievals of a RAG call."""
+"""Choose the answer's chunks from all retrievals of a RAG call."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ragtrace.traces.extract._span_reader import Role, SpanReading
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedContext:
-    """The chunks, and where they are from."""
+    """The chunks with their sources."""
 
     sources: tuple[SpanReading, ...]
-    """The retrievals that were chosen, in order of start."""
+    """The chosen retrievals, in order of start."""
     chunks: tuple[Chunk, ...]
     provenance: tuple[Provenance, ...]
     gaps: tuple[Gap, ...]
     question: FoundValue[str] | None = None
-    """What is asked in the prompt, beside the passages."""
+    """The question in the prompt, next to the passages."""
     is_prompt: bool = False
     """Whether the chunks are passages of the model's prompt."""
 
@@ -36,9 +36,9 @@ class ExtractedContext:
 def context_of(
     call: Call, generation: SpanReading | None, tree: SpanTree, *, question: str | None, source: ContextFrom
 ) -> ExtractedContext:
-    """Find the chunks: of the retrievals, or of the prompt where the call has no retrieval.
+    """Find the chunks in the retrievals, or in the prompt if the call has no retrieval.
 
-    ``question`` is what the call's own span says was asked.
+    ``question`` comes from the call's own span.
     """
     found = _retrieved(call, generation, tree)
     if found.sources or source is ContextFrom.SPANS or call.of(Role.RETRIEVAL, Role.RERANK):
@@ -64,10 +64,10 @@ def _of_prompt(found: PromptContext) -> ExtractedContext:
 
 
 def _retrieved(call: Call, generation: SpanReading | None, tree: SpanTree) -> ExtractedContext:
-    """Join the documents of the retrievals that began before the generation ended.
+    """Join the documents of the retrievals that started before the generation ended.
 
-    What a user's mapping names is all there is. Of nested retrievals the outermost that holds text counts;
-    what a reranker returned takes the place of what was retrieved before it.
+    A user's mapping replaces all other sources. Of nested retrievals, the outermost with text counts. A
+    reranker's output replaces all earlier retrievals.
     """
     retrievals = [
         each
@@ -87,7 +87,7 @@ def _retrieved(call: Call, generation: SpanReading | None, tree: SpanTree) -> Ex
 
 
 def _handed(generation: SpanReading | None) -> tuple[SpanReading, ...]:
-    """Take what tools returned out of the generation's prompt, where no span says so."""
+    """Read tool results from the generation's prompt, if no span has them."""
     results = generation.handed if generation else ()
     return tuple(
         SpanReading(
@@ -118,7 +118,7 @@ def _why(source: SpanReading) -> str:
     if is_mapped(source.documents):
         return "the mapping names it"
     if source.role is Role.RERANK:
-        return "what a reranker or a synthesizer hands on takes the place of what was retrieved before it"
+        return "the output of a reranker or a synthesizer replaces earlier retrievals"
     return "a retrieval that began before the answer was complete, and no retrieval around it holds text"
 
 
@@ -155,8 +155,8 @@ def _without_retrieval(call: Call) -> str:
     tools = ", ".join(sorted({repr(each.tool) for each in call.of(Role.TOOL)}))
     if tools:
         return (
-            f"no span of the RAG call is a retrieval, and by its name no tool of {tools} is one: if it is, "
-            "name it in `tools` of the mapping"
+            f"no span of the RAG call is a retrieval, and no name among {tools} is that of a retrieval tool: "
+            "if one retrieves, name it in `tools` of the mapping"
         )
     if _is_linked_elsewhere(call):
         return (

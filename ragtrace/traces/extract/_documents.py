@@ -1,4 +1,4 @@
-"""Retrieved documents to chunks, whatever their keys are called."""
+"""Convert retrieved documents to chunks, whatever their keys."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FIRST_KEY = re.compile(
 def find_documents(
     value: AttributeValue, *, attribute: str, convention: str, span_id: str
 ) -> FoundValue[tuple[Chunk, ...]]:
-    """Read a list of documents: structured, as one JSON string, or as one JSON string an element."""
+    """Read a list of documents: structured, as one JSON string, or as one JSON string per element."""
     items, damage = _items(value, attribute)
     parsed = [parse_loosely(item) for item in items[:MAX_CHUNKS]]
     broken = _broken(items, parsed)
@@ -46,7 +46,7 @@ def find_documents(
         if rank not in broken
     )
     if broken:
-        detail = f"{len(broken)} of {len(items)} documents in `{attribute}` are JSON that is not whole"
+        detail = f"{len(broken)} of {len(items)} documents in `{attribute}` are incomplete JSON"
         damage = ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
     if len(items) > MAX_CHUNKS:
         damage = ContentDamage(
@@ -63,7 +63,7 @@ def find_documents(
 
 
 def chunk_of(document: Mapping[str, AttributeValue], rank: int, span_id: str) -> Chunk:
-    """Read one document. Without an id of its own it is named after its text."""
+    """Read one document. Without an id, it gets one from a hash of its text."""
     document = _unwrapped(document)
     metadata = _metadata(document)
     text, is_cut = _text(document if has_text(document) else metadata)
@@ -82,18 +82,18 @@ def chunk_of(document: Mapping[str, AttributeValue], rank: int, span_id: str) ->
 
 
 def has_text(document: Mapping[str, AttributeValue]) -> bool:
-    """Tell whether the document holds its text under a usual name."""
+    """Return whether the document has its text under a usual key."""
     inner = _unwrapped(document)
     return any(isinstance(inner.get(key), str) for key in _TEXT_KEYS)
 
 
 def is_unnamed(chunk: Chunk) -> bool:
-    """Tell whether the chunk's id was made of its text."""
+    """Return whether the chunk's id is a hash of its text."""
     return chunk.id == _id_from(chunk.text, chunk.rank)
 
 
 def with_text_damage(chunks: Sequence[Chunk], attribute: str) -> ContentDamage | None:
-    """Say what is wrong with the texts of the chunks, if anything."""
+    """Return the damage of the chunks' texts, if any."""
     redacted = next(
         (damage for chunk in chunks if (damage := text_damage(chunk.text or "", attribute))), None
     )
@@ -113,7 +113,7 @@ def with_text_damage(chunks: Sequence[Chunk], attribute: str) -> ContentDamage |
 
 
 def without_marks(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
-    """Leave the text out where a redaction mark stands in its place."""
+    """Remove texts that are only a redaction mark."""
     return tuple(
         replace(chunk, text=None, id=f"unnamed-{chunk.rank}" if is_unnamed(chunk) else chunk.id)
         if chunk.text and text_damage(chunk.text, "")
@@ -129,10 +129,10 @@ def _remedy(attribute: str) -> str:
 
 
 def joined(lists: Iterable[Sequence[Chunk]]) -> tuple[Chunk, ...]:
-    """Put the chunks of several retrievals behind one another, each chunk once, with ids that are unique.
+    """Join the chunks of several retrievals, each chunk once, with unique ids.
 
-    The same id with another text is another chunk (many producers name all chunks after their file): it gets
-    a number behind its id.
+    The same id with another text is another chunk, because many producers use the file as the id of all its
+    chunks: its id gets a number as suffix.
     """
     chosen: dict[str, Chunk] = {}
     texts: set[str] = set()
@@ -149,9 +149,10 @@ def joined(lists: Iterable[Sequence[Chunk]]) -> tuple[Chunk, ...]:
 
 
 def _broken(items: Sequence[AttributeValue], parsed: Sequence[AttributeValue]) -> frozenset[int]:
-    """Find the elements that are documents in JSON and were cut, as SDKs cut each string of a list.
+    """Find the elements that are truncated JSON documents: SDKs truncate each string of a list.
 
-    A text may look like JSON that breaks off: it is a document where its neighbours are, or by its first key.
+    A plain text may look like truncated JSON. It counts as a document if its neighbors do, or by its first
+    key.
     """
     among_documents = any(isinstance(each, Mapping) for each in parsed)
     return frozenset(
@@ -176,7 +177,7 @@ def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeVal
 
 
 def _unwrapped(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:
-    """Lay the fields of a wrapped document beside those around it: LlamaIndex's node, LangChain's kwargs."""
+    """Merge the fields of a wrapped document with the outer ones: LlamaIndex's node, LangChain's kwargs."""
     wrapped = (document[key] for key in _INNER_KEYS if key in document)
     inner = next((each for each in wrapped if isinstance(each, Mapping)), None)
     return {**document, **inner} if isinstance(inner, Mapping) else document

@@ -1,4 +1,4 @@
-"""Lists that were flattened into attributes: ``prefix.<i>.suffix``."""
+"""Read lists that were flattened into attributes: ``prefix.<i>.suffix``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Fields = Mapping[str, AttributeValue]
 
 
 def has_prefix(span: Span, prefix: str) -> bool:
-    """Tell whether anything of the list is there."""
+    """Return whether any element of the list is present."""
     return any(key.startswith(f"{prefix}.") for key in span.attributes)
 
 
 def unflattened(attributes: Fields, prefix: str, item: str = "") -> dict[int, Fields]:
-    """Put ``prefix.<i>.item.<field>`` together again, by index. Indices keep their gaps."""
+    """Rebuild the elements of ``prefix.<i>.item.<field>`` by index. Indices keep their gaps."""
     start = f"{prefix}." if prefix else ""
     inner = f"{item}." if item else ""
     found: dict[int, dict[str, AttributeValue]] = {}
@@ -33,14 +33,14 @@ def unflattened(attributes: Fields, prefix: str, item: str = "") -> dict[int, Fi
 
 
 def flat_messages(span: Span, prefix: str, item: str = "") -> tuple[Message, ...]:
-    """Read chat messages, as messages of the other conventions."""
+    """Read chat messages in the common form."""
     return tuple(_message(fields) for fields in unflattened(span.attributes, prefix, item).values())
 
 
 def flat_documents(
     span: Span, documents: Mapping[int, Fields], *, attribute: str, convention: str
 ) -> FoundValue[tuple[Chunk, ...]] | None:
-    """Read documents that were put together again; say so where some of them were dropped."""
+    """Read rebuilt documents, and report dropped ones."""
     if not documents:
         return None
     indices = sorted(documents)[:MAX_CHUNKS]

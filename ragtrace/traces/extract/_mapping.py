@@ -1,4 +1,4 @@
-"""What a user says about attributes of their own: where the question, the chunks and the answer stand."""
+"""The user's mapping of custom attributes to the question, the chunks and the answer."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _PATH: Final = re.compile(r"[^.\[\]\s]+(\[(-?\d{1,6})?\])*(\.[^.\[\]\s]+(\[(-?\d
 
 @dataclass(frozen=True, slots=True)
 class AttributePath:
-    """An attribute, and the way into the JSON it holds: ``app.result``, ``app.result.hits[0].text``.
+    """An attribute and a path in its JSON value: ``app.result``, ``app.result.hits[0].text``.
 
-    The longest start of the path that is an attribute of the span is the attribute; what is left are keys and
-    indices in its value. ``[]`` is every element of a list, ``[-1]`` the last.
+    The longest prefix that is an attribute of the span is the attribute; the rest are keys and indices in its
+    value. ``[]`` means every element of a list, ``[-1]`` the last.
     """
 
     text: str
@@ -38,15 +38,15 @@ class AttributePath:
         """Check the form.
 
         Raises:
-            ValueError: says what a path looks like.
+            ValueError: the form is wrong; the message shows a valid path.
         """
         if not _PATH.fullmatch(self.text):
             raise ValueError(
-                f"{self.text!r} is no attribute path: write `app.question` or `app.hits[0].text`"
+                f"{self.text!r} is not an attribute path: write `app.question` or `app.hits[0].text`"
             )
 
     def find(self, attributes: Mapping[str, AttributeValue]) -> AttributeValue:
-        """Return what stands there, or ``None``."""
+        """Return the value at the path, or ``None``."""
         for key, steps in self._splits():
             if key in attributes:
                 found = _walk(attributes[key], steps)
@@ -55,7 +55,7 @@ class AttributePath:
         return None
 
     def _splits(self) -> Iterator[tuple[str, Sequence[_Step]]]:
-        """Yield every way to part the path into an attribute and steps, the longest attribute first."""
+        """Yield every split of the path into an attribute and steps, the longest attribute first."""
         segments = list(_SEGMENT.finditer(self.text))
         for count in range(len(segments), 0, -1):
             yield self.text[: segments[count - 1].end()], [_step(each) for each in segments[count:]]
@@ -63,7 +63,7 @@ class AttributePath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeMapping:
-    """Where the parts of a RAG call stand, by the user's word: it wins over every convention."""
+    """The user's attributes for the parts of a RAG call; they override every convention."""
 
     question: tuple[AttributePath, ...] = ()
     answer: tuple[AttributePath, ...] = ()
@@ -71,16 +71,16 @@ class AttributeMapping:
     reference: tuple[AttributePath, ...] = ()
     session: tuple[AttributePath, ...] = ()
     tools: re.Pattern[str] | None = None
-    """Tools by name whose results are context; ``None`` leaves it to ragtrace."""
+    """Name pattern of tools that return context; ``None`` uses ragtrace's own."""
 
     def session_of(self, span: Span) -> str | None:
-        """Return the session that the span names, or ``None``."""
+        """Return the span's session, or ``None``."""
         _, value = _first(span, self.session)
         return str(value) if isinstance(value, str | int) and value != "" else None
 
 
 def read_mapped(span: Span, mapping: AttributeMapping) -> SpanReading:
-    """Read what the mapping names. The role is what the parts imply, for spans of no convention."""
+    """Read the mapped attributes. Without a convention, the parts imply the role."""
     question, answer = _text(span, mapping.question), _text(span, mapping.answer)
     reference = _text(span, mapping.reference)
     documents = _documents(span, mapping.context)
@@ -97,12 +97,12 @@ def read_mapped(span: Span, mapping: AttributeMapping) -> SpanReading:
 
 
 def is_mapped(found: FoundValue[T] | None) -> bool:
-    """Tell whether it stands where the mapping says."""
+    """Return whether the value comes from the mapping."""
     return found is not None and found.convention == NAME
 
 
 def _first(span: Span, paths: Sequence[AttributePath]) -> tuple[str, AttributeValue]:
-    """Return the first path that leads somewhere, on the span or its events, and what stands there."""
+    """Return the first path with a value on the span or its events, and that value."""
     for path in paths:
         for attributes in (span.attributes, *(event.attributes for event in span.events)):
             value = path.find(attributes)

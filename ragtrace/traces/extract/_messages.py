@@ -1,4 +1,4 @@
-"""Chat messages to text, in the parts form of OpenTelemetry and in the form of the providers' own APIs."""
+"""Read text from chat messages, in OpenTelemetry's parts form and in the providers' own forms."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Message = Mapping[str, AttributeValue]
 
 
 class ToolMessage(NamedTuple):
-    """What a tool returned, as a prompt repeats it."""
+    """A tool result, as a prompt repeats it."""
 
     tool: str | None
-    """Its name, where the message or the call that it answers has it."""
+    """The tool's name, if the message or its tool call has it."""
     content: AttributeValue
 
 
 class ChatTurn(NamedTuple):
-    """What the system, the user or the model said."""
+    """A message of the system, the user or the model."""
 
     role: str
-    """``system``, ``user`` or ``assistant``, whatever the writer calls it."""
+    """``system``, ``user`` or ``assistant``, normalized."""
     text: str
 
 
@@ -35,14 +35,14 @@ _RESULT_TYPES = ("tool_call_response", "tool_result", "function_call_output")
 _ANSWER_ROLES = frozenset({"assistant", "ai", "model"})
 _PARTS_KEYS = ("parts", "content", "_content")
 _ROLE_KEYS = ("role", "type", "_role")
-"""With an underscore, as Haystack's messages look where they are written as plain objects."""
+"""With an underscore, as in Haystack's messages that are serialized as plain objects."""
 _TEXT_TYPES = ("text", "input_text", "output_text")
 
 
 def messages_of(value: AttributeValue) -> tuple[tuple[Message, ...], bool]:
-    """Read a list of messages: structured, as one JSON string, or as one JSON string an element.
+    """Read a list of messages: structured, as one JSON string, or as one JSON string per element.
 
-    Say whether it was whole; of a cut list the complete messages are kept.
+    Return also whether it was complete; a truncated list keeps its complete messages.
     """
     parsed = parse_loosely(value)
     is_whole = not isinstance(parsed, str)
@@ -55,13 +55,13 @@ def messages_of(value: AttributeValue) -> tuple[tuple[Message, ...], bool]:
 
 
 def last_user_text(messages: Sequence[Message]) -> str | None:
-    """Return the text of the last message of the user that has one."""
+    """Return the text of the last user message with text."""
     texts = (message_text(message) for message in reversed(messages) if _role(message) in _USER_ROLES)
     return next((text for text in texts if text), None)
 
 
 def turns_of(messages: Sequence[Message]) -> tuple[ChatTurn, ...]:
-    """Return what was said in messages that have a text; what tools returned is nobody's turn."""
+    """Return the messages with text as turns; tool results are not turns."""
     names = {
         **dict.fromkeys(_SYSTEM_ROLES, "system"),
         **dict.fromkeys(_USER_ROLES, "user"),
@@ -72,7 +72,7 @@ def turns_of(messages: Sequence[Message]) -> tuple[ChatTurn, ...]:
 
 
 def calls_tools(messages: Sequence[Message]) -> bool:
-    """Tell whether tools were called in the conversation, or returned something."""
+    """Return whether the conversation has tool calls or tool results."""
     return any(
         each.get("tool_calls")
         or _role(each) in (*_TOOL_ROLES, *_CALL_TYPES)
@@ -82,18 +82,18 @@ def calls_tools(messages: Sequence[Message]) -> bool:
 
 
 def answer_text(messages: Sequence[Message]) -> str | None:
-    """Return the text of the first choice; reasoning and tool calls are not the answer."""
+    """Return the text of the first choice, without reasoning and tool calls."""
     return (message_text(messages[0]) or None) if messages else None
 
 
 def last_answer_text(messages: Sequence[Message]) -> str | None:
-    """Return the text of the last message of the model, in a list that holds the whole conversation."""
+    """Return the text of the model's last message in a whole conversation."""
     texts = (message_text(message) for message in reversed(messages) if _role(message) in _ANSWER_ROLES)
     return next((text for text in texts if text), None)
 
 
 def tool_messages(messages: Sequence[Message]) -> tuple[ToolMessage, ...]:
-    """Return what tools returned since the last text of the user: earlier turns are another call's."""
+    """Return the tool results since the last user message: earlier ones belong to another call."""
     asked = [i for i, each in enumerate(messages) if _role(each) in _USER_ROLES and message_text(each)]
     names = {call_id: name for each in messages for call_id, name in _called(each)}
     recent = messages[asked[-1] + 1 if asked else 0 :]
@@ -101,7 +101,7 @@ def tool_messages(messages: Sequence[Message]) -> tuple[ToolMessage, ...]:
 
 
 def _called(message: Message) -> Iterator[tuple[AttributeValue, str]]:
-    """Yield the ids and names of the tools that a message calls."""
+    """Yield the ids and names of a message's tool calls."""
     listed = message.get("tool_calls")
     for call in (*(listed if isinstance(listed, tuple) else ()), *_parts(message), message):
         if not isinstance(call, Mapping) or (call is message and _role(call) != "function_call"):
@@ -159,7 +159,7 @@ def _role(message: Message) -> str:
 
 
 def _flat(items: tuple[AttributeValue, ...]) -> tuple[Message, ...]:
-    """Read elements that are JSON strings, and lists in the list (one a batch item)."""
+    """Read elements that are JSON strings, and nested lists (one per batch item)."""
     found: list[Message] = []
     for item in items:
         parsed = parse_loosely(item)

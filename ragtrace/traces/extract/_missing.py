@@ -1,4 +1,4 @@
-"""Why a text is not there."""
+"""Explain missing texts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _REFS = (semconv.INPUT_MESSAGES_REF, semconv.OUTPUT_MESSAGES_REF)
 
 
 def missing_text(part: Part, spans: Sequence[Span]) -> Gap:
-    """Explain a part that none of these spans holds."""
+    """Explain a part that is missing on all these spans."""
     return Gap(part=part, reason=_reason(part, spans), detail=_detail(part, spans))
 
 
 def missing_answer(spans: Sequence[Span]) -> Gap:
-    """Explain an answer that none of these spans holds: the call may have failed before there was one."""
+    """Explain an answer that is missing on all these spans: the call may have failed first."""
     failed = next((span for span in spans if span.status_code is StatusCode.ERROR), None)
     if failed is None:
         return missing_text(Part.ANSWER, spans)
@@ -43,7 +43,7 @@ def _detail(part: Part, spans: Sequence[Span]) -> str:
     names = ", ".join(dict.fromkeys(repr(span.name) for span in spans)) or "any span"
     what = f"the {part} is not on {names}"
     if any(_is_redacted(part, span) for span in spans):
-        return f"{what}: the redaction hook left nothing of it"
+        return f"{what}: the redaction hook removed it"
     if _capture_is_off(spans):
         return f"{what}: content capture is off; turn it on with `ragtrace.instrument(capture_content=True)`"
     if any(key in span.attributes for span in spans for key in _REFS):

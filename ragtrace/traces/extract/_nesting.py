@@ -1,4 +1,4 @@
-"""Which of several retrievals count: of those around one another, and of those that a reranker replaced."""
+"""Choose among several retrievals: nested ones, and those that a reranker replaced."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ragtrace.traces.extract._documents import is_unnamed
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 
 _MAX_COMPARED = 50_000_000
-"""Characters looked through for chunks in texts around them."""
+"""Limit of characters searched for chunks in enclosing texts."""
 _MAX_LOOKED_FOR = 20
-"""Chunks of a retriever that are looked for in what the tool around it returned."""
+"""Number of a retriever's chunks that are searched in the enclosing tool's result."""
 
 
 def final_retrievals(retrievals: Sequence[SpanReading], tree: SpanTree) -> tuple[SpanReading, ...]:
     """Choose the retrievals whose documents reached the model, in order of start.
 
-    Of nested ones the outermost that holds text counts, with the ids and scores that an inner one knows; a
-    tool whose text repeats the chunks of a retriever inside it does not. What a reranker returned takes the
-    place of what was retrieved before it.
+    Of nested retrievals, the outermost with text counts, with the ids and scores of the inner ones. A tool
+    whose text repeats the chunks of an inner retriever does not count. A reranker's output replaces all
+    earlier retrievals.
     """
     candidates = _without_tools_around(retrievals, tree)
     inside = _chunks_inside(candidates, tree)
@@ -33,13 +33,13 @@ def final_retrievals(retrievals: Sequence[SpanReading], tree: SpanTree) -> tuple
 def named_by_steps(
     retrievals: Sequence[SpanReading], steps: Sequence[SpanReading]
 ) -> tuple[SpanReading, ...]:
-    """Give chunks without an id the one under which a later step was handed the same text."""
+    """Give chunks without an id the id of the same text in a later step."""
     known = {chunk.text: chunk for step in steps for chunk in _chunks(step)}
     return tuple(_named(each, known) for each in retrievals)
 
 
 def _without_tools_around(retrievals: Sequence[SpanReading], tree: SpanTree) -> Sequence[SpanReading]:
-    """Leave out the tools that hand on what a retriever inside them found: their text has no chunks."""
+    """Drop tools that return the results of an inner retriever: their text has no separate chunks."""
     tools = {each.span.span_id: each for each in retrievals if each.tool}
     inner = {each.span.span_id: each for each in retrievals if not each.tool and each.has_text}
     inside: dict[str, list[SpanReading]] = {}
@@ -92,7 +92,7 @@ def _completed_by(retrieval: SpanReading, inside: Sequence[Chunk]) -> SpanReadin
 
 
 def _in_paragraphs(tool: SpanReading, inside: Sequence[Chunk]) -> SpanReading:
-    """Part the text of a tool where it has a paragraph for each document that was found inside it."""
+    """Split the text of a tool if it has one paragraph per document of an inner retrieval."""
     found, chunks = tool.documents, _chunks(tool)
     paragraphs = (chunks[0].text or "").split("\n\n") if len(chunks) == 1 else []
     if found is None or len(paragraphs) != len(inside):
@@ -106,7 +106,7 @@ def _in_paragraphs(tool: SpanReading, inside: Sequence[Chunk]) -> SpanReading:
 
 
 def _named(retrieval: SpanReading, inside: Mapping[str | None, Chunk]) -> SpanReading:
-    """Give chunks without an id or a score those that an inner retrieval knows of the same text."""
+    """Give chunks without an id or a score those of the same text in an inner retrieval."""
     found = retrieval.documents
     if found is None or not found.value or not inside:
         return retrieval
@@ -132,14 +132,14 @@ def _after_reranking(retrievals: Sequence[SpanReading]) -> tuple[SpanReading, ..
         elif each.has_text:
             reranked = _traced_back(each, candidates or chosen[-1:])
             if chosen and not candidates and _texts(reranked) <= _texts(chosen[-1]):
-                chosen.pop()  # it reranked what was reranked, or joined, before
+                chosen.pop()  # its input was already reranked or joined
             chosen.append(reranked)
             candidates.clear()
     return (*chosen, *candidates)
 
 
 def _traced_back(reranked: SpanReading, candidates: Sequence[SpanReading]) -> SpanReading:
-    """Take chunks that lost their ids for those they were made of: the same text, or a text around it."""
+    """Map chunks that lost their ids to their origins: the same text, or a text that contains it."""
     found = reranked.documents
     known: dict[str | None, Chunk] = {
         chunk.text: chunk for each in candidates for chunk in _chunks(each) if chunk.text

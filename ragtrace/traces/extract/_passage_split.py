@@ -1,4 +1,4 @@
-"""A block of text that holds passages: where it can be told, one from the next."""
+"""Split a block of text into passages by visible separators."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LETTER: Final = re.compile(r"\w")
 
 
 def parted(block: str) -> tuple[str, ...]:
-    """Part a block; what cannot be parted is one passage."""
+    """Split a block; without separators, it is one passage."""
     documents, _ = documents_in_json(block)
     if documents:
         return documents
@@ -56,9 +56,9 @@ def parted(block: str) -> tuple[str, ...]:
 
 
 def documents_in_json(text: str) -> tuple[tuple[str, ...], str]:
-    """Read the texts of documents that stand in a text as a JSON list, and the text around it.
+    """Read the documents of a JSON list inside a text, and return them with the surrounding text.
 
-    Messages of a chat are no documents.
+    Chat messages are not documents.
     """
     decoder = json.JSONDecoder()
     for match in islice(_JSON.finditer(text), _JSON_TRIED):
@@ -85,7 +85,7 @@ def _texts(encoded: str) -> tuple[str, ...]:
 
 
 def _fenced(lines: Sequence[str]) -> tuple[str, ...]:
-    """Take what stands in fences, where there is nothing but labels around them."""
+    """Return the content of fences, if only labels surround them."""
     inside: list[list[str]] = []
     mark, has_more = "", False
     for line in lines:
@@ -103,7 +103,7 @@ def _fenced(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _begun_by(label: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
-    """Begin a passage at each line with a label; what stands before the first is one, too."""
+    """Start a passage at each line with a label; text before the first label is a passage too."""
     passages: list[list[str]] = [[]]
     for line in lines:
         match = label.match(line)
@@ -118,7 +118,7 @@ def _begun_by(label: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _ruled(lines: Sequence[str]) -> tuple[str, ...]:
-    """Part at lines of dashes and the like."""
+    """Split at lines of dashes and similar rules."""
     passages: list[list[str]] = [[]]
     for line in lines:
         if _RULE.fullmatch(line):
@@ -129,7 +129,7 @@ def _ruled(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _listed(mark: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
-    """Part a list that is all there is; one below a sentence belongs to it."""
+    """Split a block that is only a list; a list below a sentence belongs to the sentence."""
     items: list[list[str]] = []
     for line in lines:
         match = mark.match(line)
@@ -143,7 +143,7 @@ def _listed(mark: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _a_line_each(lines: Sequence[str]) -> tuple[str, ...]:
-    """Part lines without a blank one between them, if each ends as a sentence does: wrapped text does not."""
+    """Split adjacent lines if each ends like a sentence; wrapped text does not."""
     stripped = "\n".join(lines).strip().splitlines()
     is_each_whole = all(_SENTENCE.search(line) and not _LABELED.match(line) for line in stripped)
     return _whole(stripped) if len(stripped) > 1 and is_each_whole else ()

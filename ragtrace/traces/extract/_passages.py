@@ -1,4 +1,4 @@
-"""Passages in a prompt: what sets them off from instructions and from the question."""
+"""Find passages in a prompt by the markers that separate them from instructions and from the question."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SURE_TAGS: Final = (
     r"|knowledge_base|retrieved_\w{1,20}|\w{1,20}_context"
 )
 _TAGS: Final = rf"{_SURE_TAGS}|doc|sources?|articles?|results?|knowledge|references?"
-"""The others are HTML's as well, or anybody's: they count where the prompt says to answer from such."""
+"""Other tags are common in HTML and elsewhere: they count only if the prompt says to answer from them."""
 _ANSWERS_IN_TAGS: Final = r"answer|response|submission|completion"
 _TAG: Final = re.compile(rf"<(/?)({_TAGS}|examples?|{_ANSWERS_IN_TAGS})(?:\s[^<>]{{0,300}})?>", re.IGNORECASE)
 _BODY: Final = re.compile(r"<(content|text|body|document_contents?|page_content)>", re.IGNORECASE)
@@ -65,7 +65,7 @@ _BARE_HEADING: Final = re.compile(
     re.IGNORECASE,
 )
 _ANYBODYS: Final = re.compile(r"[ \t#*]{0,6}(?:article|section|result|reference|context)\b", re.IGNORECASE)
-"""Labels that contracts and papers have as well."""
+"""Labels that contracts and papers also use."""
 _BARE_QUESTION: Final = re.compile(
     r"(?:#{1,6} {0,3}|\*\*|={2,} ?|-{3,} ?)(?:the )?(?:user'?s? )?(?:question|query)[\s*=#-]{0,9}",
     re.IGNORECASE,
@@ -104,12 +104,12 @@ _SHORTEST_BLOCK: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directions:
-    """What the whole prompt says about passages in it."""
+    """What the whole prompt says about its passages."""
 
     is_directed: bool
     """It says to answer from a context, documents or the like."""
     is_pointed: bool
-    """It says so of those that it holds itself: from *these* passages, from the context *below*."""
+    """It means passages in the prompt itself: *these* passages, the context *below*."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +119,13 @@ class Passages:
     passages: tuple[str, ...] = ()
     rest: str = ""
     shape: str = ""
-    """For people: how they are set off."""
+    """Human-readable: how they are marked."""
     has_answer: bool = False
-    """It holds an answer as well: somebody is asked to grade it, or shown an example."""
+    """It also holds an answer, for grading or as an example."""
 
 
 def directions_in(texts: Sequence[str]) -> Directions:
-    """Look for directions in the messages of the system and the user."""
+    """Find directions in the messages of the system and the user."""
     return Directions(
         is_directed=any(_DIRECTED.search(_ends(text)) for text in texts),
         is_pointed=any(_POINTED.search(_ends(text)) for text in texts),
@@ -133,12 +133,12 @@ def directions_in(texts: Sequence[str]) -> Directions:
 
 
 def _ends(text: str) -> str:
-    """Leave out the middle of a long text: directions stand before or behind what they are about."""
+    """Return the ends of a long text: directions come before or after the passages."""
     return text if len(text) <= 2 * _LONGEST_END else f"{text[:_LONGEST_END]}\n{text[-_LONGEST_END:]}"
 
 
 def is_instruction(paragraph: str) -> bool:
-    """Tell whether a paragraph begins as instructions to a model do, or has a heading such as ``# Rules``."""
+    """Return whether a paragraph begins like instructions, or has a heading such as ``# Rules``."""
     if len(paragraph) > _LONGEST_INSTRUCTION:
         return False
     heading, _, _ = paragraph.partition("\n")
@@ -146,9 +146,9 @@ def is_instruction(paragraph: str) -> bool:
 
 
 def passages_in(text: str, directions: Directions, question: str | None = None) -> Passages:
-    """Find the passages of a message by what sets them off, the surest sign first.
+    """Find the passages of a message by their markers, the most reliable first.
 
-    Time is linear in the length of the text: every pattern is anchored at a line or bounded.
+    The time is linear in the length of the text: every pattern is anchored at a line or bounded.
     """
     found = _tagged(text, is_directed=directions.is_directed)
     if found.passages:
@@ -174,7 +174,7 @@ def _with_answer(found: Passages, *, has_answer: bool) -> Passages:
 
 
 class _Tagged(NamedTuple):
-    """What stands between a tag and its end."""
+    """The content between a tag and its end."""
 
     name: str
     start: int
@@ -188,7 +188,7 @@ def _tagged(text: str, *, is_directed: bool, depth: int = 0) -> Passages:
     found: list[_Tagged] = []
     for match in _TAG.finditer(text):
         name = match[2].lower()
-        if match[2] not in (name, name.upper()):  # <Document> is somebody's component
+        if match[2] not in (name, name.upper()):  # <Document> may be a UI component
             continue
         if not match[1]:
             opened.append((name, match))
@@ -227,8 +227,8 @@ def _outermost(found: Sequence[_Tagged]) -> list[_Tagged]:
 
 
 def _inside_tags(inner: str, depth: int) -> tuple[str, ...]:
-    """Part what stands between two tags: by further tags, else as any block."""
-    text = _FACTS.sub("", inner)  # the title and the source that stand beside the content of a document
+    """Split the content of a tag: by inner tags, else like any block."""
+    text = _FACTS.sub("", inner)  # title and source, next to the content of a document
     nested = _tagged(text, is_directed=True, depth=depth + 1).passages if depth < _DEEPEST else ()
     return nested or parted(_body(text))
 
@@ -246,7 +246,7 @@ def _body(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """Lines that stand under one label, with it; ``kind`` is empty for those under none."""
+    """Lines under one label, with the label; ``kind`` is empty for lines without one."""
 
     kind: str
     lines: list[str]
@@ -261,10 +261,10 @@ _ASKS, _ANSWERS, _ELSE = "question", "answer", "other"
 
 
 def _sections(lines: Sequence[str], directions: Directions, question: str | None) -> Passages:
-    """Find what stands under ``Context:`` and the like, or under ``Document 1:``, up to the next label.
+    """Find the text under ``Context:`` and the like, or under ``Document 1:``, up to the next label.
 
-    ``Context:`` alone says little, for it may be about the user: it counts where the prompt says to answer
-    from it, or where a label ``Question:`` follows.
+    ``Context:`` alone may describe the user. It counts only if the prompt says to answer from it, or if a
+    label ``Question:`` follows.
     """
     segments = _segments(lines)
     last_question = max((i for i, each in enumerate(segments) if each.kind == _ASKS), default=-1)
@@ -287,7 +287,7 @@ def _sections(lines: Sequence[str], directions: Directions, question: str | None
 
 
 def _without_instructions(passages: Sequence[str]) -> Sequence[str]:
-    """Leave out what a template says behind the last of several passages."""
+    """Remove template text after the last of several passages."""
     return passages[:-1] if len(passages) > 1 and is_instruction(passages[-1]) else passages
 
 
@@ -347,7 +347,7 @@ def _bracketed(lines: Sequence[str], question: str | None) -> Passages | None:
 
 
 def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
-    """Find what follows a sentence that points to it: "Answer from the passages below." """
+    """Find the text after a sentence that points to it: "Answer from the passages below." """
     pointing = next((i for i, line in enumerate(lines) if _POINTED.search(line)), None)
     if pointing is None:
         return None
@@ -365,13 +365,13 @@ def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
 
 
 def _up_to_label(lines: Sequence[str], question: str | None) -> tuple[list[str], list[str]]:
-    """Part the lines at the first label that ends a block, else before the question or what is no passage."""
+    """Split the lines at the first label that ends a block, else before the question or other text."""
     end = next((i for i, line in enumerate(lines) if _kind(line) in (_ASKS, _ANSWERS, _ELSE)), None)
     return _without_tail(lines, question) if end is None else ([*lines[:end]], [*lines[end:]])
 
 
 def _without_tail(lines: Sequence[str], question: str | None) -> tuple[list[str], list[str]]:
-    """Take the question and instructions off the end of a block that no label ends."""
+    """Remove the question and instructions from the end of a block without an end label."""
     end = len(lines)
     while end > 0:
         start = _start_of_last_paragraph(lines, end)
@@ -391,7 +391,7 @@ def _is_tail(paragraph: str, question: str | None) -> bool:
 
 
 def _instructions(lines: Sequence[str]) -> int:
-    """Count the lines of the instructions with which a block begins."""
+    """Count the lines of instructions at the start of a block."""
     start = 0
     while start < len(lines):
         end = next((i for i in range(start, len(lines)) if not lines[i].strip()), len(lines))
@@ -402,7 +402,7 @@ def _instructions(lines: Sequence[str]) -> int:
 
 
 def _start_of_last_paragraph(lines: Sequence[str], end: int) -> int:
-    """Return where the paragraph begins that ends here; a blank line is one."""
+    """Return the start of the paragraph that ends here; a blank line is a paragraph."""
     start = end - 1
     while start > 0 and lines[start].strip() and lines[start - 1].strip():
         start -= 1

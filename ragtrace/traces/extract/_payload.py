@@ -1,4 +1,4 @@
-"""What frameworks log as a step's input and output: JSON that holds a question, an answer or documents."""
+"""Read the JSON that frameworks log as a step's input and output: a question, an answer or documents."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ _DOCUMENT_KEYS: Final = ("content", "page_content", "text", "node")
 
 
 def question_in(value: AttributeValue, *, attribute: str, convention: str) -> FoundValue[str] | None:
-    """Read the question of an input: a text, under a usual name, the only text, the user's last message."""
+    """Read the question of an input: a string, a usual key, the only string, or the last user message."""
     parsed = parse_loosely(value)
     text, how = _question(parsed, 0)
     return _found(text, how, value, parsed, attribute, convention)
 
 
 def answer_in(value: AttributeValue, *, attribute: str, convention: str) -> FoundValue[str] | None:
-    """Read the answer that an output holds: a text, a usual name, or the model's last message."""
+    """Read the answer of an output: a string, a usual key, or the model's last message."""
     parsed = parse_loosely(value)
     text, how = _answer(parsed, 0)
     return _found(text, how, value, parsed, attribute, convention)
@@ -76,7 +76,7 @@ def answer_in(value: AttributeValue, *, attribute: str, convention: str) -> Foun
 def documents_in(
     value: AttributeValue, *, attribute: str, convention: str, span_id: str
 ) -> FoundValue[tuple[Chunk, ...]] | None:
-    """Read the documents that an output holds, under whatever name its list has."""
+    """Read the documents of an output, under any key."""
     if value is None or value == "":
         return None
     listed = listed_documents(value)
@@ -86,7 +86,7 @@ def documents_in(
 def prompt_in(
     value: AttributeValue, *, attribute: str, convention: str
 ) -> FoundValue[tuple[Message, ...]] | None:
-    """Read what a model was given: messages, with a system prompt beside them, or one text."""
+    """Read a model's input: messages, with a separate system prompt, or one string."""
     parsed = parse_loosely(value)
     if is_broken_json(value, parsed):
         messages, _ = messages_of(value)
@@ -119,7 +119,7 @@ def _prompt_messages(node: AttributeValue) -> tuple[Message, ...]:
 
 
 def listed_documents(value: AttributeValue) -> AttributeValue:
-    """Unwrap the list in ``{"output": {"documents": […]}}``, and give pairs one form."""
+    """Unwrap the list in ``{"output": {"documents": […]}}``, and normalize pairs."""
     node = parse_loosely(value)
     for _ in range(_MAX_WRAPPERS):
         if not isinstance(node, Mapping) or any(key in node for key in _DOCUMENT_KEYS):
@@ -132,7 +132,7 @@ def listed_documents(value: AttributeValue) -> AttributeValue:
 
 
 def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
-    """Read the texts that a synthesizer of LlamaIndex was handed: the chunks that were left in the end."""
+    """Read the input texts of a LlamaIndex synthesizer, which are the final chunks."""
     raw = first_text(span, key)
     parsed = parse_loosely(raw) if raw and _SYNTHESIS in raw else None
     texts = parsed.get(_SYNTHESIS) if isinstance(parsed, Mapping) else None
@@ -140,7 +140,7 @@ def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
 
 
 def _scored(item: AttributeValue) -> AttributeValue:
-    """Turn ``(document, score)``, as vector stores return it, into a document with a score."""
+    """Convert ``(document, score)``, as vector stores return it, to a document with a score."""
     if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], Mapping):
         return item
     return {**item[0], "score": item[1]}
@@ -176,7 +176,7 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
 
 
 def _question_of_a_step(steps: AttributeValue) -> tuple[str | None, str]:
-    """Read the input of a pipeline: that of its steps, by their names."""
+    """Read the input of a pipeline from its steps, by their names."""
     given = (
         [each for each in steps.values() if isinstance(each, Mapping)] if isinstance(steps, Mapping) else []
     )
@@ -220,7 +220,7 @@ def _answer_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tuple[
 
 
 def _answer_of_a_step(steps: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
-    """Read the output of a pipeline: that of its last step that replies."""
+    """Read the output of a pipeline from its last step with a reply."""
     for step in reversed(list(steps.values())):
         name = next((name for name in _REPLY_KEYS if isinstance(step, Mapping) and step.get(name)), None)
         if name is not None and isinstance(step, Mapping):

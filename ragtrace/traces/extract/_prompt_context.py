@@ -1,4 +1,4 @@
-"""The context of a call without a retrieval: what the model's prompt holds beside the question."""
+"""Read the context of a call without a retrieval from the model's prompt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ragtrace.traces.extract.conventions import PROMPTS
 from ragtrace.traces.trace import Span
 
 _PROMPT_MARK: Final = "messages"
-"""What ragtrace's content policy calls a prompt that it cut."""
+"""The content policy's mark of a truncated prompt."""
 _ASKED_IN_TAGS: Final = re.compile(
     r"<((?:user_)?(?:question|query))>\s{0,9}(?P<text>[^<>]{1,4000}?)\s{0,9}</\1>", re.IGNORECASE
 )
@@ -31,7 +31,7 @@ _PARAGRAPHS: Final = re.compile(r"\n[ \t]*\n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptContext:
-    """The passages of a prompt, and the question that stands beside them."""
+    """The passages of a prompt and its question."""
 
     chunks: tuple[Chunk, ...]
     question: FoundValue[str] | None
@@ -41,21 +41,21 @@ class PromptContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Material:
-    """One turn of the system or the user, parted."""
+    """One turn of the system or the user, split into parts."""
 
     turn: ChatTurn
     found: Passages
     is_last: bool
-    """Whether the user asked in it, last."""
+    """Whether it is the user's last turn, with the question."""
 
 
 def prompted(
     call: Call, generation: SpanReading | None, *, question: str | None, is_liberal: bool
 ) -> PromptContext | None:
-    """Take the prompt of the generation for the context.
+    """Use the generation's prompt as the context.
 
-    Without ``is_liberal`` only passages that are set off count, and never in a turn of an agent, whose tools
-    are its context, nor where an answer stands in the prompt as well: then it is to be graded, or an example.
+    Without ``is_liberal``, only marked passages count. An agent's turn never counts, because its tools are
+    its context, nor does a prompt with an answer, which is for grading or an example.
     """
     span, prompt = _prompt(call, generation)
     if span is None or prompt is None:
@@ -76,7 +76,7 @@ def prompted(
 def _prompt(
     call: Call, generation: SpanReading | None
 ) -> tuple[Span | None, FoundValue[tuple[Message, ...]] | None]:
-    """Read the prompt of the generation, or of the provider's span below a framework's; say which it was."""
+    """Read the prompt of the generation, or of the provider's span below it; return also the source."""
     if generation is None:
         return None, None
     told = generation.answer.value if generation.answer else None
@@ -107,7 +107,7 @@ def _without_last(text: str, question: str) -> str:
 
 
 def _asked(material: Sequence[_Material], question: str | None) -> str | None:
-    """Find the question in the last turn of the user, beside the passages."""
+    """Find the question in the user's last turn, next to the passages."""
     rest = next((each.found.rest for each in material if each.is_last), "")
     tagged = [match["text"] for match in _ASKED_IN_TAGS.finditer(rest)]
     labeled = tagged[-1] if tagged else asked_in(rest)
@@ -127,12 +127,12 @@ def _passages(part: _Material, asked: str | None, *, is_liberal: bool) -> Iterat
         return
     paragraphs = [each for each in _paragraphs(part.found.rest) if not _is_aside(each, asked)]
     if part.turn.role == "user" and not part.is_last:
-        paragraphs = paragraphs if len(paragraphs) > 1 else []  # what was asked before is no context
+        paragraphs = paragraphs if len(paragraphs) > 1 else []  # earlier questions are not context
     yield from parted("\n\n".join(paragraphs))
 
 
 def _is_aside(paragraph: str, asked: str | None) -> bool:
-    """Tell instructions, labels and the question from material."""
+    """Return whether a paragraph is an instruction, a label or the question."""
     is_label = paragraph.endswith(":") and "\n" not in paragraph
     is_question = paragraph == asked or asked_in(paragraph) is not None or _ASKED_IN_TAGS.search(paragraph)
     return bool(is_label or is_question or is_instruction(paragraph))
@@ -163,7 +163,7 @@ def _prompted(
             asked,
             attribute=prompt.attribute,
             convention=prompt.convention,
-            how="what is asked in the last turn",
+            how="the question in the last turn",
         ),
         provenance=Provenance(
             part=Part.CONTEXT,

@@ -1,4 +1,4 @@
-"""Prompts that were made of a template: the question stands somewhere in them, beside the chunks."""
+"""Find the question in a prompt from a template, next to the chunks."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _OVER = re.compile(
 
 
 def is_question_alone(prompt: FoundValue[str] | None, texts: Sequence[str]) -> bool:
-    """Tell whether a prompt is the question and no more: it holds no chunk, as far as they are known."""
+    """Return whether a prompt is only the question: it contains no known chunk."""
     text = (prompt.value if prompt else None) or ""
     is_whole = asked_in(text) is None and not any(each in text for each in texts)
     return is_whole and bool(text and texts)
 
 
 def question_of(prompt: FoundValue[str] | None) -> FoundValue[str] | None:
-    """Take the question out of a prompt that was made of a template."""
+    """Extract the question from a template's prompt."""
     asked = asked_in(prompt.value) if prompt and prompt.value else None
     if prompt is None or asked is None:
         return None
-    return replace(prompt, value=asked, how="what stands behind its last `Question:` or `Query:`")
+    return replace(prompt, value=asked, how="the text after its last `Question:` or `Query:`")
 
 
 def asked_in(prompt: str) -> str | None:
-    """Return what stands behind the last ``Question:`` or ``Query:`` at the start of a line.
+    """Return the text after the last ``Question:`` or ``Query:`` at the start of a line.
 
-    The templates that frameworks ship, and most of those written by hand, mark the question so.
+    Frameworks' templates, and most hand-written ones, mark the question this way.
     """
     asked: list[str] | None = None
     is_open = False

@@ -1,4 +1,4 @@
-"""References on spans beside the steps of a RAG call: the application's own, or feedback that came later."""
+"""Find references outside the steps of a RAG call: on the application's spans, or in later feedback."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _KEYS = (semconv.REFERENCE_ANSWER, semconv.REFERENCE_CONTEXT_IDS)
 def with_references(
     records: Sequence[RagRecord], calls: Sequence[Call], trace: Trace, tree: SpanTree
 ) -> tuple[RagRecord, ...]:
-    """Complete the records, one a call, by references from spans that are no step of their calls.
+    """Add references to the records, one per call, from spans that are not steps of their calls.
 
-    What a step of the call says stays. Of several spans, the one that ended last is believed.
+    A reference of a step is kept. Of several spans, the one that ended last wins.
     """
     completed = list(records)
     for position, reading in _found(calls, trace, tree):
@@ -30,7 +30,7 @@ def with_references(
 
 
 def _found(calls: Sequence[Call], trace: Trace, tree: SpanTree) -> Iterator[tuple[int, SpanReading]]:
-    """Yield the position of a call and what a span beside it says, the last span first."""
+    """Yield the position of a call and the reading of a related span, the last span first."""
     holders = [span for span in trace.spans if any(key in span.attributes for key in _KEYS)]
     if not holders or not calls:
         return
@@ -57,7 +57,7 @@ def _positions(calls: Sequence[Call]) -> Mapping[str, int]:
 
 
 def _starts(span: Span, tree: SpanTree) -> tuple[str, ...]:
-    """Return the span, and then those that it is linked to: one of them may be below a call."""
+    """Return the span and the spans it links to: one of them may be below a call."""
     linked = (link.span_id for link in span.links if link.trace_id == span.trace_id)
     return (span.span_id, *(span_id for span_id in linked if tree.find(span_id) is not None))
 

@@ -1,4 +1,4 @@
-"""What a user says about how RAG calls are read."""
+"""The user's rules for extraction."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from ragtrace.traces.extract._mapping import AttributeMapping
 
 
 class ContextFrom(StrEnum):
-    """Where the context of a RAG call without a retrieval may come from."""
+    """The source of the context of a RAG call without a retrieval."""
 
     SPANS = "spans"
-    """Nowhere: without the span of a retrieval there is no context."""
+    """No source: without a retrieval span there is no context."""
     PROMPT = "prompt"
-    """Whatever the model's prompt holds beside the question and instructions."""
+    """All of the model's prompt except the question and instructions."""
     AUTO = "auto"
-    """Passages of the prompt that are set off from the rest."""
+    """Marked passages of the prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractRules:
-    """How RAG calls are read from spans."""
+    """Rules for reading RAG calls from spans."""
 
     mapping: AttributeMapping | None = None
-    """Attributes of the user's own; they win over the conventions."""
+    """The user's own attributes; they override the conventions."""
     context: ContextFrom = ContextFrom.AUTO

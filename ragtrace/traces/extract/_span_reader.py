@@ -1,4 +1,4 @@
-"""What one span says about a RAG call."""
+"""The reading of one span, as a part of a RAG call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Role(StrEnum):
-    """What a span is in a RAG call."""
+    """The role of a span in a RAG call."""
 
     CALL = "RAG call"
     RETRIEVAL = "retrieval"
@@ -24,21 +24,21 @@ class Role(StrEnum):
     GENERATION = "generation"
     TOOL = "tool call"
     STEP = "step"
-    """Something else: says so where another convention on the same span would take it for more."""
+    """Another kind of span; it overrides another convention on the same span."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What a tool returned to the model."""
+    """A tool's result for the model."""
 
     tool: str | None
-    """Its name; ``None`` where the prompt does not say."""
+    """The tool's name; ``None`` if the prompt does not have it."""
     documents: FoundValue[tuple[Chunk, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanReading:
-    """What a span holds, by one convention or by all of them."""
+    """The content of a span, by one convention or by all of them."""
 
     span: Span
     convention: str
@@ -47,9 +47,9 @@ class SpanReading:
     query: FoundValue[str] | None = None
     documents: FoundValue[tuple[Chunk, ...]] | None = None
     tool: str | None = None
-    """The name of the tool that was called."""
+    """The name of the called tool."""
     handed: tuple[ToolResult, ...] = ()
-    """What tools had returned, as a generation's prompt repeats it after the last message of the user."""
+    """Tool results in a generation's prompt, after the last user message."""
     answer: FoundValue[str] | None = None
     reference: FoundValue[str] | None = None
     reference_chunk_ids: tuple[str, ...] = ()
@@ -67,10 +67,10 @@ class SpanReading:
 
 
 def merge(readings: Sequence[SpanReading]) -> SpanReading:
-    """Put together what the conventions read from one span.
+    """Merge the readings of one span by several conventions.
 
-    The first that knows the role decides it. Of each part the first whole one stays: spans that are written
-    in two conventions at once hold the same text twice.
+    The first known role wins. Of each part, the first undamaged one wins, because a span in two conventions
+    holds the same text twice.
     """
     role_giver = next((reading for reading in readings if reading.role), readings[0])
     span = role_giver.span
@@ -97,7 +97,7 @@ def merge(readings: Sequence[SpanReading]) -> SpanReading:
 
 
 def _marked(span: Span, part: Part, found: FoundValue[T] | None) -> FoundValue[T] | None:
-    """Believe ragtrace's own mark on a span whose content policy cut a text."""
+    """Apply ragtrace's own mark of a truncated text."""
     marks = span.attributes.get(semconv.RAG_TRUNCATED)
     if found is None or found.damage or not isinstance(marks, tuple) or part not in marks:
         return found

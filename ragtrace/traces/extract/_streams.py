@@ -1,4 +1,4 @@
-"""Answers that broke off: what each instrumentation writes of a stream that was not read to its end."""
+"""Detect incomplete answers: the marks of each instrumentation for a stream that was not read to its end."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ERROR: Final = "error"
 
 
 def broken_off(span: Span) -> str | None:
-    """Say why the answer on the span is not whole, if a stream ended before the model did.
+    """Return why the answer on the span is incomplete, if the stream broke off.
 
-    A missing reason alone tells nothing: most of those who stream answers by hand know none.
+    A missing finish reason alone means nothing, because most hand-written streaming code sets none.
     """
     if _is_ours(span):
         return _by_our_mark(span)
@@ -32,7 +32,7 @@ def broken_off(span: Span) -> str | None:
         return _WENT_AWAY if has_answer and not any(_reasons(span)) else None
     if span.attributes.get(semconv.REQUEST_STREAM) is True and span.status_code is StatusCode.ERROR:
         return _FAILED
-    # OpenInference sets the status when the stream is over, and knows no reason for some APIs
+    # OpenInference sets the status at the end of the stream, and has no finish reason for some APIs
     is_stream = any(event.name == semconv.OI_FIRST_TOKEN for event in span.events)
     is_open = span.status_code is StatusCode.UNSET and semconv.OI_FINISH_REASON not in span.attributes
     return _WENT_AWAY if is_stream and is_open else None
@@ -45,14 +45,14 @@ def _is_ours(span: Span) -> bool:
 
 
 def _by_our_mark(span: Span) -> str | None:
-    """Believe ragtrace's own mark. A span without one is whole: versions that marked broken streams alone."""
+    """Read ragtrace's own mark. Without one, it is complete: old versions marked only broken streams."""
     if span.attributes.get(semconv.RAG_STREAM_COMPLETE) is not False:
         return None
     return _FAILED if span.status_code is StatusCode.ERROR else _WENT_AWAY
 
 
 def _reasons(span: Span) -> Iterator[str]:
-    """Yield why the model stopped writing its first choice, as the span says and as the message does."""
+    """Yield the finish reasons of the first choice, from the span and from the message."""
     listed = span.attributes.get(semconv.RESPONSE_FINISH_REASONS)
     messages, _ = messages_of(span.attributes.get(semconv.OUTPUT_MESSAGES))
     first = listed[0] if isinstance(listed, tuple) and listed else listed

@@ -1,4 +1,4 @@
-"""What turns content on, in each instrumentation."""
+"""The setting that turns content on, by instrumentation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ragtrace.traces.trace import Span
 _GENAI: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY"
 _BY_SCOPE: Final = (
     (semconv.SCOPE_CAPTURE, "`ragtrace.instrument(capture_content=True)`"),
-    ("openinference.", "unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and their like"),
+    ("openinference.", "unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and similar variables"),
     ("langfuse", "set LANGFUSE_OBSERVE_DECORATOR_IO_CAPTURE_ENABLED=true"),
     ("langsmith", "unset LANGSMITH_HIDE_INPUTS and LANGSMITH_HIDE_OUTPUTS"),
-    ("pydantic-ai", "set `include_content=True` where pydantic-ai is instrumented"),
+    ("pydantic-ai", "set `include_content=True` in pydantic-ai's instrumentation settings"),
     (
         "opentelemetry.instrumentation.openai_v2",
         f"set OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental and {_GENAI}",
@@ -23,7 +23,7 @@ _BY_SCOPE: Final = (
     ("opentelemetry.util.genai", f"set {_GENAI}: EVENT_ONLY writes to log records, which are no spans"),
     ("opentelemetry.instrumentation.", "set TRACELOOP_TRACE_CONTENT=true"),
 )
-"""By the start of the scope's name. OpenTelemetry's scopes that are not told apart are OpenLLMetry's."""
+"""By prefix of the scope's name. All other OpenTelemetry scopes are OpenLLMetry's."""
 
 _BY_SPAN: Final[tuple[tuple[Callable[[Span], bool], str], ...]] = (
     (lambda span: span.name.startswith("haystack."), "set HAYSTACK_CONTENT_TRACING_ENABLED=true"),
@@ -36,7 +36,7 @@ _OTHERS: Final = f"turn on content capture in the instrumentation, for OpenTelem
 
 
 def switches_of(spans: Iterable[Span]) -> str:
-    """Say what to do so that the instrumentations that wrote these spans record texts."""
+    """Return how to make the instrumentations of these spans record texts."""
     return "; ".join(dict.fromkeys(map(_switch_of, spans))) or _OTHERS
 
 

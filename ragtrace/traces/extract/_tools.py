@@ -1,4 +1,4 @@
-"""What tools returned to a model: context, where the tool retrieves."""
+"""Read tool results, which are context if the tool retrieves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RETRIEVAL_TOOLS: Final = re.compile(
     r"|(find|get|fetch|query|read)_?(the_)?(doc|context|passage|chunk|article|kb|index|faq|corpus)",
     re.IGNORECASE,
 )
-"""Searched for in the name of a tool, where the user's mapping names no pattern."""
+"""The default pattern of retrieval tools' names, if the user's mapping has none."""
 
 _WRAPPERS: Final = ("output", "outputs", "result", "data", "kwargs")
 _MAX_WRAPPERS: Final = 6
@@ -35,7 +35,7 @@ _MAX_WRAPPERS: Final = 6
 def tool_documents(
     value: AttributeValue, *, attribute: str, convention: str, span_id: str
 ) -> FoundValue[tuple[Chunk, ...]] | None:
-    """Read what a tool returned: documents, messages that hold them, or whatever the model was shown."""
+    """Read a tool's result: documents, messages with documents, or the text for the model."""
     node = _unwrapped(value)
     if node is None or node == "":
         return None
@@ -52,7 +52,7 @@ def tool_documents(
 def returned_documents(
     value: AttributeValue, role: Role | None, *, attribute: str, convention: str, span_id: str
 ) -> FoundValue[tuple[Chunk, ...]] | None:
-    """Read the output of a retrieval, a reranker or a tool; what other steps return are no documents."""
+    """Read the output of a retrieval, a reranker or a tool; other steps return no documents."""
     if role not in (Role.RETRIEVAL, Role.RERANK, Role.TOOL):
         return None
     read_output = tool_documents if role is Role.TOOL else documents_in
@@ -62,7 +62,7 @@ def returned_documents(
 def handed_documents(
     messages: Sequence[Message], *, attribute: str, convention: str, span_id: str
 ) -> tuple[ToolResult, ...]:
-    """Read what tools returned out of the messages of a prompt."""
+    """Read tool results from the messages of a prompt."""
     results = (
         (each.tool, tool_documents(each.content, attribute=attribute, convention=convention, span_id=span_id))
         for each in tool_messages(messages)
@@ -73,7 +73,7 @@ def handed_documents(
 
 
 def _unwrapped(value: AttributeValue) -> AttributeValue:
-    """Take the content out of the messages and envelopes that frameworks put around it."""
+    """Unwrap the content from frameworks' messages and envelopes."""
     node = parse_loosely(value)
     for _ in range(_MAX_WRAPPERS):
         if not isinstance(node, Mapping):
@@ -92,7 +92,7 @@ def _unwrapped(value: AttributeValue) -> AttributeValue:
 
 
 def _shown(item: AttributeValue) -> AttributeValue:
-    """Show an object without a text as JSON: so the model saw it."""
+    """Return an object without text as JSON, as the model saw it."""
     if isinstance(item, Mapping) and not has_text(item):
         return {"text": json.dumps(item, ensure_ascii=False, default=str)}
     if isinstance(item, str):

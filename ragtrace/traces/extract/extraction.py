@@ -1,4 +1,4 @@
-"""From a trace to records, and to the reasons where there is none."""
+"""Extract records from a trace, or the reasons for having none."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ragtrace.traces.trace import Span, Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionNote:
-    """Why something was not used, for ``ragtrace explain``."""
+    """Why a span was not used, for ``ragtrace explain``."""
 
     text: str
-    """One sentence for people. Never holds content."""
+    """One sentence, without content."""
     span_id: str | None = None
     span_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """What a trace holds for judging."""
+    """The records of a trace."""
 
     records: tuple[RagRecord, ...]
-    """One a RAG call, in order of start."""
+    """One per RAG call, in order of start."""
     notes: tuple[ExtractionNote, ...] = ()
 
 
@@ -42,10 +42,10 @@ _DEFAULT: Final = ExtractRules()
 def extract_records(trace: Trace, rules: ExtractRules = _DEFAULT) -> Extraction:
     """Find every RAG call of a trace: its question, its chunks and its answer.
 
-    The rules may name attributes of the user's own, and say whether a prompt may be the context.
+    The rules may map the user's own attributes, and may allow a prompt as the context.
 
-    Pure: the same spans give the same records, whatever order they came in. What is missing or damaged is a
-    [`Gap`][ragtrace.model.Gap] of the record, never an exception.
+    It is a pure function: the same spans give the same records, in any order. A missing or damaged part
+    becomes a [`Gap`][ragtrace.model.Gap] of the record, never an exception.
     """
     tree, mapping = SpanTree(trace), rules.mapping
     evaluators = {span.span_id for span in trace.spans if is_evaluator(span)}
@@ -60,7 +60,7 @@ def extract_records(trace: Trace, rules: ExtractRules = _DEFAULT) -> Extraction:
 def _with_session(
     record: RagRecord, call: Call, tree: SpanTree, mapping: AttributeMapping | None
 ) -> RagRecord:
-    """Believe the session that the mapping names, on a span of the call or above it."""
+    """Set the session from the mapping, on a span of the call or above it."""
     if mapping is None or not mapping.session:
         return record
     own = (found for each in call.members if (found := mapping.session_of(each.span)))
@@ -85,7 +85,7 @@ def _without_evaluators(
 
 
 def _has_steps(call: Call) -> bool:
-    """Tell whether anything was retrieved, generated or answered: else it is a workflow of another kind."""
+    """Return whether the call has a retrieval, a generation or an answer; else it is another workflow."""
     if call.of(Role.RETRIEVAL, Role.RERANK, Role.GENERATION):
         return True
     own = call.own
@@ -108,10 +108,10 @@ def _why_none(readings: Sequence[SpanReading]) -> str:
     roles = sorted({str(reading.role) for reading in readings if reading.role is not Role.STEP})
     if not roles:
         return (
-            "no span is of a convention ragtrace reads: look for `ragtrace.kind`, `gen_ai.operation.name` or "
-            "`openinference.span.kind`, or name attributes of your own in a mapping"
+            "no span follows a convention that ragtrace reads: look for `ragtrace.kind`, "
+            "`gen_ai.operation.name` or `openinference.span.kind`, or map your own attributes"
         )
-    return f"the trace has {' and '.join(roles)} spans only: a RAG call has a retrieval and a generation"
+    return f"the trace has only {' and '.join(roles)} spans: a RAG call has a retrieval and a generation"
 
 
 def _note(span: Span, text: str) -> ExtractionNote:

@@ -1,4 +1,4 @@
-"""From a RAG call to a record: which span to believe for each part, and why."""
+"""Build a record from a RAG call: choose the span for each part, with the reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def record_of(call: Call, tree: SpanTree, source: ContextFrom = ContextFrom.AUTO) -> RagRecord:
-    """Put a record together. Every part has a provenance, a gap, or both."""
+    """Build the record. Every part has a provenance, a gap, or both."""
     generation = _generation(call, tree)
     context = context_of(call, generation, tree, question=_told(call), source=source)
     question = _question(call, generation, context)
@@ -63,7 +63,7 @@ def record_of(call: Call, tree: SpanTree, source: ContextFrom = ContextFrom.AUTO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice(Generic[T]):
-    """A text that was chosen, the span that holds it, and the rule that chose it."""
+    """A chosen text with its span and the rule that chose it."""
 
     part: Part
     reading: SpanReading
@@ -90,7 +90,7 @@ _Candidate = tuple[SpanReading | None, FoundValue[T] | None, str]
 
 
 def _choose(part: Part, *candidates: _Candidate[T]) -> _Choice[T] | None:
-    """Choose the first that is whole; else the first that has a value; else the first there is."""
+    """Choose the first undamaged candidate, else the first with a value, else the first."""
     choices = [
         _Choice(part=part, reading=reading, found=found, why=why)
         for reading, found, why in candidates
@@ -102,10 +102,10 @@ def _choose(part: Part, *candidates: _Candidate[T]) -> _Choice[T] | None:
 
 
 def _generation(call: Call, tree: SpanTree) -> SpanReading | None:
-    """Choose the generation that made the answer.
+    """Choose the generation that produced the answer.
 
-    Of a framework's span and the provider's below it, the outer one; of several, the one whose text the
-    call's own span repeats; else the last that did not end before the first retrieval began.
+    Of a framework's span and the provider's span below it, it is the outer one. Of several, it is the one
+    whose text the call's own span repeats; else the last one that did not end before the first retrieval.
     """
     all_of_them = call.of(Role.GENERATION)
     with_text = [each for each in all_of_them if each.answer and each.answer.value]
@@ -121,7 +121,7 @@ def _generation(call: Call, tree: SpanTree) -> SpanReading | None:
 
 
 def _told(call: Call) -> str | None:
-    """Return the question as the span of the call has it, or as the mapping says."""
+    """Return the question of the call's span, or of the mapping."""
     own, inner = call.own, _inner(call)
     named = [found for _, found, _ in _mapped(call, attrgetter("question"))]
     found = (*named, own.question if own else None, inner.question if inner else None)
@@ -129,7 +129,7 @@ def _told(call: Call) -> str | None:
 
 
 def _inner(call: Call) -> SpanReading | None:
-    """Return the first call inside the call that holds a question."""
+    """Return the first inner call with a question."""
     return next((each for each in call.of(Role.CALL) if each is not call.own and each.question), None)
 
 
@@ -148,12 +148,12 @@ def _question(call: Call, generation: SpanReading | None, context: ExtractedCont
         (
             retrieval,
             retrieval.query if retrieval else None,
-            "the RAG call holds no whole question, so its first retrieval's query stands for it",
+            "the RAG call holds no whole question, so its first retrieval's query is it",
         ),
         (
             generation,
             context.question,
-            "the RAG call holds no whole question, so what its prompt asks is it",
+            "the RAG call holds no whole question, so the question in its prompt is it",
         ),
         (
             generation,
@@ -163,7 +163,7 @@ def _question(call: Call, generation: SpanReading | None, context: ExtractedCont
         (
             generation,
             prompt,
-            "neither the RAG call nor its retrieval holds the question, so the model's prompt stands for it",
+            "neither the RAG call nor its retrieval holds the question, so the model's prompt is it",
         ),
     )
 
@@ -171,7 +171,7 @@ def _question(call: Call, generation: SpanReading | None, context: ExtractedCont
 def _mapped(
     call: Call, part: Callable[[SpanReading], FoundValue[str] | None]
 ) -> tuple[tuple[SpanReading, FoundValue[str] | None, str], ...]:
-    """Return what stands where the user's mapping says, in order of start."""
+    """Return the mapped values, in order of start."""
     found = ((each, part(each)) for each in call.members)
     return tuple((each, text, "the mapping names it") for each, text in found if is_mapped(text))
 
@@ -221,7 +221,7 @@ def _target(span: Span, tree: SpanTree) -> Target:
 
 
 _TRACE_FLAGS = 0xFF
-"""OTLP keeps W3C's flags in the low byte of ``Span.flags``."""
+"""OTLP stores W3C's flags in the low byte of ``Span.flags``."""
 
 
 def _session_id(sources: Sequence[SpanReading], tree: SpanTree) -> str | None:

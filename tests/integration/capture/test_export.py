@@ -231,7 +231,7 @@ def test_statistics_add_up(grpc_receiver: OtlpReceiver) -> None:
 def test_what_a_full_queue_drops_is_counted(monkeypatch: pytest.MonkeyPatch, silent_endpoint: str) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "4")
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "60000")
-    monkeypatch.setattr(pipeline, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(pipeline, "STALL_TIMEOUT_S", 0.1)
     ragtrace.instrument(endpoint=silent_endpoint)
     for _ in range(10):
         call_once()
@@ -276,7 +276,7 @@ def test_an_endpoint_that_is_down_neither_breaks_nor_blocks(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(pipeline, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(pipeline, "STALL_TIMEOUT_S", 0.1)
     address = endpoint if "://" in endpoint else request.getfixturevalue(endpoint)
     assert ragtrace.instrument(endpoint=address, protocol=protocol)
     call_once()

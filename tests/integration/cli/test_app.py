@@ -161,7 +161,7 @@ def test_a_command_that_is_mistyped_is_guessed() -> None:
         pytest.param(["backfill", "--from", "otlp-file:x"], "--to", id="backfill to nowhere"),
         pytest.param(
             ["backfill", "--from", "ftp://x", "--dry-run", "--trace-id", "1"],
-            "no address",
+            "not an address",
             id="unknown source",
         ),
         pytest.param(

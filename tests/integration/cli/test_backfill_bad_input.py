@@ -127,7 +127,7 @@ def test_a_trace_deleted_between_search_and_reading_is_told(search: Any, tmp_pat
             "redirects to login, which is not followed: is this the",
         ),
         (HttpAnswer(status=502, body=b"<html>"), "answered 502 with a web page"),
-        (HttpAnswer(body=b"hello"), "answered no"),
+        (HttpAnswer(body=b"hello"), "is not JSON"),
         (HttpAnswer(status=404), "is this"),
     ],
     ids=["401", "403", "login page", "page with a mark", "redirect", "proxy", "no JSON", "elsewhere"],
@@ -242,7 +242,7 @@ def test_files_that_are_cut_off_or_no_otlp_are_told_and_the_rest_is_judged(
     assert {IDS[0], IDS[1], IDS[2], IDS[5]} <= set(judged(tmp_path))
     assert outcome.code == 1
     assert "1.jsonl, line 4" in outcome.said
-    assert "2.jsonl.gz: cannot be unpacked to its end" in outcome.said
+    assert "2.jsonl.gz: cannot be decompressed to its end" in outcome.said
     assert "3.jsonl, line 1" in outcome.said
 
 

@@ -393,7 +393,7 @@ def test_a_row_that_cannot_be_read_is_left_out_and_the_others_are_measured(data:
     path.write_text(path.read_text() + '{"contexts": 5, "claims": []}\n')
     result = calibrate(data, "--judge", scripted)
     assert result.stdout.startswith("labeled.jsonl: 12 of 12 answers")
-    assert "line 13: field `contexts`: must be a text, or a list of texts" in result.stderr
+    assert "line 13: field `contexts`: must be a string, or a list of strings" in result.stderr
     assert result.exit_code == 2
 
 

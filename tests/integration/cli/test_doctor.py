@@ -56,7 +56,7 @@ def test_an_endpoint_that_was_named_must_answer(nobody: str) -> None:
 
 def test_an_address_that_is_none_gets_no_advice_about_ports() -> None:
     found = checks("--judge", "lexical", "--to", "tempo", exit_code=1)
-    assert "no address" in found["export"]["found"]
+    assert "not an address" in found["export"]["found"]
     assert found["export"]["advice"] is None
 
 

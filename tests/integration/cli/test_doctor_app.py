@@ -176,7 +176,7 @@ trace.get_tracer("web").start_span("GET /").end()
 """
     found = checks(command(tmp_path, code), exit_code=1)
     assert found["trace"]["found"] == "1 span: web 1\nno RAG call"
-    assert "no span is of a convention ragtrace reads" in found["trace"]["advice"]
+    assert "no span follows a convention that ragtrace reads" in found["trace"]["advice"]
 
 
 def test_an_application_that_never_calls_instrument_is_told_both_ways_in(tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def test_a_bad_row_is_left_out_with_what_to_do_and_the_others_are_judged(
     assert result.exit_code == 2
     for number, said in enumerate(
         [
-            "`contexts.0`: must be a text",
+            "`contexts.0`: must be a string",
             "`contexts.0`: must be",
             "keep one of them",
             "is not JSON",
@@ -307,7 +307,7 @@ def test_the_ideal_context_of_deepeval_is_not_taken_for_what_was_retrieved(
     case = {"input": "q", "actual_output": RIGHT, "retrieval_context": [CHUNK], "context": ["Nothing."]}
     result = run("evaluate", write(tmp_path / "cases.jsonl", [case]), "--judge", scripted, "--json")
     assert (result.exit_code, json_lines(result.stdout)[0]["score"]) == (0, 1.0)
-    assert "`retrieval_context` is read" in result.stderr
+    assert "`retrieval_context` is used" in result.stderr
 
 
 def test_an_array_of_records_is_read_like_lines(tmp_path: Path, scripted: str) -> None:

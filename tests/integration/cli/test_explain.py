@@ -63,7 +63,10 @@ def test_attributes_of_ones_own_are_read_by_a_mapping(tmp_path: Path) -> None:
             "extract: {mapping: {qestion: a}}",
             "unknown key `extract.mapping.qestion`: did you mean `question`?",
         ),
-        ("extract: {mapping: {answer: 'a b'}}", "`extract.mapping.answer[0]`: 'a b' is no attribute path"),
+        (
+            "extract: {mapping: {answer: 'a b'}}",
+            "`extract.mapping.answer[0]`: 'a b' is not an attribute path",
+        ),
         ("extract: {mapping: {tools: '['}}", "`extract.mapping.tools`: '[' is no regular expression"),
     ],
 )
@@ -78,7 +81,7 @@ def test_gaps_and_traces_without_a_record_are_explained(traces: Path) -> None:
     output = run("explain", str(traces), columns=200).stdout
     assert "answer: missing" in output
     assert "gap, no_content: " in output
-    assert "note: no span is of a convention ragtrace reads" in output
+    assert "note: no span follows a convention that ragtrace reads" in output
 
 
 @pytest.mark.parametrize("columns", [60, 80])

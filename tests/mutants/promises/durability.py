@@ -91,7 +91,7 @@ MUTANTS: Final = (
         promise="durability",
         breaks="a folder that a killed process made is taken for safe",
         file="ragtrace/files/durable.py",
-        old="    sync_folder(lowest.parent)  # who",
+        old="    sync_folder(lowest.parent)  # its",
         new="    # who",
         tests=(f"{_POWER_TESTS}::test_whenever_a_process_is_killed_the_next_one_syncs_what_it_left",),
     ),
@@ -115,7 +115,7 @@ MUTANTS: Final = (
         promise="durability",
         breaks="what a killed process wrote into a file of carriers is taken for safe",
         file=_SINK,
-        old="        file.flush()\n        os.fsync(file.fileno())  # what a killed",
+        old="        file.flush()\n        os.fsync(file.fileno())  # a killed",
         new="        file.flush()  # what a killed",
         tests=(
             f"{_POWER_TESTS}::test_what_a_killed_process_had_written_is_synced_before_it_counts_as_there",

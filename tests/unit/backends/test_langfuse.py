@@ -235,11 +235,11 @@ async def test_what_langfuse_cannot_look_for_is_told_before_it_is_asked(query: T
     ("answer", "said"),
     [
         (HttpAnswer(status=401, body=b'{"message":"Invalid credentials"}'), "refused the credentials"),
-        (HttpAnswer(status=404), "is this the address of a Langfuse"),
+        (HttpAnswer(status=404), "is this Langfuse's address"),
         (HttpAnswer(status=400, body=b'{"message":"Invalid date"}'), "does not understand the query"),
         (HttpAnswer(body=b"<html>"), "web page"),
-        (HttpAnswer(body=b"[]"), "something else"),
-        (HttpAnswer(body=b'{"data":[{"id":1,"traceId":"1"}],"meta":{}}'), "cannot be read: KeyError"),
+        (HttpAnswer(body=b"[]"), "unexpected form"),
+        (HttpAnswer(body=b'{"data":[{"id":1,"traceId":"1"}],"meta":{}}'), "unreadable response: KeyError"),
     ],
     ids=["keys", "address", "query", "page", "list", "observations"],
 )

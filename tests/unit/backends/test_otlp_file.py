@@ -117,7 +117,7 @@ async def test_lines_longer_than_the_tail_are_mended_too(path: Path) -> None:
 
 
 async def test_bytes_that_are_no_otlp_are_rejected(path: Path) -> None:
-    with pytest.raises(SendRejected, match="OTLP requests only"):
+    with pytest.raises(SendRejected, match="accepts only OTLP requests"):
         await OtlpFileSink(path).send(b"\xff\xff")
     assert not path.exists()
 

@@ -135,9 +135,9 @@ async def test_annotations_of_others_are_no_carriers() -> None:
         (HttpAnswer(status=404), "has no /v1/projects: is this its address"),
         (HttpAnswer(status=422, body=b"no"), "answered 422: no"),
         (HttpAnswer(body=b"<html>"), "web page"),
-        (HttpAnswer(body=b'{"data":{}}'), "something else"),
-        (HttpAnswer(body=b"{"), "cannot be read: JSONDecodeError"),
-        (HttpAnswer(body=b'{"data":[{"id":"a"}]}'), "cannot be read: KeyError"),
+        (HttpAnswer(body=b'{"data":{}}'), "unexpected form"),
+        (HttpAnswer(body=b"{"), "unreadable response: JSONDecodeError"),
+        (HttpAnswer(body=b'{"data":[{"id":"a"}]}'), "unreadable response: KeyError"),
     ],
     ids=["credentials", "address", "query", "page", "form", "no JSON", "no projects"],
 )
@@ -160,7 +160,7 @@ async def test_trace_that_cannot_be_read_leaves_the_others_to_be_read_one_by_one
 
 
 async def test_spans_of_another_form_are_a_read_error() -> None:
-    with pytest.raises(ReadError, match="cannot be read: KeyError"):
+    with pytest.raises(ReadError, match="unreadable response: KeyError"):
         await got(phoenix({"context": {"trace_id": TRACE_ID}}))
 
 
@@ -190,10 +190,10 @@ async def test_answers_of_phoenix_are_sorted_for_the_sender(status: int, error: 
     "address", ["phoenix:", "phoenix:localhost:6006", "langfuse:grpc://host", "phoenix:http://"]
 )
 def test_what_is_no_address_of_scores_is_refused(address: str) -> None:
-    with pytest.raises(ConfigError, match="is no address to send"):
+    with pytest.raises(ConfigError, match="is not an address to send"):
         open_carrier_sink(address)
 
 
 def test_collector_never_forwards_spans_to_where_only_scores_are_taken() -> None:
-    with pytest.raises(ConfigError, match="is no address to send spans to"):
+    with pytest.raises(ConfigError, match="is not an address to send spans to"):
         open_sink("phoenix:http://localhost:6006")

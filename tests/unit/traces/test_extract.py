@@ -393,8 +393,8 @@ def test_datastore_tool_is_a_retrieval() -> None:
 @pytest.mark.parametrize(
     ("spans", "says"),
     [
-        pytest.param([a_span(1)], "no span is of a convention", id="foreign"),
-        pytest.param([retrieval(1, 0)], "has retrieval spans only", id="search only"),
+        pytest.param([a_span(1)], "no span follows a convention", id="foreign"),
+        pytest.param([retrieval(1, 0)], "has only retrieval spans", id="search only"),
         pytest.param([], "no span", id="empty"),
     ],
 )

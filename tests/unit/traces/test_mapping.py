@@ -54,7 +54,7 @@ def test_a_path_is_an_attribute_and_the_way_into_its_json(
 
 @pytest.mark.parametrize("text", ["", " ", "a b", "a..b", ".a", "a.", "a[x]", "a[", "[0]", "a[0]b"])
 def test_what_is_no_path_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match="is no attribute path: write"):
+    with pytest.raises(ValueError, match="is not an attribute path: write"):
         AttributePath(text)
 
 

@@ -117,7 +117,7 @@ def test_database_that_tells_no_results_leaves_a_gap_that_says_so() -> None:
     gap = record.gap(Part.CONTEXT)
     assert gap is not None
     assert gap.reason is SkipReason.NO_CONTENT
-    assert "not what it returned" in gap.detail
+    assert "records a query without its results" in gap.detail
 
 
 @pytest.mark.parametrize(

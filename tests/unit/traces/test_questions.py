@@ -58,7 +58,7 @@ def test_prompt_that_holds_the_chunks_is_not_the_question() -> None:
 def test_question_is_taken_out_of_a_template(prompt: str) -> None:
     record = the_record(retrieval(None), chat(message("user", prompt)))
     assert record.question == "How long?"
-    assert record.provenance[0].why.endswith("what stands behind its last `Question:` or `Query:`.")
+    assert record.provenance[0].why.endswith("the text after its last `Question:` or `Query:`.")
 
 
 def test_prompt_stands_for_the_question_where_nothing_else_does() -> None:

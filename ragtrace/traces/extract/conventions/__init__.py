@@ -1,4 +1,4 @@
-"""The conventions that are understood, by precedence. A further one is one module and one line here."""
+"""The supported conventions, by precedence. To add one, write a module and add a line here."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ CONVENTIONS: Final[tuple[Callable[[Span], SpanReading | None], ...]] = (
     llamaindex.read,
     vector_db.read,
 )
-"""Each reads what a span says in its words; of a stranger's span, nothing or ``None``.
+"""Each function reads a span of its convention; for other spans, it returns an empty reading or ``None``.
 
-A convention that writes GenAI's attributes in a meaning of its own stands before GenAI.
+A convention that gives GenAI's attributes another meaning comes before GenAI.
 """
 
 PROMPTS: Final[tuple[Callable[[Span], FoundValue[tuple[Message, ...]] | None], ...]] = (
@@ -52,4 +52,4 @@ PROMPTS: Final[tuple[Callable[[Span], FoundValue[tuple[Message, ...]] | None], .
     haystack.prompt,
     vercel.prompt,
 )
-"""Each reads the messages that a model was given, out of the span of a generation."""
+"""Each function reads a model's input messages from a generation span."""

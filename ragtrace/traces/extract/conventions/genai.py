@@ -49,7 +49,7 @@ def read(span: Span) -> SpanReading:
 
 
 def prompt(span: Span) -> FoundValue[tuple[Message, ...]] | None:
-    """Read what the model was given, with the system's instructions, which may stand by themselves."""
+    """Read the model's input, with the system instructions, which may be a separate attribute."""
     for source in _sources(span, semconv.INPUT_MESSAGES, semconv.PROMPT_DEPRECATED, _USER_MESSAGE_EVENT):
         if source.messages:
             messages = (*_instructions(span), *source.messages)
@@ -81,12 +81,12 @@ def _role(span: Span) -> Role | None:
     is_tool = operation == semconv.OP_EXECUTE_TOOL
     if is_tool or span.attributes.get(semconv.MCP_METHOD) == semconv.MCP_TOOL_CALL:
         return Role.RETRIEVAL if is_datastore else Role.TOOL
-    # the oldest attributes are dropped first: the operation may be gone while the documents are there
+    # SDKs drop the oldest attributes first: the operation may be gone while the documents are present
     return Role.RETRIEVAL if operation is None and semconv.RETRIEVAL_DOCUMENTS in span.attributes else None
 
 
 class _Source(NamedTuple):
-    """Messages, and the attribute or event they were found in."""
+    """Messages with their attribute or event."""
 
     messages: tuple[Message, ...]
     is_whole: bool
@@ -111,7 +111,7 @@ def _answer(span: Span) -> FoundValue[str] | None:
 
 
 def _sources(span: Span, key: str, deprecated_key: str, event_name: str) -> Iterator[_Source]:
-    """Yield every place where the messages may stand, the newest convention first."""
+    """Yield every possible source of the messages, the newest convention first."""
     for attributes in (span.attributes, *(event.attributes for event in span.events)):
         if key in attributes:
             yield _source(attributes[key], key)

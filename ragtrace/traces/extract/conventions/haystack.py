@@ -1,4 +1,4 @@
-"""Haystack's own tracing: a span a pipeline, and one a component, with its input and output as JSON."""
+"""Haystack's own tracing: one span per pipeline and per component, with input and output as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROLES: Final = {
     "DocumentJoiner": Role.RERANK,
     "Generator": Role.GENERATION,
 }
-"""By the end of the component's type; what a joiner returns takes the place of what it joined."""
+"""By suffix of the component's type; the output of a joiner replaces its inputs."""
 _SPANS: Final = {
     semconv.HAYSTACK_PIPELINE: Role.CALL,
     semconv.HAYSTACK_AGENT: Role.CALL,
@@ -47,7 +47,7 @@ def read(span: Span) -> SpanReading | None:
 
 
 def prompt(span: Span) -> FoundValue[tuple[Message, ...]] | None:
-    """Read what a generator was given."""
+    """Read a generator's input."""
     if _role(span) is not Role.GENERATION:
         return None
     key, _ = _keys(span)
@@ -91,7 +91,7 @@ def _of_retriever(span: Span, role: Role) -> SpanReading:
 
 
 def _keys(span: Span) -> tuple[str, str]:
-    """Name the attributes of input and output: an agent's steps have their own."""
+    """Return the input and output attributes: an agent's steps have their own."""
     step = (
         span.name
         if span.name in (semconv.HAYSTACK_LLM, semconv.HAYSTACK_TOOL)
@@ -127,14 +127,14 @@ def _answered(span: Span, key: str) -> FoundValue[str] | None:
 
 
 def _of_any_component(span: Span, key: str, names: tuple[str, ...]) -> AttributeValue:
-    """Return the first of the names that a component, or the pipeline itself, was given or gave."""
+    """Return the first of these inputs or outputs of a component or of the pipeline."""
     data = _json(span, key)
     given = [each for each in (data, *data.values()) if isinstance(each, Mapping)]
     return next((each[name] for name in names for each in given if each.get(name)), None)
 
 
 def _model(span: Span, output_key: str) -> str | None:
-    """Read what the reply says of itself: in chat its own ``meta``, else one beside the replies."""
+    """Read the model from the ``meta`` of a chat reply, else from the ``meta`` next to the replies."""
     output = _json(span, output_key)
     for value in (output.get("replies"), output.get("meta")):
         first = value[0] if isinstance(value, tuple) and value else None

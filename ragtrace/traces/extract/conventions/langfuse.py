@@ -27,7 +27,7 @@ _ROLES: Final = {
 
 
 def read(span: Span) -> SpanReading | None:
-    """Read ``langfuse.observation.*``, and what stands on the root for the whole trace."""
+    """Read ``langfuse.observation.*``, and the trace attributes on the root."""
     role = _role(span)
     if role is None:
         return None

@@ -1,4 +1,4 @@
-"""LangSmith's OpenTelemetry export: kinds of its own, inputs and outputs in GenAI's oldest attributes."""
+"""LangSmith's OpenTelemetry export: its own span kinds; inputs and outputs in GenAI's oldest attributes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ROLES: Final = {
 _SESSION_KEYS: Final = tuple(
     f"{semconv.LANGSMITH_METADATA_PREFIX}{name}" for name in ("session_id", "thread_id", "conversation_id")
 )
-"""What LangSmith calls a thread. Its ``langsmith.trace.session_*`` name the project."""
+"""LangSmith's thread. Its ``langsmith.trace.session_*`` name the project."""
 
 
 def read(span: Span) -> SpanReading | None:
-    """Read ``langsmith.span.kind``: ``gen_ai.operation.name`` says ``embeddings`` of a retriever."""
+    """Read ``langsmith.span.kind``, because a retriever's ``gen_ai.operation.name`` is ``embeddings``."""
     kind = first_text(span, semconv.LANGSMITH_KIND)
     if kind is None:
         return None

@@ -1,4 +1,4 @@
-"""LlamaIndex's own OpenTelemetry export: what happened stands in span events, one a kind of event."""
+"""LlamaIndex's own OpenTelemetry export: span events, one per kind of event."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _ROLES: Final = {
     "LLMPredictStartEvent": Role.STEP,
     "LLMChatStartEvent": Role.STEP,
 }
-"""By the first event that is there. What an answer was synthesized from is what postprocessors left of the
-retrieved nodes; a model that streams ends without an event."""
+"""Roles by the first present event. A synthesis takes the nodes that postprocessors kept; a streaming model
+ends without an event."""
 _QUESTIONS: Final = (
     ("QueryStartEvent", "query"),
     ("QueryStartEvent", "query.query_str"),

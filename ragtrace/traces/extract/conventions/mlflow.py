@@ -27,7 +27,7 @@ _ROLES: Final = {
     "UNKNOWN": Role.CALL,
     "TOOL": Role.TOOL,
 }
-"""``UNKNOWN`` is what ``@mlflow.trace`` writes of a function without a type."""
+"""``@mlflow.trace`` writes ``UNKNOWN`` for a function without a type."""
 
 _RETRIEVALS: Final = (Role.RETRIEVAL, Role.RERANK, Role.TOOL)
 

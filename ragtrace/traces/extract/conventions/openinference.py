@@ -31,7 +31,7 @@ _PLAIN = "text/plain"
 
 
 def read(span: Span) -> SpanReading:
-    """Read ``openinference.span.kind`` and what belongs to it."""
+    """Read ``openinference.span.kind`` and its attributes."""
     role = _role(span)
     return SpanReading(
         span=span,
@@ -53,7 +53,7 @@ def read(span: Span) -> SpanReading:
 
 
 def prompt(span: Span) -> FoundValue[tuple[Message, ...]] | None:
-    """Read what the model was given: its messages, else the whole input."""
+    """Read the model's input: its messages, else the whole input."""
     key = semconv.OI_INPUT_VALUE
     if span.attributes.get(semconv.OI_KIND) != semconv.OI_LLM:
         return None
@@ -69,7 +69,7 @@ def _role(span: Span) -> Role | None:
         return Role.CALL if semconv.OI_INPUT_VALUE in span.attributes else None
     if isinstance(kind, str):
         return _ROLES.get(kind)
-    # the SDK drops the oldest attributes beyond 128: of a long list the kind goes first, the documents stay
+    # beyond 128 attributes the SDK drops the oldest: after a long list, the kind is gone but documents remain
     if has_prefix(span, semconv.OI_RERANKER_OUTPUT_DOCUMENTS):
         return Role.RERANK
     return Role.RETRIEVAL if has_prefix(span, semconv.OI_RETRIEVAL_DOCUMENTS) else None
@@ -100,7 +100,7 @@ def _documents(span: Span, role: Role | None) -> FoundValue[tuple[Chunk, ...]] |
 
 
 def _logged_documents(span: Span) -> tuple[Mapping[str, AttributeValue], ...]:
-    """Read LangChain's documents as ``output.value`` has them: with the ids that the list leaves out."""
+    """Read LangChain's documents from ``output.value``, with the ids that the flat list omits."""
     raw = first_text(span, semconv.OI_OUTPUT_VALUE)
     parsed = parse_loosely(raw) if raw else None
     listed = parsed.get("documents") if isinstance(parsed, Mapping) else None
@@ -144,7 +144,7 @@ def _answer(span: Span, role: Role | None) -> FoundValue[str] | None:
     text = next((text for each in spoken if (text := message_text(each))), None)
     first = _from_messages(text, semconv.OI_OUTPUT_MESSAGES, "text of the first choice")
     if spoken and first is None:
-        return None  # it called tools: what `output.value` holds is no answer
+        return None  # a tool call: `output.value` holds no answer
     return best(first, _completion(span)) or _from_output(span)
 
 

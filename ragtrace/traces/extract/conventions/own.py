@@ -1,4 +1,4 @@
-"""What ragtrace's own instrumentation writes beside the GenAI attributes."""
+"""The attributes of ragtrace's own instrumentation, besides the GenAI attributes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROLES = {
 
 
 def read(span: Span) -> SpanReading:
-    """Read the ``ragtrace.*`` attributes. The rest of such a span stands in GenAI's."""
+    """Read the ``ragtrace.*`` attributes. Other values of such a span are in GenAI's attributes."""
     kind = span.attributes.get(semconv.RAG_KIND)
     return SpanReading(
         span=span,

@@ -30,7 +30,7 @@ def _question(span: Span) -> FoundValue[str] | None:
 
 
 def _answer(span: Span) -> FoundValue[str] | None:
-    """Read the result: a text, or the JSON of a structured output, whose only text it may be."""
+    """Read the result: a string, or the only string in the JSON of a structured output."""
     key = semconv.PYDANTIC_AI_RESULT
     value = span.attributes.get(key)
     plain = value if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""OpenLLMetry's instrumentations and Traceloop's SDK, where they do not write GenAI's attributes."""
+"""OpenLLMetry's instrumentations and Traceloop's SDK: their attributes outside GenAI's."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _role(span: Span) -> Role | None:
 
 
 def _is_of_interest(span: Span, kind: str) -> bool:
-    """Tell a call from what LlamaIndex's instrumentation calls a workflow: whatever has no parent."""
+    """Return whether it is a real call: LlamaIndex's instrumentation calls every root span a workflow."""
     name = first_text(span, semconv.TRACELOOP_ENTITY_NAME) or ""
     return kind == "tool" or not name.removesuffix(".workflow").endswith(("Embedding", "Splitter", "Parser"))
 
@@ -90,7 +90,7 @@ def _role_of_task(span: Span) -> Role | None:
     name = first_text(span, semconv.TRACELOOP_ENTITY_NAME) or span.name
     if _RETRIEVER.search(name):
         return Role.RETRIEVAL
-    # LlamaIndex's retriever spans hold nothing, but the synthesizer's input lists the chunks it was handed
+    # LlamaIndex's retriever spans are empty, but the synthesizer's input lists its chunks
     if _RERANKER.search(name) or texts_for_synthesis(span, semconv.TRACELOOP_INPUT):
         return Role.RERANK
     if _returns_documents(span):
@@ -99,14 +99,14 @@ def _role_of_task(span: Span) -> Role | None:
 
 
 def _handed_on(span: Span) -> AttributeValue:
-    """Return the documents that a step of LangChain was given: with the ids that retrievers' spans omit."""
+    """Return the input documents of a LangChain step, with the ids that retrievers' spans omit."""
     raw = first_text(span, semconv.TRACELOOP_INPUT) or ""
     parsed = parse_loosely(raw) if '"page_content"' in raw else None
     return listed_documents(parsed.get("inputs")) if isinstance(parsed, Mapping) else None
 
 
 def _returns_documents(span: Span) -> bool:
-    """Tell whether a decorated function gave back documents: then its name decides, like a tool's."""
+    """Return whether a decorated function returned documents: then its name decides, like a tool's."""
     listed = listed_documents(first_text(span, semconv.TRACELOOP_OUTPUT))
     items = listed if isinstance(listed, tuple) else ()
     return bool(items) and all(isinstance(each, Mapping) and has_text(each) for each in items)

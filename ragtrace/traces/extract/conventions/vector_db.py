@@ -1,4 +1,4 @@
-"""Spans of a vector database's client, as OpenLLMetry's instrumentations write them: results as events."""
+"""Spans of vector database clients from OpenLLMetry's instrumentations, with results as events."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _SYSTEMS = frozenset(
 _SDK_EVENTS: Final = 128
 _READS = re.compile(r"quer(y|ies)|search|retrieve|near_|hybrid|bm25|recommend|discover", re.IGNORECASE)
 _INNER = re.compile(r"segment|embed|count", re.IGNORECASE)
-"""What a client does for a query of its own: a span of that is no retrieval."""
+"""Internal operations of a client for a query: their spans are not retrievals."""
 
 
 def read(span: Span) -> SpanReading | None:
-    """Read the events that hold what a query returned; none of these spans holds the question."""
+    """Read the events with the results of a query; these spans never hold the question."""
     results = [event for event in span.events if event.name in _EVENTS]
     if not results and not _is_query(span):
         return None
@@ -54,7 +54,7 @@ def _documents(span: Span, results: list[SpanEvent]) -> FoundValue[tuple[Chunk, 
         found = find_documents(items, attribute=results[0].name, convention=NAME, span_id=span.span_id)
         return replace(found, damage=found.damage or _loss(span, found))
     detail = (
-        f"span {span.name!r} says that a query was made, but not what it returned: record the chunks with "
+        f"span {span.name!r} records a query without its results: record the chunks with "
         "`ragtrace.retrieval`, or turn on the content of the database's instrumentation if it has any"
     )
     return FoundValue(
@@ -71,12 +71,12 @@ def _loss(span: Span, found: FoundValue[tuple[Chunk, ...]]) -> ContentDamage | N
         return cut_damage(found.attribute)
     if len(span.events) < _SDK_EVENTS:
         return None
-    detail = f"the span has {_SDK_EVENTS} events, and SDKs keep no more: raise OTEL_SPAN_EVENT_COUNT_LIMIT"
+    detail = f"the span has {_SDK_EVENTS} events, the limit of SDKs: raise OTEL_SPAN_EVENT_COUNT_LIMIT"
     return ContentDamage(reason=SkipReason.INCOMPLETE, detail=detail)
 
 
 def _document(event: SpanEvent) -> AttributeValue:
-    """Strip the event's name off the keys. Some clients write the whole record there, as JSON or a repr."""
+    """Strip the event's name from the keys. Some clients write the whole record as JSON or a repr."""
     fields = {key.removeprefix(f"{event.name}."): value for key, value in event.attributes.items()}
     entity = fields.get("entity")
     return fields | {"entity": parse_loosely(entity)} if isinstance(entity, str) else fields

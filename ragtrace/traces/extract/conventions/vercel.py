@@ -31,7 +31,7 @@ _SESSION_KEYS: Final = tuple(
 
 
 def read(span: Span) -> SpanReading | None:
-    """Read ``ai.operationId`` and what belongs to it."""
+    """Read ``ai.operationId`` and its attributes."""
     role = _role(span)
     if role is None:
         return None
@@ -56,7 +56,7 @@ def read(span: Span) -> SpanReading | None:
 
 
 def prompt(span: Span) -> FoundValue[tuple[Message, ...]] | None:
-    """Read what the model was given in a step, or what the call around it was given."""
+    """Read the model's input of a step, or of the enclosing call."""
     keys = (semconv.VERCEL_PROMPT_MESSAGES, semconv.VERCEL_PROMPT)
     return best(*(prompt_in(span.attributes.get(key), attribute=key, convention=NAME) for key in keys))
 
@@ -78,7 +78,7 @@ def _question(span: Span) -> FoundValue[str] | None:
 
 
 def _prompt(span: Span, key: str) -> AttributeValue:
-    """Leave the system prompt out of ``{"system", "prompt", "messages"}``."""
+    """Return ``{"system", "prompt", "messages"}`` without the system prompt."""
     text = first_text(span, key)
     value = parse_loosely(text) if text else None
     if not isinstance(value, Mapping):
@@ -96,7 +96,7 @@ def _returned(span: Span) -> FoundValue[tuple[Chunk, ...]] | None:
 
 
 def _documents(span: Span) -> FoundValue[tuple[Chunk, ...]] | None:
-    """Put the documents into the order of ``ai.ranking``: a list of ``{"index", "relevanceScore"}``."""
+    """Sort the documents by ``ai.ranking``: a list of ``{"index", "relevanceScore"}``."""
     documents, ranking = (
         [parse_loosely(each) for each in value]
         if isinstance(value := span.attributes.get(key), tuple)
