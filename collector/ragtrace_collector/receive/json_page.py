@@ -1,4 +1,4 @@
-"""Answers in JSON that steer no terminal: people read pages with curl."""
+"""JSON responses that are safe to print in a terminal, as with curl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ragtrace.escaping import escaped_json
 
 
 class JsonPage(JSONResponse):
-    """JSON as ever, in which controls and lone surrogates are escaped."""
+    """JSON with control characters and lone surrogates escaped."""
 
     def render(self, content: Any) -> bytes:
         """Return the body."""

@@ -1,4 +1,4 @@
-"""What comes back to a collector: its own carriers, and spans that it has already."""
+"""The loop guard: removes the collector's own carriers, and spans that it already has."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ragtrace_collector.store.trace_key import trace_id_of
 
 
 def drop_own_spans(request: ExportTraceServiceRequest, body: bytes) -> int:
-    """Take out carriers that a pipeline sent back: they are neither judged nor forwarded. Return how many.
+    """Remove carriers that a pipeline sent back: they are neither judged nor forwarded. Return how many.
 
-    They are known by their scope; and, where something on the way lost that, by what only carriers say.
+    Carriers are identified by scope or, if something on the way lost it, by attributes of carriers only.
     """
     dropped = 0
     for resource_spans in request.resource_spans:
@@ -25,19 +25,19 @@ def drop_own_spans(request: ExportTraceServiceRequest, body: bytes) -> int:
             if scope_spans.scope.name in semconv.OWN_SCOPES:
                 dropped += len(scope_spans.spans)
                 del resource_spans.scope_spans[position]
-    # sought in the bytes first: next to no request has any, and looking at each attribute takes long
+    # search the bytes first: almost no request has carriers, and reading each attribute is slow
     return dropped + (_drop_carriers(request) if _SOUGHT in body else 0)
 
 
 def drop_traces(request: ExportTraceServiceRequest, slices: Sequence[TraceSlice]) -> None:
-    """Take out the spans of these traces."""
+    """Remove the spans of these traces."""
     trace_ids = {bytes.fromhex(trace_id_of(part.trace_id)) for part in slices}
     drop_spans(request, lambda span: span.trace_id in trace_ids)
 
 
 _SOUGHT: Final = semconv.EVAL_STATUS.encode()
 _OF_CARRIERS: Final = {semconv.EVAL_STATUS, semconv.TARGET_SPAN_ID}
-"""Feedback has the second alone, and an answer span with its scores on it (hold mode) the first."""
+"""Feedback has only the second; an answer span with scores on it (hold mode) has only the first."""
 
 
 def _drop_carriers(request: ExportTraceServiceRequest) -> int:

@@ -1,4 +1,4 @@
-"""Whose spans these are: what a token says stands on them, and nothing else."""
+"""Tenants on spans: only the tenant of the sender's token is written there."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _Attributes: TypeAlias = "RepeatedCompositeFieldContainer[KeyValue]"
 
 
 def stamp_tenant(request: ExportTraceServiceRequest, tenant: str | None, *, body: bytes | None) -> bool:
-    """Write the tenant on every resource, in place of all that the sender named; say whether that changed it.
+    """Write the tenant on every resource, and remove those that the sender wrote; say whether any changed.
 
-    ``body`` is what the request was parsed from, if it is protobuf: what it does not mention, no span claims.
+    ``body`` is the request in protobuf, if it came so. If it lacks the attribute's name, no span is read.
     """
     changed = False
     for resource_spans in request.resource_spans:
@@ -44,7 +44,7 @@ def _of_spans(request: ExportTraceServiceRequest) -> Iterator[_Attributes]:
 
 
 def _claims(attributes: _Attributes) -> list[str]:
-    return [each.value.string_value for each in attributes if each.key == semconv.TENANT]
+    return [attribute.value.string_value for attribute in attributes if attribute.key == semconv.TENANT]
 
 
 def _disown(attributes: _Attributes) -> None:
