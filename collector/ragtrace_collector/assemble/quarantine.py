@@ -1,4 +1,4 @@
-"""Who looks out for traces that end the process, or keep it from everything else: they are set aside."""
+"""Quarantine: traces that crash the process, or block it for too long, are set aside."""
 
 from __future__ import annotations
 
@@ -17,57 +17,57 @@ log = logging.getLogger("ragtrace.collector")
 
 
 class QuarantineCheck(NamedTuple):
-    """At which of some traces to look, and how."""
+    """Which traces to read, and how."""
 
     together: Collection[str]
     alone: Collection[str]
-    """A process ended while it looked at these, and at others."""
+    """A process crashed while it read these and others."""
     set_aside: Collection[str]
-    """Not at these."""
+    """Not to be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
-    """Notes in the store which traces are looked at, before they are; and sets aside those that did harm."""
+    """Notes in the store which traces are about to be read, and sets aside those that did harm."""
 
     store: WorkStore
     counters: Counters
     clock: Clock
     max_crashes: int
-    """How many processes may end while they look at one trace."""
+    """How many processes may crash while they read one trace."""
     most_cpu_ns: int
-    """How much CPU time it may take to put one trace together and read it."""
+    """How much CPU time assembling and reading one trace may take."""
 
     async def begin(self, trace_ids: Collection[str]) -> QuarantineCheck:
-        """Look at traces from now on, until they are settled or the look ends.
+        """Note that traces are being read, until their decision or ``end``.
 
         Raises:
-            StoreUnavailable: that cannot be noted.
+            StoreUnavailable: that cannot be stored.
         """
         known = await self.store.look(trace_ids)
         poison = {
-            trace_id: each.poison or QuarantineReason.CRASHES
-            for trace_id, each in known.items()
-            if each.poison or each.crashes >= self.max_crashes
+            trace_id: suspicion.poison or QuarantineReason.CRASHES
+            for trace_id, suspicion in known.items()
+            if suspicion.poison or suspicion.crashes >= self.max_crashes
         }
         for trace_id, why in poison.items():
             await self.set_aside(trace_id, why, again=bool(known[trace_id].poison))
         return QuarantineCheck(
-            together=[each for each in trace_ids if each not in known],
-            alone=[each for each in known if each not in poison],
+            together=[trace_id for trace_id in trace_ids if trace_id not in known],
+            alone=[trace_id for trace_id in known if trace_id not in poison],
             set_aside=list(poison),
         )
 
     async def end(self, trace_ids: Collection[str]) -> None:
-        """Look at traces no more. What cannot be noted counts as a crash, of which a trace may have a few."""
+        """Note that traces were read. If that cannot be stored, it counts as a crash; a few are allowed."""
         with suppress(StoreUnavailable):
             await self.store.end_look(trace_ids)
 
     async def set_aside(self, trace_id: str, why: str, *, again: bool = False) -> None:
-        """Look at a trace no more, in this process or in a later one."""
+        """Never read a trace again, in this process or a later one."""
         ended = await self.store.set_aside(trace_id, poison=why, now_ns=self.clock.now_ns())
         self.counters.add(Counts.ANSWERS_FAILED, ended)
-        if again:  # spans joined it, and it was told of before
+        if again:  # spans joined it, and it was logged before
             return
         self.counters.add(Counts.TRACES_POISON)
         log.error(
