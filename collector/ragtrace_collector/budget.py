@@ -1,7 +1,7 @@
 """Budgets: what may be spent in a window of time, and whether one more request fits.
 
-Pure arithmetic. What was spent stands in the store; a request is counted there before it is made, by an
-estimate, and corrected after. So a crash between the two leaves the estimate counted, never nothing.
+Pure arithmetic. The spending itself is in the store: a request is counted there by an estimate before it is
+made, and corrected after. A crash between the two leaves the estimate counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Period(StrEnum):
     MONTH = "month"
 
     def window(self, now_ns: int) -> BudgetWindow:
-        """Return the window of this length that holds a moment. Windows begin where UTC's do."""
+        """Return the window of this length that holds a moment. Windows follow UTC."""
         now = datetime.fromtimestamp(now_ns // _NANO, UTC).replace(second=0)
         match self:
             case Period.MINUTE:
@@ -44,7 +44,7 @@ class Period(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetWindow:
-    """One minute, day or month: Unix time in nanoseconds, without its end."""
+    """One minute, day or month in Unix nanoseconds; the end is exclusive."""
 
     period: Period
     start_ns: int
@@ -60,13 +60,13 @@ class ExceededLimit:
     """A limit would be exceeded."""
 
     limit: str
-    """``day_usd``: the period, and what of it was spent."""
+    """``day_usd``: the period and the unit."""
     until_ns: int
     """When its window ends."""
 
 
 class OverBudget(JudgeOverBudget):
-    """A window of the budget has no room for a request to the judge, which was not made."""
+    """A window of the budget has no room for a request to the judge, so the request was not made."""
 
     def __init__(self, budget: str, refusal: ExceededLimit) -> None:
         super().__init__(f"the budget `{budget}` has nothing left ({refusal.limit})")
@@ -74,39 +74,39 @@ class OverBudget(JudgeOverBudget):
 
 
 class BudgetStoreUnavailable(JudgeError):
-    """The store takes no note of a request to the judge, which was not made therefore."""
+    """The store cannot count a request to the judge, so the request was not made."""
 
     error_type = "store_unavailable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A name, under which spending is counted, and its limits by period."""
+    """A name under which spending is counted, and limits by period."""
 
     name: str
     limits: Mapping[Period, Limit]
 
     @property
     def limits_money(self) -> bool:
-        """Whether a limit is in US dollars: then all prices must be known."""
+        """Whether a limit is in US dollars, so that all prices must be known."""
         return any(limit.usd_nano is not None for limit in self.limits.values())
 
     def windows(self, now_ns: int) -> tuple[BudgetWindow, ...]:
-        """Return the windows that hold a moment, of every period that has a limit."""
+        """Return the windows that hold a moment, one for each period with a limit."""
         return tuple(period.window(now_ns) for period in self.limits)
 
     def refusal(
         self, spent: Mapping[BudgetWindow, Spend], estimate: Spend, *, share: float = 1.0
     ) -> ExceededLimit | None:
-        """Say which limit keeps a request from being made: of several, the one that lasts longest.
+        """Return the limit that forbids a request; if there are several, the one that lasts longest.
 
-        A request that is larger than a whole limit is let through where nothing was spent yet: it exceeds
-        the limit by itself, but would else never be made.
+        A request larger than a whole limit passes if nothing was spent yet, because else it would never be
+        made.
 
         Args:
             spent: What was spent in each of the windows.
             estimate: What the request will cost at most.
-            share: Of the limits, from 0 to 1: what is beyond belongs to others.
+            share: The share of each limit that this request may use, from 0 to 1.
         """
         found = [
             ExceededLimit(limit=f"{window.period}_{name}", until_ns=window.end_ns)
@@ -130,11 +130,11 @@ class LimitUsage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetStatus:
-    """What was spent of a purse in the windows of a moment."""
+    """What was spent of a budget in the windows of a moment."""
 
     budget: Budget
     spent: Mapping[BudgetWindow, Spend]
-    """Requests under way are in it by their estimates."""
+    """It includes requests under way, by their estimates."""
 
     def left(self) -> tuple[LimitUsage, ...]:
         """Return what is spent and left under each limit, in the order of the periods."""
@@ -145,10 +145,10 @@ class BudgetStatus:
         )
 
     def share_to_sample(self, now_ns: int) -> float:
-        """Return the share of traffic, from 0 to 1, with which the spending lasts for the window.
+        """Return the share of traffic, from 0 to 1, with which the budget lasts for the window.
 
-        It falls where spending runs ahead of the clock, and vanishes with what is left. Minutes do not
-        count: who waits for the next one loses nothing.
+        It falls if spending runs ahead of the clock, and is 0 when nothing is left. Minutes don't count:
+        waiting for the next minute loses nothing.
         """
         shares = (
             _share(self.budget.limits[window.period].used(spent), window.elapsed(now_ns))

@@ -1,4 +1,4 @@
-"""What every work store must hold to, as a function that an adapter's own tests call."""
+"""A conformance check for work stores, called by the tests of an adapter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragtrace_collector.store.port import Job, QuarantineReason, WorkStore
 __all__ = ["check_store"]
 
 OpenStore = Callable[[], Awaitable[WorkStore]]
-"""Opens the same store each time: what a start of the collector does."""
+"""Opens the same store each time, as a start of the collector does."""
 
 _SINK: Final = "grpc://back-end:4317"
 _TRACES: Final = tuple(f"{number:032x}" for number in range(1, 21))
@@ -24,10 +24,10 @@ _TIMEOUT_S: Final = 30.0
 
 
 async def check_store(open_store: OpenStore) -> None:
-    """Check that what a work store accepted is there after it was closed, once, and that its ledger adds up.
+    """Check that a reopened work store has everything it accepted once, and that its ledger adds up.
 
-    ``open_store`` opens one store, empty at first, again and again; each time the one before is closed, in
-    the middle of what is under way.
+    ``open_store`` opens one store, empty at first, again and again; each time the previous one is closed in
+    the middle of its work.
 
     Raises:
         AssertionError: says what the store did.

@@ -118,4 +118,4 @@ def test_a_process_that_does_not_end_is_ended_and_says_so(tmp_path: Path) -> Non
     with collector_process(tmp_path, config) as collector:
         assert collector.stop() == 1
     assert events(collector)[-1] == "stop_forced"
-    assert "what is not done is on disk" in collector.log.read_text()
+    assert "unfinished work is on disk" in collector.log.read_text()

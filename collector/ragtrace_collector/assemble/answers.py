@@ -1,4 +1,4 @@
-"""Stored spans, put together again: a trace, and the RAG answers in it."""
+"""Assemble a trace from its stored spans, and find the RAG answers in it."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from ragtrace_collector.telemetry.logs import event, place_of
 log = logging.getLogger("ragtrace.collector")
 
 _SMALL_BYTES: Final = 32 << 10
-"""A trace up to this size is taken apart in some milliseconds."""
+"""Traces up to this size are read in the event loop, in some milliseconds."""
 _RECENT_BYTES: Final = 4 << 20
-"""How much of traces is kept in memory at most, but for the last one, as it was in the store."""
+"""The most bytes of read traces kept in memory, in stored size and apart from the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceAnswers:
-    """What the store holds of a trace, and the RAG answers in it."""
+    """A trace as stored, and the RAG answers in it."""
 
     trace: Trace
     records: tuple[RagRecord, ...]
     stored: StoredSpans
     by_span: Mapping[str, RagRecord] = field(default_factory=dict)
-    """The answers by the span under judgment."""
+    """The answers by their span."""
     of_evaluators: frozenset[str] = frozenset()
     """Spans that belong to an evaluator, and those below them."""
     lineage: Lineage = field(default_factory=lambda: Lineage({}))
-    """Of each span that was seen."""
+    """Of each span seen."""
     cpu_ns: int = 0
-    """What it took to put it together and read it."""
+    """The CPU time that assembling and reading took."""
 
     def of(self, span_id: str) -> RagRecord | None:
-        """Return the answer on this span, or ``None``; with gaps, if spans of the trace were not kept."""
+        """Return the answer on this span, or ``None``. It has gaps if spans of the trace were dropped."""
         record = self.by_span.get(span_id)
         return _cut(record) if record and self.stored.is_cut else record
 
@@ -60,16 +60,16 @@ class TraceAnswers:
         )
 
     def judged(self, span_id: str) -> JudgedInput:
-        """Say which record of this span is judged, so that a later one can be told from it."""
+        """Return what identifies the judged record of this span, so that a later one can be compared."""
         record = self.by_span.get(span_id)
         return JudgedInput(record_sha256=record_sha256(record) if record else "", slices=self.stored.slices)
 
     def moved(self) -> Mapping[str, str | None]:
-        """Map spans that held answers before, and do not now, to the spans that do, as far as that is known.
+        """Map spans that no longer hold answers to the spans that now hold them, if that is known.
 
-        These are above or below them, or their records were read from them, too.
+        The new spans are above or below the old ones, or their records were read from them, too.
         """
-        # an answer that came back with its scores on it looks like an evaluation, and is where it was
+        # an answer that came back with its scores looks like an evaluation, and has not moved
         gone = [
             each for each in self.stored.answers if each not in self.by_span and not self.is_evaluation(each)
         ]
@@ -81,16 +81,16 @@ class TraceAnswers:
         return {each: above.get(each) or below.get(each) or beside.get(each) for each in gone}
 
     def is_evaluation(self, span_id: str) -> bool:
-        """Say whether the span, or one above it, belongs to an evaluator: then it is never judged."""
+        """Say whether the span or an ancestor belongs to an evaluator, so that it is never judged."""
         return span_id in self.of_evaluators
 
     def _first_below(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """Map spans to the answer below them of the least id: each hands on the least that it was handed."""
+        """Map spans to the answer below them with the least id, passed up from child to parent."""
         nearest = self.lineage.nearest_above((*self.by_span, *ids), frozenset(ids))
         least: dict[str, str] = {}
         for target in sorted(self.by_span):
             above = nearest.get(target)
-            while above is not None and above not in least:  # what has one has a lesser one
+            while above is not None and above not in least:  # it has a smaller one already
                 least[above] = target
                 above = nearest.get(above)
         return least
@@ -107,21 +107,21 @@ class TraceAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerReader:
-    """Reads stored traces, large ones in a thread: they take seconds, and senders must not wait for them."""
+    """Reads stored traces, large ones in a thread, because they take seconds and senders must not wait."""
 
     store: WorkStore
     counters: Counters
     _recent: _Recent = field(default_factory=lambda: _Recent())
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Two evaluators with answers of one trace would take it apart at the same time, instead of once."""
+    """Prevents two workers with answers of one trace from reading it twice at the same time."""
 
     async def read(self, trace_id: str, rules: ExtractRules) -> TraceAnswers:
-        """Assemble a trace and find its answers. One whose spans cannot be read has none."""
+        """Assemble a trace and find its answers. A trace whose spans cannot be read has none."""
         stored = await self.store.spans(trace_id)
         try:
             async with self._one:
                 return await self._assembled(trace_id, stored, rules)
-        except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
+        except Exception as exc:  # noqa: BLE001 -- one bad trace must not end the stage
             self.counters.add(Counts.STAGE_ERRORS)
             log.error(  # noqa: TRY400 -- its text may quote content
                 "trace %s: its spans could not be read: %s",
@@ -130,11 +130,11 @@ class AnswerReader:
                 extra=event("spans_unreadable", trace_id=trace_id_of(trace_id)),
             )
             trace = Trace(trace_id=trace_id_of(trace_id), spans=())
-            # nor is anything known of answers that were found before: they stay as they are
+            # answers found before are not known either: they stay as they are
             return TraceAnswers(trace=trace, records=(), stored=stored._replace(answers=()))
 
     async def read_for(self, job: Job, rules: ExtractRules) -> TraceAnswers:
-        """Do the same for an answer that was leased: what was read when it was queued mostly holds still."""
+        """Do the same for a leased answer. What was read when it was queued is usually still valid."""
         kept = self._recent.get(job.trace_id)
         if kept and kept.rules == rules and kept.is_as_of(job):
             return kept.answers
@@ -144,7 +144,7 @@ class AnswerReader:
         kept = self._recent.get(trace_id)
         if kept and kept.rules == rules and kept.is_of(stored):
             return replace(kept.answers, stored=stored)
-        if sum(map(len, stored.payloads)) <= _SMALL_BYTES:  # as soon done as handed over
+        if sum(map(len, stored.payloads)) <= _SMALL_BYTES:  # faster than handing it to a thread
             answers = _answers(trace_id, stored, rules)
         else:
             answers = await asyncio.to_thread(_answers, trace_id, stored, rules)
@@ -152,12 +152,12 @@ class AnswerReader:
         return answers
 
     async def refs(self, trace_id: str) -> tuple[SpanRef, ...]:
-        """Return how the spans of a trace hang together. Of one whose spans cannot be read, nothing."""
+        """Return the refs of a trace's spans; none if they cannot be read."""
         stored = await self.store.spans(trace_id)
         try:
             return await asyncio.to_thread(_refs, stored)
         except CodecError:
-            return ()  # told when the answers are read
+            return ()  # logged when the answers are read
 
 
 class _Kept(NamedTuple):
@@ -172,28 +172,28 @@ class _Kept(NamedTuple):
     """Theirs, in bytes."""
 
     def is_of(self, stored: StoredSpans) -> bool:
-        """Say whether this is what the store holds."""
+        """Say whether this is still what the store holds."""
         return self.payloads == hash(stored.payloads)
 
     def is_as_of(self, job: Job) -> bool:
-        """Say whether no spans came until it was leased: a trace with such an answer is not forgotten."""
+        """Say whether no spans came until it was leased. The store keeps a trace with such an answer."""
         stored = self.answers.stored
         return (stored.slices, stored.is_cut) == (job.slices, job.is_cut)
 
 
 class _Recent:
-    """The traces that were read last: their answers are judged soon after, and each needs the whole trace."""
+    """A cache of the last traces read: their answers are judged soon, and each needs the whole trace."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
         self._bytes = 0
 
     def get(self, trace_id: str) -> _Kept | None:
-        """Return what was read of a trace."""
+        """Return a trace as read."""
         return self._kept.get(trace_id)
 
     def keep(self, trace_id: str, answers: TraceAnswers, rules: ExtractRules) -> None:
-        """Keep a trace, in place of those that were read before it."""
+        """Keep a trace, and evict those read before it."""
         self._drop(trace_id)
         stored, payloads = answers.stored._replace(payloads=()), answers.stored.payloads
         size = sum(map(len, payloads))
@@ -209,7 +209,7 @@ class _Recent:
 
 
 def _answers(trace_id: str, stored: StoredSpans, rules: ExtractRules) -> TraceAnswers:
-    begun_ns = time.thread_time_ns()  # and not by the wall: others may use the machine
+    begun_ns = time.thread_time_ns()  # CPU time, not wall time: others may use the machine
     trace = Trace.of(trace_id_of(trace_id), (span for payload in stored.payloads for span in decode(payload)))
     records = extract_records(trace, rules).records
     lineage = Lineage({span.span_id: span.parent_span_id for span in trace.spans})

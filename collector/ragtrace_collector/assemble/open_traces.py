@@ -1,7 +1,6 @@
-"""When a trace is ready: root and every seen parent ended and a quiet period passed, or the deadline came.
+"""When a trace is ready: root and every named parent ended and a quiet period passed, or the deadline passed.
 
-Only when spans arrive counts, on a clock that nobody sets: what time a span says it is of does not matter,
-nor does the time of day.
+Only arrival times count, on a monotonic clock. The spans' own timestamps and the time of day don't matter.
 """
 
 from __future__ import annotations
@@ -20,77 +19,77 @@ from ragtrace.traces.otlp import SpanRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssemblePolicy:
-    """How long spans are waited for. Times are nanoseconds."""
+    """How long to wait for spans. Times are nanoseconds."""
 
     quiet_ns: int
-    """A complete trace is ready when nothing new arrived for this long."""
+    """A complete trace is ready if nothing new arrived for this long."""
     deadline_ns: int
-    """An incomplete trace is taken as it is when nothing new arrived for this long."""
+    """An incomplete trace is taken as it is if nothing new arrived for this long."""
     max_open_traces: int
-    """Beyond this many, the trace that has been quiet for longest is taken as it is."""
+    """Beyond this number, the trace that has been quiet longest is taken as it is."""
     max_spans_per_trace: int = 5_000
-    """Spans beyond this many are not kept."""
+    """Spans beyond this number are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What can be judged now: a trace, or RAG calls of one that goes on."""
+    """What can be judged now: a trace, or RAG calls of a trace that goes on."""
 
     trace_id: str
     calls: frozenset[str] = frozenset()
-    """Spans of the calls that are whole. Empty: the trace is taken as it is, with all its calls."""
+    """Spans of the whole calls. If empty, the trace is taken as it is, with all its calls."""
     is_complete: bool = False
-    """Whether the root and every parent that was named have ended."""
+    """Whether the root and every named parent have ended."""
 
 
 class Assembly:
-    """The open traces of one collector. The spans stand in the store; this knows when to read them."""
+    """The open traces of one collector. The spans are in the store; this class knows when to read them."""
 
     def __init__(
         self, policy: AssemblePolicy, *, monotonic_ns: Callable[[], int] = time.monotonic_ns
     ) -> None:
         self._policy = policy
         self._monotonic_ns = monotonic_ns
-        """Nanoseconds since whenever. Never set back or forth, unlike the time of day."""
+        """Nanoseconds of a monotonic clock with any start."""
         self._open: dict[str, OpenTrace] = {}
         """In order of last arrival."""
         self._looks: dict[str, int] = {}
-        """When to look for whole calls next, in the traces that may have some."""
+        """When to look next for whole calls, in the traces that may have some."""
         self._next_looks: list[tuple[int, str]] = []
-        """A heap of these, and of some that were given up since."""
+        """A heap of these looks, and of some that were cancelled since."""
         self._reopened: dict[str, None] = {}
         self._closed = ClosedTraces()
         self._in_hand: set[str] = set()
-        """Traces that were taken, and are being settled."""
+        """Traces that were taken and wait for their decision."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     def follow(self, policy: AssemblePolicy) -> None:
-        """Wait by another policy from now on, for the traces that are open, too."""
+        """Use another policy from now on, for open traces too."""
         self._policy = policy
 
     def owns(self, trace_id: str) -> bool:
-        """Say whether the trace is open here, or is being settled."""
+        """Say whether the trace is open here, or was taken and waits for its decision."""
         return trace_id in self._open or trace_id in self._in_hand
 
     def has_room(self, trace_id: str, refs: Sequence[SpanRef]) -> bool:
-        """Say whether the trace stays below its limit with these spans."""
+        """Say whether the trace stays within its limit with these spans."""
         trace = self._open.get(trace_id)
         news = len(refs) if trace is None else sum(not trace.has_copy(ref) for ref in refs)
         known = 0 if trace is None else trace.number_of_spans
         return not news or known + news <= self._policy.max_spans_per_trace
 
     def has_all(self, trace_id: str, refs: Iterable[SpanRef]) -> bool:
-        """Say whether all these spans came before, and just as they are."""
+        """Say whether all these spans came before, unchanged."""
         trace = self._open.get(trace_id)
         closed = self._closed.copies(trace_id)
         return all(ref.content_hash in closed or (trace is not None and trace.has_copy(ref)) for ref in refs)
 
     def add(self, trace_id: str, refs: Iterable[SpanRef], *, reopened: bool = False) -> None:
-        """Take note of spans that are committed to the store.
+        """Add spans that are committed to the store.
 
-        ``reopened`` says that it holds others of this trace, which are to be recalled.
+        ``reopened`` says that the store holds others of this trace, which are to be recalled.
         """
         now_ns = self._monotonic_ns()
         trace = self._open.get(trace_id)
@@ -102,11 +101,11 @@ class Assembly:
         self._look_later(trace_id, trace, now_ns)
 
     def reopened(self, most: int) -> tuple[str, ...]:
-        """Return traces of which the store holds spans that are not known here."""
+        """Return the traces whose stored spans are not known here yet."""
         return tuple(self._reopened)[:most]
 
     def recall(self, trace_id: str, refs: Iterable[SpanRef]) -> None:
-        """Take note of spans that came before the trace was opened again."""
+        """Add spans that came before the trace was reopened."""
         self._reopened.pop(trace_id, None)
         trace = self._open.get(trace_id)
         if trace is not None:
@@ -115,13 +114,13 @@ class Assembly:
             self._look_later(trace_id, trace, self._monotonic_ns())
 
     def take_ready(self, *, everything: bool = False) -> Iterator[Ready]:
-        """Yield what is ready, and forget the traces taken; with ``everything``, all that is complete."""
+        """Yield what is ready, and close the traces taken; with ``everything``, all that are complete."""
         now_ns = self._monotonic_ns()
         yield from self._take_traces(now_ns, everything=everything)
         yield from self._take_calls(now_ns)
 
     def put_back(self, ready: Ready) -> None:
-        """Take again later what was ready and could not be settled."""
+        """Retry later, because the decision failed."""
         self._in_hand.discard(ready.trace_id)
         self.add(ready.trace_id, (), reopened=True)
         trace = self._open[ready.trace_id]
@@ -130,11 +129,11 @@ class Assembly:
         self._look_later(ready.trace_id, trace, self._monotonic_ns())
 
     def settled(self, ready: Ready) -> None:
-        """Take note that what was ready is settled."""
+        """Note that the decision is made."""
         self._in_hand.discard(ready.trace_id)
 
     def drop(self, trace_id: str) -> None:
-        """Forget a trace that is looked at no more."""
+        """Close a trace that is set aside."""
         self._in_hand.discard(trace_id)
         trace = self._open.get(trace_id)
         if trace is not None:
@@ -150,9 +149,9 @@ class Assembly:
                 yield Ready(trace_id=trace_id, is_complete=trace.is_complete)
 
     def _oldest(self, now_ns: int, at_least: int, *, everything: bool) -> Sequence[tuple[str, OpenTrace]]:
-        """Return the traces that may be ready: behind those, nothing is, as they are in order of arrival."""
-        patience_ns = min(self._policy.quiet_ns, self._policy.deadline_ns)
-        last_ns = now_ns if everything else now_ns - patience_ns
+        """Return the traces that may be ready. They are in order of arrival, so no later one is ready."""
+        wait_ns = min(self._policy.quiet_ns, self._policy.deadline_ns)
+        last_ns = now_ns if everything else now_ns - wait_ns
         oldest: list[tuple[str, OpenTrace]] = []
         for trace_id, trace in self._open.items():
             if trace.last_arrival_ns > last_ns and len(oldest) >= at_least:
@@ -161,8 +160,8 @@ class Assembly:
         return oldest
 
     def _close(self, trace_id: str, trace: OpenTrace) -> None:
-        for of_trace in (self._open, self._looks, self._reopened):
-            of_trace.pop(trace_id, None)
+        for by_trace in (self._open, self._looks, self._reopened):
+            by_trace.pop(trace_id, None)
         self._closed.remember(trace_id, trace.copies, most_traces=self._policy.max_open_traces)
 
     def _take_calls(self, now_ns: int) -> Iterator[Ready]:
@@ -188,7 +187,7 @@ class Assembly:
             self._reopened[trace_id] = None
 
     def _look_later(self, trace_id: str, trace: OpenTrace, now_ns: int) -> None:
-        # Each look that finds something reads the whole trace: the larger it is, the rarer.
+        # Each successful look reads the whole trace, so larger traces are looked at less often.
         if trace.has_calls_to_take and not trace.awaits_recall and trace_id not in self._looks:
             periods = 1 + trace.number_of_spans // _SPANS_A_PERIOD
             self._looks[trace_id] = now_ns + periods * self._policy.quiet_ns
@@ -196,13 +195,13 @@ class Assembly:
 
 
 _SPANS_A_PERIOD: Final = 500
-"""Measured: a trace of ten times as many takes 1.7 s of CPU to read."""
+"""Measured: reading a trace of ten times as many spans takes 1.7 s of CPU."""
 
 
 class ClosedTraces:
-    """What came of the traces taken last: whoever sends it again opens none of them.
+    """The span hashes of the traces taken last, so that a repeated span reopens none of them.
 
-    Eight bytes a span, as there are many: a set would take a hundred.
+    An array takes eight bytes a span; a set would take a hundred.
     """
 
     def __init__(self, *, most_spans: int = 1_000_000) -> None:
@@ -211,11 +210,11 @@ class ClosedTraces:
         self._spans = 0
 
     def copies(self, trace_id: str) -> frozenset[int]:
-        """Return the hashes of what came of a trace, as far as it is remembered."""
+        """Return the hashes of a trace's spans, as far as they are remembered."""
         return frozenset(self._copies.get(trace_id, ()))
 
     def remember(self, trace_id: str, copies: Collection[int], *, most_traces: int) -> None:
-        """Remember a trace, in the place of those that were taken first."""
+        """Remember a trace, and forget those taken first."""
         self._forget(trace_id)
         self._copies[trace_id] = array("q", copies)
         self._spans += len(copies)
@@ -231,51 +230,51 @@ class OpenTrace:
     """A trace that more spans may join."""
 
     last_arrival_ns: int
-    """When a span came that had not come before."""
+    """When the last new span came."""
     awaits_recall: bool = False
     taken: set[str] = field(default_factory=set)
-    """RAG calls that were ready, and had nothing join them since."""
+    """RAG calls that were taken and that no span joined since."""
     _parents: dict[str, str | None] = field(default_factory=dict)
-    """Of each span that came, but feedback."""
+    """Of each span that came, except feedback."""
     _feedback: set[str] = field(default_factory=set)
     _copies: set[int] = field(default_factory=set)
-    """Hashes of all that came, changed copies of one span included."""
+    """Hashes of all spans that came, changed copies of one span included."""
     _missing: dict[str, int] = field(default_factory=dict)
-    """Parents that did not come, and when they were named first."""
+    """Missing parents, and when they were first named."""
     _calls: dict[str, int] = field(default_factory=dict)
-    """RAG calls that ended, and when something joined them last, as far as that was looked for."""
+    """RAG calls that ended, and when a span last joined them, as of the last look."""
     _joined: dict[str, int] = field(default_factory=dict)
-    """Spans that came since that was looked for, and when."""
+    """Spans that came since the last look, and when."""
     _has_root: bool = False
 
     @property
     def is_complete(self) -> bool:
-        """Whether the root and every parent that was named have ended."""
+        """Whether the root and every named parent have ended."""
         return self._has_root and not self._missing
 
     @property
     def has_root(self) -> bool:
-        """Whether a span came that names no parent."""
+        """Whether a span without a parent came."""
         return self._has_root
 
     @property
     def missing_parents(self) -> tuple[str, ...]:
-        """Spans that were named as parents and did not come."""
+        """Spans that were named as parents and have not come."""
         return tuple(self._missing)
 
     @property
     def number_of_spans(self) -> int:
-        """Spans that came, each counted once, or once a copy where copies differ."""
+        """Spans that came, counted once, or once a copy if copies differ."""
         return max(len(self._parents) + len(self._feedback), len(self._copies))
 
     @property
     def copies(self) -> frozenset[int]:
-        """Hashes of all that came."""
+        """Hashes of all spans that came."""
         return frozenset(self._copies)
 
     @property
     def has_calls_to_take(self) -> bool:
-        """Whether a RAG call ended that was not ready yet, or may have had something join it since."""
+        """Whether a RAG call that ended was not taken yet, or may have been joined since."""
         return len(self.taken) < len(self._calls) or bool(self._calls and self._joined)
 
     def has(self, ref: SpanRef) -> bool:
@@ -283,11 +282,11 @@ class OpenTrace:
         return ref.span_id in self._parents or ref.span_id in self._feedback
 
     def has_copy(self, ref: SpanRef) -> bool:
-        """Say whether the span came before just as it is."""
+        """Say whether the span came before, unchanged."""
         return self.has(ref) and (ref.content_hash is None or ref.content_hash in self._copies)
 
     def add(self, refs: Iterable[SpanRef], arrived_ns: int) -> bool:
-        """Take note of spans that arrived; say whether any is news, that is, was not sent twice."""
+        """Add spans that arrived; say whether any is new."""
         arrived = tuple(refs)
         self._copies.update(ref.content_hash for ref in arrived if ref.content_hash is not None)
         news = {ref.span_id: ref for ref in arrived if not self.has(ref)}
@@ -302,14 +301,14 @@ class OpenTrace:
 
     def is_ready(self, now_ns: int, policy: AssemblePolicy) -> bool:
         """Say whether the trace can be judged now."""
-        patience_ns = policy.quiet_ns if self.is_complete else policy.deadline_ns
-        return not self.awaits_recall and now_ns - self.last_arrival_ns >= patience_ns
+        wait_ns = policy.quiet_ns if self.is_complete else policy.deadline_ns
+        return not self.awaits_recall and now_ns - self.last_arrival_ns >= wait_ns
 
     def take_calls(self, now_ns: int, policy: AssemblePolicy) -> frozenset[str]:
-        """Return the RAG calls that are whole and quiet, though the trace goes on, each once.
+        """Return the RAG calls that are whole and quiet although the trace goes on, each once.
 
-        A parent that is missing may belong into a call, unless a call hangs on it. So what was named before
-        the call was quiet must come first, or the deadline.
+        A missing parent may belong to a call, unless it is above a call. So parents named before the call
+        was quiet must come first, or the deadline must pass.
         """
         self._note_joined()
         waited_ns = {call: now_ns - ns for call, ns in self._calls.items() if call not in self.taken}
@@ -340,14 +339,14 @@ class OpenTrace:
             self._missing.setdefault(ref.parent_span_id, arrived_ns)
         if ref.is_call:
             self._calls[ref.span_id] = arrived_ns
-        if self._calls:  # a call that comes later than what is below it was joined last when it came
+        if self._calls:  # a call that comes after its descendants was last joined when it came
             self._joined[ref.span_id] = arrived_ns
 
     def _note_joined(self) -> None:
-        """Find the calls that something joined since the last look.
+        """Find the calls that spans joined since the last look.
 
-        The latest first: of lines that meet, the one that came last says it of all that is above. So each
-        span is walked over once a look, however they hang together.
+        It starts with the latest span: where ancestor lines meet, the latest sets the time of all above. So
+        each span is visited once a look, whatever the tree.
         """
         walked: set[str] = set()
         for joined, arrived_ns in sorted(self._joined.items(), key=itemgetter(1), reverse=True):

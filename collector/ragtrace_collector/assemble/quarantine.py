@@ -1,4 +1,4 @@
-"""Who looks out for traces that end the process, or keep it from everything else: they are set aside."""
+"""Quarantine: traces that crash the process, or block it for too long, are set aside."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ log = logging.getLogger("ragtrace.collector")
 
 
 class QuarantineCheck(NamedTuple):
-    """At which of some traces to look, and how."""
+    """Which traces to read, and how."""
 
     together: Collection[str]
     alone: Collection[str]
-    """A process ended while it looked at these, and at others."""
+    """A process crashed while it read these and others."""
     set_aside: Collection[str]
-    """Not at these."""
+    """Not to be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
-    """Notes in the store which traces are looked at, before they are; and sets aside those that did harm."""
+    """Notes in the store which traces are about to be read, and sets aside those that did harm."""
 
     store: WorkStore
     counters: Counters
     clock: Clock
 
     async def begin(self, trace_ids: Collection[str], *, max_crashes: int) -> QuarantineCheck:
-        """Look at traces from now on, until they are decided or the look ends.
+        """Note that traces are being read, until their decision or ``end``.
 
-        A trace is set aside if ``max_crashes`` processes ended while they looked at it.
+        A trace is set aside if ``max_crashes`` processes crashed while they read it.
 
         Raises:
-            StoreUnavailable: that cannot be noted.
+            StoreUnavailable: that cannot be stored.
         """
         known = await self.store.look(trace_ids)
         poison = {
@@ -51,21 +51,21 @@ class Quarantine:
         for trace_id, why in poison.items():
             await self.set_aside(trace_id, why, again=bool(known[trace_id].poison))
         return QuarantineCheck(
-            together=[each for each in trace_ids if each not in known],
-            alone=[each for each in known if each not in poison],
+            together=[trace_id for trace_id in trace_ids if trace_id not in known],
+            alone=[trace_id for trace_id in known if trace_id not in poison],
             set_aside=list(poison),
         )
 
     async def end(self, trace_ids: Collection[str]) -> None:
-        """Look at traces no more. What cannot be noted counts as a crash, of which a trace may have a few."""
+        """Note that traces were read. If that cannot be stored, it counts as a crash; a few are allowed."""
         with suppress(StoreUnavailable):
             await self.store.end_look(trace_ids)
 
     async def set_aside(self, trace_id: str, why: str, *, again: bool = False) -> None:
-        """Look at a trace no more, in this process or in a later one."""
+        """Never read a trace again, in this process or a later one."""
         ended = await self.store.set_aside(trace_id, poison=why, now_ns=self.clock.now_ns())
         self.counters.add(Counts.ANSWERS_FAILED, ended)
-        if again:  # spans joined it, and it was told of before
+        if again:  # spans joined it, and it was logged before
             return
         self.counters.add(Counts.TRACES_POISON)
         log.error(

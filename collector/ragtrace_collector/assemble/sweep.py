@@ -1,4 +1,4 @@
-"""Stored traces that no stage has: found and handed on, whatever lost them."""
+"""Find stored traces that no stage has, and assemble them, whatever lost them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ log = logging.getLogger("ragtrace.collector")
 
 @dataclass(slots=True, kw_only=True)
 class Sweeper:
-    """Compares what the store has yet to see settled with what is waited for."""
+    """Compares the undecided traces of the store with the open ones."""
 
     store: WorkStore
     assembly: Assembly
     counters: Counters
     _unowned: frozenset[str] = frozenset()
-    """As of the last turn: what was committed a moment ago is announced a moment later."""
+    """As of the last turn, because a trace is committed a moment before it is announced."""
 
     async def step(self) -> bool:
-        """Hand on the traces that nobody has had since the last turn."""
+        """Reopen the traces that no stage has had since the last turn."""
         undecided = await self.store.undecided()
         unowned = frozenset(trace_id for trace_id in undecided if not self.assembly.owns(trace_id))
         lost = unowned & self._unowned
@@ -34,7 +34,7 @@ class Sweeper:
         if lost:
             self.counters.add(Counts.TRACES_SWEPT, len(lost))
             log.warning(
-                "%d stored traces were waited for by nobody, and are now: please report this",
+                "%d stored traces were lost by the pipeline and are assembled now: please report this",
                 len(lost),
                 extra=event("traces_swept", number=len(lost)),
             )

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in words: which key, and what to do."""
+"""Error messages for a configuration: which key, and what to do."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ragtrace_collector.config.values import Section
 
 
 def problems(errors: list[ErrorDetails]) -> list[str]:
-    """Return what to tell of the errors of a validation, a line each."""
+    """Return one line for each error of a validation."""
     return list(dict.fromkeys(_problem(error) for error in _root_causes(errors)))
 
 
 def _root_causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Leave out that a list is too short where the fault is that one of its items is wrong."""
+    """Omit that a list is too short if one of its items is wrong."""
     places = [error["loc"] for error in errors]
     return [
         error

@@ -24,13 +24,13 @@ _MOST_FILE_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class References:
-    """Where what is referred to is found."""
+    """Resolves references to the environment and to files."""
 
     where: str
-    """The file that refers to it, for messages. They never quote what is found."""
+    """The configuration file, for messages. They never quote a value."""
     environ: Mapping[str, str]
     folder: Path
-    """Where relative paths begin."""
+    """The folder of relative paths."""
 
     def filled(self, node: Any, *, key: str = "") -> Any:
         """Replace the references in the values of a document.
@@ -75,13 +75,13 @@ class References:
 
 
 def _warn_if_open_to_others(path: Path, found: os.stat_result) -> None:
-    # Only of a file of our own: what a container's secrets look like is not ours to change.
+    # Only for our own file: the mode of a container's secrets cannot be changed.
     if found.st_uid == os.geteuid() and found.st_mode & (stat.S_IRGRP | stat.S_IROTH):
         log.warning("%s can be read by other users: chmod 600", path, extra=event("secret_exposed"))
 
 
 def _typed(text: str) -> Any:
-    """Give a value that is one reference the type that the same text would have in the file."""
+    """Give a value that is a single reference the type that its text would have in the file."""
     try:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):  # a key may begin with any character; 2024-13-01 is no date

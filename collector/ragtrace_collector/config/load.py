@@ -1,4 +1,4 @@
-"""Read a configuration: YAML, filled in from the environment, checked as a whole before anything starts."""
+"""Read a configuration: YAML, with references resolved, checked as a whole before anything starts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def default_config_text() -> str:
-    """Return the commented default configuration that is shipped with the collector."""
+    """Return the collector's commented default configuration."""
     return (files("ragtrace_collector") / "config.yaml").read_text("utf-8")
 
 
@@ -133,7 +133,7 @@ def _checked(model: type[_Model], filled: Any, *, where: str) -> _Model:
 
 
 def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
-    """Find what the file names beside the file, wherever the collector is started."""
+    """Resolve the file's relative paths against its folder, wherever the collector is started."""
     judge = config.judge
     found = {
         "use": named_beside(judge.use, folder),
@@ -163,7 +163,7 @@ def _receive_beside(folder: Path, receive: ReceiveConfig) -> ReceiveConfig:
 
 
 def _paths_beside(folder: Path, tls: _Model | None) -> _Model | None:
-    """Find the files that a section of nothing but paths names."""
+    """Resolve the files of a section that holds only paths."""
     return tls and tls.model_copy(update={name: path and folder / path for name, path in tls})
 
 
@@ -180,7 +180,7 @@ def _metric_beside(folder: Path, metric: MetricConfig) -> MetricConfig:
 
 
 def _fault(error: yaml.YAMLError) -> str:
-    """Say where the fault is, and quote nothing: the line may hold a key."""
+    """Say where the error is, and quote nothing, because the line may hold a key."""
     mark = getattr(error, "problem_mark", None)
     problem = _QUOTED.sub("…", getattr(error, "problem", None) or "it cannot be read")
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else problem

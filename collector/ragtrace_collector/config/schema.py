@@ -1,4 +1,4 @@
-"""The configuration as a JSON schema, for editors: made of the same sections that read it."""
+"""The configuration's JSON schema, for editors, generated from its sections."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _SUBSCHEMAS: Final = ("items", "additionalProperties")
 
 
 def schema_text() -> str:
-    """Return the schema that is shipped with the collector."""
+    """Return the collector's schema."""
     return (files("ragtrace_collector") / "collector.schema.json").read_text("utf-8")
 
 
 def made_schema() -> str:
-    """Make the schema anew of the sections."""
+    """Generate the schema from the sections."""
     made = CollectorConfig.model_json_schema()
     definitions = {name: _cleaned(each) for name, each in made.pop("$defs").items()}
     schema = {
@@ -43,7 +43,7 @@ def made_schema() -> str:
 
 
 def _cleaned(schema: Any) -> Any:
-    """Leave out what tells nobody anything, and let each value be a reference as well."""
+    """Remove entries without information, and allow a reference for each value."""
     if not isinstance(schema, dict):
         return schema
     kept = {name: value for name, value in schema.items() if name not in _NOISE}
@@ -74,7 +74,7 @@ def _takes_any_text(schema: Mapping[str, Any]) -> bool:
 
 
 def _set_defaults(schema: dict[str, Any], values: Mapping[str, Any], definitions: Mapping[str, Any]) -> None:
-    """Write the defaults as the commented file does: ``5s``, and not what the program makes of it."""
+    """Write the defaults as in the commented file: ``5s``, not the parsed value."""
     for name, value in values.items():
         place = schema["properties"][name]
         if not isinstance(value, dict | list):

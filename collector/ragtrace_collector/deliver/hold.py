@@ -1,8 +1,8 @@
-"""Hold mode: spans wait for their scores, which then stand on the answer span itself, but never for long.
+"""Hold mode: spans wait a limited time for their scores, which are then written on the answer span itself.
 
-Held spans stand in the store alone, and are durable there before they are acknowledged. The store releases a
-trace when there is nothing to judge in it, when all its answers have ended, or when one is postponed. This
-stage releases those that would wait too long.
+Held spans are in the store only, and are durable there before they are acknowledged. The store releases a
+trace if it has nothing to judge, if all its answers have ended, or if one is postponed. This stage releases
+traces that would wait too long.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ log = logging.getLogger("ragtrace.collector")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldLimits:
-    """How long, and how much, spans may be kept back."""
+    """How long spans may be held, and how many bytes of them."""
 
     timeout_ns: int
-    """From the first span of a trace on."""
+    """Counted from the first span of a trace."""
     most_bytes: int
-    """Of all held traces together: beyond it, those held longest go on."""
+    """Of all held traces together. Beyond it, the traces held longest are released."""
 
 
 @dataclass(slots=True, kw_only=True)
 class HoldStage:
-    """Decides whether traces are held, and ends what has lasted long enough."""
+    """Decides whether traces are held, and releases traces held too long."""
 
     store: WorkStore
     limits: HoldLimits
     is_judge_away: Callable[[], bool]
-    """Whether nothing that is held now would be judged in time."""
+    """Whether the judge is unavailable, so that nothing held now would be judged in time."""
     counters: Counters
     clock: Clock
     released: asyncio.Event
     """Set when there is something new to forward."""
     _is_behind: bool = False
-    """Whether answers are queued for longer than spans may be held: more would be held for nothing."""
+    """Whether answers are queued for longer than spans may be held, so that holding more is useless."""
 
     def holding(self) -> HoldMode:
-        """Say what becomes of spans that come now."""
+        """Return how spans that come now are held."""
         return HoldMode.KNOWN if self._is_behind or self.is_judge_away() else HoldMode.NEW
 
     async def step(self) -> bool:
-        """Release what waited too long, or for a judge that is away; say whether there was anything."""
+        """Release traces held too long, or all if the judge is unavailable; say whether any was released."""
         is_away = self.is_judge_away()
         reason = Counts.HOLDS_WITHOUT_JUDGE if is_away else Counts.HOLDS_TIMED_OUT
         return await self._release(0 if is_away else self.limits.timeout_ns, reason) > 0
 
     async def release_all(self) -> None:
-        """Release everything that is held, as the collector stops or no longer holds."""
+        """Release all held traces, because the collector stops or hold mode was turned off."""
         while await self._release(0, Counts.HOLDS_ENDED_BY_STOP):
             pass
 
-    async def _release(self, patience_ns: int, reason: Counts) -> int:
+    async def _release(self, max_hold_ns: int, reason: Counts) -> int:
         now_ns = self.clock.now_ns()
         released = await self.store.release(
-            before_ns=now_ns - patience_ns, now_ns=now_ns, most_bytes=self.limits.most_bytes
+            before_ns=now_ns - max_hold_ns, now_ns=now_ns, most_bytes=self.limits.most_bytes
         )
         self._note_queue(released.queue_ns)
         self.counters.add(reason, released.overdue)
@@ -77,8 +77,8 @@ class HoldStage:
         is_behind = waited_ns > self.limits.timeout_ns
         if is_behind and not self._is_behind:
             log.warning(
-                "answers wait longer for the judge than spans may wait for them (`attach.hold_timeout`): "
-                "none are held until it has caught up",
+                "answers wait longer for the judge than `attach.hold_timeout`: "
+                "no spans are held until it has caught up",
                 extra=event("hold_behind"),
             )
         self._is_behind = is_behind

@@ -1,4 +1,4 @@
-"""Deliveries as those who run the collector see them: traced, and told without what a back end quotes."""
+"""Deliveries with a span around each, and errors without the content that a back end quotes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ragtrace_collector.telemetry.tracing import working
 
 _LONGEST_REASON: Final = 300
 _QUOTE_BYTES: Final = 16
-"""A run of so many bytes that was sent, too, is taken for a quote."""
+"""A run of this many bytes that also occurs in the request counts as a quote."""
 
 
 class ObservedSink:
-    """A sink whose deliveries are traced, and whose errors hold nothing of what was sent."""
+    """A sink whose deliveries are traced, and whose errors contain nothing of the request."""
 
     def __init__(self, sink: SpanSink, tracer: Tracer) -> None:
         self._sink = sink
@@ -24,11 +24,11 @@ class ObservedSink:
 
     @property
     def name(self) -> str:
-        """The sink's own."""
+        """The sink's name."""
         return self._sink.name
 
     async def send(self, request: bytes) -> None:
-        """Send, as the sink does."""
+        """Send through the sink."""
         with working(self._tracer, "deliver") as span:
             span.set_attributes({"ragtrace.sink": self.name, "ragtrace.bytes": len(request)})
             try:
@@ -43,7 +43,7 @@ class ObservedSink:
 
 
 def without_quotes(reason: str, sent: bytes) -> str:
-    """Return what a receiver gave as its reason, up to where it quotes what it was sent."""
+    """Return a receiver's reason, cut at the point where it quotes the request."""
     reason = reason[:_LONGEST_REASON]
     text = reason.encode()
     for start in range(len(text) - _QUOTE_BYTES + 1):

@@ -1,4 +1,4 @@
-"""The outbox: parcels on their way to one sink, until the sink has them."""
+"""The outbox: items on their way to one sink, until the sink has accepted them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ log = logging.getLogger("ragtrace.collector")
 _LONGEST_BACK_OFF_S: Final = 60.0
 _GATHER_S: Final = 0.1
 MOST_UNREADABLE: Final = 5
-"""After so many answers in a row that cannot be read, another attempt is not worth what it may double."""
+"""After this many unreadable responses in a row, another attempt is not worth the duplicates it may make."""
 _ALONE_AFTER_DOUBT: Final = 1_000
 
 
 @dataclass(slots=True, kw_only=True)
 class DeliverStage:
-    """Takes parcels from the outbox to one sink, in order, until the sink has them."""
+    """Sends outbox items to one sink, in order, until the sink has accepted them."""
 
     store: WorkStore
     sink: SpanSink
@@ -36,21 +36,21 @@ class DeliverStage:
     most_at_once: int = 64
     most_bytes: int = 2 << 20
     _failures: int = 0
-    """Deliveries that failed since the last one that did not."""
+    """Failed deliveries in a row."""
     _resume_ns: int = 0
     _is_behind: bool = False
-    """Whether as much was waiting as is sent at once."""
+    """Whether a full batch was waiting."""
     _alone: int = 0
-    """So many parcels are to be taken, each by itself, before some are sent together again."""
+    """How many items are still sent one by one before they are batched again."""
     _refused: int = 0
-    """Parcels that the sink refused for good, since the start: told at 1, 10, 100 and so on."""
+    """Items that the sink refused for good since the start: logged at 1, 10, 100 and so on."""
     _unreadable: int = 0
-    """Answers in a row that said yes and could not be read."""
+    """Successful responses in a row that could not be read."""
     _is_doubted: bool = False
-    """Whether that was told."""
+    """Whether that was logged."""
 
     async def turn(self) -> bool:
-        """Deliver what is waiting, then let more come together: a request costs more than what is in it."""
+        """Deliver what is waiting, then wait for more items: a request costs more than its items."""
         may_be_more = await self.step()
         if may_be_more and not self._is_behind:
             await asyncio.sleep(_GATHER_S)
@@ -68,7 +68,7 @@ class DeliverStage:
         return bool(waiting) and await self._deliver(waiting)
 
     async def _deliver(self, batch: Sequence[OutboxItem]) -> bool:
-        # Serialized protobuf messages of one type, put one after the other, are their merge.
+        # Concatenated serialized protobuf messages of one type are their merge.
         payload = b"".join(outbox_item.payload for outbox_item in batch)
         try:
             await self.sink.send(payload)
@@ -77,7 +77,7 @@ class DeliverStage:
             return False
         except SendUnconfirmed as exc:
             return await self._doubt(batch, exc)
-        except SendRefused as exc:  # a person will mend it, and nothing be lost until then
+        except SendRefused as exc:  # keep the items until someone fixes it
             self._back_off(exc)
             return False
         except SendRejected as exc:
@@ -85,7 +85,7 @@ class DeliverStage:
             if exc.partial:
                 self._suspect(exc)
             return await (self._deliver_each(batch) if len(batch) > 1 else self._reject(batch, exc))
-        except Exception:  # no sink should raise it: the stage tells, and looks again each second
+        except Exception:  # no sink should raise it: the stage logs it and tries again each second
             self._rest(None)
             raise
         self._unreadable = 0
@@ -93,7 +93,7 @@ class DeliverStage:
         return True
 
     async def _deliver_each(self, batch: Sequence[OutboxItem]) -> bool:
-        """Deliver each alone: one bad span must not take its neighbours along, nor hide among them."""
+        """Deliver each item alone, so that one bad span neither fails the others nor hides among them."""
         for outbox_item in batch:
             if not await self._deliver([outbox_item]):
                 return False
@@ -101,15 +101,15 @@ class DeliverStage:
         return True
 
     def _suspect(self, exc: SendRejected) -> None:
-        """Send parcels alone from now on, until many in a row were taken.
+        """Send items one by one from now on, until many in a row were accepted.
 
-        Which of them the sink refused it does not say. So what was sent together is sent once more, each by
-        itself; what the sink had taken of it, it gets twice. That is so once, and not for each batch.
+        The sink doesn't say which items it refused. So the items of this batch are sent once more, one by
+        one, and the sink gets the accepted ones twice. That happens once, not for each batch.
         """
         self.counters.add(Counts.DELIVERIES_PARTIAL)
         if not self._alone:
             log.error(
-                "%s took a part only (%s): each request goes by itself, until %d in a row were taken",
+                "%s accepted only a part (%s): items are sent one by one until it has accepted %d in a row",
                 self.sink.name,
                 exc,
                 _ALONE_AFTER_DOUBT,
@@ -132,7 +132,7 @@ class DeliverStage:
         return True
 
     async def _doubt(self, batch: Sequence[OutboxItem], exc: SendUnconfirmed) -> bool:
-        """Send again what a sink said yes to unreadably, but not for ever: each time may double it."""
+        """Send a batch again if the response was unreadable, but only a few times: each may duplicate it."""
         self.counters.add(Counts.DELIVERIES_UNREADABLE)
         self._unreadable += 1
         if exc.again and self._unreadable < MOST_UNREADABLE:
@@ -140,7 +140,7 @@ class DeliverStage:
             return False
         if not self._is_doubted:
             log.error(
-                "%s says yes in a way that cannot be read (%s): what it is sent counts as unconfirmed",
+                "%s reports success in a response that cannot be read (%s): its items count as unconfirmed",
                 self.sink.name,
                 exc,
                 extra=event("sink_unreadable"),
@@ -160,7 +160,7 @@ class DeliverStage:
     def _back_off(self, exc: SendError, after_s: float | None = None) -> None:
         if self._failures == 0:
             log.warning(
-                "%s does not take spans (%s); they are kept and sent later",
+                "%s does not accept spans (%s); they are kept and sent later",
                 self.sink.name,
                 exc,
                 extra=event("sink_away"),

@@ -1,4 +1,4 @@
-"""What a low score sets off: its neighbours are judged, those that were left out and those still to come."""
+"""Follow-up sampling: after a low score, related answers are judged, both skipped and future ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ragtrace_collector.telemetry.counters import Counters, Counts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowScoreWatch:
-    """Looks at each evaluation before its answer is ended, so that a crash forgets no low score."""
+    """Checks each evaluation before its answer is ended, so that a crash loses no low score."""
 
     sampling_store: SamplingStore
     counters: Counters
@@ -21,18 +21,18 @@ class LowScoreWatch:
     async def note(
         self, job: Job, record: RagRecord, evaluation: Evaluation, *, sampler: Sampler, now_ns: int
     ) -> None:
-        """Bring back neighbours of a low answer that were sampled out, and look out for others.
+        """Queue related answers of a low one that were sampled out, and keep watching for new ones.
 
-        A neighbour that is low itself sets off nothing: one bad prompt must not have everything judged.
+        A related answer that is low itself triggers nothing: one bad prompt must not have everything judged.
 
         Raises:
-            StoreUnavailable: it cannot be kept; try again.
+            StoreUnavailable: the change cannot be stored; try again.
         """
         follow_ups = sampler.follow_ups
         if follow_ups is None or not _sets_off(follow_ups, job, evaluation):
             return
         low = follow_ups.policy.low_answer(job.trace_id, job.span_id, record, now_ns)
-        follow_ups.add(low)  # before the first wait: who comes from now on finds it
+        follow_ups.add(low)  # before the first await, so that answers from now on see it
         try:
             self.counters.add(
                 Counts.ANSWERS_BROUGHT_BACK, await self._select_follow_ups(low, sampler, now_ns)

@@ -1,19 +1,19 @@
-"""The long ladder: what becomes of an answer whose attempt failed, over hours and restarts.
+"""The retry policy of answers: what happens after a failed attempt, over hours and restarts.
 
-The short ladder is in the judge (`ragtrace.judge.retry`): two more requests, seconds apart, where the
-endpoint takes none just now. What outlives it comes here, by its class:
+The judge has its own short retries (`ragtrace.judge.retry`): two more requests, seconds apart, if the
+endpoint is busy. A failure that remains is handled here, by its class:
 
-| class | what happened | what becomes of the answer |
+| class | what happened | what happens to the answer |
 | --- | --- | --- |
 | ``judge_unavailable`` | 429, 408, 409, 5xx, no connection | tried again after the next delay |
 | ``judge_timeout``, ``evaluation_timeout`` | no answer in time | tried again after the next delay |
-| ``judge_error`` | a judge failed in a way of its own | tried again after the next delay |
+| ``judge_error`` | a judge failed in another way | tried again after the next delay |
 | ``judge_refused`` | 401, 402, 403, 404, quota, model | waits for the breaker; no attempt is used up |
-| ``judge_refused`` again, others are not | a gateway forbids its text | tried again after the next delay |
+| ``judge_refused`` again, but not others | a gateway forbids its text | tried again after the next delay |
 | any of these, and the breaker is open | the endpoint asked for a long pause | waits for the breaker |
 | ``over_budget`` | a limit would be exceeded | waits for the next window; no attempt is used up |
 | ``store_unavailable`` | the disk is full: nothing can be counted | waits; no attempt is used up |
-| all others | asking again would give the same | ends at once |
+| all others | a retry would give the same result | ends at once |
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ TIMED_OUT: Final = "evaluation_timeout"
 
 
 class RetryClass(StrEnum):
-    """What may mend a failure."""
+    """What a failure needs."""
 
     AGAIN = "again"
     """Another attempt."""
     WAIT = "wait"
-    """Waiting for something to open: the answer itself has not failed."""
+    """Wait until a breaker or a budget allows requests again: the answer itself has not failed."""
     NEVER = "never"
 
 
@@ -57,7 +57,7 @@ _RETRY_CLASSES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFailure:
-    """Why an attempt did not give all that was wanted."""
+    """Why an attempt did not give all scores."""
 
     error_type: str
     message: str
@@ -65,7 +65,7 @@ class AttemptFailure:
 
     @classmethod
     def of(cls, failure: MetricFailure) -> AttemptFailure:
-        """Class the failure of a metric; plug-ins have classes of their own, and say whether to retry."""
+        """Classify the failure of a metric. Plug-ins have their own error types, and say whether to retry."""
         own = RetryClass.AGAIN if failure.retryable else RetryClass.NEVER
         return cls(
             error_type=failure.error_type,
@@ -76,7 +76,7 @@ class AttemptFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """When an answer is tried again, and what for."""
+    """When and why an answer is tried again."""
 
     due_ns: int
     fault: AttemptFailure
@@ -86,13 +86,13 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long an answer is worth trying."""
+    """How often and how long an answer is retried."""
 
     retry_delays_ns: tuple[int, ...]
     wait_ns: int
-    """How long an answer waits at least for what is closed."""
+    """The least time an answer waits for an open breaker or a spent budget."""
     deadline_ns: int
-    """Since it was queued."""
+    """Counted from when it was queued."""
     max_crashes: int
 
     @classmethod
@@ -108,9 +108,9 @@ class RetryPolicy:
     def next_retry(
         self, job: Job, faults: Sequence[AttemptFailure], *, opens_ns: int, now_ns: int
     ) -> Retry | None:
-        """Return when the answer is tried again, or ``None`` if it ends: by what was found, or its deadline.
+        """Return when the answer is tried again, or ``None`` if it ends, with a result or at its deadline.
 
-        ``opens_ns`` says when those who judge may be asked again.
+        ``opens_ns`` is when the judges may be asked again.
         """
         is_closed = opens_ns > now_ns
         waiting = next((fault for fault in faults if _waits(fault, job, is_closed=is_closed)), None)
@@ -128,11 +128,11 @@ class RetryPolicy:
         return Retry(due_ns=due_ns, fault=fault, failed=failed)
 
     def hopeless_before_ns(self, opens_ns: int) -> int:
-        """Return when an answer must have been queued at least that can still be judged from ``opens_ns``."""
+        """Return the earliest queue time of an answer that can still be judged from ``opens_ns`` on."""
         return opens_ns - self.deadline_ns
 
     def ended(self, job: Job, *, now_ns: int) -> str | None:
-        """Return how an answer has ended that is not to be tried (again), ``None`` if it is."""
+        """Return the outcome of an answer that is not tried (again), or ``None`` if it is."""
         if job.crashes >= self.max_crashes:
             return POISON
         if now_ns < job.seen_ns + self.deadline_ns:
@@ -143,6 +143,6 @@ class RetryPolicy:
 
 
 def _waits(fault: AttemptFailure, job: Job, *, is_closed: bool) -> bool:
-    """Say whether an answer waits; not where it alone is refused, again, and the others are not."""
+    """Say whether an answer waits. It doesn't if it was refused before and other answers are not."""
     is_its_own = fault.error_type == JudgeRefused.error_type == job.reason and not is_closed
     return fault.retry_class is RetryClass.WAIT and not is_its_own

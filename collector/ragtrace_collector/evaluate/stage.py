@@ -1,4 +1,4 @@
-"""Queued answers: judged, tried again later, or ended with a reason."""
+"""Evaluate queued answers, retry them later, or end them with a reason."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MOST_PARTIAL: Final = 1_000
 
 
 class PartialEvaluations:
-    """What was found about answers whose other metrics are tried again: it need not be judged twice.
+    """Results of answers whose other metrics are retried, so that no metric is judged twice.
 
     Only in memory, and bounded: what is lost here is judged again. What one evaluator found is not given to
     another.
@@ -50,7 +50,7 @@ class PartialEvaluations:
         self._kept: dict[tuple[str, str], tuple[Evaluation, SharedEvaluator]] = {}
 
     def keep(self, job: Job, evaluation: Evaluation, evaluator: SharedEvaluator) -> None:
-        """Keep an evaluation in which some metrics found something."""
+        """Keep an evaluation in which some metrics have a result."""
         if evaluation.results:
             self._kept[job.trace_id, job.span_id] = evaluation, evaluator
             while len(self._kept) > _MOST_PARTIAL:
@@ -86,7 +86,7 @@ class _Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateStage:
-    """Judges queued answers. Several are judged at once."""
+    """Evaluates queued answers, several at once."""
 
     store: WorkStore
     reader: AnswerReader
@@ -96,14 +96,14 @@ class EvaluateStage:
     counters: Counters
     clock: Clock
     done: asyncio.Event
-    """Set when there is something new to deliver."""
+    """Set when there are new items to deliver."""
     tracer: Tracer = NO_TRACER
     holds: bool = False
-    """Whether traces may be held, and answer spans get their scores themselves."""
+    """Whether traces may be held, so that scores are written on the answer spans themselves."""
     partial: PartialEvaluations = field(default_factory=PartialEvaluations)
 
     async def step(self) -> bool:
-        """Judge the next due answer; say whether there was one."""
+        """Evaluate the next due answer; say whether there was one."""
         jobs = await self.take(1)
         for job in jobs:
             await self.attempt(job)
@@ -112,7 +112,7 @@ class EvaluateStage:
     async def take(self, most: int) -> Sequence[Job]:
         """Lease answers that are due.
 
-        Where nobody may be asked, answers stay as they are, but for those that cannot wait so long.
+        If no judge may be asked, only answers that cannot wait so long are leased.
         """
         live = self.live.now
         policy = RetryPolicy.of(live.config.evaluate)
@@ -124,7 +124,7 @@ class EvaluateStage:
         )
 
     async def attempt(self, job: Job) -> None:
-        """Judge an answer that was leased, or end it by the outcome that it has come to without that.
+        """Evaluate a leased answer, or end it if its outcome is known without that.
 
         The whole attempt uses one snapshot of the live configuration.
 
@@ -143,7 +143,7 @@ class EvaluateStage:
                 return
             if job.crashes:
                 log.error(
-                    "answer %s:%s ends as %s: %d processes ended while they judged it",
+                    "answer %s:%s ends as %s: %d processes crashed while they judged it",
                     job.in_trace,
                     job.span_id,
                     outcome,
@@ -152,10 +152,10 @@ class EvaluateStage:
                 )
             await self._end(job, outcome)
         except asyncio.CancelledError:
-            with suppress(StoreUnavailable):  # then it counts as a crash, of which it may have a few
+            with suppress(StoreUnavailable):  # then it counts as a crash, and a few are allowed
                 await self.store.give_back(job)
             raise
-        except StoreUnavailable:  # the disk's fault and not the answer's: the stage tells it, and waits
+        except StoreUnavailable:  # the disk failed, not the answer: the stage logs it, and waits
             await self._write(partial(self.store.give_back, job))
             raise
         except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
@@ -219,7 +219,7 @@ class EvaluateStage:
         )
         await self._write(postpone)
         self.counters.add(Counts.ANSWERS_POSTPONED)
-        if retry.failed:  # else something is closed, which was told once
+        if retry.failed:  # an open breaker or a spent budget was logged once already
             log.warning(
                 "judge failed (%s: %s); answer %s:%s is tried again in %.0f s",
                 retry.fault.error_type,
@@ -237,7 +237,7 @@ class EvaluateStage:
         note = partial(self.watch.note, job, record, evaluation, sampler=sampler, now_ns=self.clock.now_ns())
         await self._write(note)
         outcome = _outcome(evaluation, setup.evaluator)
-        # without a carrier, an earlier verdict would stay in force
+        # without a new carrier, an earlier verdict would stay valid
         is_told = deserves_carrier(evaluation) or bool(job.replaces)
         if not is_told or FinalOutcome.of(outcome).state is State.OVER_BUDGET:
             await self._end(job, outcome, judged=judged)
@@ -282,17 +282,17 @@ class EvaluateStage:
         self.done.set()
 
     async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Write until it is written: what was judged is not judged twice because a disk was full."""
+        """Retry the write until it succeeds, so that a full disk causes no second judgment."""
         while True:
             try:
                 return await write()
             except StoreUnavailable as exc:
                 self.counters.add(Counts.STAGE_ERRORS)
-                log.error("a judged answer waits: %s", exc, extra=event("store_away"))  # noqa: TRY400
+                log.error("a judged answer waits to be stored: %s", exc, extra=event("store_away"))  # noqa: TRY400
                 await asyncio.sleep(_STORE_PAUSE_S)
 
     async def _give_up(self, job: Job, exc: Exception) -> None:
-        # The exception's text may quote what is under judgment: its type and place are enough.
+        # The exception's text may quote the answer, so log its type and place only.
         self.counters.add(Counts.STAGE_ERRORS)
         told = _of(job, "answer_failed")
         log.error("answer %s:%s: %s", job.in_trace, job.span_id, place_of(exc), extra=told)

@@ -1,4 +1,4 @@
-"""Answers judged side by side: one looks for those that are due, and as many hands as may be judge them."""
+"""A worker pool: one dispatcher leases due answers, and the workers judge them concurrently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ragtrace_collector.telemetry.counters import Counters
 
 
 class WorkerPool:
-    """Gives answers that are due to free hands. However many there are, the store is asked once for all."""
+    """Gives due answers to free workers, with one query to the store for all of them."""
 
     def __init__(
         self,
@@ -28,14 +28,14 @@ class WorkerPool:
         self._judge = judge
         self._workers = workers
         self._wake = wake
-        """Set when there is something new to judge, or a hand is free for what waits."""
+        """Set when there are new answers to judge, or when a worker becomes free."""
         self._counters = counters
         self._busy = 0
         self._may_be_more = False
-        """Whether answers may be due that no hand was free for."""
+        """Whether answers may be due for which no worker was free."""
 
     async def step(self) -> bool:
-        """Take as many answers as hands are free; say whether more may be taken at once."""
+        """Take as many answers as workers are free; say whether more may be taken at once."""
         free = self._most - self._busy
         jobs = await self._take(free) if free else ()
         self._busy += len(jobs)
@@ -53,5 +53,5 @@ class WorkerPool:
             self._busy -= 1
             if (
                 self._may_be_more or job.crashes
-            ):  # such a one is judged alone: the next may have waited for it
+            ):  # a crash suspect is judged alone: the next answer may have waited for it
                 self._wake.set()

@@ -1,8 +1,7 @@
-"""The breaker: where a judge refuses for good, it is left alone until a person could have mended it.
+"""The circuit breaker: it stops requests to a judge that refuses for good, so that someone can fix the cause.
 
-Own code, because it must know more than a count of failures: which refusals no retry mends, what an endpoint
-asked for (``Retry-After``) and how much of that it gets, and that an answer which meets an open breaker has
-not used up an attempt.
+It is our own code, because it needs more than a count of failures: which refusals no retry fixes, how much
+of a requested pause (``Retry-After``) to grant, and that an open breaker uses up no attempt of an answer.
 """
 
 from __future__ import annotations
@@ -24,45 +23,45 @@ from ragtrace_collector.telemetry.logs import event
 log = logging.getLogger("ragtrace.collector")
 
 _PATIENCE_S: Final = Backoff().patience_s
-"""Pauses up to this long are waited for by who asks."""
+"""The caller itself waits for pauses up to this long."""
 _REFUSALS: Final = 2
-"""In a row: one alone may be about the request, as where a gateway forbids a text."""
+"""In a row. A single refusal may be about the request, as if a gateway forbids a text."""
 
 
 class BreakerState(StrEnum):
     """Whether requests pass."""
 
     CLOSED = "closed"
-    """They do."""
+    """Requests pass."""
     OPEN = "open"
-    """They are refused at once, without asking the judge."""
+    """Requests are refused at once, without asking the judge."""
     HALF_OPEN = "half_open"
-    """One passes, and shows whether the others may."""
+    """One request passes, and shows whether the others may."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Breaker:
     """Opens when a judge refuses twice in a row (401, 402, 403, 404, quota) or asks for a long pause.
 
-    A probe closes it. However long a pause is asked for, no probe waits longer than its delay: a stranger
-    does not decide for how long nothing is judged.
+    A probe closes it. No probe waits longer than its delay, however long a pause the endpoint requests: the
+    endpoint does not decide for how long nothing is judged.
     """
 
     who: str
-    """``judge``, ``second judge``, …: for people."""
+    """``judge``, ``second judge``, …: for messages."""
     clock: Clock
     probe_delays_ns: tuple[int, ...]
-    """How long to wait before each probe, at most; the last one for all that follow."""
+    """The longest wait before each probe; the last value repeats."""
     key_place: str = ""
-    """Where its key is read from: whoever is to mend a refusal wants to know."""
+    """Where its key is read from: the first thing to check after a refusal."""
     cause: JudgeError | None = None
     """What opened it; ``None`` while it is closed."""
     probe_ns: int = 0
-    """While open: when the next request may pass."""
+    """When the next request may pass, while open."""
     _refusals: int = 0
     _probes: int = 0
     _probing: asyncio.Event | None = field(default=None)
-    """Set when the probe under way has ended."""
+    """Set at the end of a probe."""
 
     @property
     def state(self) -> BreakerState:
@@ -74,16 +73,16 @@ class Breaker:
 
     @property
     def reason(self) -> str:
-        """Why it is open, for people; empty while it is closed."""
+        """Why it is open, for messages; empty while it is closed."""
         where = f" (its key is read from {self.key_place})" if self.key_place else ""
         return f"{self.cause}{where}" if self.cause else ""
 
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
-        """Let a request pass, and learn from how it ends.
+        """Let a request pass, and update the breaker from its result.
 
         Raises:
-            JudgeError: of the kind that opened the breaker; the judge was not asked.
+            JudgeError: the breaker is open; of the kind that opened it. The judge was not asked.
         """
         is_probe = await self._admit()
         try:
@@ -120,7 +119,7 @@ class Breaker:
         self._refusals = self._refusals + 1 if is_refused else 0
         if is_probe and not is_refused and not pause_ns:
             if failed.retryable:
-                self._wait(0)  # nobody there: that says nothing about the refusal
+                self._wait(0)  # no connection: that says nothing about the refusal
             else:
                 self._close()
         elif is_probe or (self.cause is None and (self._refusals >= _REFUSALS or pause_ns)):
@@ -133,7 +132,7 @@ class Breaker:
         if is_news:
             wait_s = (self.probe_ns - self.clock.now_ns()) / 1e9
             log.error(
-                "%s: answers wait, and it is asked again in %.0f s: %s",
+                "%s: answers wait; next request in %.0f s: %s",
                 self.who,
                 wait_s,
                 self.reason,
@@ -152,6 +151,6 @@ class Breaker:
 
 
 def _pause_ns(failed: JudgeError) -> int:
-    """Return how long the endpoint asked to be left alone, where that is longer than who asks would wait."""
+    """Return the pause that the endpoint requested, if it is longer than the caller would wait."""
     told_s = failed.retry_after_s if isinstance(failed, JudgeUnavailable) else None
     return int(told_s * 1e9) if told_s and told_s > _PATIENCE_S else 0

@@ -1,4 +1,4 @@
-"""The wall of the budget: every attempt to ask a judge is counted before it is made, or is not made."""
+"""The budget guard: every request to a judge is counted before it is made, or is not made."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ragtrace_collector.telemetry.logs import event
 log = logging.getLogger("ragtrace.collector")
 
 _STATUS_NS: Final = 1_000_000_000
-"""How old what is told of the spending may be."""
+"""How old a budget status may be."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BudgetGuard:
-    """One purse, and everyone who spends from it."""
+    """Guards one budget, shared by all that spend from it."""
 
     budget: Budget
     spend_ledger: BudgetStore
     clock: Clock
     share_to_sample: float = 1.0
-    """The share of traffic with which the spending lasts, as it was found last."""
+    """The share of traffic with which the budget lasts, as last computed."""
     _spender: ReservingSpender[Reservation] = field(init=False)
     _status: BudgetStatus | None = None
     _status_ns: int = 0
@@ -42,18 +42,18 @@ class BudgetGuard:
     def spending(
         self, cost_estimator: CostEstimator, largest: Usage, *, share: float = 1.0
     ) -> AbstractAsyncContextManager[RequestCost]:
-        """Count a request before it is made; its bill says afterwards what it did cost.
+        """Count a request before it is made, and correct the count afterwards by its actual cost.
 
-        What nobody knows (it timed out, or was interrupted) stays counted as it was estimated.
+        If the cost is unknown (a timeout or an interruption), the estimate stays counted.
 
         Raises:
-            OverBudget: a limit would be exceeded, even if all that is under way cost nothing.
-            Uncounted: it cannot be counted, so it is not made.
+            OverBudget: a limit would be exceeded, even if all requests under way cost nothing.
+            BudgetStoreUnavailable: it cannot be counted, so it is not made.
         """
         return self._spender.spending(cost_estimator, largest, share=share)
 
     async def status(self) -> BudgetStatus:
-        """Return what was spent in the windows of this moment, at most a second ago.
+        """Return what was spent in the current windows, at most a second old.
 
         Raises:
             StoreUnavailable: it cannot be read.
@@ -65,7 +65,7 @@ class BudgetGuard:
         return self._status
 
     async def find_share(self) -> float:
-        """Find the share of traffic, from 0 to 1, with which the spending lasts for day and month.
+        """Compute the share of traffic, from 0 to 1, with which the budget lasts for day and month.
 
         Raises:
             StoreUnavailable: what was spent cannot be read.
@@ -76,7 +76,7 @@ class BudgetGuard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Page:
-    """The book of what was spent, opened at one purse."""
+    """The spend ledger of one budget."""
 
     budget: Budget
     spend_ledger: BudgetStore

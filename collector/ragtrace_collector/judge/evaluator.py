@@ -1,4 +1,4 @@
-"""What judges: the metrics, judges, embedder and prices that a configuration names, put together."""
+"""Build the evaluator that a configuration names: metrics, judges, embedder and prices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ragtrace_collector.judge.guard import JudgeGuard, JudgeGuards, Unavailable,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluator:
-    """Measures records with what a configuration names."""
+    """Evaluates records with the configured metrics and judges."""
 
     metrics: Sequence[Metric]
     judge: Judge
@@ -38,28 +38,28 @@ class Evaluator:
     limits: StepLimits = field(default_factory=StepLimits)
     prices: Prices | None = None
     guards: JudgeGuards | None = None
-    """What stands before everyone who may be asked."""
+    """The guards of every judge and embedder."""
     name: str = "judge"
-    """Which of the guards is the judge's own."""
+    """The name of the judge's own guard."""
     cheaper: Evaluator | None = None
-    """Who judges where the budget has nothing left for this judge."""
+    """The evaluator with the cheaper judge, used if the budget has nothing left for this one."""
 
     @property
     def now(self) -> Evaluator:
-        """Who judges at this moment: the cheaper judge, if there is one and the budget asks for it."""
+        """The evaluator to use now: the cheaper one, if it exists and the budget requires it."""
         is_spent = any(guard.refusal for guard in self._guards(self.name))
         return self.cheaper if self.cheaper and is_spent else self
 
     def closed(self) -> Unavailable | None:
-        """Say until when the judge is not to be asked, if so."""
+        """Return until when the judge may not be asked, if so."""
         return next((guard.closed() for guard in self._guards(self.name)), None)
 
     def stopped(self) -> str | None:
-        """Return why nothing is judged, as an outcome; ``None`` as far as anybody knows that it is."""
+        """Return why nothing is judged, as an outcome; ``None`` if no reason is known."""
         return next((guard.stopped() for guard in self._guards(self.name)), None)
 
     def opens_ns(self) -> int:
-        """Return when everyone may be asked again, in Unix nanoseconds: 0 if they may."""
+        """Return when every judge may be asked again, in Unix nanoseconds; 0 if they may now."""
         closed = (guard.closed() for guard in self._guards(self.name, "second", "embedder"))
         return max((each.until_ns for each in closed if each), default=0)
 
@@ -70,7 +70,7 @@ class Evaluator:
     async def evaluate(
         self, record: RagRecord, *, clock: Clock, earlier: Evaluation | None = None
     ) -> Evaluation:
-        """Measure the record; what an earlier attempt found about the same record is not judged again."""
+        """Evaluate the record; results of an earlier attempt at the same record are not judged again."""
         if earlier is not None and not self._may_go_on(earlier, record):
             earlier = None
         found = {(each.metric, each.profile) for each in earlier.results} if earlier else set()
@@ -86,14 +86,14 @@ class Evaluator:
         return self._joined(earlier, evaluation) if earlier else evaluation
 
     def cost_usd(self, evaluation: Evaluation) -> float | None:
-        """Return what the evaluation cost, or ``None`` where that is not known: never a guess."""
+        """Return what the evaluation cost, or ``None`` if that is not known."""
         return self.prices.cost_of(evaluation) if self.prices else None
 
     def _may_go_on(self, earlier: Evaluation, record: RagRecord) -> bool:
         return earlier.input_sha256 == content_sha256(record) and earlier.judge == self.judge.identity
 
     def _joined(self, earlier: Evaluation, later: Evaluation) -> Evaluation:
-        """Put together what two attempts at the same record found, as one attempt would have told it."""
+        """Merge the results of two attempts at the same record into one evaluation."""
         outcomes = {(each.metric, each.profile): each for each in (*earlier.outcomes, *later.outcomes)}
         return replace(
             later,
@@ -115,7 +115,7 @@ class Evaluator:
 
 
 def old_prices(evaluator: Evaluator, *, now_ns: int) -> tuple[str, ...]:
-    """Say of whom the price was looked up long ago, a line each."""
+    """Return one line for each model whose price is old."""
     prices = evaluator.prices
     asked = (evaluator, evaluator.cheaper) if evaluator.cheaper else (evaluator,)
     models = [who for each in asked for who in (each.judge, each.second_judge, each.embedder) if who]
@@ -127,7 +127,7 @@ def old_prices(evaluator: Evaluator, *, now_ns: int) -> tuple[str, ...]:
 async def open_evaluator(
     config: CollectorConfig, guards: JudgeGuards | None = None
 ) -> AsyncIterator[Evaluator]:
-    """Open what judges, behind guards; close it in the end.
+    """Open the evaluator behind its guards; close it at the end.
 
     Raises:
         ConfigError: a metric, judge, embedder, calibration or price table cannot be used.
@@ -180,7 +180,7 @@ async def _open_one(
 def metrics_of(
     configs: Sequence[MetricConfig], *, pass_at: Mapping[str, float] | None = None
 ) -> tuple[Metric, ...]:
-    """Build the metrics that a configuration names; ``pass_at`` gives thresholds where it gives none.
+    """Build the configured metrics; ``pass_at`` gives thresholds for those without one.
 
     Raises:
         ConfigError: there is no such metric or profile, it does not take an option, or two have one name.
@@ -189,12 +189,12 @@ def metrics_of(
     names = [(metric.name, metric.profile) for metric in metrics]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ConfigError(f"`evaluate.metrics` names {twice[0]!r} ({twice[1]}) twice, under two names")
+        raise ConfigError(f"`evaluate.metrics` has {twice[0]!r} ({twice[1]}) twice, under two names")
     return metrics
 
 
 def judge_of(config: JudgeConfig, *, around: Callable[[Judge], Judge] | None = None) -> Judge:
-    """Build the judge that a configuration names; ``around`` puts one more layer around every attempt.
+    """Build the configured judge; ``around`` puts one more layer around every attempt.
 
     Raises:
         ConfigError: there is no such judge, or its key is missing.
@@ -220,7 +220,7 @@ def _plain(headers: Mapping[str, SecretStr]) -> Mapping[str, str]:
 
 
 def _key_place(config: JudgeConfig) -> str:
-    """Return where a judge's key is read from, for people; empty for one that is not asked with a key."""
+    """Return where a judge's key is read from, for messages; empty if the judge needs no key."""
     if _kind(config.use) not in ("openai", "anthropic"):
         return ""
     is_other = _kind(config.use) == "anthropic" and config.api_key_env == OPENAI_KEY
@@ -228,13 +228,13 @@ def _key_place(config: JudgeConfig) -> str:
 
 
 def _environ(config: JudgeConfig) -> Mapping[str, str]:
-    """Return where judges look for their keys, with the one that the configuration itself holds."""
+    """Return where judges look for their keys, including the configuration itself."""
     if config.api_key is None:
         return os.environ
     variables = (
         config.api_key_env,
         "ANTHROPIC_API_KEY",
-    )  # the second where no other is named, for `anthropic:`
+    )  # the second is the default of `anthropic:`
     return {**os.environ, **dict.fromkeys(variables, config.api_key.get_secret_value())}
 
 
@@ -264,9 +264,9 @@ def _tool_metric(config: MetricConfig) -> Metric:
 
 
 def _judge_beside(config: JudgeConfig, second: SecondJudgeConfig) -> JudgeConfig:
-    """Return the settings of a judge that is named beside another; calibrations are not of it."""
+    """Return the settings of an additional judge, without calibrations."""
     beside = config if _kind(second.use) == _kind(config.use) else JudgeConfig()
-    # what was set for one endpoint, keys in headers too, is not for another
+    # settings for one endpoint, keys in headers included, must not go to another
     shared = beside if second.base_url is None else JudgeConfig()
     own = {
         "use": second.use,
@@ -289,7 +289,7 @@ def _judge_beside(config: JudgeConfig, second: SecondJudgeConfig) -> JudgeConfig
 def embedder_of(
     config: JudgeConfig, *, around: Callable[[Embedder], Embedder] | None = None
 ) -> Embedder | None:
-    """Build the embedder that a configuration names, if it names one.
+    """Build the configured embedder, if there is one.
 
     Raises:
         ConfigError: there is no such embedder, or its key is missing.
@@ -320,7 +320,7 @@ def _check_embedder(metrics: Sequence[Metric], embedder: Embedder | None) -> Non
 
 
 def verify_settings_of(config: JudgeConfig, judge: JudgeIdentity) -> VerifySettings:
-    """Return how a configuration has a judge asked for verdicts.
+    """Return the configured way to ask a judge for verdicts.
 
     Raises:
         ConfigError: its calibration cannot be read.

@@ -1,4 +1,4 @@
-"""What stands before every request to a judge: the wall of the budget, then the breaker."""
+"""The guards in front of every request to a judge: the budget, then the breaker."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
-    """Nothing passes for a while."""
+    """The judge is unavailable for a while."""
 
     outcome: str
-    """How an answer ends that cannot wait so long."""
+    """The outcome of an answer that cannot wait so long."""
     until_ns: int
 
 
@@ -50,23 +50,23 @@ class JudgeGuard:
     budget_guard: BudgetGuard | None
     cost_estimator: CostEstimator
     share: float = 1.0
-    """Of each limit: what this judge may use up."""
+    """The share of each limit that this judge may use up."""
     limiter: AdaptiveLimiter | None = None
-    """How many requests are let through at once."""
+    """How many requests may run at once."""
     doubts: int = 0
-    """Requests of which it said what cannot be."""
+    """Responses with an impossible token usage."""
     _refusal: ExceededLimit | None = None
 
     @property
     def refusal(self) -> ExceededLimit | None:
-        """What the budget refused last, while its window lasts."""
+        """The last limit that the budget enforced, while its window lasts."""
         if self._refusal is not None and self.breaker.clock.now_ns() >= self._refusal.until_ns:
             self._refusal = None
             log.warning("%s: the budget has room again", self.name, extra=event("budget_open", who=self.name))
         return self._refusal
 
     def closed(self) -> Unavailable | None:
-        """Say until when nothing passes, if so."""
+        """Return until when no request passes, if so."""
         outcome = self.stopped()
         if outcome is None:
             return None
@@ -76,7 +76,7 @@ class JudgeGuard:
         return Unavailable(outcome=outcome, until_ns=self.breaker.probe_ns) if is_open else None
 
     def stopped(self) -> str | None:
-        """Return why nothing is judged, as an outcome: until an answer shows that the judge is back."""
+        """Return why nothing is judged, as an outcome, until a response shows that the judge is back."""
         if self.refusal is not None:
             return State.OVER_BUDGET.because(self.refusal.limit)
         cause = self.breaker.cause
@@ -89,15 +89,15 @@ class JudgeGuard:
 
     @property
     def trouble(self) -> str:
-        """Why nothing passes, for people; empty while something does."""
+        """Why no request passes, for messages; empty if some do."""
         return f"{self.refusal.limit} is spent" if self.refusal else self.breaker.reason
 
     @asynccontextmanager
     async def request(self, largest: Usage) -> AsyncIterator[RequestCost]:
-        """Let a request pass that takes so much at most, and learn from it.
+        """Let a request pass that costs at most so much, and update the guard from its result.
 
         Raises:
-            JudgeError: it may not be made now.
+            JudgeError: the request may not be made now.
         """
         async with self._spending(largest) as request_cost, self.breaker.passage():
             try:
@@ -124,21 +124,21 @@ class JudgeGuard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeGuards:
-    """All guards, before one purse."""
+    """All guards, sharing one budget."""
 
     clock: Clock
     probe_delays_ns: tuple[int, ...]
     prices: Prices
     budget: Budget
     budget_guard: BudgetGuard | None = None
-    """``None`` where nothing is limited, or nothing is going to be asked."""
+    """``None`` if nothing is limited, or no judge is going to be asked."""
     by_name: dict[str, JudgeGuard] = field(default_factory=dict)
-    """``judge``, ``second``, ``cheaper`` and ``embedder``, as far as there are any."""
+    """``judge``, ``second``, ``cheaper`` and ``embedder``, as far as they are configured."""
 
     def judge(self, name: str, *, share: float = 1.0, key_place: str = "") -> Callable[[Judge], Judge]:
-        """Return what puts a judge behind a guard of this name, which lets it use up a share of each limit.
+        """Return what puts a judge behind a guard of this name, which may use a share of each limit.
 
-        It raises ConfigError where money is limited, and what the judge costs is not known.
+        It raises ConfigError if money is limited, and the judge's price is not known.
         """
 
         def around(judge: Judge) -> Judge:
@@ -149,11 +149,11 @@ class JudgeGuards:
         return around
 
     def embedder(self, name: str, *, key_place: str = "") -> Callable[[Embedder], Embedder]:
-        """Return what puts an embedder behind a guard of this name."""
+        """Return a function that puts an embedder behind a guard of this name."""
         return lambda embedder: _GuardedEmbedder(embedder, self._before(name, embedder.identity, key_place))
 
     async def left(self) -> tuple[LimitUsage, ...]:
-        """Return what is spent and left of the purse.
+        """Return what is spent and left of the budget.
 
         Raises:
             StoreUnavailable: it cannot be read.
@@ -213,7 +213,7 @@ class _GuardedEmbedder:
 
 
 def guards_of(config: CollectorConfig, *, clock: Clock, spend_ledger: BudgetStore | None) -> JudgeGuards:
-    """Return the guards before live judging; without a book of what was spent, none of them stops anything.
+    """Return the guards of live judging; without a spend ledger, none of them limits spending.
 
     Raises:
         ConfigError: the table of prices cannot be read.
@@ -231,7 +231,7 @@ def guards_of(config: CollectorConfig, *, clock: Clock, spend_ledger: BudgetStor
 
 
 def budget_of(name: str, config: BudgetPeriodsConfig) -> Budget:
-    """Return the purse that a configuration describes: periods without a limit are left out."""
+    """Return the configured budget, without the periods that have no limit."""
     by_period = {Period.MINUTE: config.minute, Period.DAY: config.day, Period.MONTH: config.month}
     limits = {period: _limit(given) for period, given in by_period.items()}
     return Budget(name=name, limits={period: limit for period, limit in limits.items() if limit != Limit()})

@@ -1,7 +1,7 @@
-"""The ledger: where every RAG answer stands that was seen, and what became of what is sent.
+"""The ledger: the state of every RAG answer seen, and of every outbox item.
 
-``seen = pending + the sum of what ended``, at every reading: each answer is entered twice, once as seen and
-once under where it stands, in the statement that changes its row.
+``seen = pending + the sum of what ended`` holds at every reading: the statement that changes an answer's row
+also makes both entries, one as seen and one under its state.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ragtrace_collector.ledger.outcomes import PENDING, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """How many answers stand somewhere, for one reason."""
+    """How many answers are in one state, for one reason."""
 
     state: State
     reason: str = ""
     rule: str = ""
-    """The sampling rule that chose the answer, or left it out."""
+    """The sampling rule that chose or skipped the answer."""
     tenant: str = ""
     service: str = ""
-    """Of answers whose rows still live: the totals go without."""
+    """Known only while the answers' rows are in the store; the totals lack it."""
     number: int
 
     @property
@@ -37,38 +37,38 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """One reading of the account: all numbers are of one moment, and survive the rows that they count."""
+    """One reading of the account. All numbers are of one moment, and outlive the rows that they count."""
 
     seen: int
     """Answers seen, without those superseded."""
     accounts: Sequence[Account]
-    """Without those superseded; an account that was emptied stays."""
+    """Without those superseded. An account stays when it is empty."""
     superseded: int = 0
     oldest_pending_ns: int | None = None
     """Unix time in nanoseconds when the oldest pending answer was seen."""
     open_traces: int = 0
-    """Traces that are yet to be looked at, for the first time or because spans joined them."""
+    """Traces that wait for a decision, for the first time or because spans joined them."""
     held_traces: int = 0
-    """Traces whose own spans wait for their scores."""
+    """Traces whose spans are held back for their scores."""
     poison_traces: int = 0
-    """Traces that were set aside, as long as something is known of them."""
+    """Traces that were set aside and are still in the store."""
     outbox_items: Annotated[Mapping[str, Mapping[str, int]], Field(alias="parcels")]
     """``put``, ``waiting``, ``delivered``, ``unconfirmed`` and ``rejected``: put is their sum."""
     store_bytes: int = 0
 
     @property
     def pending(self) -> int:
-        """Answers that are not at their end."""
+        """Answers that have not ended."""
         return sum(each.number for each in self.accounts if each.state in PENDING)
 
     @property
     def ended(self) -> int:
-        """Answers that are."""
+        """Answers that have ended."""
         return sum(each.number for each in self.accounts if each.state not in PENDING)
 
     @property
     def adds_up(self) -> bool:
-        """Whether the two entries of each answer and parcel agree: if not, the file was tampered with."""
+        """Whether the two entries of each answer and outbox item agree. If not, someone changed the file."""
         outbox_items = all(
             sums.get("put", 0) == sum(number for state, number in sums.items() if state != "put")
             for sums in self.outbox_items.values()
@@ -76,7 +76,7 @@ class Ledger:
         return outbox_items and self.seen == self.pending + self.ended
 
     def age_s(self, now_ns: int) -> float:
-        """Return how long the oldest pending answer has waited, in seconds; 0 where none is pending."""
+        """Return how long the oldest pending answer has waited, in seconds; 0 if none is pending."""
         return 0.0 if self.oldest_pending_ns is None else max(0, now_ns - self.oldest_pending_ns) / 1e9
 
     def by(self, key: Callable[[Account], str]) -> Mapping[str, int]:
@@ -87,7 +87,7 @@ class Ledger:
         return {name: number for name, number in sums.most_common() if number}
 
     def sums(self) -> Mapping[str, int]:
-        """Return the sums of which the first is that of the next two."""
+        """Return three sums; the first is the sum of the other two."""
         return {
             "seen": self.seen,
             "pending": self.pending,
@@ -96,7 +96,7 @@ class Ledger:
         }
 
     def left(self) -> Mapping[str, int]:
-        """Return what is yet to be done."""
+        """Return the unfinished work."""
         return {
             "open_traces": self.open_traces,
             "held_traces": self.held_traces,
@@ -105,7 +105,7 @@ class Ledger:
         }
 
     def by_name(self) -> Mapping[str, int]:
-        """Return everything in one flat mapping: outcomes, and queues by their names."""
+        """Return outcomes and queues in one flat mapping by name."""
         return {
             **self.by(lambda account: account.outcome),
             "open_traces": self.open_traces,
@@ -117,7 +117,7 @@ class Ledger:
         }
 
     def outbox_items_in(self, state: str) -> int:
-        """Return how many parcels of all sinks are in a state: ``waiting``, ``delivered`` and so on."""
+        """Return how many outbox items of all sinks are in a state: ``waiting``, ``delivered`` and so on."""
         return sum(sums.get(state, 0) for sums in self.outbox_items.values())
 
 
@@ -127,13 +127,13 @@ class Delivery:
 
     sink: str
     state: str
-    """``waiting``, ``delivered``, ``unconfirmed`` (it said yes, unreadably) or ``rejected``."""
+    """``waiting``, ``delivered``, ``unconfirmed`` (success, but unreadable) or ``rejected``."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerStatus:
-    """What is known of one answer while its row lives. Never content."""
+    """What the store has about one answer, without content."""
 
     trace_id: str
     span_id: str
@@ -142,7 +142,7 @@ class AnswerStatus:
     rule: str
     rate: float
     probability: float | None
-    """None where the answer had more than one chance."""
+    """None if the answer had more than one chance to be sampled."""
     tenant: str
     service: str
     attempts: int
@@ -157,5 +157,5 @@ class AnswerStatus:
     evaluator: str
     """The version of the evaluator that wrote it."""
     is_on_span: bool = False
-    """Whether the scores stand on the answer span itself, which was held back for them."""
+    """Whether the scores are on the answer span itself, which was held back for them."""
     deliveries: tuple[Delivery, ...] = ()

@@ -1,1 +1,1 @@
-"""What whoever runs the collector sees and uses: pages, own metrics and traces, logs, signals, systemd."""
+"""Operate the collector: pages, its own metrics and traces, logs, signals, systemd."""

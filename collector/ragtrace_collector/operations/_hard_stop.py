@@ -1,4 +1,4 @@
-"""The last deadline of a stop: the process ends even where something in it does not."""
+"""The last deadline of a stop: the process ends even if something in it hangs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ragtrace_collector.telemetry.logs import event
 log = logging.getLogger("ragtrace.collector")
 
 DID_NOT_END: Final = 1
-"""The exit code of a process that had to be ended."""
+"""The exit code of a process that missed the deadline."""
 _SAYING_S: Final = 1.0
-"""Whoever reads the log may hang as well, or what hangs may hold the log's lock."""
+"""Time to write the last log line: the log's reader may hang too, or the hung code may hold its lock."""
 _INTERPRETER_S: Final = 2.0
-"""More, for what holds the interpreter, so that no thread of ours runs: a pattern, say."""
+"""Extra time before the C-level timer ends a process whose interpreter is blocked (by a slow regex, say)."""
 
 
 class HardStop:
-    """Ends the process after a time, from a thread of its own: the event loop may be what hangs.
+    """Ends the process after a deadline, from its own thread, because the event loop may hang.
 
-    Nothing is lost by it that a SIGKILL would not lose: what was acknowledged is committed.
+    It loses no more than a SIGKILL does: acknowledged spans are committed.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class HardStop:
         self._over = threading.Event()
 
     def arm(self, after_s: float) -> None:
-        """Start to count; what is armed already goes on. A signal's handler may call it: it takes no lock."""
+        """Start the countdown unless it runs. Takes no lock, so a signal handler may call it."""
         if self._armed:
             return
         self._armed = True
@@ -51,7 +51,7 @@ class HardStop:
                 )
 
     def disarm(self) -> None:
-        """Stop to count: everything has ended."""
+        """Stop the countdown: everything has ended."""
         self._over.set()
         if self._armed and self._without_interpreter:
             faulthandler.cancel_dump_traceback_later()
@@ -66,7 +66,7 @@ class HardStop:
 
     def _say(self, after_s: float) -> None:
         log.critical(
-            "did not end within %.0f s of being told to: leaving; what is not done is on disk",
+            "did not stop within %.0f s: leaving now; unfinished work is on disk",
             after_s,
             extra=event("stop_forced"),
         )

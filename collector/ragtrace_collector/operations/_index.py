@@ -1,4 +1,4 @@
-"""The list of the pages, for whoever opens the port without a path."""
+"""The list of pages, shown at the root path."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 
 class IndexEntry(NamedTuple):
-    """A page, and what it says."""
+    """A page and its description."""
 
     path: str
     says: str
     is_a_link: bool = True
-    """Whether it can be opened as it is written."""
+    """Whether the path works as written."""
 
 
 PAGES: Final = (
     IndexEntry("/livez", "the event loop turns (for a liveness probe)"),
-    IndexEntry("/readyz", "spans are taken, or why not (for a readiness probe)"),
-    IndexEntry("/metrics", "counts, as Prometheus or OpenMetrics text"),
-    IndexEntry("/status", "how the collector is, as JSON"),
-    IndexEntry("/ledger", "all answers by where they stand, as JSON"),
+    IndexEntry("/readyz", "whether spans are accepted, or why not (for a readiness probe)"),
+    IndexEntry("/metrics", "metrics, as Prometheus or OpenMetrics text"),
+    IndexEntry("/status", "the collector's state, as JSON"),
+    IndexEntry("/ledger", "all answers by state, as JSON"),
     IndexEntry("/why/TRACE_ID", "why an answer has a score or has none, as JSON", is_a_link=False),
 )
 
 
 async def show_index(request: Request) -> Response:
-    """Return the list: HTML for a browser, lines for everything else. It tells nothing of any answer."""
+    """Return the list: HTML for a browser, plain text otherwise. It contains nothing about answers."""
     if "text/html" in request.headers.get("accept", ""):
         return HTMLResponse(_html())
     return PlainTextResponse("".join(f"{page.path:<16}{page.says}\n" for page in PAGES))

@@ -1,4 +1,4 @@
-"""The collector's own metrics, in one table: their names, units and meaning, and the values of one moment."""
+"""The table of the collector's own metrics: names, units, descriptions, and one reading of their values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ragtrace_collector.telemetry.counters import Counts
 
 
 class InstrumentKind(Enum):
-    """How a value behaves."""
+    """How a metric's value changes."""
 
     COUNTER = "counter"
     """Grows since the process started."""
@@ -22,7 +22,7 @@ class InstrumentKind(Enum):
 
 
 class Instrument(NamedTuple):
-    """One metric. Units are those of UCUM, as OpenTelemetry writes them."""
+    """One metric. Units are UCUM codes, as in OpenTelemetry."""
 
     name: str
     kind: InstrumentKind
@@ -31,18 +31,18 @@ class Instrument(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """One value of a metric, and the attributes that tell it from the metric's other values."""
+    """One value of a metric, with the attributes that identify its series."""
 
     value: float
     attributes: Mapping[str, str] = {}
 
 
 Readings = Mapping[str, Sequence[Measurement]]
-"""The values of one moment by the metric's name: they add up, having been read at once."""
+"""Values by metric name, read at one moment, so that sums add up."""
 
 
 def read_all(ledger: Ledger, counters: Mapping[str, int], *, now_ns: int) -> dict[str, Sequence[Measurement]]:
-    """Return what the ledger and the counters say: each was read at once, so that the sums hold."""
+    """Return the values of the ledger and the counters. Each was read at one moment, so that sums add up."""
     return {
         **{counter_name(counted): (Measurement(counters[counted.value]),) for counted in Counts},
         "ragtrace.answers.seen": (Measurement(ledger.seen),),
@@ -63,7 +63,7 @@ def read_all(ledger: Ledger, counters: Mapping[str, int], *, now_ns: int) -> dic
 
 
 def _answers(ledger: Ledger) -> Iterator[Measurement]:
-    """Yield every state and reason that ever was, zeros included: a series must not end at its last value."""
+    """Yield every state and reason seen so far, zeros included, so that no series stops at its last value."""
     sums: Counter[tuple[str, str]] = Counter({(state, ""): 0 for state in (*PENDING, *TERMINAL)})
     for account in ledger.accounts:
         sums[account.state, account.reason] += account.number
@@ -75,7 +75,7 @@ _PREFIX: Final = "ragtrace.collector."
 
 
 def counter_name(counted: Counts) -> str:
-    """Return the metric's name of what is counted since the process started."""
+    """Return the metric name of a counter."""
     return f"{_PREFIX}{counted.value}"
 
 
@@ -84,7 +84,7 @@ METRICS: Final = (
     Instrument(
         "ragtrace.answers.seen", InstrumentKind.GAUGE, "", "RAG answers seen: the sum of ragtrace.answers"
     ),
-    Instrument("ragtrace.answers", InstrumentKind.GAUGE, "", "RAG answers by where they stand and why"),
+    Instrument("ragtrace.answers", InstrumentKind.GAUGE, "", "RAG answers by state and reason"),
     Instrument(
         "ragtrace.answers.superseded",
         InstrumentKind.GAUGE,
@@ -95,7 +95,7 @@ METRICS: Final = (
         "ragtrace.answers.oldest_pending",
         InstrumentKind.GAUGE,
         "s",
-        "how long the oldest pending answer waits",
+        "age of the oldest pending answer",
     ),
     Instrument("ragtrace.traces.open", InstrumentKind.GAUGE, "", "traces that more spans may join"),
     Instrument(
@@ -105,22 +105,22 @@ METRICS: Final = (
         "ragtrace.traces.poison",
         InstrumentKind.GAUGE,
         "",
-        "traces that were set aside as poison: the log names them",
+        "traces set aside as poison: the log names them",
     ),
-    Instrument("ragtrace.outbox", InstrumentKind.GAUGE, "", "parcels by sink and where they stand"),
-    Instrument("ragtrace.store.size", InstrumentKind.GAUGE, "By", "what the store holds"),
+    Instrument("ragtrace.outbox", InstrumentKind.GAUGE, "", "outbox items by sink and state"),
+    Instrument("ragtrace.store.size", InstrumentKind.GAUGE, "By", "bytes in the store"),
     Instrument("ragtrace.store.limit", InstrumentKind.GAUGE, "By", "store.max_bytes"),
     Instrument(
         "ragtrace.judge.concurrency",
         InstrumentKind.GAUGE,
         "",
-        "requests that a judge is asked at once, at most",
+        "limit of concurrent requests to a judge",
     ),
     Instrument(
         "ragtrace.judge.usages_doubted",
         InstrumentKind.COUNTER,
         "",
-        "requests of which a judge says what cannot be: less than no tokens, or more than were sent",
+        "responses of a judge with an impossible token usage: negative, or more input than was sent",
     ),
     Instrument(
         "ragtrace.budget.spent",
@@ -132,29 +132,30 @@ METRICS: Final = (
         "ragtrace.budget.limit",
         InstrumentKind.GAUGE,
         "",
-        "what may be spent in this window, in the same units",
+        "limit of this window, in the same units",
     ),
     Instrument(
-        "ragtrace.budget.share_to_sample", InstrumentKind.GAUGE, "", "what all rates are multiplied with"
+        "ragtrace.budget.share_to_sample",
+        InstrumentKind.GAUGE,
+        "",
+        "factor that the budget applies to all sampling rates",
     ),
     Instrument(
         "ragtrace.judge.stopped",
         InstrumentKind.GAUGE,
         "",
-        "1 while nothing is judged, by why: until an answer shows that the judge is back",
+        "1 while nothing is judged, by reason: until a response shows that the judge is back",
     ),
-    Instrument("ragtrace.collector.ready", InstrumentKind.GAUGE, "", "1 while /readyz says so"),
-    Instrument("ragtrace.collector.tasks", InstrumentKind.GAUGE, "", "tasks of the event loop"),
-    Instrument(
-        "ragtrace.collector.loop_lag", InstrumentKind.GAUGE, "s", "how late the event loop woke the last time"
-    ),
+    Instrument("ragtrace.collector.ready", InstrumentKind.GAUGE, "", "1 while /readyz reports ready"),
+    Instrument("ragtrace.collector.tasks", InstrumentKind.GAUGE, "", "tasks in the event loop"),
+    Instrument("ragtrace.collector.loop_lag", InstrumentKind.GAUGE, "s", "how late the event loop last woke"),
     Instrument(
         "ragtrace.collector.config",
         InstrumentKind.GAUGE,
         "",
-        "1, with the digest of the configuration in force",
+        "1, with the digest of the live configuration",
     ),
     Instrument(
-        "ragtrace.collector.reloads", InstrumentKind.COUNTER, "", "configurations read on SIGHUP, by result"
+        "ragtrace.collector.reloads", InstrumentKind.COUNTER, "", "configuration reloads on SIGHUP, by result"
     ),
 )

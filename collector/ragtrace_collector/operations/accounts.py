@@ -1,4 +1,4 @@
-"""The pages about answers: why one trace stands where it stands, and the ledger. Never content."""
+"""The pages about answers: the state of one trace, and the ledger. They never show content."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ledger_form: Final[TypeAdapter[Ledger]] = TypeAdapter(Ledger)
 
 
 def account_routes(live: LiveConfig, *, clock: Clock, access: TokenAuth) -> tuple[Route, ...]:
-    """Build ``GET /why/<trace id>`` and ``GET /ledger?since_ns=…``: what the commands show with ``--url``."""
+    """Build ``GET /why/<trace id>`` and ``GET /ledger?since_ns=…``, which commands read with ``--url``."""
 
     async def show_why(request: Request) -> Response:
         wanted = trace_id_in(request.path_params["trace"])
@@ -62,16 +62,14 @@ def account_routes(live: LiveConfig, *, clock: Clock, access: TokenAuth) -> tupl
 _SINCE: Final = "since_ns"
 _TIME: Final = re.compile(r"[0-9]{1,19}")
 _LATEST_NS: Final = 2**63 - 1
-"""What the store can hold: in the year 2262."""
+"""The store's largest integer: a time in the year 2262."""
 
 
 def _since_ns(asked: QueryParams) -> int | None:
-    """Read the one parameter of the ledger. What is no parameter of it was meant to say something, too."""
+    """Read the ledger's one parameter. Reject unknown ones rather than ignore them."""
     unknown = next((name for name in asked if name != _SINCE), None)
     if unknown is not None:
-        raise InputError(
-            f"`{LEDGER_PATH}` knows no parameter `{unknown[:_SHOWN]}`: give `{_SINCE}` or nothing"
-        )
+        raise InputError(f"`{LEDGER_PATH}` has no parameter `{unknown[:_SHOWN]}`: give `{_SINCE}` or nothing")
     texts = asked.getlist(_SINCE)
     if len(texts) > 1:
         raise InputError(f"`{_SINCE}` comes {len(texts)} times: give it once")
@@ -86,4 +84,4 @@ def _since_ns(asked: QueryParams) -> int | None:
 
 
 _SHOWN: Final = 40
-"""Characters of what was asked that an answer repeats."""
+"""Characters of the query that an error message repeats."""

@@ -1,4 +1,4 @@
-"""Whether the collector takes spans now, and what a person should know even though it does."""
+"""Whether the collector accepts spans now, and notes for its operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BEAT_S: Final = 1.0
 
 
 class Phase(StrEnum):
-    """Where the process stands in its life."""
+    """The process's phase."""
 
     STARTING = "starting"
     SERVING = "serving"
@@ -20,22 +20,22 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """Why senders should go elsewhere (``reasons``), and what need not trouble them (``notes``)."""
+    """Why the collector accepts no spans (``reasons``), and what senders need not act on (``notes``)."""
 
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     is_judging: bool = True
-    """Whether answers get verdicts. If not they wait on disk, and senders need not go elsewhere."""
+    """Whether answers are judged. If not, they wait on disk, and spans are still accepted."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether spans are taken."""
+        """Whether spans are accepted."""
         return not self.reasons
 
 
 @dataclass(slots=True)
 class LoopLag:
-    """How late the event loop woke from its last sleep: what every request waited, too."""
+    """How late the event loop woke from its last sleep. Every request waited as long."""
 
     seconds: float = 0.0
 

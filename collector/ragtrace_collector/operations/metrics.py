@@ -1,4 +1,4 @@
-"""Own metrics by OpenTelemetry's SDK: one source, scraped as Prometheus text and pushed as OTLP."""
+"""The collector's own metrics, through OpenTelemetry's SDK: scraped as Prometheus text and pushed as OTLP."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ragtrace_collector.operations._instruments import METRICS, Instrument, Inst
 from ragtrace_collector.telemetry.resource import own_resource
 
 _NOW: ContextVar[Readings] = ContextVar("readings")
-"""What the instruments tell during one collection. A scrape and a push that meet have each their own."""
+"""The readings of one collection. A scrape and a push that overlap have separate ones."""
 
 
 class SelfMetrics:
-    """Reads everything at once, for each scrape and each push: the numbers of one page add up."""
+    """Reads all values at one moment for each scrape and each push, so that the numbers add up."""
 
     def __init__(self, read: Callable[[], Awaitable[Readings]], *, push_to: MetricExporter | None) -> None:
         self._read = read
@@ -43,7 +43,7 @@ class SelfMetrics:
             )
 
     async def page(self, accept: str) -> tuple[bytes, str]:
-        """Return the exposition text and its content type, in the form that the scraper accepts."""
+        """Return the exposition text and its content type, in the format that the scraper accepts."""
         _NOW.set(await self._read())
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
@@ -54,7 +54,7 @@ class SelfMetrics:
             return
         _NOW.set(await self._read())
         for reader in self._pushing:
-            await asyncio.to_thread(reader.collect)  # it has a copy of the context, with the readings
+            await asyncio.to_thread(reader.collect)  # the thread has a copy of the context, with the readings
 
     async def aclose(self) -> None:
         """Close the exporter."""
@@ -62,7 +62,7 @@ class SelfMetrics:
 
 
 def _pushing_reader(exporter: MetricExporter | None) -> Sequence[MetricReader]:
-    # without an interval of its own: the numbers have to be read from the store before
+    # without its own interval: the values are read from the store first
     return [PeriodicExportingMetricReader(exporter, export_interval_millis=math.inf)] if exporter else []
 
 

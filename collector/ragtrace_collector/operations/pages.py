@@ -1,4 +1,4 @@
-"""The pages for whoever runs the collector, on a listener of their own: senders have no business there."""
+"""The operator's pages, on their own listener, apart from the receivers."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def pages_app(
 ) -> Starlette:
     """Build the application of the pages.
 
-    Probes carry no token, so that ``/livez`` and ``/readyz`` ask for none, nor does the list of pages: they
-    tell no numbers.
+    ``/livez``, ``/readyz`` and the list of pages need no token: probes carry none, and these pages show no
+    numbers.
     """
 
     async def livez(_: Request) -> Response:
-        return JsonPage({"status": "alive"})  # whoever reads it knows that the event loop turns
+        return JsonPage({"status": "alive"})  # the response itself proves that the event loop runs
 
     async def readyz(_: Request) -> Response:
         state = await readiness()
@@ -69,5 +69,5 @@ async def _wrong_question(_: Request, exc: Exception) -> Response:
 
 
 async def _no_answer(_: Request, exc: Exception) -> Response:
-    """Say why there is nothing to show: the store cannot be read, say."""
+    """Answer with the reason why the page cannot be shown, such as an unreadable store."""
     return JsonPage({"error": str(exc)}, status_code=503)

@@ -1,4 +1,4 @@
-"""What of a configuration can change while the collector runs, and how two configurations are told apart."""
+"""Which settings can change while the collector runs, and a digest that identifies a configuration."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _NEEDS_A_RESTART: Final = (
     "cancel_timeout",
     "log_format",
 )
-"""What is bound, opened or counted on once."""
+"""Settings that are used once, at the start."""
 _DIGITS: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reloads:
-    """When to read the configuration again, and how."""
+    """The request to reload, and how to reload."""
 
     asked: asyncio.Event
     read: Callable[[], CollectorConfig]
@@ -43,16 +43,16 @@ class Reloads:
 
 
 def changed_keys(before: CollectorConfig, after: CollectorConfig) -> tuple[str, ...]:
-    """Return the keys whose values differ, as the file writes them: ``sample.ratio``."""
+    """Return the keys whose values differ, written as in the file: ``sample.ratio``."""
     old, new = dict(_flat(before.model_dump())), dict(_flat(after.model_dump()))
     return tuple(sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key)))
 
 
 def refuse_what_needs_a_restart(before: CollectorConfig, after: CollectorConfig) -> None:
-    """See that a running collector can follow.
+    """Check that a running collector can apply the change.
 
     Raises:
-        ConfigError: names the keys that it cannot follow.
+        ConfigError: a key changed that needs a restart; the message names it.
     """
     changed = changed_keys(before, after)
     fixed = [key for key in changed if any(_is_within(key, each) for each in _NEEDS_A_RESTART)]
@@ -61,7 +61,7 @@ def refuse_what_needs_a_restart(before: CollectorConfig, after: CollectorConfig)
 
 
 def digest_of(config: CollectorConfig) -> str:
-    """Return a name for what a configuration says, its secrets masked: the same wherever it is followed."""
+    """Return a digest of a configuration with its secrets masked: equal configurations have equal digests."""
     return hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:_DIGITS]
 
 

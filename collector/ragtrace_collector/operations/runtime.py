@@ -1,4 +1,4 @@
-"""What tells of the collector while it runs: pages, own metrics, systemd's watchdog."""
+"""What reports on the running collector: pages, its own metrics, systemd's watchdog."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger("ragtrace.collector")
 
 @dataclass(slots=True, kw_only=True)
 class Operations:
-    """Tells whoever runs the collector how it is: opened, then started and stopped."""
+    """Reports the collector's state: opened, then started and stopped."""
 
     config: TelemetryConfig
     vitals: Vitals
@@ -36,7 +36,7 @@ class Operations:
     accounts: tuple[Route, ...] = ()
     """Pages about single answers, and all of them."""
     port: int | None = None
-    """The pages' port in use, once they are open."""
+    """The port of the pages, once they are open."""
     _server: HttpServer | None = None
     _metrics: SelfMetrics = field(init=False)
     _beats: list[asyncio.Task[None]] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Operations:
                     self.port = listening.getsockname()[1]
                     self._server = HttpServer(self._pages(), listening, certificate=self.auth.certificate)
                     yield
-            await self._push()  # with what the stop itself changed
+            await self._push()  # after the drain, so that its changes are included
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Serve the pages, push the metrics and answer the watchdog, as tasks of this group."""
@@ -68,7 +68,7 @@ class Operations:
         self._beats = [tasks.create_task(beat) for beat in self._beating()]
 
     def stop(self) -> None:
-        """End the tasks: they are the last ones, so that the pages tell of the drain."""
+        """End the tasks. They end last, so that the pages show the drain."""
         if self._server is not None:
             self._server.stop()
         for beat in self._beats:
@@ -84,7 +84,7 @@ class Operations:
     async def _push(self) -> None:
         try:
             await self._metrics.push()
-        except RagtraceError as exc:  # the store cannot be read: what it keeps is told the next time
+        except RagtraceError as exc:  # the store cannot be read: the next push includes its values
             log.warning("own metrics were not sent: %s", exc, extra=event("metrics_unread"))
 
     def _pages(self) -> Starlette:

@@ -1,4 +1,4 @@
-"""The process's signals: SIGTERM and SIGINT stop it, a second one at once, and SIGHUP has it read again."""
+"""The process's signals: SIGTERM and SIGINT stop it (a second one at once), SIGHUP reloads."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ log = logging.getLogger("ragtrace.collector")
 
 @dataclass(slots=True, kw_only=True)
 class Signals:
-    """What the process was asked for."""
+    """The signals that came."""
 
     longest_stop_s: float
-    """How long a stop may take before the process is ended."""
+    """How long a stop may take before the process is killed."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     reload: asyncio.Event = field(default_factory=asyncio.Event)
     _leaves: bool = False
@@ -52,7 +52,7 @@ class Signals:
                 loop.remove_signal_handler(number)
 
     def _arm_at(self, number: signal.Signals) -> None:
-        """Have the signal itself arm the hard stop: a loop that hangs never comes to its own handlers."""
+        """Arm the hard stop in the signal handler itself: a hung event loop never runs its own handlers."""
         of_the_loop = signal.getsignal(number)
 
         def handle(number: int, frame: FrameType | None) -> None:
@@ -66,7 +66,7 @@ class Signals:
     def _on_stop(self, task: asyncio.Task[object] | None) -> None:
         if self.stop.is_set() and task is not None and not self._leaves:
             log.warning(
-                "asked twice to stop: leaving at once; what is not done is on disk", extra=event("left")
+                "asked twice to stop: leaving at once; unfinished work is on disk", extra=event("left")
             )
             self._leaves = True
             task.cancel()

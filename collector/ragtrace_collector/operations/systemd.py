@@ -1,4 +1,4 @@
-"""What systemd is told of the service, where systemd started it: sd_notify(3), a datagram each."""
+"""Notify systemd, if it started the service: sd_notify(3), one datagram a message."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ log = logging.getLogger("ragtrace.collector")
 
 
 def notify_ready(status: str) -> None:
-    """Say that it serves, after a start or a reload; ``status`` stands in ``systemctl status``."""
+    """Report ready, after a start or a reload; ``systemctl status`` shows ``status``."""
     _notify("READY=1", f"STATUS={status}")
 
 
 def notify_reloading() -> None:
-    """Say that a reload began; ``notify_ready`` says that it ended (``Type=notify-reload``)."""
+    """Report that a reload began; ``notify_ready`` reports its end (``Type=notify-reload``)."""
     _notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
 
 def notify_stopping() -> None:
-    """Say that it stops and drains."""
+    """Report that the service stops and drains."""
     _notify("STOPPING=1", "STATUS=draining")
 
 
 def notify_watchdog() -> None:
-    """Say that the event loop turns."""
+    """Report that the event loop runs."""
     _notify("WATCHDOG=1")
 
 
 def watchdog_pause_s(environ: Mapping[str, str] | None = None) -> float | None:
-    """Return how often the watchdog wants to hear of this process: half of ``WatchdogSec``, as sd_watchdog(3)
+    """Return how often to notify the watchdog: half of ``WatchdogSec``, as sd_watchdog(3)
     recommends. ``None``: there is no watchdog."""
     values = os.environ if environ is None else environ
     wanted, process = values.get("WATCHDOG_USEC", ""), values.get("WATCHDOG_PID", "")
@@ -48,10 +48,10 @@ def _notify(*lines: str) -> None:
     if not address:
         return
     if address.startswith("@"):
-        address = "\0" + address[1:]  # of the abstract namespace
+        address = "\0" + address[1:]  # in the abstract namespace
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as datagram:
             datagram.connect(address)
             datagram.sendall("\n".join(lines).encode())
     except OSError as exc:
-        log.warning("systemd was not told %s: %s", lines[0], exc, extra=event("systemd_away"))
+        log.warning("systemd was not notified of %s: %s", lines[0], exc, extra=event("systemd_away"))

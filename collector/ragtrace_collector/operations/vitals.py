@@ -1,4 +1,4 @@
-"""How the collector is: what its probes, pages and metrics tell, read at one moment each."""
+"""The collector's state, as its probes, pages and metrics show it; each is read at one moment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STORE_TIMEOUT_S: Final = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class Vitals:
-    """Reads the collector for whoever asks how it is."""
+    """Reads the collector's state."""
 
     store: WorkStore
     counters: Counters
@@ -32,14 +32,14 @@ class Vitals:
     store_limit_bytes: int
     live: LiveConfig
     sink_names: Mapping[str, str]
-    """How each endpoint is called where others read it: without what may be a key."""
+    """The display name of each endpoint, without parts that may be a key."""
     phase: Phase = Phase.STARTING
     lag: LoopLag = field(default_factory=LoopLag)
     reloads: Counter[str] = field(default_factory=Counter)
-    """Configurations read since the start: ``applied`` or ``refused``."""
+    """Reloads since the start: ``applied`` or ``refused``."""
 
     async def readiness(self) -> Readiness:
-        """Say whether spans are taken now. A judge that is away is no reason: answers wait for it on disk."""
+        """Say whether spans are accepted now. An unavailable judge is no obstacle: answers wait on disk."""
         reasons = [str(self.phase)] if self.phase is not Phase.SERVING else []
         trouble = await self._store_trouble()
         stopped = self.judge_stopped()
@@ -50,13 +50,13 @@ class Vitals:
         )
 
     def judge_stopped(self) -> str | None:
-        """Return why nothing is judged, as an outcome: ``failed:judge_refused``; ``None``: something is."""
+        """Return why nothing is judged, as an outcome (``failed:judge_refused``); ``None`` if answers are."""
         return self.live.now.shared_evaluator.evaluator.now.stopped()
 
     async def status(self, tenant: str | None = None) -> Mapping[str, object]:
-        """Return what the status page shows: the state, the ledger, and what was counted since the start.
+        """Return the status page: the state, the ledger, and the counters since the start.
 
-        A tenant is shown whether spans are taken, and its own answers.
+        A tenant sees whether spans are accepted, and its own answers.
         """
         ready = await self.readiness()
         if tenant is not None:
@@ -82,7 +82,7 @@ class Vitals:
         }
 
     async def readings(self) -> Readings:
-        """Return every metric's values, the answers and parcels among them of one moment."""
+        """Return every metric's values. Answers and outbox items are read at one moment."""
         ready, ledger = await self.readiness(), await self.store.ledger()
         left = await self._left()
         readings = read_all(ledger, self.counters.snapshot(), now_ns=self.clock.now_ns())

@@ -1,4 +1,4 @@
-"""Why an answer has a score, or has none: all that store and configuration know of one trace, but content."""
+"""Why an answer has a score or none: what store and configuration say about a trace, without content."""
 
 from __future__ import annotations
 
@@ -30,57 +30,57 @@ _ID_DIGITS: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSpans:
-    """The spans of a trace that more spans may join, and which are waited for."""
+    """The spans of an open trace, and the missing ones."""
 
     spans: int
     has_root: bool
     missing_parents: tuple[str, ...]
-    """Spans that others name as their parent and that did not come."""
+    """Spans that others name as their parent and that have not arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceState:
-    """A trace of which the store holds something."""
+    """A trace in the store."""
 
     last_arrival_ns: int
-    """Unix time in nanoseconds, as are all times here."""
+    """Unix time in nanoseconds, like all times here."""
     is_open: bool
-    """Whether it is yet to be settled, for the first time or because spans joined it."""
+    """Whether it waits for a decision, for the first time or because spans joined it."""
     decided_ns: Annotated[int | None, Field(alias="settled_ns")]
-    """When it was settled last."""
+    """When its last decision was made."""
     is_cut: bool
-    """Whether more spans came than were kept."""
+    """Whether spans were dropped because there were too many."""
     poison: str
-    """Why it was set aside: ``crashes`` of the process, or ``cpu``; empty where it was not."""
+    """Why it was set aside: ``crashes`` of the process, or ``cpu``. Empty if it was not."""
     crashes: int
-    """How many processes ended, and not in order, while they looked at it."""
+    """How many processes crashed while they read it."""
     held_since_ns: int | None
-    """Since when its own spans wait for their scores, if they do."""
+    """When its own spans were held back to wait for their scores; None if they are not."""
     open_spans: OpenSpans | None = None
-    """None where it is not open, or its spans cannot be read without a key."""
+    """None if it is not open, or its spans cannot be decrypted."""
     ready_ns: int | None = None
-    """When it is settled if nothing more comes; None where the configuration is not known."""
+    """When its decision is due if no more spans come; None without a configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadSampling:
-    """What the trace id alone decides, before any span is looked at."""
+    """The decision by the trace id alone, before any span is read."""
 
     position: float
-    """Of the trace, in [0, 1): a trace below the highest rate is kept."""
+    """Of the trace id, in [0, 1): a trace is kept if this is below the highest rate."""
     is_kept: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStatus:
-    """All that is known of one trace."""
+    """What is known about one trace."""
 
     trace_id: str
     now_ns: int
     trace: TraceState | None
     answers: tuple[AnswerStatus, ...]
     head_sampling: Annotated[HeadSampling | None, Field(alias="door")]
-    """None where the configuration is not known."""
+    """None without a configuration."""
     linger_s: float | None = None
     retention_s: float | None = None
 
@@ -88,7 +88,7 @@ class TraceStatus:
 def trace_id_in(text: str) -> str:
     """Return the trace id, or the beginning of one, in a trace id or a W3C ``traceparent``.
 
-    Behind a whole id may stand ``@`` and a tenant: one id may be that of several tenants' traces.
+    ``@`` and a tenant may follow a whole id, because several tenants may use the same trace id.
 
     Raises:
         InputError: it is neither.
@@ -101,7 +101,7 @@ def trace_id_in(text: str) -> str:
         return f"{wanted}{at}{tenant}"
     if at or not _PREFIX.fullmatch(wanted):
         raise InputError(
-            f"{text!r} is no trace id: give 32 hex digits, the first 4 or more, or a traceparent"
+            f"{text!r} is not a trace id: give 32 hex digits, the first 4 or more, or a traceparent"
         )
     return wanted
 
@@ -115,15 +115,14 @@ def look_up(
     now_ns: int,
     tenant: str | None = None,
 ) -> TraceStatus:
-    """Look a trace up by its id, or by how it begins. The collector may run meanwhile.
+    """Look a trace up by its id or a prefix of it. The collector may run meanwhile.
 
-    With ``tenant``, only what is that tenant's is told, as if there were no other.
-
-    With ``config``, it is also told what is waited for; with ``sampler``, what head sampling decides.
+    With ``tenant``, only that tenant's traces are visible.
+    With ``config``, the status says what the trace waits for; with ``sampler``, what head sampling decides.
 
     Raises:
         ReadError: the store cannot be read.
-        InputError: several traces begin so, or none.
+        InputError: several traces have this prefix, or none.
     """
     keys = [key.get_secret_value() for key in config.store.encryption_keys] if config else []
     cipher = open_cipher(keys) if keys else NO_CIPHER
@@ -145,7 +144,7 @@ def look_up(
 
 
 def _whole_key(db: sqlite3.Connection, wanted: str, tenant: str | None) -> str:
-    """Return the key of the one trace that is meant. If nothing is known of a whole id, it is the key."""
+    """Return the key of the one trace that matches. An unknown whole id is its own key."""
     trace_id = trace_id_of(wanted)
     if BEHIND_ID in wanted:
         return trace_key(trace_id, tenant_of(wanted) if tenant is None else tenant)
@@ -161,9 +160,9 @@ def _whole_key(db: sqlite3.Connection, wanted: str, tenant: str | None) -> str:
     if not found and is_whole:
         return trace_key(trace_id, tenant)
     if not found:
-        raise InputError(f"no trace in the store begins with {wanted}: give the whole id to hear what may be")
+        raise InputError(f"no trace in the store begins with {wanted}: give the whole id to see more")
     more = " and others" if len(found) > _MOST_NAMED else ""
-    named = [f"{trace_id_of(each)}{BEHIND_ID}{tenant_of(each)}" if is_whole else each for each in found]
+    named = [f"{trace_id_of(key)}{BEHIND_ID}{tenant_of(key)}" if is_whole else key for key in found]
     what = f"several tenants have a trace {wanted}" if is_whole else f"several traces begin with {wanted}"
     raise InputError(f"{what}: {', '.join(named[:_MOST_NAMED])}{more}")
 
@@ -172,7 +171,7 @@ _BEGINS_SO: Final = (
     "trace_id >= ?1 AND trace_id < ?1 || 'g'"
     " AND (?3 IS NULL OR substr(trace_id, max(1, instr(trace_id, '@'))) = ?3)"
 )
-"""Behind an id comes nothing, or what is less than a ``g``."""
+"""After the prefix comes nothing, or a character less than ``g``."""
 
 
 def _trace(db: sqlite3.Connection, trace_id: str, cipher: PayloadCipher) -> TraceState | None:
@@ -203,7 +202,7 @@ def _open_spans(db: sqlite3.Connection, trace_id: str, cipher: PayloadCipher) ->
     try:
         for (payload,) in payloads:
             trace.add(_refs(cipher.decrypt(payload, trace_id)), 0)
-    except (KeyError, CodecError):  # KeyError: sealed with a key that is not given
+    except (KeyError, CodecError):  # KeyError: encrypted with a key that is not configured
         return None
     return OpenSpans(
         spans=trace.number_of_spans, has_root=trace.has_root, missing_parents=trace.missing_parents

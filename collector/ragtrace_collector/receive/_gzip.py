@@ -1,4 +1,4 @@
-"""Bodies that are compressed by gzip: one member or several (RFC 1952, section 2.2)."""
+"""Gzip-compressed bodies, of one or more members (RFC 1952, section 2.2)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from ragtrace_collector.web.errors import RequestRefused, too_large
 
 _STEP_BYTES: Final = 1 << 20
 _MAX_MEMBERS: Final = 1_000
-"""Each takes a decompressor of its own, and an empty one is twenty bytes."""
+"""Each needs its own decompressor, and an empty one is only twenty bytes long."""
 
 
 async def inflated(pieces: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
-    """Decompress step by step, so that whoever reads can refuse a bomb before it has unfolded.
+    """Decompress step by step, so that the reader can refuse a zip bomb early.
 
     Raises:
-        Refusal: it is no gzip, is cut off or has something behind it, or more than ``limit`` packed bytes.
+        RequestRefused: the body is not gzip, is truncated, has trailing bytes, or more than ``limit``
+            compressed bytes.
     """
     inflate, whole, packed = _new(), 0, 0
     try:
         async for piece in pieces:
-            packed += len(piece)  # gzip can also go on for ever without saying anything
+            packed += len(piece)  # a gzip stream can be endless and decompress to nothing
             if packed > limit:
                 raise too_large(limit)
             rest = piece
@@ -37,7 +38,7 @@ async def inflated(pieces: AsyncIterator[bytes], limit: int) -> AsyncIterator[by
     except zlib.error as exc:
         raise _broken(whole, f"the body is not gzip: {exc}") from exc
     if not inflate.eof:
-        raise _broken(whole, "the gzip body is cut off")
+        raise _broken(whole, "the gzip body is truncated")
 
 
 def _new() -> zlib._Decompress:
@@ -54,7 +55,5 @@ def _next(whole: int) -> int:
 
 def _broken(whole: int, said: str) -> RequestRefused:
     if whole:
-        said = (
-            f"behind {whole} gzip member{'s' * (whole > 1)} of the body there are bytes that are no whole one"
-        )
+        said = f"after {whole} gzip member{'s' * (whole > 1)} the body has bytes that are not a whole member"
     return RequestRefused(code_pb2.INVALID_ARGUMENT, said)

@@ -1,4 +1,4 @@
-"""The memory for requests under way: one budget for both receivers, however many send and however slowly."""
+"""The memory limit of requests under way, shared by both receivers."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 
 _SLOW_S: Final = 1.0
-"""Who needs longer to send a request may be put out for those who wait."""
-_PATIENCE_S: Final = 5.0
-"""How long a request waits for a place."""
+"""A request that takes longer than this may be ended in favor of waiting ones."""
+_WAIT_S: Final = 5.0
+"""How long a request waits for memory."""
 _LOOK_S: Final = 0.1
 
 
 class TooSlow(TimeoutError):
-    """A request was put out, because others waited and it did not come on."""
+    """A request was ended because it was slow and others waited."""
 
 
 class MemoryReservation:
-    """What one request takes of the room."""
+    """The memory that one request takes."""
 
     def __init__(self, room: RequestMemory, who: str) -> None:
         self.who = who
-        """A sender by token, else an address."""
+        """The sender's token name, else its address."""
         self.held_bytes = 0
         self.since_s = 0.0
         self.is_put_out = False
@@ -35,19 +35,19 @@ class MemoryReservation:
         self._limit: asyncio.Timeout | None = None
 
     async def reserve(self, number_of_bytes: int) -> None:
-        """Take room for so many more bytes. Who is slow makes room for it.
+        """Reserve more bytes. Slow requests are ended to free them.
 
         Raises:
-            StoreUnavailable: there is none.
+            StoreUnavailable: there is no memory.
         """
         await self._room.take(self, number_of_bytes)
 
     @asynccontextmanager
     async def receiving(self, within_s: float) -> AsyncIterator[None]:
-        """Wait for a request inside the block.
+        """Receive a request inside the block.
 
         Raises:
-            TooSlow: it was put out for others.
+            TooSlow: it was ended in favor of others.
             TimeoutError: it did not come in time.
         """
         self.since_s = asyncio.get_running_loop().time()
@@ -62,18 +62,18 @@ class MemoryReservation:
             self._limit = None
 
     def is_slow(self, now_s: float) -> bool:
-        """Say whether it is still being received, and has been for long."""
+        """Say whether it has been received for too long."""
         return self._limit is not None and not self.is_put_out and now_s - self.since_s >= _SLOW_S
 
     def put_out(self) -> None:
-        """End the receiving of it."""
+        """Stop receiving it."""
         if self._limit is not None:
             self.is_put_out = True
             self._limit.reschedule(asyncio.get_running_loop().time())
 
 
 class RequestMemory:
-    """Bytes of requests under way, and places for messages whose size nobody knows before they are whole."""
+    """Bytes of requests under way, and places for messages whose size is unknown until they are whole."""
 
     def __init__(self, most_bytes: int, counters: Counters, *, most_unread: int) -> None:
         self._free_bytes = most_bytes
@@ -85,7 +85,7 @@ class RequestMemory:
 
     @contextmanager
     def for_request(self, who: str = "") -> Iterator[MemoryReservation]:
-        """Hold what one request reserves, until it is answered."""
+        """Hold the memory of one request until it is answered."""
         place = MemoryReservation(self, who)
         self._places[place] = None
         try:
@@ -97,11 +97,11 @@ class RequestMemory:
 
     @asynccontextmanager
     async def for_unread(self, place: MemoryReservation, within_s: float) -> AsyncIterator[None]:
-        """Hold a place for a message of any size while it is received, when there is one.
+        """Wait for a place for a message of any size, and hold it while the message is received.
 
         Raises:
             StoreUnavailable: no place became free.
-            TooSlow: it was put out for others.
+            TooSlow: it was ended in favor of others.
             TimeoutError: it did not come in time.
         """
         await self._await_unread()
@@ -114,12 +114,12 @@ class RequestMemory:
             self._free_unread.release()
 
     async def take(self, place: MemoryReservation, number_of_bytes: int) -> None:
-        """Take bytes for a request that is under way.
+        """Take bytes for a request under way.
 
         Raises:
-            StoreUnavailable: there are none.
+            StoreUnavailable: too few are free.
         """
-        waits_until_s = asyncio.get_running_loop().time() + _PATIENCE_S
+        waits_until_s = asyncio.get_running_loop().time() + _WAIT_S
         while number_of_bytes > self._free_bytes:
             left_s = waits_until_s - asyncio.get_running_loop().time()
             if left_s <= 0 or not self._is_making_room(place):
@@ -136,7 +136,7 @@ class RequestMemory:
             await self._free_unread.acquire()
             return
         acquired = asyncio.ensure_future(self._free_unread.acquire())
-        waits_until_s = asyncio.get_running_loop().time() + _PATIENCE_S
+        waits_until_s = asyncio.get_running_loop().time() + _WAIT_S
         try:
             while not acquired.done():
                 await asyncio.wait({acquired}, timeout=_LOOK_S)
@@ -145,16 +145,16 @@ class RequestMemory:
                 if asyncio.get_running_loop().time() >= waits_until_s and not acquired.done():
                     raise self._full()
         except BaseException:
-            if not acquired.cancel():  # it came meanwhile
+            if not acquired.cancel():  # it was acquired meanwhile
                 self._free_unread.release()
             raise
 
     def _is_making_room(self, place: MemoryReservation) -> bool:
-        others = [each for each in self._places if each is not place]
-        return self._put_out_slowest(others) or any(each.is_put_out and each.held_bytes for each in others)
+        others = [other for other in self._places if other is not place]
+        return self._put_out_slowest(others) or any(other.is_put_out and other.held_bytes for other in others)
 
     def _put_out_slowest(self, places: Iterable[MemoryReservation]) -> bool:
-        """End one request that is slow: of the sender that has most of them, the oldest."""
+        """End one slow request: the oldest of the sender with the most slow requests."""
         now_s = asyncio.get_running_loop().time()
         slow = [place for place in places if place.is_slow(now_s)]
         if not slow:

@@ -1,4 +1,4 @@
-"""Spans that hold more than anything judges can use: their traces are passed on, and not judged."""
+"""Span limits: traces with a span beyond them are forwarded and not judged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanLimits:
-    """What one span may hold, and still be judged."""
+    """The limits of one span that is judged."""
 
     attributes: int = 1_000
     attribute_bytes: int = 4 << 20
@@ -22,9 +22,9 @@ class SpanLimits:
     def exceeded_in(
         self, request: ExportTraceServiceRequest, trace_ids: Iterable[str], *, body_bytes: int
     ) -> frozenset[str]:
-        """Return the ids of those of the traces that have a span which holds more.
+        """Return the ids of the traces that have a span beyond the limits.
 
-        ``body_bytes`` is the size of the request: values are measured only where one could be too large.
+        ``body_bytes`` is the size of the request: values are measured only if one could be too large.
         """
         measure, looked_at = body_bytes > self.attribute_bytes, set(map(bytes.fromhex, trace_ids))
         return frozenset(

@@ -1,4 +1,4 @@
-"""Ready traces: their answers are queued for judgment, sampled out, or there are none."""
+"""Sample ready traces: queue their answers for evaluation, or sample them out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ragtrace_collector.telemetry.tracing import NO_TRACER, working
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleStage:
-    """Decides what becomes of each ready trace: its answers are queued, sampled out, or there are none."""
+    """Decides about each ready trace: its answers are queued or sampled out."""
 
     store: WorkStore
     reader: AnswerReader
@@ -52,7 +52,7 @@ class SampleStage:
     """Set when there is something new to judge."""
     tracer: Tracer = NO_TRACER
     most_at_once: int = 64
-    """Traces that share a commit."""
+    """Number of traces in one commit."""
 
     @property
     def sampler(self) -> Sampler:
@@ -66,9 +66,9 @@ class SampleStage:
         sampler.restore(windows, low, now_ns=now_ns)
 
     async def step(self, *, everything: bool = False) -> bool:
-        """Settle what is ready now; say whether there was anything to do.
+        """Decide about the traces that are ready now; say whether there were any.
 
-        Which traces are looked at is on disk before they are: one that ends the process is found so.
+        The ids are on disk before the traces are read, so that a trace that crashes the process is found.
         """
         recalled = await self._recall_spans()
         ready = tuple(self.assembly.take_ready(everything=everything))
@@ -82,7 +82,7 @@ class SampleStage:
         return bool(ready) or recalled
 
     async def _recall_spans(self) -> bool:
-        """Look at what the store holds of traces that were opened again, or by an earlier process."""
+        """Read the stored spans of traces that were reopened, or opened by an earlier process."""
         reopened = self.assembly.reopened(self.most_at_once)
         if not reopened:
             return False
@@ -101,7 +101,7 @@ class SampleStage:
         return True
 
     async def _process_batch(self, batch: Sequence[Ready]) -> Mapping[Ready, Exception]:
-        """Settle traces, and say which of them could not be."""
+        """Decide about traces, and return those that failed."""
         try:
             look = await self._begin([each.trace_id for each in batch])
             failed = await self._attempts([each for each in batch if each.trace_id in set(look.together)])
@@ -132,11 +132,11 @@ class SampleStage:
     async def _process_one(self, ready: Ready) -> Mapping[Ready, Exception]:
         if await self.store.look_alone(ready.trace_id):
             return await self._attempts([ready])
-        self.assembly.put_back(ready)  # another suspect is looked at, or judged
+        self.assembly.put_back(ready)  # another suspect is being read or judged
         return {}
 
     async def _attempt(self, ready: Ready) -> Exception | None:
-        """Settle a trace, or say why that could not be: its neighbours must not be interrupted."""
+        """Decide about a trace, or return the error, so that other traces go on."""
         try:
             with working(self.tracer, "settle") as span:
                 span.set_attribute("ragtrace.trace_id", trace_id_of(ready.trace_id))
@@ -171,7 +171,7 @@ class SampleStage:
             trace_id,
             jobs=jobs,
             outcomes=left_out,
-            # one without an answer may get one by what comes late, from another service
+            # a trace without an answer may get one from late spans of another service
             keep_spans=bool(jobs) or may_be_brought_back or not (records and ready.is_complete),
             now_ns=self.clock.now_ns(),
             slices=answers.stored.slices,
@@ -214,7 +214,7 @@ _COUNTED_AS: Final = {
 
 
 def _keyed(changes: SamplingChanges, trace_id: str) -> SamplingChanges:
-    """Let answers that linger be found by the key that their trace has in the store."""
+    """Make low answers searchable by the store key of their trace."""
     left_out_answers = tuple(
         each._replace(trace_id=trace_id) if each.trace_id == trace_id_of(trace_id) else each
         for each in changes.left_out_answers

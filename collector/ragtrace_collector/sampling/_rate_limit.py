@@ -1,4 +1,4 @@
-"""A limit of answers a minute, kept by lower rates first, and by shedding only past it."""
+"""A limit of answers a minute: it lowers rates first, and drops answers only beyond the limit."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _MINUTE_NS: Final = 60 * 10**9
 class Limits:
     """Lowers all rates by one factor a window, so that about as many are kept as the limit allows.
 
-    The factor rests on the demand of the last window and is the same for the whole of a window: what is kept
-    has a known probability. Only what a window brings beyond the limit all the same is shed.
+    The factor comes from the demand of the last window and is constant within a window, so that the sampling
+    probability is known. Only answers beyond the limit in spite of that are shed.
     """
 
     def __init__(self, *, answers: int | None, per_tenant: int | None) -> None:
@@ -25,7 +25,7 @@ class Limits:
         self._factor = 1.0
 
     def roll(self, now_ns: int) -> None:
-        """Begin the window of this moment, with the factor that the last one asks for."""
+        """Begin the current window, with the factor from the last one."""
         if self.windows.roll(now_ns):
             self.recompute()
 
@@ -38,12 +38,12 @@ class Limits:
         self._factor = self._factor_of(WindowCounts(demand=demand, floor=owed), self._answers)
 
     def factor_of(self, tenant: str) -> float:
-        """Return what the rates of a tenant are multiplied with in this window."""
+        """Return the factor of a tenant's rates in this window."""
         last = self.windows.last.get(tenant)
         return self._factor * (self._factor_of(last, self._per_tenant) if last else 1.0)
 
     def see(self, tenant: str, *, demand: float, floor: float) -> None:
-        """Count an answer, with the rate that it would have without limits, and the rate it is owed."""
+        """Count an answer, with its rate without limits, and its guaranteed rate."""
         tally = self.windows.of(tenant)
         tally.seen += 1
         tally.demand += demand
@@ -66,5 +66,5 @@ class Limits:
 
 
 def _target(limit: int) -> float:
-    """Return how many to aim at, so that chance alone (a Poisson number) seldom leads past the limit."""
+    """Return the number to aim at, so that chance (a Poisson number) seldom exceeds the limit."""
     return max(limit - 2 * math.sqrt(limit), limit / 2)

@@ -1,4 +1,4 @@
-"""A floor for each tenant: a small one beside a loud one is judged too."""
+"""A floor for each tenant, so that small tenants are judged too."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _PERIOD = "tenant_floor"
 
 
 class TenantFloor:
-    """Raises the rate of tenants of which the rules would keep too few answers a window.
+    """Raises the rate of tenants with too few sampled answers a window.
 
-    The rate of a window is what would have kept ``answers`` of those seen in the last one. Of a tenant that
-    the last window did not see, the first ``answers`` are kept for certain.
+    The rate of a window is the one that would have kept ``answers`` in the last window. Of a tenant without
+    answers in the last window, the first ``answers`` are always kept.
     """
 
     def __init__(self, *, answers: int, window_ns: int) -> None:
@@ -19,7 +19,7 @@ class TenantFloor:
         self._answers = answers
 
     def rate_of(self, tenant: str) -> float:
-        """Return the rate that is owed to the next answer of a tenant."""
+        """Return the guaranteed rate of a tenant's next answer."""
         before = self.windows.last.get(tenant)
         if before is not None and before.seen:
             return min(1.0, self._answers / before.seen)

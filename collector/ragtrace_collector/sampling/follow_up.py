@@ -1,4 +1,4 @@
-"""Answers near one that was judged low: of the same session, chunk or prompt version."""
+"""Follow-up sampling: answers related to a low one, by session, chunk or prompt version."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Relation = Literal["session", "chunks", "prompt_version"]
 RULE_FOLLOW_UP: Final = "neighbour"
 _MOST_CHUNKS: Final = 20
 _MOST_LOW_ANSWERS: Final = 1_000
-"""Whose neighbours are looked for at once; beyond, the oldest is forgotten."""
+"""The limit of low answers with follow-ups; beyond it, the oldest is dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUpPolicy:
-    """Which answers are low, who their neighbours are, and how many of them are kept."""
+    """Which answers are low, which answers are related, and how many of them are kept."""
 
     below: float
-    """A score below it is low; of a metric where lower is better, one that is as far from its good end."""
+    """A lower score is low. If lower is better for a metric, the distance from its good end counts."""
     metric: str | None = None
     """``None``: any metric."""
     relations: tuple[Relation, ...] = ("session", "chunks", "prompt_version")
@@ -36,7 +36,7 @@ class FollowUpPolicy:
         return any(self._is_low(result) for result in evaluation.results)
 
     def keys_of(self, record: RagRecord) -> tuple[str, ...]:
-        """Return what its neighbours have in common with an answer: digests, no content."""
+        """Return the keys that related answers share with an answer: digests, no content."""
         values: dict[Relation, Sequence[str | None]] = {
             "session": (record.session_id or record.conversation_id,),
             "chunks": tuple(dict.fromkeys(chunk.id for chunk in record.chunks))[:_MOST_CHUNKS],
@@ -47,7 +47,7 @@ class FollowUpPolicy:
         )
 
     def low_answer(self, trace_id: str, span_id: str, record: RagRecord, now_ns: int) -> LowAnswer:
-        """Return what is kept of an answer that is low."""
+        """Return the record of a low answer."""
         return LowAnswer(
             trace_id=trace_id,
             span_id=span_id,
@@ -69,7 +69,7 @@ def _key(relation: Relation, value: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class LowAnswer:
-    """An answer that was judged low, and how many of its neighbours may still be kept."""
+    """A low answer, and how many related answers may still be kept."""
 
     trace_id: str
     span_id: str
@@ -79,7 +79,7 @@ class LowAnswer:
 
 
 class FollowUps:
-    """The low answers of late. In memory for speed; every change is stored."""
+    """The recent low answers. They are in memory for speed, and every change is stored."""
 
     def __init__(self, policy: FollowUpPolicy) -> None:
         self.policy = policy
@@ -87,11 +87,11 @@ class FollowUps:
         self._by_key: dict[str, list[LowAnswer]] = {}
 
     def __contains__(self, answer: tuple[str, str]) -> bool:
-        # also of those whose neighbours are all kept: judged again, they must not begin anew
+        # exhausted ones included, so that judging them again does not start over
         return answer in self._low
 
     def add(self, low: LowAnswer) -> None:
-        """Look for the neighbours of an answer from now on."""
+        """Watch for related answers from now on."""
         self._low[low.trace_id, low.span_id] = low
         for key in low.keys:
             self._by_key.setdefault(key, []).append(low)
@@ -99,7 +99,7 @@ class FollowUps:
             self.forget(next(iter(self._low.values())))
 
     def find(self, keys: Iterable[str], now_ns: int) -> LowAnswer | None:
-        """Return a low answer that has one of the keys, and may keep one neighbour more."""
+        """Return a low answer that has one of the keys and may keep one more related answer."""
         found = [low for key in keys for low in self._by_key.get(key, ())]
         for low in found:
             if now_ns < low.until_ns and low.remaining:
@@ -108,7 +108,7 @@ class FollowUps:
         return None
 
     def forget(self, low: LowAnswer) -> None:
-        """Take an answer as one that was never low."""
+        """Forget a low answer."""
         self._low.pop((low.trace_id, low.span_id), None)
         self._look_no_more(low)
 

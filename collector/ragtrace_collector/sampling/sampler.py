@@ -24,20 +24,20 @@ RATE_LIMIT: Final = State.SHED.because("rate_limit")
 
 
 class EarlierDecision(NamedTuple):
-    """What is known of an answer that was decided about before."""
+    """An earlier decision about an answer."""
 
     outcome: str
-    """Empty while it is on its way to be judged."""
+    """Empty while it is queued or judged."""
     sample: Sample
 
     @property
     def is_sampled_out(self) -> bool:
-        """Whether it may still be brought back."""
+        """Whether it may still be queued."""
         return self.outcome == State.SAMPLED_OUT
 
     @property
     def left_out(self) -> str | None:
-        """The outcome, where it was left out for good."""
+        """The outcome, if it was dropped for good."""
         is_left_out = bool(self.outcome) and FinalOutcome.of(self.outcome).state in _LEFT_OUT
         return self.outcome if is_left_out else None
 
@@ -49,13 +49,13 @@ class SamplingOdds:
     choice: Choice
     tenant: str
     position: float
-    """Of the trace, in [0, 1): answers are kept whose probability is above."""
+    """Of the trace id, in [0, 1): answers with a higher probability are kept."""
     floor: float = 0.0
-    """The rate that the tenant is owed."""
+    """The tenant's guaranteed rate."""
     factor: float = 1.0
-    """What the rate limit multiplies the rule's rate with."""
+    """The factor of the rate limit."""
     throttle: float = 1.0
-    """What the budget multiplies all rates with."""
+    """The factor of the budget."""
 
     @property
     def probability(self) -> float:
@@ -69,12 +69,12 @@ class SamplingOdds:
 
     @property
     def rule_keeps(self) -> bool:
-        """Whether it would be kept if its tenant were owed nothing."""
+        """Whether it would be kept without the tenant's guarantee."""
         return self.position < self.choice.rate * self.factor * self.throttle
 
     @property
     def sample(self) -> Sample:
-        """The rule that is decisive, its rate, and the probability."""
+        """The deciding rule, its rate, and the probability."""
         by_floor = self.floor > self.choice.rate * self.factor
         rule, rate = (RULE_TENANT, self.floor) if by_floor else (self.choice.rule, self.choice.rate)
         return Sample(rule=rule, rate=rate, probability=None if self.choice.is_drop else self.probability)
@@ -82,7 +82,7 @@ class SamplingOdds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What becomes of one answer."""
+    """The decision about one answer."""
 
     span_id: str
     sample: Sample
@@ -93,7 +93,7 @@ class Decision:
 
 
 class LeftOutAnswer(NamedTuple):
-    """An answer that was left out, and what its neighbours would have in common with it."""
+    """An answer that was sampled out, and the keys that related answers share with it."""
 
     trace_id: str
     span_id: str
@@ -103,13 +103,13 @@ class LeftOutAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingChanges:
-    """What must be stored of decisions, lest a restart decides otherwise."""
+    """The changes to store, so that a restart decides the same."""
 
     windows: tuple[WindowRow, ...] = ()
     horizons: tuple[UsefulWindows, ...] = ()
-    """Beyond them, counts are of no use any more."""
+    """Counts outside these are no longer needed."""
     low: tuple[LowAnswer, ...] = ()
-    """Of which a neighbour was kept."""
+    """Low answers of which a related answer was kept."""
     left_out_answers: tuple[LeftOutAnswer, ...] = ()
 
     def __bool__(self) -> bool:
@@ -121,10 +121,10 @@ _NOTHING_KNOWN: Final[Mapping[str, EarlierDecision]] = MappingProxyType({})
 
 @dataclass(slots=True, kw_only=True)
 class Sampler:
-    """Decides by the rules, then by what tenants are owed, limits and budget, then by low neighbours.
+    """Decides by the rules, then by tenants' guarantees, limits and budget, then by related low answers.
 
-    Each rate is compared with the same position of the trace id, so that a higher rate keeps all that a lower
-    one keeps.
+    Every rate is compared with the same position of the trace id, so that a higher rate keeps all that a
+    lower one keeps.
     """
 
     plan: SamplingPlan
@@ -143,21 +143,21 @@ class Sampler:
         self._ceiling = 1.0 if self.fairness else max(self.plan.highest_rate, of_follow_ups)
 
     def may_keep(self, trace_id: str) -> bool:
-        """Say whether spans of this trace are worth storing before the whole trace is known.
+        """Say whether spans of this trace are worth storing, before the whole trace is known.
 
-        No spans are needed for it: they matter only where a rule could raise the rate above the position.
+        It needs no spans: they matter only if a rule could raise the rate above the position.
         """
         return self._ceiling >= 1 or position_of(trace_id) < self._ceiling
 
     @property
     def may_follow_up(self) -> bool:
-        """Whether an answer that is left out may be judged after all: its spans are worth keeping."""
+        """Whether an answer that was sampled out may be judged later, so that its spans are worth keeping."""
         return self.follow_ups is not None or self.plan.awaits_feedback
 
     def throttle(self, factor: float) -> None:
-        """Multiply every rate by a factor in [0, 1], from now on: the budget's lever.
+        """Multiply every rate by a factor in [0, 1] from now on, to stay within the budget.
 
-        What is kept meanwhile has the lower probability on record, so that averages stay right.
+        The recorded probabilities are lower meanwhile, so that averages stay right.
         """
         self._throttle = min(max(factor, 0.0), 1.0)
 
@@ -171,14 +171,14 @@ class Sampler:
     ) -> tuple[Decision, ...]:
         """Decide about the answers of a ready trace.
 
-        What is ``known``, by the answer's span, stays as it was decided. But what was sampled out is brought
-        back where a rule with a higher rate matches now: it had two chances, so it has no probability.
+        Earlier decisions (``known``, by span) stay. But an answer that was sampled out is queued if a rule with
+        a higher rate matches now. It had two chances, so it has no probability.
         """
         self._roll(now_ns)
         return tuple(self._decisions(trace, records, known, now_ns))
 
     def explain(self, trace: Trace, record: RagRecord, *, now_ns: int) -> SamplingOdds:
-        """Say how an answer would be decided about now, without deciding."""
+        """Return how an answer would be decided now, without deciding."""
         self._roll(now_ns)
         return self._odds(self.plan.of_trace(trace), record, position_of(trace.trace_id))
 
@@ -194,7 +194,7 @@ class Sampler:
         )
 
     def take_changes(self) -> SamplingChanges:
-        """Return what has changed since the last call, to be stored before the decisions are."""
+        """Return the changes since the last call, to be stored before the decisions."""
         changes = SamplingChanges(
             windows=tuple(row for windows in self.all_windows() for row in windows.changes()),
             horizons=tuple(each for windows in self.all_windows() if (each := windows.horizon())),
@@ -206,7 +206,7 @@ class Sampler:
         return changes
 
     def restore(self, rows: Sequence[WindowRow], low: Sequence[LowAnswer], *, now_ns: int) -> None:
-        """Go on where the process before ended."""
+        """Restore the state of the last process."""
         for windows in self.all_windows():
             windows.restore(rows, now_ns)
         if self.limits:
@@ -216,12 +216,12 @@ class Sampler:
                 self.follow_ups.add(each)
 
     def takes_place(self, tenant: str, now_ns: int) -> bool:
-        """Take a place for one answer, if the rate limit has one left."""
+        """Count one answer against the rate limit, if it has room."""
         self._roll(now_ns)
         return self.limits is None or self.limits.take(tenant)
 
     def all_windows(self) -> Iterator[Windows]:
-        """Yield the counts that rates rest on."""
+        """Yield the counts from which rates are computed."""
         if self.fairness:
             yield self.fairness.windows
         if self.limits:
@@ -281,7 +281,7 @@ class Sampler:
 
     @property
     def follow_up_sample(self) -> Sample:
-        """What is recorded of a neighbour: no probability, because a verdict chose it and no rate."""
+        """The sample of a related answer: no probability, because a verdict chose it and not a rate."""
         rate = self.follow_ups.policy.rate if self.follow_ups else 0.0
         return Sample(rule=RULE_FOLLOW_UP, rate=rate, probability=None)
 
@@ -289,7 +289,7 @@ class Sampler:
         if self.fairness:
             self.fairness.see(odds.tenant)
         if self.limits and self._ceiling:
-            # those above the ceiling never came here: those that did stand for them
+            # those above the ceiling never came here: those that did represent them
             weight = odds.throttle / self._ceiling
             self.limits.see(odds.tenant, demand=odds.choice.rate * weight, floor=odds.floor * weight)
 

@@ -1,7 +1,7 @@
-"""What was seen in the current window of time and in the last one, by tenant.
+"""Counts of the answers seen in the current and the last window, by tenant.
 
-Rates that adapt are computed from these counts. They count answers that were *seen*, whether kept or not, so
-that a rate never depends on where the answer it decides about stands: this keeps its probability exact.
+Adaptive rates are computed from these counts. They count answers *seen*, whether kept or not, so that a rate
+never depends on the answer it decides about: this keeps its probability exact.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 MOST_TENANTS: Final = 1_000
-"""Tenants beyond these share one tally: strangers may write what names them."""
+"""Tenants beyond this number share one tally, because senders may write any tenant name."""
 
 
 @dataclass(slots=True)
 class WindowCounts:
-    """What one window saw of one tenant."""
+    """The counts of one tenant in one window."""
 
     seen: int = 0
     demand: float = 0.0
-    """How many would be expected to be kept, were there no limit: the sum of their rates."""
+    """How many would be kept on average without a limit: the sum of their rates."""
     floor: float = 0.0
-    """Of these, how many are owed to the tenant whatever the limit."""
+    """How many of these are guaranteed to the tenant whatever the limit."""
     kept: int = 0
 
 
@@ -39,7 +39,7 @@ class WindowRow(NamedTuple):
 
 
 class UsefulWindows(NamedTuple):
-    """The windows of a period that are of use; the others can be forgotten."""
+    """The windows of a period that are still needed; the others can be deleted."""
 
     period: str
     first_ns: int
@@ -59,7 +59,7 @@ class Windows:
         self._rolled = False
 
     def roll(self, now_ns: int) -> bool:
-        """Begin the window of this moment, which never goes back; say whether it is another than before."""
+        """Begin the current window, never an earlier one; say whether it changed."""
         start_ns = now_ns - now_ns % self._length_ns
         if start_ns <= self.start_ns:
             return False
@@ -77,18 +77,18 @@ class Windows:
         return self.current.setdefault(name, WindowCounts())
 
     def changes(self) -> tuple[WindowRow, ...]:
-        """Return what changed since the last call, to be stored."""
+        """Return the changes since the last call, to be stored."""
         rows = tuple(self._row(tenant) for tenant in self._changed)
         self._changed.clear()
         return rows
 
     def horizon(self) -> UsefulWindows | None:
-        """Return which windows are of use, if that has changed since the last call."""
+        """Return which windows are needed, if that changed since the last call."""
         rolled, self._rolled = self._rolled, False
         return UsefulWindows(self.period, self.start_ns - self._length_ns, self.start_ns) if rolled else None
 
     def restore(self, rows: Iterable[WindowRow], now_ns: int) -> None:
-        """Go on where the process before ended."""
+        """Restore the state of the last process."""
         mine = [row for row in rows if row.period == self.period]
         for start_ns in sorted({row.start_ns for row in mine}):
             self.roll(start_ns)

@@ -1,1 +1,1 @@
-"""The work store: one port, one adapter a storage engine."""
+"""The work store: a port, with one adapter for each storage engine."""

@@ -1,6 +1,6 @@
-"""The files of a store: kept from a second collector, and watched while they are in use.
+"""The files of a store: locked against a second collector, and checked while they are in use.
 
-SQLite goes on writing into a file that was deleted: what it commits there is gone with the process.
+SQLite goes on writing into a deleted file, and what it commits there is lost when the process ends.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ _Identity = tuple[int, int]
 _LOG: Final = "-wal"
 _INDEX: Final = "-shm"
 _LOCKED_BYTE: Final = 1 << 62
-"""Beyond all that a file holds, and far from the bytes that SQLite itself locks (from 1 GiB on)."""
+"""Beyond the content of any file, and far from the bytes that SQLite itself locks (from 1 GiB on)."""
 
 
 class StoreLock:
-    """Keeps a second collector off the same file, by whatever name: both would judge the same answers.
+    """Locks a store against a second collector under any name, because both would judge the same answers.
 
-    Two locks. One is on a file beside the store, which other programs can look at. The other is on the store
-    itself, on its inode: it holds through links, mounts of the same folder, and a lock file that somebody
-    deleted. It belongs to the open file and not to the process (``F_OFD_SETLK``), so that SQLite's own locks
-    on the file neither meet it nor lift it. But to close any descriptor of a file lifts all of SQLite's locks
-    in this process: so this one is closed after SQLite's, and a file that is held here is not opened again.
+    There are two locks. One is on a file next to the store, which other programs can read. The other is on
+    the store's inode: it holds through links, mounts of the same folder, and a deleted lock file. It belongs
+    to the open file and not to the process (``F_OFD_SETLK``), so that it does not interact with SQLite's own
+    locks. But closing any descriptor of a file releases all of SQLite's locks in this process: so this one is
+    closed after SQLite's, and a file that is locked here is not opened again.
     """
 
     def __init__(self, path: Path) -> None:
-        """Take both locks, and make the file if there is none.
+        """Take both locks, and create the file if it is missing.
 
         Raises:
             ConfigError: another collector has it.
-            OSError: a file cannot be made or opened.
-            ValueError: the path names no file.
+            OSError: a file cannot be created or opened.
+            ValueError: the path is not a file name.
         """
         real = path.resolve()
         self._beside = _lock_beside(real, path)
@@ -53,7 +53,7 @@ class StoreLock:
         _held.add(self._identity)
 
     def close(self) -> None:
-        """Let others have the file. To be called when SQLite has closed it."""
+        """Release the locks. Call it after SQLite has closed the file."""
         if not self._store.closed:
             _held.discard(self._identity)
         self._store.close()
@@ -61,7 +61,7 @@ class StoreLock:
 
 
 _held: Final[set[_Identity]] = set()
-"""What this process holds."""
+"""The locks of this process."""
 
 
 def _lock_beside(real: Path, path: Path) -> IO[bytes]:
@@ -77,7 +77,7 @@ def _lock_beside(real: Path, path: Path) -> IO[bytes]:
 def _lock_inode(real: Path, path: Path) -> int:
     if real.exists() and _identity(real) in _held:
         raise _in_use(path)
-    # It holds content: its owner alone may read it, and SQLite gives its companions the same mode.
+    # It holds content: only its owner may read it. SQLite gives its other files the same mode.
     descriptor = os.open(real, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _lock_byte(descriptor)
@@ -88,15 +88,15 @@ def _lock_inode(real: Path, path: Path) -> int:
         os.close(descriptor)
         raise ConfigError(
             f"`store.path`: {str(path)!r} has a second name (a hard link): SQLite keeps a log for each name, "
-            "and what was written by the one is not seen by the other: remove the other name, and for a copy "
-            "use `ragtrace backup`"
+            "and what is written under one is not visible under the other: remove the other name; to copy "
+            "a store, use `ragtrace backup`"
         )
     return descriptor
 
 
 def _lock_byte(descriptor: int) -> None:
     of_open_file = getattr(fcntl, "F_OFD_SETLK", None)
-    if of_open_file is None:  # only Linux has these: elsewhere the lock is the process's
+    if of_open_file is None:  # only Linux has these; elsewhere the lock belongs to the process
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _LOCKED_BYTE)
         return
     lock = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _LOCKED_BYTE, 1, 0)
@@ -115,17 +115,17 @@ class StoreFiles:
     """The store, its log and the log's index, as they were when they were opened."""
 
     store: Path
-    """As it was named: a link that leads elsewhere now is noticed."""
+    """The configured path, so that a link that now leads elsewhere is noticed."""
     opened: Mapping[Path, _Identity]
 
     @classmethod
     def of(cls, store: Path) -> StoreFiles:
-        """Take note of the files of a store that SQLite has opened.
+        """Record the files of a store that SQLite has opened.
 
         Raises:
-            OSError: one is not there.
+            OSError: one is missing.
         """
-        real = store.resolve()  # where SQLite puts its companions
+        real = store.resolve()  # SQLite puts its other files here
         paths = (store, *(real.with_name(f"{real.name}{end}") for end in (_LOG, _INDEX)))
         return cls(store=store, opened={path: _identity(path) for path in paths})
 
@@ -135,7 +135,7 @@ class StoreFiles:
         return next(path for path in self.opened if path.name.endswith(_LOG))
 
     def trouble(self) -> str:
-        """Say which file is not the one that was opened; nothing where all are."""
+        """Return a message about files that are not the ones opened; empty if all are."""
         gone = [path for path, identity in self.opened.items() if _identity_or_none(path) != identity]
         if not gone:
             return ""
@@ -148,10 +148,10 @@ class StoreFiles:
         )
 
     def may_be_saved(self) -> bool:
-        """Say whether nobody else can be writing into the store: its own file is there, and no other log.
+        """Say whether no other program can be writing into the store: its file is there, and no other log.
 
-        Then what stands in a log that was deleted can be brought into the store. Where there is another log,
-        another program may have written by it: both would write over each other.
+        Then the content of a deleted log can be written into the store. If there is another log, another
+        program may have written through it, and both would overwrite each other.
         """
         if _identity_or_none(self.store) != self.opened[self.store]:
             return False

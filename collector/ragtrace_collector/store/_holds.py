@@ -1,7 +1,7 @@
-"""Held traces: their slices are the originals, and go into the outbox in the step that ends the hold.
+"""Held traces: their slices are the originals, and go into the outbox when the hold ends.
 
-A trace is held while it has a row in ``held``. Whoever deletes the row puts its spans into the outbox, in the
-same transaction: each span is forwarded once, with its scores or without, whatever crashes when.
+A trace is held while it has a row in ``held``. The transaction that deletes the row also puts its spans into
+the outbox, so that each span is forwarded once, with or without scores, even after a crash.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _UNDECIDED: Final = f"SELECT 1 FROM trace WHERE trace_id = ? AND {UNDECIDED}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTraces:
-    """What is held back in one store. Every method runs inside a transaction."""
+    """The held traces of one store. Every method runs inside a transaction."""
 
     sinks: tuple[str, ...]
-    """Where spans go when they are released."""
+    """The sinks of released spans."""
 
     def pass_on(self, db: sqlite3.Connection, part: TraceSlice, *, hold_new: bool, now_ns: int) -> None:
-        """Keep a slice back if its trace is held, or is new and to be held; else forward it.
+        """Hold a slice if its trace is held, or is new and to be held; else forward it.
 
-        To be called before the slice is stored: a trace that is known and not held was released.
+        Call it before the slice is stored: a known trace that is not held was released.
         """
         size = len(part.payload)
         if db.execute("UPDATE held SET bytes = bytes + ? WHERE trace_id = ?", (size, part.trace_id)).rowcount:
@@ -49,7 +49,7 @@ class HeldTraces:
             self._forward(db, part.payload)
 
     def add(self, db: sqlite3.Connection, job: Job, addition: bytes) -> bool:
-        """Keep what the answer span is to get; say whether its trace is still held."""
+        """Store what to add to the answer span; say whether its trace is still held."""
         cursor = db.execute(
             "INSERT OR REPLACE INTO addition"
             " SELECT trace_id, ?, sealed(?, trace_id) FROM held WHERE trace_id = ?",
@@ -58,11 +58,11 @@ class HeldTraces:
         return cursor.rowcount > 0
 
     def of_others(self, outbox_items: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Return what goes to sinks that do not get the originals: they need a carrier in any case."""
+        """Return what goes to sinks that don't get the originals, because they always need a carrier."""
         return {sink: payload for sink, payload in outbox_items.items() if sink not in self.sinks}
 
     def release(self, db: sqlite3.Connection, trace_id: str) -> None:
-        """Forward what is held of a trace, in order of arrival, with what was added until now."""
+        """Forward the held spans of a trace, in order of arrival, with their additions."""
         if not db.execute("DELETE FROM held WHERE trace_id = ?", (trace_id,)).rowcount:
             return
         additions = dict(
@@ -78,16 +78,16 @@ class HeldTraces:
             self._forward(db, add_to_spans(payload, additions))
 
     def release_if_done(self, db: sqlite3.Connection, trace_id: str) -> None:
-        """Release a trace of which nothing is waited for: no answer to judge, no spans to settle."""
+        """Release a trace that waits for nothing: no answer to judge, no decision to make."""
         if not (_exists(db, _OPEN_JOB, trace_id) or _exists(db, _UNDECIDED, trace_id)):
             self.release(db, trace_id)
 
     def release_overdue(
         self, db: sqlite3.Connection, *, before_ns: int, now_ns: int, most_bytes: int, limit: int
     ) -> ReleasedTraces:
-        """Release the traces held since before, or since a time to come: the clock was set back.
+        """Release the traces held since before a time, or since a future time, if the clock was set back.
 
-        Then the oldest, until all that is held is at most so many bytes.
+        Then release the oldest, until the held bytes are within the limit.
         """
         overdue = db.execute(
             "SELECT trace_id FROM held WHERE since_ns <= ? OR since_ns > ? ORDER BY since_ns LIMIT ?",

@@ -1,8 +1,8 @@
-"""The tables of the ledger, and the triggers that keep it: whoever changes a job changes the account.
+"""The tables of the ledger, and the triggers that update it with every change of a job.
 
-Double entry: an answer is counted as ``seen`` when its row comes, and under where it stands; a change moves
-it from one to the other. Both happen inside the statement that changes the row, so that no code path, crash
-or expiry of rows can part them.
+It is double entry: an answer is counted as ``seen`` when its row is added, and under its state; a change
+moves it between states. The statement that changes the row makes both entries, so that no code path, crash or
+expiry of rows can separate them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 OTHERS: Final = "(others)"
-"""Tenants beyond the first thousand: whoever sends names them, and the account must not grow with it."""
+"""Tenants beyond the first thousand: senders name them, and the ledger must not grow without limit."""
 
 _MOST_TENANTS: Final = 1_000
 
@@ -37,7 +37,7 @@ def _leave(table: str, **key: str) -> str:
 
 
 def _account(tenant: str) -> str:
-    """Name the tenant that an answer is counted under: its own, if that has an account."""
+    """Return the tenant that an answer is counted under: its own, if that has an account."""
     return f"iif({_known(tenant)}, {tenant}, '{OTHERS}')"
 
 
@@ -154,4 +154,4 @@ WHEN OLD.rejected_ns IS NULL AND OLD.unconfirmed != '' BEGIN
         WHERE trace_id = OLD.trace_id AND span_id = OLD.span_id AND sink = OLD.sink AND parcel = OLD.id;
 END;
 """
-"""The third version's: a sink may say yes in a way that nobody can read."""
+"""The step to version 3: a sink may report success in an unreadable response."""

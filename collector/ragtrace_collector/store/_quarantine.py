@@ -1,7 +1,7 @@
-"""Traces that are looked at, and those that ended the process: noted before, so that it is known after.
+"""Traces being read, noted before they are, so that a restart knows which may have crashed the process.
 
-As with leases of answers: what was looked at when a process ended, and not in order, is from then on looked
-at alone. If the next one ends too, there is no doubt about which trace it was.
+As with leases of answers, a trace that was being read when a process crashed is from then on read alone. If
+the next process crashes too, that trace is the cause.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SUSPECT_UNDER_WAY: Final = (
 
 
 def look(db: sqlite3.Connection, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord]:
-    """Note that traces are looked at, but for those that something is known of, which are returned."""
+    """Note that traces are being read, except suspects, which are returned."""
     known: dict[str, QuarantineRecord] = {}
     for trace_id in trace_ids:
         found = db.execute(_KNOWN, (trace_id,)).fetchone()
@@ -45,7 +45,7 @@ def look(db: sqlite3.Connection, trace_ids: Collection[str]) -> Mapping[str, Qua
 
 
 def look_alone(db: sqlite3.Connection, trace_id: str) -> bool:
-    """Note that a trace is looked at which a process ended at; not while there is another suspect."""
+    """Note that a suspect is being read; not while another suspect is."""
     if db.execute(_SUSPECT_UNDER_WAY).fetchone()[0]:
         return False
     db.execute(_LOOK, (trace_id,))
@@ -53,19 +53,19 @@ def look_alone(db: sqlite3.Connection, trace_id: str) -> bool:
 
 
 def end_look(db: sqlite3.Connection, trace_ids: Collection[str]) -> None:
-    """Note that traces are looked at no more, and the process did not end."""
+    """Note that traces were read without a crash."""
     rows = [(trace_id,) for trace_id in trace_ids]
     db.executemany("DELETE FROM suspect WHERE trace_id = ? AND crashes = 0 AND poison = ''", rows)
     db.executemany("UPDATE suspect SET is_looked_at = 0 WHERE trace_id = ?", rows)
 
 
 def clear(db: sqlite3.Connection, trace_id: str) -> None:
-    """Forget what a trace was suspected of: it was settled."""
+    """Clear the suspicion against a trace, because its decision is made."""
     db.execute("DELETE FROM suspect WHERE trace_id = ? AND poison = ''", (trace_id,))
 
 
 def set_aside(db: sqlite3.Connection, trace_id: str, *, poison: str, now_ns: int) -> int:
-    """Look at a trace no more. Its answers that wait end with it; return how many."""
+    """Set a trace aside. Its queued answers end; return how many."""
     db.execute(
         "INSERT INTO suspect (trace_id, poison) VALUES (?1, ?2)"
         " ON CONFLICT DO UPDATE SET poison = ?2, is_looked_at = 0",
@@ -79,5 +79,5 @@ def set_aside(db: sqlite3.Connection, trace_id: str, *, poison: str, now_ns: int
 
 
 def count_crash(db: sqlite3.Connection) -> None:
-    """Count the end of a process against what it looked at."""
+    """Count a crash of the process against the traces that it was reading."""
     db.execute("UPDATE suspect SET is_looked_at = 0, crashes = crashes + 1 WHERE is_looked_at")

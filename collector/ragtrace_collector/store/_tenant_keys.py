@@ -1,8 +1,7 @@
-"""What an older ragtrace stored by trace ids alone, brought under the keys that tell tenants apart.
+"""Migrate what an older ragtrace stored by trace id alone to keys with the tenant.
 
-Done once, when the collector opens such a store. SQL alone cannot do it: whose spans they are stands in the
-spans, which may be encrypted. Each portion is a transaction; what is yet to
-do stands in the table ``unkeyed``.
+It runs once, when the collector opens such a store. SQL alone cannot do it: the tenant is in the spans, which
+may be encrypted. Each portion is a transaction; the remaining traces are in the table ``unkeyed``.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ INSERT INTO unkeyed
 """
 _AT_ONCE: Final = 100
 _OF_ANSWERS: Final = ("job", "carrier", "parcel", "low_answer", "lingering")
-"""Tables of which each row is about one answer."""
+"""Tables with rows about one answer each."""
 
 
 def key_by_tenant(db: sqlite3.Connection, tenants: Collection[str]) -> int:
-    """Key some of the traces that an older ragtrace stored; return how many were looked at, 0 at the end.
+    """Migrate some of the traces that an older ragtrace stored; return how many were read, 0 at the end.
 
-    A trace whose spans came with the tokens of several tenants becomes a trace for each, and is looked at
-    anew: one may have taken the answer of another.
+    A trace whose spans came with tokens of several tenants becomes a trace for each tenant, and is decided
+    again, because a span of one may have replaced an answer of another.
     """
-    if not tenants:  # names that spans claim are nobody's word: they stay what they were
+    if not tenants:  # tenants that spans claim are not authenticated: they stay as they were
         db.execute("DELETE FROM unkeyed")
         return 0
     found = db.execute("SELECT trace_id FROM unkeyed LIMIT ?", (_AT_ONCE,)).fetchall()
@@ -67,7 +66,7 @@ def _key(db: sqlite3.Connection, trace_id: str, tenants: Collection[str]) -> Non
 
 
 def _owner(payload: bytes, tenants: Collection[str]) -> str:
-    """Return the tenant that the receivers wrote onto these spans; empty if it is not known."""
+    """Return the tenant that the receivers wrote on these spans; empty if it is not known."""
     try:
         request = ExportTraceServiceRequest.FromString(payload)
     except DecodeError:
@@ -111,7 +110,7 @@ def _move_answer(db: sqlite3.Connection, trace_id: str, key: str, span_id: str) 
 
 
 def _leave(db: sqlite3.Connection, trace_id: str, *, slices: int, has_jobs: bool) -> None:
-    """Keep of the old trace what is no tenant's, to be looked at anew; nothing if nothing is."""
+    """Keep the part of the old trace without a tenant, to be decided again; else delete the trace."""
     if slices or has_jobs:
         db.execute("UPDATE trace SET slices = ?, settled_slices = 0 WHERE trace_id = ?", (slices, trace_id))
         return

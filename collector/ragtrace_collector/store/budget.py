@@ -1,4 +1,4 @@
-"""What was spent, in the store: a row a purse and window, changed before a request and corrected after."""
+"""The spend ledger in the store: one row a budget and window, changed before a request, corrected after."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ CREATE TABLE spent (
     PRIMARY KEY (purse, period, start_ns)) WITHOUT ROWID;
 """
 _KEPT: Final = {Period.MINUTE: 2 * 1440, Period.DAY: 400, Period.MONTH: 60}
-"""Windows with spending that are remembered: a clock that is set back finds what it spent there."""
+"""Windows to keep, so that the spending is still known if the clock is set back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """An estimate that is counted already, in the windows of the moment when it was made."""
+    """An estimate that is counted already, in the windows of its time."""
 
     budget: Budget
     windows: tuple[BudgetWindow, ...]
@@ -34,10 +34,10 @@ class Reservation:
 
 
 class BudgetStore:
-    """Keeps what was spent. Each method is one transaction: the wall holds across workers and restarts.
+    """Keeps what was spent. Each method is one transaction, so that limits hold across workers and restarts.
 
-    A crash between the two leaves the estimate counted until its window ends, for what such a request spent
-    nobody can know.
+    After a crash between the two, the estimate stays counted until its window ends, because the actual cost
+    is unknown.
     """
 
     def __init__(self, commits: GroupCommit) -> None:
@@ -46,7 +46,7 @@ class BudgetStore:
     async def reserve(
         self, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
     ) -> Reservation | ExceededLimit:
-        """Count a request that is about to be made, or say which limit forbids it.
+        """Count a request that is about to be made, or return the limit that forbids it.
 
         Raises:
             StoreUnavailable: it cannot be counted, so it must not be made.
@@ -62,7 +62,7 @@ class BudgetStore:
         await self._submit(lambda db: settle(db, reservation, actual))
 
     async def status(self, budget: Budget, *, now_ns: int) -> BudgetStatus:
-        """Return what was spent in the windows of this moment.
+        """Return what was spent in the current windows.
 
         Raises:
             StoreUnavailable: it cannot be read.
@@ -79,7 +79,7 @@ class BudgetStore:
 def reserve(
     db: sqlite3.Connection, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
 ) -> Reservation | ExceededLimit:
-    """Count an estimate in the windows of this moment, or in none of them."""
+    """Count an estimate in all current windows, or in none of them."""
     spent = _spent(db, budget, now_ns)
     refusal = budget.refusal(spent, estimate, share=share)
     if refusal is not None:
@@ -128,7 +128,7 @@ def _add(db: sqlite3.Connection, budget: Budget, window: BudgetWindow, amount: S
 
 
 def _forget(db: sqlite3.Connection, budget: Budget, period: Period) -> None:
-    """Forget the oldest windows, by their number: by their age, a clock set forward would forget them all."""
+    """Delete the oldest windows by number. By age, a clock that is set forward would delete them all."""
     db.execute(
         "DELETE FROM spent WHERE purse = ?1 AND period = ?2 AND start_ns <= (SELECT start_ns FROM spent"
         " WHERE purse = ?1 AND period = ?2 ORDER BY start_ns DESC LIMIT 1 OFFSET ?3)",

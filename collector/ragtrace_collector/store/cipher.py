@@ -1,7 +1,7 @@
-"""Content encrypted at rest: what the store keeps of spans can be read with a key alone.
+"""Encryption at rest: the span content in the store can be read only with a key.
 
-AES-256-GCM-SIV (RFC 8452): it keeps its promises for far more messages under one key than a store will ever
-write, and forgives a repeated nonce. Each payload is bound to its place: moved elsewhere, it does not open.
+The cipher is AES-256-GCM-SIV (RFC 8452). It is safe for far more messages under one key than a store ever
+writes, and tolerates a repeated nonce. Each payload is bound to its place and cannot be decrypted elsewhere.
 Ids, times and outcomes are not content, and stay readable.
 """
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("ragtrace.collector")
 
 KEYS: Final = "CREATE TABLE sealing_key (id BLOB PRIMARY KEY) WITHOUT ROWID;"
-"""The keys under which something was written, by their ids."""
+"""The ids of the keys that encrypted something."""
 
 _MARK: Final = b"\x01"
-"""No OTLP message begins with it: as protobuf it would be field 0, which is not allowed."""
+"""No OTLP message begins with it, because protobuf does not allow field 0."""
 _KEY_BYTES: Final = 32
 _ID_BYTES: Final = 8
 _NONCE_BYTES: Final = 12
@@ -42,18 +42,18 @@ _ENCRYPTED_COLUMNS: Final = (("slice", "payload"), ("parcel", "payload"), ("addi
 
 @dataclass(frozen=True, slots=True)
 class PayloadCipher:
-    """Seals with its first key, and opens with any. Without keys it lets everything through as it is."""
+    """Encrypts with its first key, and decrypts with any. Without keys, payloads stay as they are."""
 
     keys: Mapping[bytes, AESGCMSIV]
-    """By their ids; the first one seals."""
+    """By id; the first one encrypts."""
 
     def install(self, db: sqlite3.Connection) -> None:
         """Give a connection the SQL functions ``sealed(payload, place)`` and ``unsealed(payload, place)``.
 
-        To be called when the tables are there.
+        Call it when the tables exist.
 
         Raises:
-            UnfitFile: the file holds what none of the keys opens.
+            UnfitFile: the file holds payloads that none of the keys decrypts.
         """
         self._check(db)
         db.create_function("sealed", 2, self.encrypt)
@@ -81,8 +81,8 @@ class PayloadCipher:
         try:
             return self.keys[key_id].decrypt(nonce, sealed, place.encode())
         except (InvalidTag, KeyError):
-            # SQLite says no more than that a function failed
-            log.error(  # noqa: TRY400 -- no news in the traceback
+            # SQLite only says that a function failed
+            log.error(  # noqa: TRY400 -- the traceback adds nothing
                 "a payload in the store cannot be decrypted: it was changed, damaged or moved",
                 extra=event("payload_unreadable"),
             )
@@ -100,10 +100,10 @@ NO_CIPHER: Final = PayloadCipher({})
 
 
 def open_cipher(keys: Sequence[str]) -> PayloadCipher:
-    """Read keys, each 32 random bytes in base64; the first seals, the others open what they once sealed.
+    """Read keys of 32 random bytes in base64. The first encrypts, the others decrypt older payloads.
 
     Raises:
-        ConfigError: a key is none, or the library that encrypts is not installed.
+        ConfigError: a key is malformed, or the encryption library is not installed.
     """
     if not keys:
         return NO_CIPHER
@@ -142,7 +142,7 @@ def _key_id(key: bytes) -> bytes:
 
 
 def _forget_key(db: sqlite3.Connection, key_id: bytes) -> None:
-    """Forget a key that seals nothing any more; one that does is missing."""
+    """Delete a key that encrypts no payload any more; raise if it still does."""
     prefix = _MARK + key_id
     for table, column in _ENCRYPTED_COLUMNS:
         found = db.execute(
@@ -152,7 +152,7 @@ def _forget_key(db: sqlite3.Connection, key_id: bytes) -> None:
         if found:
             raise UnfitFile(
                 f"its content is encrypted with the key {key_id.hex()}, which is not among those given",
-                "add that key to `store.encryption_keys`; behind another, it is needed only until what it "
-                "sealed was delivered and has expired",
+                "add that key to `store.encryption_keys`; after a newer key, it is needed only until what it "
+                "encrypted was delivered and has expired",
             )
     db.execute("DELETE FROM sealing_key WHERE id = ?", (key_id,))

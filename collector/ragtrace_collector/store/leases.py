@@ -1,8 +1,8 @@
-"""Leases of jobs. A lease ends with the process, and one that ended so counts against its job.
+"""Leases of jobs. A lease ends with the process; a lease that ends in a crash counts against its job.
 
-A record that takes its process down (out of memory, a crash in a library) takes its neighbours' leases with
-it. So each job that was leased when a process ended is from then on leased alone: if the next one ends too,
-there is no doubt about which job it was, and its neighbours are never set aside for it.
+A record that crashes the process (out of memory, a crash in a library) also ends the leases of other jobs. So
+each job that was leased at a crash is from then on leased alone: if the next process crashes too, that job is
+the cause, and no other job is set aside for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALTER TABLE job ADD COLUMN crashes INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX job_crashed ON job (due_ns) WHERE state = 'queued' AND crashes > 0;
 """
 _THIS: Final = "trace_id = ? AND span_id = ?"
-# The indexes are named, for the planner prefers `job_due`, and walks through all that is due with it.
+# The indexes are named, because the planner prefers `job_due` and scans all due jobs with it.
 _DUE: Final = "job INDEXED BY job_due WHERE state = 'queued' AND due_ns <= ? ORDER BY due_ns"
 _OLD: Final = (
     "job INDEXED BY job_pending WHERE state != 'ended' AND state = 'queued' AND seen_ns < ? ORDER BY seen_ns"
@@ -32,7 +32,7 @@ _LEASED: Final = "job INDEXED BY job_due WHERE state = 'leased'"
 
 
 def take(db: sqlite3.Connection, limit: int, *, now_ns: int, seen_before_ns: int | None) -> tuple[Job, ...]:
-    """Lease jobs that are due, or those that were queued before a time; suspects alone."""
+    """Lease due jobs, or those queued before a time; a suspect is leased alone."""
     if seen_before_ns is not None:
         return _lease(db, _OLD, seen_before_ns, limit)
     if _any(db, f"{_LEASED} AND crashes > 0"):
@@ -43,7 +43,7 @@ def take(db: sqlite3.Connection, limit: int, *, now_ns: int, seen_before_ns: int
 
 
 def postpone(db: sqlite3.Connection, job: Job, *, due_ns: int, reason: str, failed: bool) -> None:
-    """Give a job back for later: whatever it did, it did not end the process."""
+    """Give a job back for later. It did not crash the process."""
     db.execute(
         "UPDATE job SET state = 'queued', due_ns = ?, reason = ?, attempts = attempts + ?, crashes = 0"
         f" WHERE {_THIS}",
@@ -52,14 +52,14 @@ def postpone(db: sqlite3.Connection, job: Job, *, due_ns: int, reason: str, fail
 
 
 def give_back(db: sqlite3.Connection, job: Job) -> None:
-    """Give a job back as it was, unless it was ended or postponed meanwhile."""
+    """Give a job back unchanged, unless it was ended or postponed meanwhile."""
     db.execute(
         f"UPDATE job SET state = 'queued' WHERE {_THIS} AND state = 'leased'", (job.trace_id, job.span_id)
     )
 
 
 def count_crash(db: sqlite3.Connection) -> None:
-    """Take back every lease of a process that ended without giving them back."""
+    """End all leases of a crashed process."""
     db.execute("UPDATE job SET state = 'queued', crashes = crashes + 1 WHERE state = 'leased'")
 
 

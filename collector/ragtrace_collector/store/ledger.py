@@ -1,4 +1,4 @@
-"""Read the ledger of a SQLite store: beside the collector while it runs, or when it is stopped."""
+"""Read the ledger of a SQLite store, while the collector runs or is stopped."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ragtrace_collector.store.trace_key import BEHIND_ID, trace_id_of
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a store for reading: all that is read stands for one moment, and nobody waits for it.
+    """Open a store for reading. All reads see one moment, and block no writer.
 
     Raises:
-        ReadError: there is no such file, or it is no collector's store of this version.
+        ReadError: there is no such file, or it is not a collector's store of this version.
     """
     if not path.is_file():
         raise ReadError(
@@ -46,13 +46,13 @@ def _connect(path: Path) -> sqlite3.Connection:
         db.close()
         if path.with_name(f"{path.name}-wal").exists():
             raise
-        # A folder that cannot be written has no room for the files that readers of a log share.
+        # In a read-only folder, SQLite cannot create the files that readers of a log share.
         return sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
     return db
 
 
 def take_stock(path: Path, *, since_ns: int | None = None, tenant: str | None = None) -> Ledger:
-    """Read the whole account, or that of the answers seen since, from their rows; of all tenants, or of one.
+    """Read the whole ledger, or that of the answers seen since a time; of all tenants, or of one.
 
     Raises:
         ReadError: the store cannot be read.
@@ -63,7 +63,7 @@ def take_stock(path: Path, *, since_ns: int | None = None, tenant: str | None = 
 
 
 def count_due(path: Path, *, now_ns: int) -> int:
-    """Count the answers that wait for the judge now, and those that are with it.
+    """Count the answers that wait for the judge now, and those being judged.
 
     Raises:
         ReadError: the store cannot be read.
@@ -80,7 +80,7 @@ def count_due(path: Path, *, now_ns: int) -> int:
 
 
 def read_ledger(db: sqlite3.Connection) -> Ledger:
-    """Read the whole account inside the transaction that is open."""
+    """Read the whole ledger inside the open transaction."""
     accounts = db.execute(
         "SELECT state, reason, rule, tenant, number FROM ledger ORDER BY number DESC, 1, 2, 3, 4"
     ).fetchall()
@@ -102,9 +102,9 @@ def read_ledger(db: sqlite3.Connection) -> Ledger:
 
 
 def of_tenant(ledger: Ledger, db: sqlite3.Connection, tenant: str, *, since_ns: int | None = None) -> Ledger:
-    """Return what concerns one tenant: its answers and traces. Parcels and the file's size are everybody's.
+    """Return one tenant's answers and traces. Outbox items and the file's size are shared by all tenants.
 
-    Inside the transaction in which the account was read.
+    It runs inside the transaction that read the ledger.
     """
     accounts = tuple(each for each in ledger.accounts if each.tenant == tenant)
     superseded = _one(
@@ -134,9 +134,9 @@ def of_tenant(ledger: Ledger, db: sqlite3.Connection, tenant: str, *, since_ns: 
 
 
 def read_rows(db: sqlite3.Connection, *, since_ns: int) -> Ledger:
-    """Read where the answers stand that were seen since, inside the transaction that is open.
+    """Read the states of the answers seen since a time, inside the open transaction.
 
-    Of the rows alone: answers that were forgotten (``store.retention``) are not among them.
+    They come from the rows, so answers deleted by ``store.retention`` are missing.
     """
     rows = db.execute(
         "SELECT stands, why, rule, tenant, service, count(*) FROM job WHERE seen_ns >= ?"
@@ -161,7 +161,7 @@ def read_rows(db: sqlite3.Connection, *, since_ns: int) -> Ledger:
 
 
 def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[AnswerStatus, ...]:
-    """Read what is known of the answers of one trace, inside the transaction that is open."""
+    """Read the answers of one trace, inside the open transaction."""
     rows = db.execute(
         "SELECT span_id, stands, why, rule, rate, probability, tenant, service, attempts, reason, seen_ns,"
         " due_ns, ended_ns, carrier, evaluator, is_on_span FROM job WHERE trace_id = ?"
@@ -176,7 +176,7 @@ def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[AnswerStatus, .
             reason=row[2],
             rule=row[3],
             rate=row[4],
-            probability=row[5] or None,  # a zero says that it has none
+            probability=row[5] or None,  # zero means that it has none
             tenant=row[6],
             service=row[7],
             attempts=row[8],

@@ -1,4 +1,4 @@
-"""What a person does to a store, beside the collector while it runs, or when it is stopped."""
+"""Maintenance of a store, while the collector runs or is stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragtrace_collector.store.ledger import reading
 
 
 class RefusedDeliveries(NamedTuple):
-    """Requests that a sink refused for one reason; they are kept for ``store.retention``."""
+    """Outbox items that a sink refused for one reason; they are kept for ``store.retention``."""
 
     sink: str
     reason: str
@@ -24,13 +24,13 @@ class RefusedDeliveries(NamedTuple):
 
 
 def back_up(store: Path, to: Path) -> int:
-    """Copy a store as it stands at one moment; return the copy's size in bytes.
+    """Copy a store as of one moment; return the copy's size in bytes.
 
-    The collector goes on meanwhile. The copy has the store's own form: put in the store's place, it is one.
+    The collector may run meanwhile. The copy is a store and can replace the original.
 
     Raises:
         ReadError: the store cannot be read.
-        InputError: the copy cannot be written, or there is something already.
+        InputError: the copy cannot be written, or a file exists already.
     """
     with reading(store) as db, new_copy(to) as partly:
         db.execute("COMMIT")  # the copy is a transaction by itself
@@ -40,10 +40,10 @@ def back_up(store: Path, to: Path) -> int:
 
 @contextmanager
 def new_copy(to: Path) -> Iterator[Path]:
-    """Make an empty file, which takes its place when the block ends well. Like the store, it is private.
+    """Make an empty private file, and move it to ``to`` if the block succeeds.
 
     Raises:
-        InputError: it cannot be written, or there is something already.
+        InputError: it cannot be written, or a file exists already.
     """
     if os.path.lexists(to):
         raise _taken(to)
@@ -65,7 +65,7 @@ def _taken(to: Path) -> InputError:
 
 
 def refused(store: Path) -> tuple[RefusedDeliveries, ...]:
-    """Return what sinks refused for good, by sink and reason.
+    """Return the items that sinks refused for good, by sink and reason.
 
     Raises:
         ReadError: the store cannot be read.
@@ -79,9 +79,9 @@ def refused(store: Path) -> tuple[RefusedDeliveries, ...]:
 
 
 def send_again(store: Path, *, sink: str | None = None) -> int:
-    """Put what a sink (or any) refused back into the outbox; return how many requests.
+    """Put the items that a sink (or any sink) refused back into the outbox; return how many.
 
-    A collector that runs sends them at its next look, within a second.
+    A running collector sends them within a second.
 
     Raises:
         ReadError: the store cannot be read or written.
@@ -97,7 +97,7 @@ def send_again(store: Path, *, sink: str | None = None) -> int:
 @contextmanager
 def _writing(path: Path) -> Iterator[sqlite3.Connection]:
     with reading(path):
-        pass  # says what is wrong with a file that is no store
+        pass  # raises if the file is not a store
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db, db:
             yield db

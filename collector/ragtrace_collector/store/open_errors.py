@@ -1,4 +1,4 @@
-"""Why a store cannot be opened, in words that say what to do."""
+"""Error messages for a store that cannot be opened, with advice."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ragtrace_collector.store._files import StoreLock
 
 DAMAGED: Final = (
     "restore a backup, or save what can be read (`ragtrace backup NEW --salvage`), "
-    "or move the file aside to begin with an empty one"
+    "or move the file away to start with an empty one"
 )
 
 
 class UnfitFile(sqlite3.DatabaseError):
-    """A file that is a database, and not one that this ragtrace can go on with."""
+    """A file is a database that this ragtrace cannot use."""
 
     def __init__(self, why: str, advice: str) -> None:
         super().__init__(why)
@@ -25,19 +25,19 @@ class UnfitFile(sqlite3.DatabaseError):
 
 
 def lock_file(path: Path) -> StoreLock:
-    """Keep a second collector off the same file.
+    """Lock the file against a second collector.
 
     Raises:
-        ConfigError: another has it, or no lock can stand there.
+        ConfigError: another collector has it, or it cannot be locked.
     """
     try:
         return StoreLock(path)
-    except (OSError, ValueError) as exc:  # ValueError: it names no file
+    except (OSError, ValueError) as exc:  # ValueError: the path is not a file name
         raise unusable(path, exc) from exc
 
 
 def unusable(path: Path, exc: Exception) -> ConfigError:
-    """Say why a file cannot be used as a store, and what to do about it."""
+    """Return the error for a file that cannot be used as a store, with advice."""
     return ConfigError(f"`store.path`: {str(path)!r} cannot be used as a SQLite file ({exc}): {_advice(exc)}")
 
 

@@ -1,4 +1,4 @@
-"""The work store: what must survive a crash, from the acknowledged span to the delivered carrier."""
+"""The port of the work store: what survives a crash, from the acknowledged span to the delivered carrier."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ragtrace_collector.store.trace_key import trace_id_of
 
 
 class StoreUnavailable(RagtraceError):
-    """The store takes nothing now, being full or on a failing disk: senders should try again later."""
+    """The store is full or its disk fails: senders should try again later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,42 +29,42 @@ class Job:
     """The span under judgment."""
     sample: Sample
     attempts: int = 0
-    """How many failed so far."""
+    """Failed attempts so far."""
     crashes: int = 0
-    """How many processes ended, and not in order, while they judged it."""
+    """How many processes crashed while they judged it."""
     reason: str = ""
-    """Why it was postponed last."""
+    """Why it was last postponed."""
     seen_ns: int = 0
-    """When it was queued first."""
+    """When it was first queued."""
     tenant: str = ""
     service: str = ""
     """``service.name`` of the span under judgment."""
     record_sha256: str = ""
-    """Digest of the record, as it was settled."""
+    """Digest of the record, as of the decision."""
     revisions_left: int = 0
-    """How often it may be judged again when its record changes."""
+    """How often it may be judged again if its record changes."""
     carriers: int = 0
-    """How many the answer has at this span: from the second on, they are revisions."""
+    """How many carriers the answer has at this span; from the second on, they are revisions."""
     replaces: str = ""
-    """Span id of the carrier that the next one supersedes: of this answer, at this span or at another."""
+    """Span id of the carrier that the next one supersedes, at this span or at another."""
     slices: int = 0
-    """How many slices of its trace had come when it was leased."""
+    """How many slices its trace had when it was leased."""
     is_cut: bool = False
-    """Whether spans of its trace were not kept, until then."""
+    """Whether spans of its trace were dropped until then."""
 
     @property
     def in_trace(self) -> str:
-        """The trace's id, as everybody else knows it."""
+        """The trace id, without the tenant."""
         return trace_id_of(self.trace_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How one RAG answer that was seen ended, without having been queued."""
+    """How an answer ended that was never queued."""
 
     span_id: str
     outcome: str
-    """A `State` that ends, with its reason."""
+    """A final `State`, with its reason."""
     sample: Sample | None = None
     """The rule that decided, and its rate."""
     tenant: str = ""
@@ -80,55 +80,55 @@ class OutboxItem:
 
 
 class HoldMode(StrEnum):
-    """What becomes of spans that are kept for judging, beside that."""
+    """How spans that are kept for judging are also forwarded."""
 
     OFF = "off"
-    """Nothing: if originals are forwarded, then whole."""
+    """No holding: if originals are forwarded, then whole requests."""
     NEW = "new"
-    """A trace that is held, or was never seen, waits for its scores; spans of others are forwarded."""
+    """A held or new trace waits for its scores; spans of other traces are forwarded."""
     KNOWN = "known"
-    """A trace that is held goes on waiting; spans of others are forwarded."""
+    """A held trace goes on waiting; spans of other traces are forwarded."""
 
 
 class ReleasedTraces(NamedTuple):
-    """How many held traces went on without waiting any longer, and what the others wait for."""
+    """How many held traces were released, and how long the queue is."""
 
     overdue: int
     surplus: int
-    """Because more was held than may be."""
+    """Released because the held bytes exceeded the limit."""
     queue_ns: int = 0
-    """How long the next answer to be judged has been due."""
+    """How long the next answer has been due."""
 
 
 class StoredSpans(NamedTuple):
-    """What the store holds of a trace."""
+    """A trace as stored."""
 
     payloads: tuple[bytes, ...]
     """Serialized ``TracesData``, in order of arrival."""
     slices: int = 0
-    """How many came, also those that are not kept any more."""
+    """How many came, including deleted ones."""
     is_cut: bool = False
-    """Whether spans were not kept, because there were too many."""
+    """Whether spans were dropped because there were too many."""
     answers: tuple[str, ...] = ()
-    """Spans that hold the answers known so far, or held one whose carrier nothing supersedes yet."""
+    """Spans with known answers, or with a former answer whose carrier is not superseded yet."""
     has_jobs: bool = False
-    """Whether something was decided about answers of this trace before."""
+    """Whether answers of this trace were decided about before."""
 
 
 class QuarantineReason(StrEnum):
     """Why a trace was set aside."""
 
     CRASHES = "crashes"
-    """The process ended each time it looked at it."""
+    """The process crashed each time it read the trace."""
     CPU = "cpu"
-    """To put it together and read it took too much CPU time."""
+    """Assembling and reading it took too much CPU time."""
 
 
 class QuarantineRecord(NamedTuple):
-    """What is known against a trace."""
+    """The suspicion against a trace."""
 
     crashes: int
-    """How many processes ended, and not in order, while they looked at it."""
+    """How many processes crashed while they read it."""
     poison: str
     """Why it was set aside (a `QuarantineReason`); empty if it was not."""
 
@@ -142,26 +142,26 @@ class JudgedInput(NamedTuple):
 
 
 class TraceDecided(NamedTuple):
-    """What settling a trace changed."""
+    """What the decision about a trace changed."""
 
     queued: int
-    """Answers that are to be judged now and were not before."""
+    """Newly queued answers."""
     ended: int
-    """Outcomes that are new."""
+    """New outcomes."""
     brought_back: int = 0
-    """Of those queued, how many had been sampled out."""
+    """Queued answers that had been sampled out."""
     revised: int = 0
-    """Answers that are to be judged again, because late spans changed what was judged."""
+    """Answers queued again, because late spans changed what was judged."""
     moved: int = 0
     """Answers that late spans moved to other spans."""
 
 
 class WorkStore(Protocol):
-    """Every method is one transaction: on return it is on disk, or nothing of it is.
+    """Every method is one transaction: when it returns, all or nothing of it is on disk.
 
-    A trace id is a key here (`trace_key`), and no tenant's alone.
+    A trace id here is a key with the tenant (`trace_key`).
 
-    Each raises StoreUnavailable where the disk is full or fails.
+    Every method raises StoreUnavailable if the disk is full or fails.
     """
 
     async def append(
@@ -173,53 +173,53 @@ class WorkStore(Protocol):
         holding: HoldMode = HoldMode.OFF,
         cut: Collection[str] = (),
     ) -> frozenset[str]:
-        """Keep spans, and originals to forward by sink. Return the traces of which others came before.
+        """Store spans, and originals to forward by sink. Return the traces that had spans before.
 
-        ``cut`` names traces of which spans are not kept, because there are too many.
+        ``cut`` names traces with dropped spans, because there are too many.
 
         A trace is held until all its answers have ended or one is postponed, or until ``release``.
 
-        Where the store is full, it forgets what is finished before its time.
+        If the store is full, it deletes finished work before its time.
 
         Raises:
-            StoreUnavailable: nothing was kept.
+            StoreUnavailable: nothing was stored.
         """
         ...
 
     async def check(self) -> None:
-        """See whether spans would be kept now: there is room for them, and the disk takes writes.
+        """Check whether spans could be stored now: there is room, and the disk accepts writes.
 
         Raises:
-            StoreUnavailable: they would not; its text says why.
+            StoreUnavailable: they could not; its text says why.
         """
         ...
 
     async def undecided(self) -> tuple[str, ...]:
-        """Return the traces that a restart has to look at again."""
+        """Return the traces that wait for a decision, to be read again after a restart."""
         ...
 
     async def spans(self, trace_id: str) -> StoredSpans:
-        """Return the spans of a trace, and what is known of its answers."""
+        """Return the spans of a trace, and its known answers."""
         ...
 
     async def look(self, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord]:
-        """Note that traces are looked at, but for those that something is known against, which are returned.
+        """Note that traces are being read, except suspects, which are returned.
 
-        A look ends when the trace is settled, or with ``end_look``. What is looked at when the process ends,
-        and not in order, is suspect.
+        A look ends with the decision, or with ``end_look``. A trace that is being read when the process
+        crashes becomes a suspect.
         """
         ...
 
     async def look_alone(self, trace_id: str) -> bool:
-        """Note that a suspect is looked at; say no while another one is, be it a trace or an answer."""
+        """Note that a suspect is being read; return False while another suspect (trace or answer) is."""
         ...
 
     async def end_look(self, trace_ids: Collection[str]) -> None:
-        """Note that traces are looked at no more."""
+        """Note that traces were read."""
         ...
 
     async def set_aside(self, trace_id: str, *, poison: str, now_ns: int) -> int:
-        """Settle a trace without a look at it. Answers that were queued end; return how many."""
+        """Set a trace aside without reading it. Its queued answers end; return how many."""
         ...
 
     async def decide_trace(
@@ -234,20 +234,20 @@ class WorkStore(Protocol):
         moved: Mapping[str, str | None] = MappingProxyType({}),
         goes_on: bool = False,
     ) -> TraceDecided:
-        """Queue the jobs and record the outcomes of a trace; those known already stay as they are.
+        """Queue the jobs and record the outcomes of a trace; known ones stay as they are.
 
-        But a job whose answer was sampled out is queued: a rule matched a span that came later. And one
-        that was judged is queued again, if another record was judged and it has revisions left.
+        But an answer that was sampled out is queued, if a rule matched a later span. And a judged answer is
+        queued again, if its record changed and it has revisions left.
 
         Args:
             trace_id: The trace.
             jobs: Answers to judge.
-            outcomes: Answers that end so.
-            keep_spans: Whether spans that come later could still make a record of this trace.
+            outcomes: Answers that end without being queued.
+            keep_spans: Whether later spans could still make a record of this trace.
             now_ns: The time.
-            slices: How many slices of the trace all this was found in; ``None`` for all there are.
-            moved: Spans whose answers are no more, and the spans that have them now.
-            goes_on: Some calls of the trace are settled, not the trace.
+            slices: How many slices of the trace were read for this; ``None`` for all.
+            moved: Spans whose answers moved, and the spans that have them now.
+            goes_on: Only some calls of the trace are decided, not the trace.
         """
         ...
 
@@ -256,8 +256,7 @@ class WorkStore(Protocol):
     ) -> tuple[Job, ...]:
         """Lease up to ``limit`` jobs that are due, or that were queued before ``seen_before_ns``.
 
-        A lease ends with the process. A job that was leased when a process ended, and not in order, is leased
-        alone, and nothing beside it.
+        A lease ends with the process. A job that was leased when a process crashed is leased alone.
         """
         ...
 
@@ -273,67 +272,67 @@ class WorkStore(Protocol):
         addition: bytes = b"",
         judged: JudgedInput | None = None,
     ) -> bool:
-        """End a job and put what it yields, by sink, into the outbox.
+        """End a job and put its payloads, by sink, into the outbox.
 
-        An answer that moved to another span meanwhile yields nothing, and one whose record changed since it
-        was ``judged`` is queued again.
+        An answer that moved to another span meanwhile adds nothing. If the record changed since it was
+        ``judged``, the answer is queued again.
 
-        If the trace is held, the ``addition`` is written onto the answer span when it is released, and only
-        sinks that do not get the originals get a parcel. Return whether it is so.
+        If the trace is held, the ``addition`` is written on the answer span at its release, and only sinks
+        that don't get the originals get an outbox item. Return whether that is so.
 
-        ``outcome`` is a `State` that ends, with its reason; ``carrier``
-        the span id of the carrier in the parcels, ``evaluator`` who wrote it: `ragtrace why` tells both.
+        ``outcome`` is a final `State` with its reason, ``carrier`` the span id of the carrier in the items,
+        and ``evaluator`` its evaluator's version: `ragtrace why` shows both.
 
         Raises:
-            ValueError: no such state is in the vocabulary.
+            ValueError: the state is unknown.
         """
         ...
 
     async def postpone(self, job: Job, *, due_ns: int, reason: str, failed: bool = True) -> None:
-        """Give a leased job back, to be tried again; ``failed`` says whether the attempt counts."""
+        """Give a leased job back for a retry; ``failed`` says whether the attempt counts."""
         ...
 
     async def give_back(self, job: Job) -> None:
-        """Give a leased job back as it was: whoever had it was told to stop."""
+        """Give a leased job back unchanged, because its worker was stopped."""
         ...
 
     async def release(
         self, *, before_ns: int, now_ns: int, most_bytes: int, limit: int = 64
     ) -> ReleasedTraces:
-        """Forward traces held since ``before_ns`` or earlier, and the oldest while more bytes are held."""
+        """Release traces held since ``before_ns`` or earlier, and the oldest while more bytes are held."""
         ...
 
     async def outbox_items(
         self, sink: str, limit: int, *, most_bytes: int = 2 << 20
     ) -> tuple[OutboxItem, ...]:
-        """Return the oldest parcels for a sink, in order; of more than ``most_bytes``, only the first."""
+        """Return the oldest items for a sink, in order, up to ``most_bytes`` but at least one."""
         ...
 
     async def delivered(self, outbox_items: Sequence[OutboxItem], *, unconfirmed: str = "") -> None:
-        """Forget parcels that their sink has, or may have: ``unconfirmed`` says why that is not known."""
+        """Delete items that their sink has, or may have: ``unconfirmed`` says why that is not known."""
         ...
 
     async def reject(self, outbox_items: Sequence[OutboxItem], *, reason: str, now_ns: int) -> None:
-        """Set parcels aside that their sink will never take; they stay readable until they expire."""
+        """Set items aside that their sink refused for good; they stay readable until they expire."""
         ...
 
     async def unfinished(self, *, now_ns: int) -> int:
-        """Return how many jobs are due or leased, and how many parcels wait."""
+        """Return how many jobs are due or leased, plus how many outbox items wait."""
         ...
 
     async def ledger(self, tenant: str | None = None) -> Ledger:
-        """Return the whole account, or that of one tenant's answers, read at once."""
+        """Return the whole ledger, or that of one tenant's answers, read at one moment."""
         ...
 
     async def expire(self, *, decided_before_ns: int, ended_before_ns: int) -> int:
-        """Forget the spans of traces that were settled, and jobs and rejected parcels that ended, before.
+        """Delete the spans of decided traces, ended jobs and rejected items that are older.
 
-        A trace stays while one of its jobs has not ended. Return how many traces were forgotten.
+        A trace stays while one of its jobs has not ended. Return how many traces were deleted.
         """
         ...
 
     async def latest_ns(self) -> int:
-        """Return the latest time that anything in the store was written at, 0 for an empty one."""
+        """Return the latest time in the store, 0 if it is empty."""
         ...
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""Save what can be read of a damaged store into a new one."""
+"""Recover the readable rows of a damaged store into a new one."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ragtrace_collector.store.maintenance import new_copy
 from ragtrace_collector.store.schema import prepare
 
 _COUNTED_ANEW: Final = frozenset({"ledger", "outbox", "carrier"})
-"""Sums of other tables' rows: they are to agree with the rows that are left."""
+"""These tables hold sums over other tables, and must agree with the rows that are left."""
 
 
 def save_readable(damaged: Path, to: Path) -> Mapping[str, int]:
-    """Copy every row that can be read into a new store; return how many of each table.
+    """Copy every readable row into a new store; return how many of each table.
 
-    The collector must be stopped. Of a table with a damaged page, the rows before and behind it are found.
+    The collector must be stopped. The rows before and after a damaged page of a table are recovered.
 
     Raises:
-        InputError: there is a file of that name already, or it cannot be written.
-        ReadError: not even the list of tables can be read.
+        InputError: the file exists already, or cannot be written.
+        ReadError: the list of tables cannot be read.
     """
     with new_copy(to) as beside:
         try:
@@ -55,7 +55,7 @@ def _tables(db: sqlite3.Connection) -> list[str]:
 
 
 def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
-    """Copy rows from the table's beginning until one cannot be read, then from its end."""
+    """Copy rows from the table's start until one cannot be read, then from its end."""
     columns = new.execute(f"SELECT name, pk FROM pragma_table_info('{table}')").fetchall()
     names = ", ".join(name for name, _ in columns)
     marks = ", ".join("?" for _ in columns)

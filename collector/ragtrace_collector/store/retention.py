@@ -1,4 +1,4 @@
-"""What the store forgets, by age or because it is full, and how the file gives its room back."""
+"""What the store deletes, by age or because it is full, and how the file returns free pages."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ragtrace_collector.store.revisions import UNDECIDED, forget
 
 _TRACES_AT_ONCE: Final = 100
 _ROWS_AT_ONCE: Final = 1_000
-"""A transaction that deletes more would keep senders waiting, and make the log as long as what it deletes."""
+"""A larger transaction would keep senders waiting, and make the log as long as what it deletes."""
 _PAGES_AT_ONCE: Final = 1_000
 _SPARE: Final = 4
-"""Free pages are kept up to this part of those in use: at a steady rate they are needed again at once."""
+"""Free pages are kept up to this share of those in use: at a steady rate they are soon needed again."""
 _ALWAYS_NS: Final = (1 << 63) - 1
 
 
 def forget_traces(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> int:
-    """Forget the spans of some traces that nothing waits for any more, the oldest first; return how many."""
+    """Delete the spans of some finished traces, the oldest first; return how many."""
     found = db.execute(
         f"SELECT trace_id FROM trace WHERE settled_ns < ? AND NOT ({UNDECIDED})"
         " AND NOT EXISTS (SELECT 1 FROM job WHERE job.trace_id = trace.trace_id AND state != 'ended')"
@@ -33,7 +33,7 @@ def forget_traces(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> int
 
 
 def forget_rejected(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> int:
-    """Forget some parcels that were refused for good, the oldest first; return how many."""
+    """Delete some rejected outbox items, the oldest first; return how many."""
     return db.execute(
         "DELETE FROM parcel WHERE id IN ("
         " SELECT id FROM parcel WHERE rejected_ns < ? ORDER BY rejected_ns LIMIT ?)",
@@ -42,9 +42,9 @@ def forget_rejected(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> i
 
 
 def forget_jobs(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> int:
-    """Forget how some answers ended, the oldest first; return how many.
+    """Delete some ended answers, the oldest first; return how many.
 
-    Until then, an answer whose spans are sent a second time is known, and not judged again.
+    Until then, an answer whose spans are sent again is recognized, and not judged again.
     """
     return db.execute(
         "DELETE FROM job WHERE (trace_id, span_id) IN ("
@@ -56,7 +56,7 @@ def forget_jobs(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> int:
 
 
 def make_room(db: sqlite3.Connection) -> int:
-    """Forget some of what is finished, the least useful first; return how much, 0 where nothing is left."""
+    """Delete some finished work, the least useful first; return how much, 0 if nothing is left."""
     return forget_traces(db) or forget_rejected(db) or forget_jobs(db)
 
 
@@ -66,9 +66,9 @@ def has_room(db: sqlite3.Connection, *, max_bytes: int) -> bool:
 
 
 def shrink(db: sqlite3.Connection) -> bool:
-    """Give some free pages back to the disk; say whether there are more to give back."""
+    """Return some free pages to the disk; say whether there are more."""
     spare = _one(db, "PRAGMA freelist_count") - _pages_in_use(db) // _SPARE
-    # One page a statement: the driver steps this pragma once, whatever number stands in its brackets.
+    # One page a statement: the driver steps this pragma once, whatever its argument.
     for _ in range(min(_PAGES_AT_ONCE, spare)):
         db.execute("PRAGMA incremental_vacuum(1)")
     return spare > _PAGES_AT_ONCE

@@ -1,7 +1,7 @@
-"""What was judged of each answer, so that it is judged again when late spans change it.
+"""Revisions: which record of each answer was judged, so that it is judged again if late spans change it.
 
-Slices are counted, because times would lie where the clock was set back: a trace is settled as far as the
-slices that its settler read, and a job knows the digest of its record as it was settled last and judged last.
+Slices are counted, because times are wrong if the clock was set back. A trace is decided up to the slices
+that were read, and a job has the digests of its record as last decided and as last judged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ALTER TABLE job ADD COLUMN is_moved INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN is_past INTEGER NOT NULL DEFAULT 0;  -- its spans were forgotten
 """
 UNDECIDED: Final = "slices > settled_slices"
-"""Holds for a trace that was not settled, or had spans join it since."""
+"""True of a trace without a decision, or that spans joined since."""
 
 _THIS: Final = "trace_id = ? AND span_id = ?"
 _QUEUE: Final = (
@@ -43,7 +43,7 @@ _AGAIN: Final = (
 
 
 def add_slice(db: sqlite3.Connection, trace_id: str, *, now_ns: int) -> bool:
-    """Count a slice; say whether others of its trace came before."""
+    """Count a slice; say whether its trace had others before."""
     row = db.execute(
         "INSERT INTO trace (trace_id, last_arrival_ns, slices) VALUES (?, ?, 1) ON CONFLICT DO UPDATE"
         " SET last_arrival_ns = excluded.last_arrival_ns, slices = slices + 1 RETURNING slices",
@@ -53,7 +53,7 @@ def add_slice(db: sqlite3.Connection, trace_id: str, *, now_ns: int) -> bool:
 
 
 def mark_cut(db: sqlite3.Connection, trace_id: str, *, now_ns: int) -> None:
-    """Note that spans of the trace were not kept."""
+    """Note that spans of the trace were dropped."""
     db.execute(
         "INSERT INTO trace (trace_id, last_arrival_ns, settled_ns, is_cut) VALUES (?1, ?2, ?2, 1)"
         " ON CONFLICT DO UPDATE SET is_cut = 1",
@@ -62,7 +62,7 @@ def mark_cut(db: sqlite3.Connection, trace_id: str, *, now_ns: int) -> None:
 
 
 def decide_trace(db: sqlite3.Connection, trace_id: str, *, slices: int | None, now_ns: int) -> bool:
-    """Note how far the trace is settled; say whether that is all that came."""
+    """Note up to which slice the trace is decided; say whether more came since."""
     row = db.execute(
         "UPDATE trace SET settled_ns = ?, settled_slices = coalesce(?, slices) WHERE trace_id = ?"
         f" RETURNING {UNDECIDED}",
@@ -72,7 +72,7 @@ def decide_trace(db: sqlite3.Connection, trace_id: str, *, slices: int | None, n
 
 
 def revise(db: sqlite3.Connection, job: Job, *, slices: int | None, now_ns: int) -> int:
-    """Note the record of an answer that is known, and queue it again if another was judged."""
+    """Note the record of a known answer, and queue it again if another record was judged."""
     db.execute(
         f"UPDATE job SET wanted = ?, wanted_slices = coalesce(?, wanted_slices), is_moved = 0 WHERE {_THIS}",
         (job.record_sha256, slices, job.trace_id, job.span_id),
@@ -82,9 +82,9 @@ def revise(db: sqlite3.Connection, job: Job, *, slices: int | None, now_ns: int)
 
 
 def move(db: sqlite3.Connection, trace_id: str, moved: Mapping[str, str | None], *, now_ns: int) -> int:
-    """End answers that late spans moved to other spans; return how many. One that is being judged ends then.
+    """End answers that late spans moved to other spans; return how many. One being judged ends after that.
 
-    What is said at the other span supersedes what was said here.
+    The carrier at the other span supersedes the carrier here.
     """
     ended = 0
     for span_id, successor in moved.items():
@@ -120,7 +120,7 @@ def has_moved(db: sqlite3.Connection, job: Job) -> bool:
 
 
 def note_judged(db: sqlite3.Connection, job: Job, judged: JudgedInput, *, carrier: str, now_ns: int) -> None:
-    """Note what was judged, and queue it again if spans came meanwhile that changed it."""
+    """Note which record was judged, and queue it again if spans changed it meanwhile."""
     this = (job.trace_id, job.span_id)
     db.execute(
         "UPDATE job SET judged = ?1, carriers = carriers + (?2 != ''), replaces = iif(?2 = '', replaces, ?2)"
@@ -131,5 +131,5 @@ def note_judged(db: sqlite3.Connection, job: Job, judged: JudgedInput, *, carrie
 
 
 def forget(db: sqlite3.Connection, trace_id: str) -> None:
-    """Let the answers of a trace rest: its spans are gone, and what comes later is no whole record."""
+    """End revisions of a trace's answers: its spans are deleted, and later ones make no whole record."""
     db.execute("UPDATE job SET is_past = 1 WHERE trace_id = ?", (trace_id,))

@@ -1,4 +1,4 @@
-"""What sampling remembers: counts that rates rest on, low answers, and who lingers near them."""
+"""The sampling state in the store: counts for adaptive rates, low answers, and answers related to them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _THIS: Final = "trace_id = ? AND span_id = ?"
 
 
 class RelatedAnswer(NamedTuple):
-    """A lingering answer that might be brought back."""
+    """An answer that was sampled out and may still be queued."""
 
     seen_ns: int
     trace_id: str
@@ -47,13 +47,13 @@ class RelatedAnswer(NamedTuple):
 
 
 class SamplingStore:
-    """Keeps what sampling must not forget. Each method is one transaction."""
+    """Stores the state of sampling. Each method is one transaction."""
 
     def __init__(self, commits: GroupCommit) -> None:
         self._commits = commits
 
     async def load(self, *, now_ns: int) -> tuple[tuple[WindowRow, ...], tuple[LowAnswer, ...]]:
-        """Return the counts of the last windows, and the low answers whose time is not over.
+        """Return the counts of the last windows, and the low answers that are still active.
 
         Raises:
             StoreUnavailable: it cannot be read.
@@ -71,7 +71,7 @@ class SamplingStore:
         return await self._submit(work)
 
     async def statuses(self, trace_id: str) -> Mapping[str, EarlierDecision]:
-        """Return what was decided about the answers of a trace before, by span id.
+        """Return the earlier decisions about the answers of a trace, by span id.
 
         Raises:
             StoreUnavailable: it cannot be read.
@@ -93,10 +93,10 @@ class SamplingStore:
         return await self._submit(work)
 
     async def save(self, changes: SamplingChanges) -> None:
-        """Keep what changed with the decisions.
+        """Store what the decisions changed.
 
         Raises:
-            StoreUnavailable: nothing was kept.
+            StoreUnavailable: nothing was stored.
         """
 
         def work(db: sqlite3.Connection) -> None:
@@ -111,7 +111,7 @@ class SamplingStore:
         await self._submit(work)
 
     async def candidates(self, keys: Sequence[str], *, limit: int) -> tuple[RelatedAnswer, ...]:
-        """Return the newest answers that were sampled out, have one of the keys, and have their spans still.
+        """Return the newest answers that were sampled out, have one of the keys, and still have their spans.
 
         Raises:
             StoreUnavailable: it cannot be read.
@@ -124,7 +124,7 @@ class SamplingStore:
         return await self._submit(work)
 
     async def select_related(self, low: LowAnswer, jobs: Sequence[Job], *, now_ns: int) -> int:
-        """Keep a low answer, and queue neighbours of it that were sampled out; return how many.
+        """Store a low answer, and queue related answers that were sampled out; return how many.
 
         Raises:
             StoreUnavailable: nothing was changed.
@@ -146,11 +146,11 @@ class SamplingStore:
         try:
             return await self._commits.submit(work)
         except sqlite3.OperationalError as exc:
-            raise StoreUnavailable(f"what sampling rests on cannot be kept: {exc}") from exc
+            raise StoreUnavailable(f"the state of sampling cannot be stored: {exc}") from exc
 
 
 def select_follow_ups(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
-    """Queue an answer that was sampled out; return 1, or 0 where it was not."""
+    """Queue an answer that was sampled out; return 1, or 0 if it was not."""
     cursor = db.execute(
         "UPDATE job SET rule = ?, rate = ?, probability = ?, state = 'queued', seen_ns = ?, due_ns = ?,"
         f" ended_ns = NULL, outcome = '' WHERE {_THIS} AND outcome = 'sampled_out'",
@@ -160,7 +160,7 @@ def select_follow_ups(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
 
 
 def chosen(sample: Sample | None) -> tuple[str, float, float]:
-    """Return the columns of a sample. That it has no probability is a zero: nothing is kept with that one."""
+    """Return the columns of a sample. Zero means no probability: no answer is kept with probability zero."""
     return (sample.rule, sample.rate, sample.probability or 0.0) if sample else ("", 0.0, 0.0)
 
 
@@ -183,7 +183,7 @@ def _put_left_out_answers(db: sqlite3.Connection, answers: Sequence[LeftOutAnswe
 
 
 def _with_key(db: sqlite3.Connection, key: str, limit: int) -> Iterator[RelatedAnswer]:
-    # The newest first of all: a prompt version may be that of everything that lingers.
+    # The newest first: all the answers may have the same prompt version.
     rows = db.execute(
         "SELECT near.seen_ns, trace_id, span_id, tenant"
         " FROM (SELECT * FROM lingering WHERE key = ? ORDER BY seen_ns DESC LIMIT ?) AS near"

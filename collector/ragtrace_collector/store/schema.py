@@ -1,4 +1,4 @@
-"""The tables of the store, as the steps that lead from one version of the file to the next."""
+"""The tables of the store, as migration steps from one version of the file to the next."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
 {UNKEYED}
 """,
 )
-"""One a version. A version that was released is never changed: the next step is added behind it."""
+"""One step a version. A released step is never changed; a new one is added after it."""
 
 
 def prepare(db: sqlite3.Connection) -> None:
@@ -72,7 +72,7 @@ def prepare(db: sqlite3.Connection) -> None:
 
 
 def _refuse_damage(db: sqlite3.Connection) -> None:
-    # Measured: half a second a gigabyte that is in memory. What it finds now, senders would find later.
+    # Measured: half a second a gigabyte in memory. Without it, senders would meet the damage later.
     (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         raise UnfitFile(f"it is damaged: {' '.join(found.split())}", DAMAGED)

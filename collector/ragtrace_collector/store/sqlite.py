@@ -54,11 +54,11 @@ log = logging.getLogger("ragtrace.collector")
 T = TypeVar("T")
 
 _ROOM_TO_HOLD: Final = 0.8
-"""The share of ``max_bytes`` beyond which no further trace is held."""
+"""The share of ``max_bytes`` beyond which no more traces are held."""
 
 
 class _Full(StoreUnavailable):
-    """The store holds as much as it may, which forgetting what is finished can change."""
+    """The store is full; deleting finished work may make room."""
 
 
 class SqliteStore:
@@ -82,13 +82,13 @@ class SqliteStore:
         cipher: PayloadCipher = NO_CIPHER,
         tenants: Collection[str] = (),
     ) -> SqliteStore:
-        """Open the file, create it where it is missing, and take back what a crash left leased.
+        """Open or create the file, and end leases that a crash left.
 
-        ``forward_to`` names the sinks that get the spans of held traces; ``sealing`` encrypts content;
-        ``tenants`` are those that tokens name: what an older ragtrace stored of them is keyed by them.
+        ``forward_to`` names the sinks that get the spans of held traces; the cipher encrypts content;
+        ``tenants`` are those that tokens name: what an older ragtrace stored of them gets their keys.
 
         Raises:
-            ConfigError: the path cannot be used, holds something else, or was sealed with another key.
+            ConfigError: the path cannot be used, holds something else, or was encrypted with another key.
         """
 
         def prepare_encrypted(db: sqlite3.Connection) -> None:
@@ -114,7 +114,7 @@ class SqliteStore:
 
     @property
     def sampling(self) -> SamplingStore:
-        """What sampling remembers, in the same file."""
+        """The state of sampling, in the same file."""
         return SamplingStore(self._commits)
 
     async def append(
@@ -147,13 +147,13 @@ class SqliteStore:
                 return await self._submit(work, is_acknowledged=True)
             except _Full:
                 log.warning(
-                    "the store is full: finished work is forgotten before its time", extra=event("store_full")
+                    "the store is full: finished work is deleted before its time", extra=event("store_full")
                 )
                 if not await self._submit(lambda db: self._has_room(db) or make_room(db)):
                     raise
 
     async def check(self) -> None:
-        await self.append((), forward={}, now_ns=0)  # where there is no room, it makes some
+        await self.append((), forward={}, now_ns=0)  # makes room if there is none
         await self._submit(_write_nothing_new)
 
     async def undecided(self) -> tuple[str, ...]:
@@ -347,8 +347,8 @@ class SqliteStore:
         await self._submit(lambda _: None)  # a commit, even of nothing, cuts the log if it can be cut
         if self._commits.log_bytes() > longest:
             raise StoreUnavailable(
-                "the store's write-ahead log is longer than `store.max_bytes`: another program reads it all "
-                "the while, and so holds the log up: end that program"
+                "the store's write-ahead log is longer than `store.max_bytes`: another program reads it "
+                "continuously and keeps the log from being cut: end that program"
             )
 
     async def _submit(self, work: Callable[[sqlite3.Connection], T], *, is_acknowledged: bool = False) -> T:
@@ -364,7 +364,7 @@ class SqliteStore:
             ) from exc
 
     async def _all_of(self, work: Callable[[sqlite3.Connection], int]) -> int:
-        """Do what is done in portions until none is left: others write between two of them."""
+        """Repeat work in portions until none is left, so that others can write in between."""
         total = 0
         while number := await self._submit(work):
             total += number
@@ -382,7 +382,7 @@ class SqliteStore:
 
 @asynccontextmanager
 async def open_budget(path: Path) -> AsyncIterator[BudgetStore]:
-    """Open what was spent by itself: a process of its own may spend from it beside the collector.
+    """Open the spend ledger alone, for another process that spends from it while the collector runs.
 
     Raises:
         ConfigError: the path cannot be used, or holds something else.
@@ -399,13 +399,13 @@ async def open_budget(path: Path) -> AsyncIterator[BudgetStore]:
 
 
 def _count_crash(db: sqlite3.Connection) -> None:
-    """Take back what a process left that ended, and not in order."""
+    """Take back what a crashed process left."""
     leases.count_crash(db)
     suspects.count_crash(db)
 
 
 def _write_nothing_new(db: sqlite3.Connection) -> None:
-    """Write the page that holds the schema's version as it is: what a disk refuses, it refuses here."""
+    """Rewrite the schema's version unchanged, to see whether the disk accepts writes."""
     db.execute(f"PRAGMA user_version = {_one(db, 'PRAGMA user_version')}")
 
 
@@ -445,7 +445,7 @@ def _stored_spans(db: sqlite3.Connection, trace_id: str) -> StoredSpans:
 
 
 def _keep_slice(db: sqlite3.Connection, part: TraceSlice, *, now_ns: int) -> bool:
-    """Insert spans; say whether others of their trace came before."""
+    """Insert spans; say whether their trace had others before."""
     db.execute(
         "INSERT INTO slice (trace_id, payload) VALUES (?1, sealed(?2, ?1))", (part.trace_id, part.payload)
     )
@@ -480,7 +480,7 @@ def _end_job(db: sqlite3.Connection, trace_id: str, ended: Outcome, *, now_ns: i
 
 
 def _read_ledger(path: Path, tenant: str | None) -> Ledger:
-    # By a connection of its own: what is told of the collector must not wait for what it waits for itself.
+    # Use a separate connection: pages and metrics must not wait for the writer.
     try:
         with reading(path) as db:
             return of_tenant(read_ledger(db), db, tenant) if tenant else read_ledger(db)

@@ -1,7 +1,7 @@
-"""What the collector knows a trace by: its id, and the tenant whose token brought it.
+"""The key of a trace in the collector: its id and the tenant of the sender's token.
 
-Who knows a trace id can send spans with it. Were the id alone the key, another tenant's span could take the
-place of an answer, or end a wait. So one id under two tenants is two traces, from first span to verdict.
+Anyone who knows a trace id can send spans with it. If the id alone were the key, a span of another tenant
+could replace an answer, or end a wait. So one id under two tenants is two traces, from first span to verdict.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 BEHIND_ID: Final = "@"
-"""No trace id has it."""
+"""Never part of a trace id."""
 
 
 def trace_key(trace_id: str, tenant: str | None) -> str:
@@ -18,10 +18,10 @@ def trace_key(trace_id: str, tenant: str | None) -> str:
 
 
 def trace_id_of(key: str) -> str:
-    """Return the id by which the application, the judge's trace and back ends know the trace."""
+    """Return the trace id that the application, the judge's trace and back ends use."""
     return key.partition(BEHIND_ID)[0]
 
 
 def tenant_of(key: str) -> str:
-    """Return the tenant whose token brought the trace; empty if it was none's."""
+    """Return the tenant whose token sent the trace; empty if there is none."""
     return key.partition(BEHIND_ID)[2]

@@ -1,7 +1,7 @@
 """Group commit: many transactions of one loop share one fsync.
 
-With ``synchronous=FULL`` a commit costs an fsync, so each commit takes along whatever was submitted while
-the one before was under way (measured: as fast as ``NORMAL`` from ten rows a commit).
+With ``synchronous=FULL`` a commit costs an fsync, so each commit includes all work submitted during the
+previous one (measured: as fast as ``NORMAL`` from ten rows a commit).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class _Submission(NamedTuple):
 
 _MOST_A_COMMIT: Final = 256
 _BUSY_TIMEOUT_S: Final = 5.0
-"""How long another program's lock on the file is waited for."""
+"""How long to wait for another program's lock on the file."""
 LOG_BYTES: Final = 16 << 20
-"""What the write-ahead log is cut back to after a checkpoint, however large one transaction made it."""
+"""The size to which the write-ahead log is truncated after a checkpoint."""
 
 
 class _LostFile(sqlite3.OperationalError):
@@ -66,19 +66,19 @@ class GroupCommit:
         await self._opened
 
     async def submit(self, work: Callable[[sqlite3.Connection], T], *, is_acknowledged: bool = False) -> T:
-        """Run ``work`` inside a transaction; on return it is on disk. If it raises, nothing of it is kept.
+        """Run ``work`` inside a transaction; when it returns, it is on disk. If it raises, nothing is kept.
 
-        Work that was submitted is committed even if who waits for it is cancelled. ``is_acknowledged`` says
-        that somebody outside is told that it is safe: it raises also where one of the store's files was lost
-        while it was committed. All else gets what the open database says, as the next work will: a lease
-        that was committed and told as failed would be nobody's.
+        Submitted work is committed even if the caller is cancelled. ``is_acknowledged`` means that a sender
+        will be told that the data is safe: then it also raises if one of the store's files was lost during
+        the commit. Other work gets the result of the open database, as later work will: a lease that was
+        committed but reported as failed would have no owner.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         self._submissions.put(_Submission(work, future, is_acknowledged))
         return await future
 
     def log_bytes(self) -> int:
-        """Return how long the write-ahead log is: longer than usual while another program reads the file."""
+        """Return the size of the write-ahead log. It grows while another program reads the file."""
         try:
             return os.stat(self._files.log).st_size
         except OSError:
@@ -104,11 +104,11 @@ class GroupCommit:
             connection.close()
 
     def _connect(self) -> sqlite3.Connection:
-        # It holds content: its owner alone may read it, and SQLite gives its companions the same mode.
+        # It holds content: only its owner may read it. SQLite gives its other files the same mode.
         self._path.touch(mode=0o600)
         connection = sqlite3.connect(self._path, isolation_level=None, timeout=_BUSY_TIMEOUT_S)
         try:
-            self._prepare(connection)  # first: a file that it refuses is left as it was
+            self._prepare(connection)  # first, so that a refused file stays unchanged
             (journal,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
             if journal != "wal":
                 raise sqlite3.OperationalError("no write-ahead log can be kept here, as on a network's disk")
@@ -163,7 +163,7 @@ class GroupCommit:
     def _without_lost(
         self, connection: sqlite3.Connection, group: list[_Submission], done: list[_Result]
     ) -> list[_Result]:
-        """Acknowledge nothing that went into a file that is gone."""
+        """Raise if the data went into a lost file, so that it is not acknowledged."""
         try:
             self._refuse_other_files(connection)
         except _LostFile as exc:
@@ -174,9 +174,9 @@ class GroupCommit:
         return done
 
     def _refuse_other_files(self, connection: sqlite3.Connection) -> None:
-        """What is written into a file that was moved or deleted would be gone after a restart.
+        """Data written into a moved or deleted file would be lost after a restart.
 
-        What a deleted log held was acknowledged: it is brought into the store, as long as that is safe.
+        A deleted log held acknowledged data: it is written into the store, if that is safe.
         """
         trouble = self._files.trouble()
         if not trouble:
@@ -186,7 +186,7 @@ class GroupCommit:
         raise _LostFile(trouble)
 
     def _cut_log(self, connection: sqlite3.Connection) -> None:
-        """Cut a log that became long, unless another program still reads from it: that is not waited for."""
+        """Truncate a long log, unless another program still reads from it; don't wait for that program."""
         if self.log_bytes() <= LOG_BYTES:
             return
         connection.execute("PRAGMA busy_timeout=0")
@@ -201,19 +201,19 @@ class GroupCommit:
             result = work(connection)
         except Exception as exc:
             if not connection.in_transaction:
-                raise  # SQLite undid the whole group by itself, as it does when the disk is full
+                raise  # SQLite rolled back the whole group itself, as on a full disk
             connection.execute("ROLLBACK TO one")
             result = exc
         connection.execute("RELEASE one")
         return result
 
     def _resolve(self, results: list[_Result]) -> None:
-        with suppress(RuntimeError):  # the loop is gone: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no caller waits any more
             self._loop.call_soon_threadsafe(_settle, results)
 
 
 def _is_emptied(connection: sqlite3.Connection) -> bool:
-    """Bring what the log holds into the store; say whether that is all of it."""
+    """Write the log's content into the store; say whether all of it was written."""
     try:
         busy, in_log, brought = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
     except sqlite3.Error:
@@ -223,7 +223,7 @@ def _is_emptied(connection: sqlite3.Connection) -> bool:
 
 def _settle(results: list[_Result]) -> None:
     for future, result in results:
-        if future.done():  # who waited for it was cancelled
+        if future.done():  # the caller was cancelled
             continue
         if isinstance(result, BaseException):
             future.set_exception(result)

@@ -1,4 +1,4 @@
-"""A clock that never goes back: for due times, quiet periods and ages, which a clock that does would stop."""
+"""A monotonic clock for due times, quiet periods and ages, which would stall if the clock went back."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _WORTH_TELLING_NS: Final = 1_000_000_000
 
 
 class SteadyClock:
-    """Another clock's time, which goes on from the latest that was read where the other is set back.
+    """Another clock's time, which continues from its latest reading if that clock is set back.
 
-    It is then ahead by as much as the other went back, after a restart too, if the store remembers the time.
+    It is then ahead by as much as that clock went back, after a restart too if the store has the time.
     """
 
     def __init__(self, clock: Clock, *, not_before_ns: int = 0) -> None:
@@ -36,7 +36,7 @@ class SteadyClock:
         self._ahead_ns += back_ns
         if back_ns >= _WORTH_TELLING_NS:
             log.warning(
-                "the clock was set back by %.0f s: waiting times go on as before; carriers that are dated "
+                "the clock was set back by %.0f s: waiting times are unaffected; carriers that are dated "
                 "`now` are dated ahead by as much",
                 back_ns / 1e9,
                 extra=event("clock_set_back"),

@@ -1,4 +1,4 @@
-"""The SDK's OTLP exporters by address, as the back ends' addresses are read: gRPC or HTTP."""
+"""The SDK's OTLP exporters by address, gRPC or HTTP, with addresses written as for back ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from ragtrace.http import exporters
 
 _TIMEOUT_S: Final = 3
-"""A stop sends what is left, and has to end within ``cancel_timeout``."""
+"""Short, because a stop flushes the exporter within ``cancel_timeout``."""
 
 
 def open_metric_exporter(endpoint: str) -> MetricExporter:
@@ -40,5 +40,5 @@ def _is_grpc(endpoint: str) -> bool:
 
 
 def _as_http(endpoint: str) -> str:
-    """Write a gRPC address as the SDK reads it: the scheme tells whether it is secured."""
+    """Write a gRPC address for the SDK: the scheme says whether it uses TLS."""
     return endpoint.replace("grpc", "http", 1) if endpoint.startswith("grpc") else endpoint

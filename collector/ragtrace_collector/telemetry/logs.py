@@ -1,6 +1,6 @@
 """The collector's log: one line for each rare event, as text or as OpenTelemetry's log record in JSON.
 
-Never the text of an exception, which may quote what is under judgment: its class and place are enough.
+It never logs the text of an unexpected exception, which may quote content, but its class and place.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Field = str | int | float | bool
 
 _MOST_A_MINUTE: Final = 10
 _CHATTY: Final = ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "uvicorn", "asyncio", "opentelemetry")
-"""Their lines at INFO are one a request."""
+"""These log one line a request at INFO."""
 _SEVERITY: Final = {10: 5, 20: 9, 30: 13, 40: 17, 50: 21}
 """https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber"""
 
 
 def log_to_stderr(level: str, log_format: LogFormat) -> None:
-    """Send every line of the process to stderr, in this format, a storm of equal ones cut short."""
+    """Send every log line of the process to stderr in this format, and rate-limit repeated ones."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
     handler.addFilter(LogRateLimit())
@@ -34,7 +34,7 @@ def log_to_stderr(level: str, log_format: LogFormat) -> None:
 
 
 def event(name: str, **fields: Field) -> dict[str, object]:
-    """Return the ``extra`` of a log line: its stable name, and what machines read of it.
+    """Return the ``extra`` of a log line: its stable event name and its fields.
 
     ``trace_id`` and ``span_id`` become those of the log record. No field may hold content.
     """
@@ -42,7 +42,7 @@ def event(name: str, **fields: Field) -> dict[str, object]:
 
 
 class LogRateLimit(logging.Filter):
-    """Lets a few lines of one place in the code pass a minute, and says then how many it held back."""
+    """Passes a few lines a minute from one place in the code, and then says how many it suppressed."""
 
     def __init__(self, most_a_minute: int = _MOST_A_MINUTE) -> None:
         super().__init__()
@@ -73,10 +73,10 @@ class TextLines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- logging's own name
-        # one line, whatever is quoted in it: no line of ours is forged
+        # always one line, so that quoted text cannot forge another
         return escaped_line(super().formatMessage(record) + _held_back(record) + _fault(record))
 
-    def formatException(self, ei: object) -> str:  # noqa: N802 -- its place stands in the line already
+    def formatException(self, ei: object) -> str:  # noqa: N802 -- the line has its place already
         return ""
 
 
@@ -103,7 +103,7 @@ class JsonLines(logging.Formatter):
 
 
 def place_of(exc: BaseException) -> str:
-    """Return the class and place of an error, without its text, which may quote what is under judgment."""
+    """Return the class and place of an error, without its text, which may quote content."""
     frame = exc.__traceback__
     while frame and frame.tb_next:
         frame = frame.tb_next

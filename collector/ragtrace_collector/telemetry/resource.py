@@ -1,4 +1,4 @@
-"""Who tells the collector's own metrics and spans."""
+"""The resource of the collector's own metrics and spans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
 @functools.cache
 def own_resource() -> Resource:
-    """Return the resource of this process; the standard variables, such as OTEL_SERVICE_NAME, win over it."""
+    """Return the resource of this process. Standard variables such as OTEL_SERVICE_NAME take precedence."""
     own = Resource(
         {
             "service.name": "ragtrace-collector",

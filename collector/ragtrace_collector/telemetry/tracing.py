@@ -1,7 +1,7 @@
-"""Own traces: settling, evaluating and delivering, each a span that links to what it worked on.
+"""The collector's own traces: one span a decision, evaluation or delivery, linked to the span it is about.
 
-No content stands on them, nor the text of an error, and their scope is one that the loop guard drops: where
-they come back through a pipeline that feeds this collector, they are neither judged nor forwarded.
+They hold no content and no error text. The loop guard drops their scope: if they come back through a
+pipeline that feeds this collector, they are neither judged nor forwarded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_TRACER: Tracer = NoOpTracer()
 
 @asynccontextmanager
 async def open_tracer(otlp_endpoint: str | None, *, ratio: float) -> AsyncIterator[Tracer]:
-    """Open the tracer of the collector's own work. Without an endpoint, it costs next to nothing."""
+    """Open the tracer of the collector's own work. Without an endpoint, it costs almost nothing."""
     if otlp_endpoint is None or not ratio:
         yield NO_TRACER
         return
@@ -41,9 +41,9 @@ async def open_tracer(otlp_endpoint: str | None, *, ratio: float) -> AsyncIterat
 
 @contextmanager
 def working(tracer: Tracer, name: str, *, on: tuple[str, str] | None = None) -> Iterator[Span]:
-    """Trace one piece of work; ``on`` is the trace id and span id of what is worked on.
+    """Trace one piece of work; ``on`` is the trace id and span id that the span links to.
 
-    Each is a trace of its own: the application's trace is not to be made longer by what is done about it.
+    The span starts its own trace, so that the application's trace does not grow.
     """
     links = [_link(*on)] if on else []
     with tracer.start_as_current_span(

@@ -1,7 +1,7 @@
-"""The names by which requests may call the collector, where nothing else tells who asks.
+"""The host names that requests may use for the collector, checked if neither tokens nor TLS protect it.
 
-A web page can have its own name resolve to this machine (DNS rebinding): its requests come from a browser
-inside, and are of one origin with what they read. They call the collector by that name, and cannot do else.
+A web page can make its own name resolve to this machine (DNS rebinding). Then a browser inside the network
+sends its requests, and they have the same origin as the responses. But they must use that name as host.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from google.rpc import code_pb2
 from ragtrace_collector.web.errors import RequestRefused
 
 _OF_THIS_MACHINE: Final = (".localhost", ".internal")
-"""Endings under which nobody can register a name: RFC 6761, and what ICANN keeps for private use."""
+"""Domains in which no name can be registered: RFC 6761, and ICANN's domain for private use."""
 _ANY: Final = "*."
 _HEADER: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+))(?::[0-9]{1,5})?")
 _SHOWN: Final = 80
 
 
 class KnownHosts:
-    """Names of this machine, addresses, names without a dot, and those that the configuration lists."""
+    """Names of this machine, addresses, names without a dot, and the configured names."""
 
     def __init__(self, *, listening: Iterable[str] = (), allowed: Iterable[str] = ()) -> None:
-        """Take note of the addresses that are listened on (``host:port``), and of names or ``*.name``."""
+        """Take the listening addresses (``host:port``), and the allowed names or ``*.name``."""
         names = {name.lower() for name in allowed}
         self._names = {_host(address) for address in listening} | {n for n in names if not n.startswith(_ANY)}
         self._endings = (*_OF_THIS_MACHINE, *(n.removeprefix("*") for n in names if n.startswith(_ANY)))
 
     def check(self, header: str | None) -> None:
-        """Look at the header ``Host``. A client of HTTP/1.0 sends none; a browser always does.
+        """Check the header ``Host``. An HTTP/1.0 client sends none; a browser always does.
 
         Raises:
-            Refusal: the collector is not known by that name.
+            RequestRefused: the collector doesn't have that name.
         """
         if header is None or self._knows(_host(header)):
             return
         raise RequestRefused(
             code_pb2.PERMISSION_DENIED,
-            f"the request calls the collector {header[:_SHOWN]!r}, which is none of its names: "
+            f"the request names the host {header[:_SHOWN]!r}, which is none of the collector's names: "
             "use its address, or add the name to `receive.allowed_hosts`",
             http_status=421,
         )
@@ -53,7 +53,7 @@ class KnownHosts:
 
 
 def _host(header: str) -> str | None:
-    """Return the name or address without the port, in lower case; ``None`` where there is something else."""
+    """Return the name or address without the port, in lower case; ``None`` if there is something else."""
     found = _HEADER.fullmatch(header)
     return (found[1] or found[2]).lower().removesuffix(".") if found else None
 

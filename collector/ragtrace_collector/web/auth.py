@@ -1,4 +1,4 @@
-"""What stands before the receivers and pages, as the configuration says: certificate, tokens, exposure."""
+"""Authentication in front of receivers and pages, from the configuration: certificate, tokens, exposure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ReceiverAuth:
     certificate: Certificate | None
 
     def reload(self, receive: ReceiveConfig) -> None:
-        """Take other tokens, and read the certificate's files again; where one is wrong, all stays as it is.
+        """Use other tokens, and read the certificate's files again. If one is wrong, nothing changes.
 
         Raises:
             ConfigError: a file cannot be used.
@@ -47,7 +47,7 @@ def open_auth(config: CollectorConfig, clock: Clock) -> ReceiverAuth:
     """Read tokens and certificates.
 
     Raises:
-        ConfigError: a file cannot be used, or an address is open to everyone, which nobody asked for.
+        ConfigError: a file cannot be used, or an address is open to everyone without `insecure`.
     """
     _check_exposure(config)
     access = TokenAuth(_grants(config.receive), clock, hosts=_hosts(config))
@@ -62,8 +62,8 @@ def _check_exposure(config: CollectorConfig) -> None:
     if not config.receive.insecure:
         raise ConfigError(
             f"other machines reach {' and '.join(exposed)}, without {missing}: set `receive.tls` and "
-            "`receive.tokens` (or `receive.tls.client_ca`), listen on 127.0.0.1, or say "
-            "`receive.insecure: true` where something in front of the collector sees to it"
+            "`receive.tokens` (or `receive.tls.client_ca`), listen on 127.0.0.1, or set "
+            "`receive.insecure: true` if something in front of the collector authenticates senders"
         )
     log.warning(
         "`receive.insecure`: other machines reach %s, without %s",
@@ -74,7 +74,7 @@ def _check_exposure(config: CollectorConfig) -> None:
 
 
 def _hosts(config: CollectorConfig) -> KnownHosts | None:
-    """Return the names to go by; with TLS, none: a certificate is of no stranger's name."""
+    """Return the host names to check. With TLS there are none: the certificate proves the name."""
     if config.receive.tls is not None:
         return None
     return KnownHosts(listening=_addresses(config), allowed=config.receive.allowed_hosts)
@@ -130,8 +130,8 @@ def _tokens_in_file(receive: ReceiveConfig) -> tuple[TokenConfig, ...]:
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"`receive.tokens_file`: {str(path)!r} cannot be read: {exc}") from exc
     except (yaml.YAMLError, ValidationError, RecursionError):
-        # what it holds is not quoted: someone may have written a token there
+        # do not quote the content: it may be a token
         raise ConfigError(
-            f"`receive.tokens_file`: {str(path)!r} is no list of tokens: put the lines there that "
+            f"`receive.tokens_file`: {str(path)!r} is not a list of tokens: put the lines there that "
             "`ragtrace token` prints"
         ) from None

@@ -1,4 +1,4 @@
-"""The receivers' certificate: one pair of files for both protocols, read again when told."""
+"""The receivers' certificate: one pair of files for both protocols, read again on reload."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ragtrace.errors import ConfigError
 
 
 class Certificate:
-    """A certificate with its key, and the authority whose clients alone may connect. TLS 1.2 or later.
+    """A certificate with its key, and the CA that clients' certificates must come from. TLS 1.2 or later.
 
-    Connections that are open stay as they are when it is read again; the authority stays until a restart.
+    A reload does not affect open connections. The CA stays until a restart.
 
     Raises:
         ConfigError: a file cannot be read, or the key is not the certificate's.
@@ -23,12 +23,12 @@ class Certificate:
         self._cert, self._key = cert, key
         self._authority = _read("client_ca", client_ca) if client_ca else None
         self.context = self._new_context()
-        """What the HTTP receiver listens with."""
+        """The context of the HTTP receiver."""
         self._pair = _read("key", key), _read("cert", cert)
         self._sent = self._pair
 
     def reload(self) -> None:
-        """Read certificate and key again. Where they cannot be used, those in use stay.
+        """Read certificate and key again. If they cannot be used, the current ones stay.
 
         Raises:
             ConfigError: a file cannot be read, or the key is not the certificate's.
@@ -38,15 +38,15 @@ class Certificate:
         self._pair = _read("key", self._key), _read("cert", self._cert)
 
     def for_grpc(self) -> grpc.ServerCredentials:
-        """Return what the gRPC receiver listens with."""
+        """Return the credentials of the gRPC receiver."""
         return grpc.dynamic_ssl_server_credentials(
             self._configuration(),
-            self._newer,  # type: ignore[arg-type]  # None is "no change", say grpc's documents, not its types
+            self._newer,  # type: ignore[arg-type]  # grpc's docs, but not its types, allow None for "no change"
             require_client_authentication=self._authority is not None,
         )
 
     def _newer(self) -> grpc.ServerCertificateConfiguration | None:
-        """Asked by gRPC, in a thread of its own, before each handshake."""
+        """Return a newer certificate. gRPC calls this in its own thread before each handshake."""
         if self._sent is self._pair:
             return None
         return self._configuration()
@@ -57,21 +57,23 @@ class Certificate:
 
     def _new_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2  # gRPC's own least, and not to be set there
+        context.minimum_version = (
+            ssl.TLSVersion.TLSv1_2
+        )  # gRPC has the same minimum, and it cannot be set there
         self._load_into(context)
         if self._authority is not None:
             context.verify_mode = ssl.CERT_REQUIRED
             try:
                 context.load_verify_locations(cadata=self._authority.decode("ascii"))
             except (ssl.SSLError, ValueError) as exc:
-                raise ConfigError("`receive.tls.client_ca`: it holds no certificate in PEM form") from exc
+                raise ConfigError("`receive.tls.client_ca`: it holds no PEM certificate") from exc
         return context
 
     def _load_into(self, context: ssl.SSLContext) -> None:
         try:
             context.load_cert_chain(
                 self._cert, self._key, password=""
-            )  # asked for one, OpenSSL asks the terminal
+            )  # without one, OpenSSL asks on the terminal
         except (OSError, ssl.SSLError) as exc:
             raise ConfigError(
                 f"`receive.tls`: {str(self._cert)!r} and {str(self._key)!r} cannot be used ({_why(exc)}): "

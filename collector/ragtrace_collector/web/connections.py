@@ -1,4 +1,4 @@
-"""The connections of one listener: where there are too many, those end that have shown least."""
+"""The connections of one listener. If there are too many, the least trusted are closed."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from ragtrace_collector.web.tokens import TokenSender
 
 _MAX_CONNECTIONS: Final = 1_000
 _RESERVED: Final = 250
-"""Of these, so many are for those who showed a token."""
+"""The number of these that is reserved for senders with a known token."""
 _A_PEER: Final = 200
-"""Connections of one address without a token."""
+"""The limit of connections without a token from one address."""
 _ADMITTED: Final = "ragtrace.admitted"
 _IPV6_NETWORK: Final = 64
 
 Address = tuple[str, int] | None
-"""Host and port of the other end; None where it has none."""
+"""Host and port of the peer; None if it has none."""
 
 
 class Connection(Protocol):
-    """A connection that can be ended."""
+    """A connection that can be closed."""
 
     def is_idle(self) -> bool:
         """Say whether no request is being answered on it."""
         ...
 
     def hang_up(self) -> None:
-        """End it at once."""
+        """Close it at once."""
         ...
 
 
 class Connections:
-    """Who is connected. A stranger is a connection over which no token came that is known.
+    """The open connections. A stranger is a connection that has not shown a known token.
 
-    Whoever connects is let in, for what it wants is not known yet. If there are too many then, the stranger
-    goes that has been idle for longest, of the address that has most: not one that sends soon.
+    Every new connection is accepted, because its token is not known yet. If there are then too many, the
+    longest idle stranger is closed, of the address that has most strangers.
     """
 
     def __init__(self) -> None:
         self._unauthenticated: dict[str, dict[Connection, None]] = {}
         self._peers: dict[Connection, str] = {}
-        """Of strangers."""
+        """Strangers only."""
         self._known: set[Connection] = set()
 
     def join(self, connection: Connection, address: Address) -> None:
-        """Let a connection in, and end another if there are too many now."""
+        """Add a connection, and close another if there are too many now."""
         peer = _peer(address)
         self._peers[connection] = peer
         self._unauthenticated.setdefault(peer, {})[connection] = None
@@ -56,19 +56,19 @@ class Connections:
             self._end_one_of(max(self._unauthenticated, key=lambda each: len(self._unauthenticated[each])))
 
     def note_request(self, connection: Connection) -> None:
-        """Take note that a connection is made use of."""
+        """Note a request on a connection."""
         of_peer = self._unauthenticated.get(self._peers.get(connection, ""), {})
         if connection in of_peer:
             of_peer[connection] = of_peer.pop(connection)
 
     def admit(self, connection: Connection) -> None:
-        """Take note that a token came that is known."""
+        """Note that a connection showed a known token."""
         if connection in self._peers:
             self._leave_unauthenticated(connection)
             self._known.add(connection)
 
     def leave(self, connection: Connection) -> None:
-        """Forget a connection that has ended."""
+        """Remove a closed connection."""
         self._known.discard(connection)
         self._leave_unauthenticated(connection)
 
@@ -94,19 +94,19 @@ class Connections:
 
 
 def admitted(scope: Mapping[str, Any]) -> None:
-    """Say that the token of this request is known."""
+    """Report that the token of this request is known."""
     admit = scope.get(_ADMITTED)
     if admit is not None:
         admit()
 
 
 def on_admission(scope: MutableMapping[str, Any], admit: Callable[[], None]) -> None:
-    """Have ``admit`` called where the token of this request turns out to be known."""
+    """Call ``admit`` later if the token of this request is known."""
     scope[_ADMITTED] = admit
 
 
 def who_sends(sender: TokenSender | None, address: Address) -> str:
-    """Name who sends: the token, else the address, or for IPv6 the network that one has for oneself."""
+    """Name the sender: by token, else by address, or by its own network if it is IPv6."""
     return f"token {sender.grant.name}" if sender is not None else _peer(address)
 
 

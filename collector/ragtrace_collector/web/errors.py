@@ -1,4 +1,4 @@
-"""Requests that are answered with an error: one table for both protocols."""
+"""Error responses to requests: one table for both protocols."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _HTTP_STATUS: Final = {
 
 
 class RequestRefused(RagtraceError):
-    """What a sender is answered, over gRPC by its code and over HTTP by its status.
+    """An error response to a sender: the gRPC code, or the HTTP status.
 
-    Whoever may try again is told when: a conforming sender drops what it was refused otherwise.
+    If a retry may help, it says when: otherwise a conforming sender drops the request.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class RequestRefused(RagtraceError):
 
 
 def refusal_of(error: CodecError | StoreUnavailable | RequestRefused) -> RequestRefused:
-    """Return what is answered where a request could not be taken."""
+    """Return the response to a request that could not be accepted."""
     if isinstance(error, RequestRefused):
         return error
     if isinstance(error, CodecError):
@@ -45,16 +45,16 @@ def refusal_of(error: CodecError | StoreUnavailable | RequestRefused) -> Request
 
 
 def too_slow() -> RequestRefused:
-    """Return what is answered where a request did not come on while others waited for its place."""
+    """Return the response to a request that was too slow while others waited for its memory."""
     return RequestRefused(
         code_pb2.RESOURCE_EXHAUSTED,
-        "others waited for the room that this request took, and it came too slowly: send smaller batches",
+        "the request came too slowly while others waited for its memory: send smaller batches",
         retry_after_s=RETRY_AFTER_S,
     )
 
 
 def too_large(limit: int) -> RequestRefused:
-    """Return what is answered where a request has more bytes than the configuration allows."""
+    """Return the response to a request with more bytes than the configuration allows."""
     return RequestRefused(
         code_pb2.RESOURCE_EXHAUSTED,
         f"the request is larger than `receive.max_message_bytes` ({limit}): send smaller batches",
@@ -63,7 +63,7 @@ def too_large(limit: int) -> RequestRefused:
 
 
 def status_of(refusal: RequestRefused) -> status_pb2.Status:
-    """Return the ``google.rpc.Status`` that OTLP prescribes, with ``RetryInfo`` where a retry may help."""
+    """Return the ``google.rpc.Status`` that OTLP prescribes, with ``RetryInfo`` if a retry may help."""
     status = status_pb2.Status(code=refusal.code, message=str(refusal))
     if refusal.retry_after_s is not None:
         delay = Duration(seconds=refusal.retry_after_s)

@@ -1,4 +1,4 @@
-"""Pages: JSON for readers whose token allows it. Nothing in a page controls a terminal: people use curl."""
+"""Pages: JSON responses for readers whose token allows it, safe to print in a terminal, as with curl."""
 
 from __future__ import annotations
 

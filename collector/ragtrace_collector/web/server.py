@@ -1,4 +1,4 @@
-"""The HTTP server as one task among others, and what bounds its connections."""
+"""The HTTP server as a task, and the limits of its connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_HEAD_BYTES: Final = 16 << 10
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Tell whether ``host:port`` can be reached from this machine alone."""
+    """Say whether ``host:port`` can be reached from this machine only."""
     host = endpoint.rpartition(":")[0].strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -33,7 +33,7 @@ def is_loopback(endpoint: str) -> bool:
 
 
 def open_socket(endpoint: str, *, key: str = "receive.http") -> socket.socket:
-    """Bind ``host:port``; ``key`` is where the configuration says it.
+    """Bind ``host:port``; ``key`` is its configuration key.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -48,7 +48,7 @@ def open_socket(endpoint: str, *, key: str = "receive.http") -> socket.socket:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn as one task among others: the service owns the signals."""
+    """uvicorn as a task. The service handles the signals."""
 
     def __init__(
         self, app: Starlette, listening: socket.socket, *, certificate: Certificate | None = None
@@ -58,7 +58,7 @@ class HttpServer(uvicorn.Server):
             app,
             ws="none",
             log_config=None,
-            log_level="error",  # at WARNING, it has a line for each request that is no HTTP
+            log_level="error",  # at WARNING, it logs each request that is not HTTP
             access_log=False,
             lifespan="off",
             server_header=False,
@@ -75,10 +75,10 @@ class HttpServer(uvicorn.Server):
         try:
             await super().serve(sockets or [self._listening])
         finally:
-            self._listening.close()  # where it is cancelled, it does not do so itself
+            self._listening.close()  # uvicorn does not if it is cancelled
 
     def stop(self) -> None:
-        """Accept no more requests; ``serve`` returns when those under way are answered."""
+        """Accept no more requests; ``serve`` returns after answering the open ones."""
         self.should_exit = True
 
     @contextmanager
@@ -87,10 +87,10 @@ class HttpServer(uvicorn.Server):
 
 
 class _BoundedProtocol(HttpToolsProtocol):
-    """A connection that takes one request at a time, and ends where its sender asks too much of it.
+    """A connection that accepts one request at a time, and closes if its sender exceeds a limit.
 
-    uvicorn waits without end for a request, its headers, and the rest of a body that is answered already. It
-    queues requests that come before the one ahead is answered, and httptools keeps headers of any length.
+    uvicorn waits forever for a request, its headers, and the rest of an answered body. It queues pipelined
+    requests, and httptools keeps headers of any length.
     """
 
     def __init__(self, connections: Connections, **of_server: Any) -> None:
@@ -99,7 +99,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     _impatience: asyncio.TimerHandle | None = None
     _unfinished_bytes = 0
-    """What came since a head or a piece of a body was whole: headers, trailers, extensions of chunks."""
+    """Bytes since the last whole head or piece of a body: headers, trailers, chunk extensions."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -116,7 +116,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         return not self._is_answering()
 
     def hang_up(self) -> None:
-        """End this connection at once: there are too many."""
+        """Close this connection at once, because there are too many."""
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -138,7 +138,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         on_admission(cast("dict[str, Any]", self.scope), partial(self._connections.admit, self))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.cycle is None or not self.cycle.more_body:  # behind a body, it is a trailer
+        if self.cycle is None or not self.cycle.more_body:  # after a body, it is a trailer
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -155,16 +155,16 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._unfinished_bytes = 0
         if not self.parser.should_upgrade():
             super().on_message_complete()
-            self.cycle.more_body = False  # uvicorn does not say so where the answer came first
+            self.cycle.more_body = False  # uvicorn does not set it if the answer came first
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP; where an answer is owed or under way already, that one is the last."""
+        """Answer invalid HTTP. If another answer is due or under way, make that the last one."""
         cycle = self.cycle
-        if self._is_answering() and not cycle.more_body:  # it is what follows that is refused
+        if self._is_answering() and not cycle.more_body:  # refuse only what follows the request
             cycle.keep_alive = False
             return
         if cycle is not None:
-            cycle.disconnected = True  # or it would answer too
+            cycle.disconnected = True  # else it would answer too
             cycle.message_event.set()
         if cycle is None or not cycle.response_started or not cycle.more_body:
             super().send_400_response(msg)
@@ -174,7 +174,7 @@ class _BoundedProtocol(HttpToolsProtocol):
     def _parse(self, data: bytes) -> None:
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserError:  # raised by the methods above, too
+        except httptools.HttpParserError:  # also raised by the methods above
             self.send_400_response("Invalid HTTP request received.")
         except httptools.HttpParserUpgrade as stopped:
             self._decline_upgrade(data[stopped.args[0] :])
@@ -183,13 +183,13 @@ class _BoundedProtocol(HttpToolsProtocol):
                 self.send_400_response("Headers are too long.")
 
     def _decline_upgrade(self, rest: bytes) -> None:
-        """Read the request as if it asked for no other protocol: the parser takes its body to be in that one.
+        """Parse the request without `Upgrade`: with it, the parser expects the body in that protocol.
 
-        A client may ask for HTTP/2 so with its first request, whose body is HTTP/1.1 (RFC 7540, section 3.2).
+        A client may ask for HTTP/2 in its first request, whose body is HTTP/1.1 (RFC 7540, section 3.2).
         """
         method = self.parser.get_method()
         if method == b"CONNECT":
-            self.send_400_response("This is no proxy.")
+            self.send_400_response("This is not a proxy.")
             return
         head = [b"%s %s HTTP/%s" % (method, self.url, self.parser.get_http_version().encode())]
         head += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]

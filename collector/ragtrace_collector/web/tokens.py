@@ -1,4 +1,4 @@
-"""Who may send and who may read: bearer tokens, known by their digests alone."""
+"""Bearer tokens, stored as digests, and what their senders may do."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _DOING: Final[Mapping[Permission, str]] = {"send": "send spans", "read": "read t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenGrant:
-    """What the bearer of one token may do."""
+    """The permissions and limits of one token."""
 
     name: str
     digest: bytes
     tenant: str | None = None
     may: frozenset[Permission] = frozenset({"send"})
     a_minute: Mapping[str, int] = field(default_factory=dict)
-    """How much of ``requests``, ``spans`` and ``bytes``; what is not named is not limited."""
+    """The limits of ``requests``, ``spans`` and ``bytes``; one that is not named is unlimited."""
 
 
 class TokenSender:
-    """Who sends, as their token says, and what they have left of this minute."""
+    """The sender that a token identifies, with its remaining allowance of this minute."""
 
     def __init__(self, grant: TokenGrant, clock: Clock) -> None:
         self.grant = grant
@@ -47,21 +47,21 @@ class TokenSender:
 
     @property
     def tenant(self) -> str | None:
-        """Whose spans these are, whatever the spans themselves say."""
+        """The tenant of the sender's spans, whatever the spans say."""
         return self.grant.tenant
 
     def charge(self, *, requests: int = 0, spans: int = 0, bytes: int = 0) -> None:  # noqa: A002 -- as in the file
-        """Take from the allowance what a request turned out to hold.
+        """Take a request's content from the allowance.
 
-        It may fall below zero, since what a request holds is known when it has been read. The next ones wait
-        until that is made up for, so that no request is refused for good because it is large.
+        The allowance may fall below zero, because the content is known only after reading. Later requests
+        then wait until it is refilled, so that no request is refused for good because it is large.
         """
         used = {"requests": requests, "spans": spans, "bytes": bytes}
         for what in self._left:
             self._left[what] -= used[what]
 
     def check(self) -> None:
-        """Raise Refusal, with the time to wait, where the allowance of this minute is used up."""
+        """Raise RequestRefused, with the time to wait, if the allowance of this minute is used up."""
         if not self._left:
             return
         self._fill()
@@ -71,55 +71,55 @@ class TokenSender:
         if waits_s:
             raise RequestRefused(
                 code_pb2.RESOURCE_EXHAUSTED,
-                "the allowance of this token for a minute is used up: send more slowly",
+                "the token's allowance for this minute is used up: send more slowly",
                 retry_after_s=math.ceil(max(waits_s)),
             )
 
     def _fill(self) -> None:
         now_ns = self._clock.now_ns()
-        minutes = max(0, now_ns - self._filled_ns) / _MINUTE_NS  # a clock that was set back gives nothing
+        minutes = max(0, now_ns - self._filled_ns) / _MINUTE_NS  # a clock that was set back refills nothing
         self._filled_ns = now_ns
         for what, most in self.grant.a_minute.items():
             self._left[what] = min(float(most), self._left[what] + most * minutes)
 
 
 class TokenAuth:
-    """The gate before receivers and pages. Without tokens everyone may do everything."""
+    """Authentication of receivers and pages. Without tokens, everyone may do everything."""
 
     def __init__(
         self, grants: Sequence[TokenGrant], clock: Clock, *, hosts: KnownHosts | None = None
     ) -> None:
-        """``hosts`` are looked at as long as no tokens are asked for."""
+        """``hosts`` are checked as long as no tokens are configured."""
         self._clock = clock
         self._hosts = hosts
         self._senders: tuple[TokenSender, ...] = ()
         self.replace(grants)
 
     def replace(self, grants: Sequence[TokenGrant]) -> None:
-        """Take other tokens from now on. A token that stays keeps what it has left."""
+        """Use other tokens from now on. A token that stays keeps its remaining allowance."""
         kept = [sender for sender in self._senders if sender.grant in grants]
         new = [grant for grant in grants if all(sender.grant != grant for sender in kept)]
         self._senders = (*kept, *(TokenSender(grant, self._clock) for grant in new))
 
     @property
     def tenants(self) -> frozenset[str]:
-        """Those that tokens name."""
+        """The tenants that tokens name."""
         return frozenset(sender.tenant for sender in self._senders if sender.tenant is not None)
 
     def check_host(self, header: str | None) -> None:
-        """Look at the name by which a request calls the collector, where no token tells who asks.
+        """Check the host name of a request if no tokens are configured.
 
         Raises:
-            Refusal: it is none of the collector's names.
+            RequestRefused: it is not one of the collector's names.
         """
         if self._hosts is not None and not self._senders:
             self._hosts.check(header)
 
     def admit(self, authorization: str | None, permission: Permission) -> TokenSender | None:
-        """Return who it is, or ``None`` where no tokens are asked for.
+        """Return the sender, or ``None`` if no tokens are configured.
 
         Raises:
-            Refusal: no token, an unknown one, one that may not do this, or one whose allowance is used up.
+            RequestRefused: the token is missing, unknown, not permitted, or out of its allowance.
         """
         if not self._senders:
             return None
@@ -140,7 +140,7 @@ class TokenAuth:
             raise RequestRefused(code_pb2.UNAUTHENTICATED, "send a token: `authorization: Bearer TOKEN`")
         digest = digest_of(token.strip())
         found = None
-        for sender in self._senders:  # all of them: the time it takes tells nothing
+        for sender in self._senders:  # compare all of them, so that the time reveals nothing
             if hmac.compare_digest(sender.grant.digest, digest):
                 found = sender
         if found is None:
@@ -149,10 +149,10 @@ class TokenAuth:
 
 
 def new_token() -> str:
-    """Return a new token: 256 random bits, so that a plain digest of it cannot be turned back."""
+    """Return a new token of 256 random bits, so that a plain digest cannot be reversed."""
     return f"rt_{secrets.token_urlsafe(_TOKEN_BYTES)}"
 
 
 def digest_of(token: str) -> bytes:
-    """Return what is kept of a token."""
+    """Return the digest that is stored for a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

@@ -169,7 +169,9 @@ async def test_a_beginning_that_several_traces_share_names_them(store: SqliteSto
     assert f"several traces begin with 00000000: {trace_id_of(0)}, {trace_id_of(1)}" in result.output
 
 
-@pytest.mark.parametrize(("wanted", "told"), [("xyz", "is no trace id"), ("abcd", "no trace in the store")])
+@pytest.mark.parametrize(
+    ("wanted", "told"), [("xyz", "is not a trace id"), ("abcd", "no trace in the store")]
+)
 async def test_what_is_no_id_is_refused(store: SqliteStore, path: Path, wanted: str, told: str) -> None:
     result = run("why", wanted, "--store", str(path))
     assert result.exit_code == 2

@@ -190,7 +190,7 @@ async def test_tokens_are_changed_while_the_collector_runs(tmp_path: Path) -> No
         new = {"authorization": f"Bearer {READER}"}
         assert (await post(collector, GOOD, {**PROTOBUF, **new})).status_code == 200
         tokens.write_text(f"- {TOKEN}")
-        with pytest.raises(ConfigError, match="is no list of tokens") as caught:
+        with pytest.raises(ConfigError, match="is not a list of tokens") as caught:
             collector.auth.reload(config.receive)
         assert TOKEN not in str(caught.value)
         assert (await post(collector, GOOD, {**PROTOBUF, **new})).status_code == 200

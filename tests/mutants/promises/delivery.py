@@ -38,7 +38,7 @@ MUTANTS: Final = (
         promise="delivery",
         breaks="what one token or address refuses is set aside for good",
         file=_DELIVERING,
-        old="        except SendRefused as exc:  # a person will mend it, and nothing be lost until then\n"
+        old="        except SendRefused as exc:  # keep the items until someone fixes it\n"
         "            self._back_off(exc)\n            return False\n",
         new="        except SendRefused as exc:\n            return await self._reject(batch, exc)\n",
         tests=(f"{_DELIVERING_TESTS}::test_what_a_person_mends_at_a_back_end_goes_out_then",),

@@ -171,7 +171,7 @@ TestTheLedger.settings = settings(max_examples=10, stateful_step_count=15, deadl
 
 @pytest.mark.parametrize("outcome", ["", "queued", "done", "Judged"])
 def test_no_answer_ends_in_a_state_without_a_name(outcome: str) -> None:
-    with pytest.raises(ValueError, match="no state that ends"):
+    with pytest.raises(ValueError, match="is not a final state"):
         FinalOutcome.of(outcome)
 
 

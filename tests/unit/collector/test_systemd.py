@@ -52,7 +52,7 @@ def test_a_service_manager_that_went_away_does_not_end_the_collector(
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "gone"))
     notify_stopping()
-    assert "systemd was not told STOPPING=1" in caplog.text
+    assert "systemd was not notified of STOPPING=1" in caplog.text
 
 
 @pytest.mark.parametrize(
