@@ -175,7 +175,7 @@ class SampleConfig(Section):
         names = [rule.name for rule in value]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ValueError(f"{twice!r} names two rules: nobody could tell them apart on a carrier")
+            raise ValueError(f"{twice!r} names two rules: they would look the same on a carrier")
         return value
 
     def plan(self) -> SamplingPlan:

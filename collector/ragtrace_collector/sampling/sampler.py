@@ -171,8 +171,8 @@ class Sampler:
     ) -> tuple[Decision, ...]:
         """Decide about the answers of a ready trace.
 
-        Earlier decisions (``known``, by span) stay. But an answer that was sampled out is queued if a rule with
-        a higher rate matches now. It had two chances, so it has no probability.
+        Earlier decisions (``known``, by span) stay. But an answer that was sampled out is queued if a rule
+        with a higher rate matches now. It had two chances, so it has no probability.
         """
         self._roll(now_ns)
         return tuple(self._decisions(trace, records, known, now_ns))

@@ -46,7 +46,7 @@ def _opened(damaged: Path) -> sqlite3.Connection:
 def _refuse_other_version(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
     theirs, ours = (db.execute("PRAGMA user_version").fetchone()[0] for db in (old, new))
     if theirs != ours:
-        raise sqlite3.DatabaseError(f"it is of version {theirs}, and this ragtrace salvages {ours}")
+        raise sqlite3.DatabaseError(f"it is of version {theirs}, and this ragtrace recovers {ours}")
 
 
 def _tables(db: sqlite3.Connection) -> list[str]:
