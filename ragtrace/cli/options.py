@@ -26,7 +26,7 @@ from ragtrace.judge import (
     open_judge,
     spent_by,
 )
-from ragtrace.judge.base_url import beside, secrets_in
+from ragtrace.judge.base_url import secrets_in, sibling_url
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.metrics import metric_named
 from ragtrace.model import JudgeIdentity
@@ -156,7 +156,7 @@ class JudgeChoice:
         if spec is None:
             return None
         other = JudgeChoice(spec=spec, timeout_s=self.timeout_s, cache=self.cache, prices=self.prices)
-        at_the_same = replace(self, spec=spec, base_url=beside(self.base_url, spec, os.environ))
+        at_the_same = replace(self, spec=spec, base_url=sibling_url(self.base_url, spec, os.environ))
         chosen = at_the_same if self.spec is not None and self.is_like(spec) else other
         return chosen.open(max_concurrency=max_concurrency, around=around)
 

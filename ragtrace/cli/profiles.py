@@ -23,7 +23,7 @@ from ragtrace.compat.tool import ToolOptions
 from ragtrace.compat.tool_metric import ToolPrompted
 from ragtrace.compat.tools import PROFILES, tool_named
 from ragtrace.judge import judge_named_by, open_embedder
-from ragtrace.judge.base_url import beside
+from ragtrace.judge.base_url import sibling_url
 from ragtrace.ports import Embedder, Metric
 
 Callback: TypeAlias = Callable[..., Any]
@@ -51,7 +51,7 @@ class EmbedderChoice:
             return None
         return open_embedder(
             spec,
-            base_url=beside(judge.base_url, spec, os.environ),
+            base_url=sibling_url(judge.base_url, spec, os.environ),
             api_key_env=judge.api_key_env,
             timeout_s=judge.timeout_s,
             tls=judge.tls,

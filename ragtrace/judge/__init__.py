@@ -1,4 +1,4 @@
-"""Judges: who decides what a context says about a claim."""
+"""Judges: they decide what a context says about a claim."""
 
 from ragtrace.judge._adaptive_limit import AdaptiveLimiter, adaptively_limited, limiter_of
 from ragtrace.judge._cache_file import CacheFile, CacheSettings, default_cache_path

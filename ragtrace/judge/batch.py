@@ -1,8 +1,8 @@
 """A judge whose requests go through OpenAI's Batch API: half the price, and an answer within a day.
 
-It asks what the live judge asks, in the same words: its verdicts are the same evaluator's. Only the way is
-another (`batch_lane`): what concurrent evaluations ask is gathered, and sent as one batch as soon as nothing
-new comes; what they ask next, once they have the replies, goes along with the next one.
+It sends the same prompts as the live judge, so the evaluator is the same. Only the transport differs
+(`batch_lane`): it collects the requests of concurrent evaluations and sends them as one batch as soon as no
+new request arrives. Their next requests go into the next batch.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ragtrace.judge.layers import JudgeLayer
 from ragtrace.ports import Judge
 
 TRANSFER_TIMEOUT_S: Final = 600.0
-"""For a file of 200 MB."""
+"""Enough time for a file of 200 MB."""
 
 
 class BatchJudge(JudgeLayer):
     """A judge whose requests are sent in batches."""
 
     least_timeout_s = 3 * 86_400.0
-    """A batch has a day; the provider's queue may have been full before."""
+    """A batch may take a day, after waiting for a full queue at the provider."""
     most_at_once = MOST_REQUESTS
 
     def __init__(self, judge: Judge, lane: BatchLane) -> None:
@@ -33,11 +33,11 @@ class BatchJudge(JudgeLayer):
         self._log = lane.log
 
     def unfinished(self) -> tuple[int, int]:
-        """Count the batches that go on at the provider, and their requests."""
+        """Count the batches that are pending at the provider, and their requests."""
         return self._log.unfinished()
 
     def forget(self) -> None:
-        """Forget the replies that were handed on: a run came to its end, and what it could use is kept."""
+        """Forget the delivered replies; call it when a run has ended and its results are stored."""
         self._log.forget_taken()
 
 
@@ -51,10 +51,10 @@ def batches_of(judge: Judge) -> BatchJudge | None:
 
 
 def open_lane(endpoint: Endpoint, settings: BatchSettings, *, who: str, name: str) -> BatchLane:
-    """Open what sends the requests of one judge in batches; ``name`` is of the judge and where it is.
+    """Open the batch transport of one judge; ``name`` identifies the judge and its endpoint.
 
     Raises:
-        ConfigError: the list of its batches cannot be used.
+        ConfigError: the file of its batches cannot be used.
     """
     return BatchLane(
         api=BatchApi(endpoint=endpoint, who=who), log=BatchLog(settings.path_of(name)), settings=settings

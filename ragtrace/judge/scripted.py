@@ -1,4 +1,4 @@
-"""A judge that follows a script: for tests of everything around the judge."""
+"""A judge that follows a script, for tests of everything around the judge."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ScriptedClaim(_Scripted):
 
 
 def _asked_for(value: object) -> object:
-    """Take the word that verdicts are told by in place of the one that judges are asked for."""
+    """Accept the verdict's public word instead of the word in judge replies."""
     return "not_mentioned" if value == "unsupported" else value
 
 
@@ -118,20 +118,20 @@ class Script(_Scripted):
     """
 
     answers: dict[str, ScriptedAnswer] = {}
-    """By a text that the answer contains; case, punctuation and white space do not matter."""
+    """Key: a text in the answer. Case, punctuation and white space are ignored."""
     claims: dict[str, _Word | ScriptedVerdict] = {}
-    """By the text of the claim, compared in the same way."""
+    """Key: the text of the claim, compared in the same way."""
     chunks: dict[str, ChunkRelevance | ScriptedGrade] = {}
-    """By a text that the chunk contains, compared in the same way."""
+    """Key: a text in the chunk, compared in the same way."""
     questions: dict[str, list[str]] = {}
-    """What is made of an answer, by a text that the answer contains."""
+    """Generated questions. Key: a text in the answer."""
     error: str | None = None
     """Raised on every request."""
     usage: dict[str, int] = Field(default={}, description="input_tokens, output_tokens, … of every request")
 
 
 class ScriptedJudge:
-    """Answers from a script or a function; the same requests always get the same replies.
+    """Answers from a script or a function. Equal requests always get equal replies.
 
     Example:
         ```python
@@ -146,9 +146,9 @@ class ScriptedJudge:
         self._respond: Responder = self.reply_to if script is None or isinstance(script, Script) else script
         self._gate = gate
         self.requests: list[JudgeRequest[Any]] = []
-        """Every request so far, in order."""
+        """All requests so far, in order."""
         self.asked = asyncio.Event()
-        """Set once the first request came."""
+        """Set by the first request."""
         self.closed = False
 
     @classmethod
@@ -171,16 +171,16 @@ class ScriptedJudge:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who judges."""
+        """Provider and model."""
         return JudgeIdentity(provider="scripted", model="scripted", computes=True)
 
     @property
     def calls(self) -> Counter[str]:
-        """How many requests came, by step."""
+        """The number of requests, by step."""
         return Counter(request.step for request in self.requests)
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        """Answer by the script, once the gate (if there is one) is open."""
+        """Answer by the script, after the ``gate`` (if there is one) opens."""
         self.requests.append(request)
         self.asked.set()
         if self._gate:
@@ -192,7 +192,7 @@ class ScriptedJudge:
         return JudgeReply(value=value, usage=self._usage(request, value))
 
     async def aclose(self) -> None:
-        """Note that it was closed."""
+        """Record that it was closed."""
         self.closed = True
 
     def _usage(self, request: JudgeRequest[Any], value: BaseModel) -> Usage:
@@ -203,7 +203,7 @@ class ScriptedJudge:
         return Usage(calls=1, **{**guess, **self._script.usage})
 
     def reply_to(self, request: JudgeRequest[Any]) -> BaseModel:
-        """Return what the script says, for functions that change some of it."""
+        """Return the script's reply, for functions that modify it."""
         _raise(self._script.error)
         match request.inputs:
             case ExtractInput() as given if request.reply_type is ExtractReply:
@@ -263,7 +263,7 @@ class ScriptedJudge:
 
 
 def open_scripted(settings: JudgeSettings) -> Judge:
-    """Open ``scripted:PATH``; without a path, the judge looks at the words.
+    """Open ``scripted:PATH``; without a path, the judge compares words.
 
     Raises:
         ConfigError: the file cannot be read, or is not a script.
@@ -275,7 +275,7 @@ def _raise(error_type: str | None) -> None:
     if error_type is None:
         return
     if error_type not in _ERRORS:
-        raise ConfigError(f"the script's `error` {error_type!r} is none of {', '.join(sorted(_ERRORS))}")
+        raise ConfigError(f"the script's `error` {error_type!r} is not one of {', '.join(sorted(_ERRORS))}")
     raise _ERRORS[error_type](f"the script says {error_type}")
 
 

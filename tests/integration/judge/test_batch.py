@@ -205,7 +205,7 @@ async def test_requests_that_expire_again_and_again_fail(server: BatchServer, pa
     async with aclosing(a_judge(server, path, retries=1)) as judge:
         [failed] = await asked(judge, "a")
     assert isinstance(failed, JudgeUnavailable)
-    assert "the batch expired before it was its turn" in str(failed)
+    assert "the batch expired before it was answered" in str(failed)
     assert server.sizes == [1, 1]
 
 

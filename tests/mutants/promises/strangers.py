@@ -66,8 +66,8 @@ MUTANTS: Final = (
         promise="budget",
         breaks="a request that was turned down is no call",
         file=_CALLS,
-        old='        """Note that it left, and nobody worked on it."""\n',
-        new='        """Note that it left, and nobody worked on it."""\n        self.usage = Usage()\n',
+        old='        """Record that the endpoint rejected the request before any model worked on it."""\n',
+        new='        """Record that the endpoint rejected the request before any model worked on it."""\n        self.usage = Usage()\n',
         tests=(f"{_FAILED_TESTS}::test_a_call_that_nobody_worked_on_is_a_call_and_no_tokens",),
     ),
     Mutant(
