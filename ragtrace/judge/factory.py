@@ -110,11 +110,11 @@ def open_judge(
     headers: Mapping[str, str] | None = None,
     extra_body: Mapping[str, Any] | None = None,
 ) -> Judge:
-    """Open the judge that ``lexical``, ``openai:MODEL``, ``anthropic:MODEL``, ``llama:PATH.gguf``,
-    ``scripted:PATH`` or ``PLUGIN:ARGUMENT`` names.
+    """Open the judge with this name.
 
     Args:
-        spec: The name of the judge.
+        spec: ``lexical``, ``openai:MODEL``, ``anthropic:MODEL``, ``llama:PATH.gguf``, ``scripted:PATH`` or
+            ``PLUGIN:ARGUMENT``.
         base_url: The endpoint, for judges that have one.
         api_key_env: The environment variable that holds the key.
         timeout_s: For one HTTP request; an answer may take several.
@@ -126,14 +126,12 @@ def open_judge(
         tls: Replaces the system's certificates.
         batches: Send requests in batches, at half the price. Answers take hours. Only `openai:MODEL` can.
         headers: Added to each request; they override ragtrace's own headers. They may hold keys.
-        extra_body: Extra body parameters, such as the server's own. They are part of the evaluator's version
-            and of the cache's keys.
+        extra_body: Extra body parameters, part of the evaluator's version and of the cache's keys.
 
     Raises:
         ConfigError: no such judge, or a setting is missing; the message names it.
     """
     make, argument = _JUDGES.factory(spec)
-    _check_batches(spec, batches)
     settings = JudgeSettings(
         argument=argument,
         base_url=base_url,
@@ -145,7 +143,7 @@ def open_judge(
         headers=headers or {},
         extra_body=extra_body or {},
     )
-    _check_further(spec.partition(":")[0], settings)
+    _check_settings(spec, settings)
     layers = JudgeLayers(
         timeout_s=timeout_s,
         backoff=Backoff(max_retries=max_retries),
@@ -194,6 +192,11 @@ def layered(judge: Judge, layers: JudgeLayers) -> Judge:
     if layers.cache and not judge.identity.computes:
         judge = cached(judge, CacheFile(layers.cache), place=layers.place)
     return judge
+
+
+def _check_settings(spec: str, settings: JudgeSettings) -> None:
+    _check_batches(spec, settings.batches)
+    _check_further(spec.partition(":")[0], settings)
 
 
 def _check_batches(spec: str, batches: BatchSettings | None) -> None:

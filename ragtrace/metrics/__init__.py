@@ -1,4 +1,4 @@
-"""Metrics: what is measured about a RAG answer, and the judge steps they share."""
+"""Metrics of a RAG answer, and the judge steps they share."""
 
 from ragtrace.metrics.answer_relevance import AnswerRelevance
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding

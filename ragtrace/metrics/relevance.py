@@ -1,6 +1,6 @@
-"""Step R: ask how far each statement of an answer serves the question.
+"""Step R: ask for the relevance of each statement of an answer to the question.
 
-Step A could say so in passing, which would save a call, and costs accuracy (ADR 0004).
+Asking for it in step A would save a call but costs accuracy (ADR 0004).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def grade_statements(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asking:
-    """What stays the same from call to call."""
+    """The common part of all calls."""
 
     question: str
     judge: Judge
