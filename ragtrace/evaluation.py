@@ -1,4 +1,4 @@
-"""Evaluate a record: metrics run side by side, and failures are values."""
+"""Evaluates a record: metrics run concurrently, and failures are values."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ async def evaluate(
 ) -> Evaluation:
     """Measure the record with each metric; judges and embedders given by name are opened and closed here.
 
-    Whatever goes wrong while measuring comes back as a ``MetricFailure``, never as a score. The second judge
-    is asked a whole step again where the judge got a planted claim wrong; its results name it.
+    A failure while measuring becomes a ``MetricFailure``, never a score. If the judge fails a canary claim,
+    the second judge repeats the whole step; its results name it.
 
     Raises:
-        ConfigError: there is no metric, judge or embedder of that name, or it lacks a setting.
+        ConfigError: there is no metric, judge or embedder of that name, or a setting is missing.
     """
     chosen = [metric_named(metric) if isinstance(metric, str) else metric for metric in metrics]
     clock = clock or SystemClock()
@@ -83,7 +83,7 @@ async def evaluate(
 
 
 def evaluator_set(metrics: Sequence[Metric]) -> str:
-    """Name the metrics and profiles that run, whatever their order: ``faithfulness/ragtrace``."""
+    """Return the names of the metrics and profiles in a fixed order: ``faithfulness/ragtrace``."""
     return ",".join(sorted(f"{metric.name}/{metric.profile}" for metric in metrics))
 
 
@@ -96,10 +96,10 @@ def evaluator_version(
     second_judge: Judge | None = None,
     embedder: Embedder | None = None,
 ) -> str:
-    """Name what gives an evaluation, before any record is judged.
+    """Return the evaluator version, before any record is judged.
 
-    Another metric, threshold, prompt, judge, second judge, embedder or limit gives another name; otherwise
-    it is stable, so that a second evaluation of the same target can be told from a repeated one.
+    It changes with metrics, thresholds, prompts, judge, second judge, embedder and limits, and is stable
+    otherwise. So a second evaluation of the same target can be distinguished from a repeated one.
     """
     nothing = RagRecord(id="", question=None, chunks=(), answer=None)
     steps = Steps(
@@ -137,10 +137,10 @@ async def _measure_all(
 
 
 def _no_rag_call(metrics: Sequence[Metric], record: RagRecord) -> Gap | None:
-    """Return why a record of a trace is not what these metrics are about, if it is not.
+    """Return why a trace's record is no RAG call for these metrics; ``None`` if it is one.
 
-    Agents and chats answer without a retrieval, in the same traces. Where one metric asks about the context,
-    the set is about RAG calls: the others are not to spend calls on every chat besides.
+    Agents and chats in the same traces answer without a retrieval. If one metric needs the context, the set
+    is for RAG calls, and the other metrics must not spend calls on every chat.
     """
     gap = record.gap(Part.CONTEXT)
     if record.target is None or gap is None or gap.reason is not SkipReason.NO_RETRIEVAL:
@@ -177,7 +177,7 @@ async def _measure(metric: Metric, record: RagRecord, steps: Steps) -> MetricOut
 
 
 def _whereabouts(metric: Metric, exc: Exception) -> str:
-    # the message of an unexpected exception may hold text under judgment: only say what and where
+    # the message of an unexpected exception may contain judged text: log only its type and place
     frame = traceback.extract_tb(exc.__traceback__)[-1]
     message = f"{type(exc).__name__} in {frame.name} (line {frame.lineno})"
     _log.error("metric %s failed: %s", metric.name, message)

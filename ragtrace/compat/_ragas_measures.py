@@ -1,6 +1,6 @@
-"""RAGAS' metrics as far as its collections and its metrics of old do the same: what is asked in which order.
+"""The common part of RAGAS' collections and legacy metrics: the requests and their order.
 
-How a reply is asked for and read differs; an ``MeasureRun`` says how.
+They differ in how they request and parse a reply; a ``MeasureRun`` does that.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ FormT = TypeVar("FormT", bound=BaseModel)
 
 
 class MeasureRun(Protocol):
-    """A run of a metric: where it asks, and how it reads."""
+    """A run of a metric: sends its requests and parses the replies."""
 
     @property
     def profile(self) -> str:
-        """Whose rules hold."""
+        """The profile whose rules apply."""
 
     async def ask(self, step: str, prompt: str, form: type[FormT]) -> FormT:
         """Ask for a reply of the form.
 
         Raises:
-            Unreadable: it has not the form.
+            RagasUnreadable: the reply does not have the form.
         """
 
     async def rating(self, step: str, prompt: str) -> int | None:
-        """Ask one of two judges; ``None`` if it gave no rating in all its tries."""
+        """Ask one of two judges; ``None`` if no try gave a rating."""
 
 
 AskingT = TypeVar("AskingT", bound=MeasureRun)
@@ -52,12 +52,12 @@ Measure: TypeAlias = Callable[[RagRecord, AskingT], Awaitable[ToolRun]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RagasRules(Generic[AskingT]):
-    """What differs between the two."""
+    """The differences between the two."""
 
     profile: str
     asking: Callable[[ToolCalls, ToolOptions], AskingT]
     missing: Callable[[RagRecord, tuple[Part, ...]], str]
-    """Names the parts without which a sample is refused; empty if there is none."""
+    """Names the missing parts for which RAGAS refuses a sample; empty if none."""
     answer_relevance: Measure[AskingT]
     groundedness: Measure[AskingT]
 
@@ -72,10 +72,10 @@ class _RagasMetric(Generic[AskingT]):
     direction: Direction = Direction.HIGHER_IS_BETTER
     threshold: float = 0.5
     without_reference: ToolMetric | None = None
-    """What measures a record that has no reference."""
+    """The metric for records without a reference."""
 
     async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-        """Measure the record as RAGAS does, one call after another."""
+        """Measure the record like RAGAS, with sequential calls."""
         missing = self.rules.missing(record, self.needs)
         if missing == Part.REFERENCE and self.without_reference is not None:
             run = await self.without_reference.run(record, calls, options)
@@ -114,12 +114,12 @@ def ragas_metrics(rules: RagasRules[AskingT]) -> tuple[ToolMetric, ...]:
 
 
 def context_of(record: RagRecord) -> str:
-    """Return all contexts as RAGAS shows them."""
+    """Return all contexts as in RAGAS' prompts."""
     return "\n".join(contexts_of(record))
 
 
 def told_at_once(score: float, explanation: str) -> ToolRun:
-    """Return a score that needed no call."""
+    """Return a score that needs no call."""
     return ToolRun(
         status=CompatStatus.OK, score=score, explanation=f"{explanation}: ragas scores that {score:g}"
     )

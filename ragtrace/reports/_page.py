@@ -1,4 +1,4 @@
-"""Reports as a page: one HTML file that needs nothing else, for people."""
+"""Reports as a page: one self-contained HTML file, for people."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class PageReport:
         self._file.commit()
 
     def abandon(self) -> None:
-        """Leave what stands in its place."""
+        """Keep the earlier file."""
         self._file.abandon()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ShownMetric:
-    """A metric's figures and picture."""
+    """A metric's numbers and histogram."""
 
     tally: MetricTally
     threshold: float | None

@@ -1,4 +1,4 @@
-"""The worst answers of a run: which they are, and what a page shows of each."""
+"""The worst answers of a run, prepared for a page."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ _OF_REFERENCE: Final = "reference"
 
 
 class WorstAnswers:
-    """Keeps the answers with the lowest scores, so many and no more; those without a flaw are never among
-    them."""
+    """Keeps the answers with the lowest scores, up to a number; never those without a flaw."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -26,7 +25,7 @@ class WorstAnswers:
         self._heap: list[tuple[_Badness, JudgedAnswer]] = []
 
     def add(self, answer: JudgedAnswer) -> None:
-        """Look at an answer."""
+        """Add an answer if it is among the worst."""
         self._seen += 1
         badness = _badness(answer, self._seen)
         if self._most == 0 or badness is None:
@@ -41,11 +40,11 @@ class WorstAnswers:
 
 class _Badness(NamedTuple):
     lack: float
-    """From the best score to that of the worst metric."""
+    """The largest distance of a metric from its best score."""
     contradicted: int
     unsupported: int
     earliness: int
-    """Distinct: answers themselves are never compared."""
+    """Unique, so that answers themselves are never compared."""
 
 
 def _badness(answer: JudgedAnswer, number: int) -> _Badness | None:
@@ -73,38 +72,38 @@ class ShownClaim:
     number: int
     verdict: Verdict
     places: tuple[int, ...]
-    """Places from 1, in the list of chunks, of those it cites."""
+    """Positions of the cited chunks in the list, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownChunk:
-    """A chunk with the quotes in it marked."""
+    """A chunk with marked quotes."""
 
     place: int
-    """From 1, in the list of chunks."""
+    """Position in the list of chunks, from 1."""
     chunk: Chunk
     pieces: tuple[MarkedText, ...]
     is_cited: bool
     verdict: ChunkVerdict | None
-    """What it is worth to the question."""
+    """Its relevance to the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownAnswer:
-    """An answer with its claims on one side, and what they rest on on the other."""
+    """An answer with its claims on one side, and their evidence on the other."""
 
     rank: int
-    """From 1, the worst first."""
+    """Rank from 1, the worst first."""
     judged: JudgedAnswer
     trace_url: str | None
     pieces: tuple[MarkedText, ...]
     claims: tuple[ShownClaim, ...]
-    """About the answer, in its order."""
+    """Claims of the answer, in its order."""
     of_reference: tuple[ShownClaim, ...]
-    """About sentences of the reference."""
+    """Sentences of the reference."""
     chunks: tuple[ShownChunk, ...]
     more_chunks: int
-    """Chunks that are not shown, because no claim cites them."""
+    """Number of chunks that are not shown because no claim cites them."""
 
 
 def shown_answer(rank: int, judged: JudgedAnswer, *, trace_url: str | None) -> ShownAnswer:
@@ -128,7 +127,7 @@ def shown_answer(rank: int, judged: JudgedAnswer, *, trace_url: str | None) -> S
 
 
 def _claims(judged: JudgedAnswer) -> Iterator[ShownClaim]:
-    """Yield what the metrics say about claims, once where several say the same."""
+    """Yield the metrics' verdicts on claims, without repetitions."""
     verdicts = [each for result in judged.evaluation.results for each in result.verdicts]
     places = {chunk.id: place for place, chunk in reversed([*enumerate(judged.record.chunks, start=1)])}
     in_order = sorted(dict.fromkeys(verdicts), key=_place_in_answer)

@@ -1,4 +1,4 @@
-"""Records and evaluations as JSON, and back: the same value comes out."""
+"""Encodes records and evaluations as JSON and decodes them to equal values."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ragtrace.errors import InputError
 T = TypeVar("T")
 
 _BYTES: Final = "\0bytes"
-"""No attribute is called so."""
+"""A key that no attribute has."""
 
 
 def to_json(value: Any) -> bytes:
-    """Write a dataclass."""
+    """Encode a dataclass."""
     return json.dumps(asdict(value), default=_bytes_out, separators=(",", ":")).encode()
 
 
 def from_json(kind: type[T], text: bytes) -> T:
-    """Read a dataclass of this kind; fields that it does not know are left out.
+    """Decode a dataclass of this kind; unknown fields are ignored.
 
     Raises:
-        InputError: it is not of this kind.
+        InputError: the text is not of this kind.
     """
     try:
         value: T = _read(kind, json.loads(text, object_hook=_bytes_in))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
-        raise InputError(f"what was kept is no {kind.__name__} of this version of ragtrace") from exc
+        raise InputError(f"the stored value is not a {kind.__name__} of this version of ragtrace") from exc
     return value
 
 
@@ -54,7 +54,7 @@ def _read(kind: Any, told: Any) -> Any:
 
 
 def _chosen(kinds: list[Any], told: Any) -> Any:
-    """Choose among outcomes by the fields there are."""
+    """Choose the type of an outcome by its fields."""
     if len(kinds) == 1 or not isinstance(told, Mapping):
         return kinds[0]
     return max(kinds, key=lambda kind: len(_hints(kind).keys() & told.keys()))
@@ -76,7 +76,7 @@ def _attribute(told: Any) -> Any:
 def _bytes_out(value: object) -> object:
     if isinstance(value, bytes):
         return {_BYTES: base64.b64encode(value).decode()}
-    raise TypeError(f"{type(value).__name__} is nothing that JSON can tell")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 def _bytes_in(node: dict[str, Any]) -> Any:
