@@ -87,9 +87,9 @@ CostOf: TypeAlias = Callable[[TokenLoad, TokenLoad, TokenLoad], Sequence[float |
 def from_sizes(sizes: TotalLoad, *, cost_of: CostOf, concurrency: int, is_remote: bool = True) -> RunEstimate:
     """Estimate from a terse to a wordy model. With a cache, the lower end is 0: all replies may be cached."""
     loads = (TokenLoad() if sizes.is_cached else sizes.low, sizes.likely, sizes.high)
-    paces = zip((_FAST, _USUAL, _SLOW), loads, strict=True)
+    speeds = zip((_FAST, _USUAL, _SLOW), loads, strict=True)
 
-    def told(numbers: Iterable[float | None]) -> EstimateRange | None:
+    def interval(numbers: Iterable[float | None]) -> EstimateRange | None:
         known = [number for number in numbers if number is not None and not sizes.unsized]
         return EstimateRange(low=known[0], likely=known[1], high=known[2]) if len(known) == 3 else None
 
@@ -97,16 +97,18 @@ def from_sizes(sizes: TotalLoad, *, cost_of: CostOf, concurrency: int, is_remote
         basis="sizes",
         records=sizes.records,
         pilot=0,
-        calls=told(load.calls for load in loads),
-        input_tokens=told(load.input_tokens for load in loads),
-        output_tokens=told(load.output_tokens for load in loads),
-        usd=told(cost_of(*loads)),
-        seconds=told(pace.seconds_for(load, concurrency) for pace, load in paces) if is_remote else None,
+        calls=interval(load.calls for load in loads),
+        input_tokens=interval(load.input_tokens for load in loads),
+        output_tokens=interval(load.output_tokens for load in loads),
+        usd=interval(cost_of(*loads)),
+        seconds=interval(speed.seconds_for(load, concurrency) for speed, load in speeds)
+        if is_remote
+        else None,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pace:
+class _Speed:
     """The speed of a model's replies."""
 
     seconds: float
@@ -118,9 +120,9 @@ class _Pace:
 
 
 # assumed of models behind an API; the speed of a local model needs a pilot
-_FAST: Final = _Pace(seconds=0.2, tokens_a_second=200)
-_USUAL: Final = _Pace(seconds=0.8, tokens_a_second=60)
-_SLOW: Final = _Pace(seconds=3.0, tokens_a_second=15)
+_FAST: Final = _Speed(seconds=0.2, tokens_a_second=200)
+_USUAL: Final = _Speed(seconds=0.8, tokens_a_second=60)
+_SLOW: Final = _Speed(seconds=3.0, tokens_a_second=15)
 
 
 def from_pilot(sizes: TotalLoad, pilot: Pilot, *, concurrency: int) -> RunEstimate:
@@ -128,7 +130,7 @@ def from_pilot(sizes: TotalLoad, pilot: Pilot, *, concurrency: int) -> RunEstima
 
     With a cache, repeated records cost nothing at best, and their full load at worst.
     """
-    loads = [each.load for each in pilot.observed]
+    loads = [record.load for record in pilot.observed]
     is_counted = any(load.input_tokens for load in loads) or not any(load.calls for load in loads)
 
     def total(what: str, amounts: Iterable[float | None]) -> EstimateRange | None:
@@ -142,7 +144,7 @@ def from_pilot(sizes: TotalLoad, pilot: Pilot, *, concurrency: int) -> RunEstima
         calls=total("calls", (load.calls for load in loads)),
         input_tokens=total("input_tokens", (load.input_tokens for load in loads)) if is_counted else None,
         output_tokens=total("output_tokens", (load.output_tokens for load in loads)) if is_counted else None,
-        usd=total("weight", (each.usd for each in pilot.observed)),
+        usd=total("weight", (record.usd for record in pilot.observed)),
         seconds=_seconds(sizes, pilot, concurrency),
     )
 
@@ -158,7 +160,7 @@ def _total(sizes: TotalLoad, pilot: Pilot, what: str, amounts: Sequence[float]) 
 
 def _seconds(sizes: TotalLoad, pilot: Pilot, concurrency: int) -> EstimateRange | None:
     """Estimate the time with the pilot's concurrency; at best, with the maximum concurrency."""
-    spent = [each.seconds for each in pilot.observed]
+    spent = [record.seconds for record in pilot.observed]
     if not sum(spent) or not pilot.seconds:
         return None
     at_once = sum(spent) / pilot.seconds

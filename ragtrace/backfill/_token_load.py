@@ -225,7 +225,9 @@ def _value(request: JudgeRequest[Any], reply_profile: ReplyProfile) -> BaseModel
                 verdicts=_verdicts(given.claims, given.chunks, reply_profile),
             )
         case RelevanceInput() as given if request.reply_type is RelevanceReply:
-            found = [GivenRelevance(id=each.number, relevance="direct") for each in given.statements]
+            found = [
+                GivenRelevance(id=statement.number, relevance="direct") for statement in given.statements
+            ]
             return RelevanceReply(statements=found)
         case QuestionsInput() as given if request.reply_type is QuestionsReply:
             return QuestionsReply(questions=["What is it?"], noncommittal=False)
@@ -249,7 +251,7 @@ def _stated(
     for part in batches(sentences, reply_profile.sentences_a_claim):
         text, kind = part[0].text, _kind(part[0].text)
         for time in range(reply_profile.claims_a_place):
-            yield [each.number for each in part], f"{text} {'again' * time}", kind
+            yield [sentence.number for sentence in part], f"{text} {'again' * time}", kind
 
 
 def _kind(sentence: str) -> ClaimKind:

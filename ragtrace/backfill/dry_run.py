@@ -203,7 +203,9 @@ class _Sizing:
         sizes.records += 1
         sizes.low += sized.low
         sizes.likely += sized.likely
-        sizes.unsized += any(each.error_type == UnknownLoad.error_type for each in sized.evaluation.failures)
+        sizes.unsized += any(
+            failure.error_type == UnknownLoad.error_type for failure in sized.evaluation.failures
+        )
         self._draw(sized)
 
     def _is_repeated(self, evaluation: Evaluation) -> bool:
@@ -245,7 +247,7 @@ class _Trial:
         judged = await self.evaluator.judge_one(sized.candidate)
         if judged is None:
             return None
-        self.ledger.over_budget = self.ledger.over_budget or judged.refusal
+        self.ledger.over_budget = self.ledger.over_budget or judged.exceeded_limit
         return sized, judged
 
     async def _count(self, done: tuple[_Sized, EvaluatedRecord] | None) -> None:
@@ -254,7 +256,7 @@ class _Trial:
             return
         sized, judged = done
         evaluation = judged.evaluation
-        if judged.refusal:
+        if judged.exceeded_limit:
             self.ledger.leave(evaluation)
             return
         self.ledger.count(evaluation)

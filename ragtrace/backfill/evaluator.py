@@ -42,10 +42,12 @@ class EvaluatedRecord(NamedTuple):
         return self.answer.evaluation
 
     @property
-    def refusal(self) -> str:
+    def exceeded_limit(self) -> str:
         """The budget limit that stopped the evaluation; empty if none did."""
         kind = JudgeOverBudget.error_type
-        return next((each.message for each in self.evaluation.failures if each.error_type == kind), "")
+        return next(
+            (failure.message for failure in self.evaluation.failures if failure.error_type == kind), ""
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ class BackfillEvaluator:
         if evaluation is None:
             return None
         judged = EvaluatedRecord(JudgedAnswer(record=record, evaluation=evaluation, sample=sample), None)
-        if judged.refusal or not (evaluation.results and deserves_carrier(evaluation)):
+        if judged.exceeded_limit or not (evaluation.results and deserves_carrier(evaluation)):
             return judged
         make = partial(
             carrier,
@@ -121,9 +123,9 @@ async def may_begin(run: ResumableRun | None, ledger: RunCounts) -> bool:
 def _superseded(span: Span, earlier: Iterable[Span]) -> str | None:
     """Return the id of the carrier that this one supersedes: the last one with the same metrics."""
     rivals = [each for each in earlier if _metrics_told(each) == _metrics_told(span)]
-    replaced = {each.attributes.get(semconv.EVAL_SUPERSEDES) for each in rivals}
-    in_force = [each for each in rivals if each.span_id not in replaced]
-    last = max(in_force, key=lambda each: str(each.attributes.get(semconv.EVAL_STARTED_AT)), default=None)
+    replaced = {rival.attributes.get(semconv.EVAL_SUPERSEDES) for rival in rivals}
+    latest = [rival for rival in rivals if rival.span_id not in replaced]
+    last = max(latest, key=lambda rival: str(rival.attributes.get(semconv.EVAL_STARTED_AT)), default=None)
     return last.span_id if last else None
 
 

@@ -64,7 +64,7 @@ async def backfill(
             return None
         judged = await evaluator.judge_one(item)
         if judged is not None:
-            ledger.over_budget = ledger.over_budget or judged.refusal
+            ledger.over_budget = ledger.over_budget or judged.exceeded_limit
         return judged
 
     await delivery.send_what_waits()
@@ -104,7 +104,7 @@ class _Delivery:
             self.ledger.reached_ns = done.time_ns
             await self.reached(done)
             return
-        if done.refusal:
+        if done.exceeded_limit:
             self.ledger.leave(done.evaluation)
             return
         self.ledger.count(done.evaluation)

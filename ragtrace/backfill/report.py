@@ -113,7 +113,7 @@ class RunCounts:
 
     def report(self) -> BackfillReport:
         """Return the current counts."""
-        counts = {each.name: getattr(self, each.name) for each in fields(BackfillReport)}
+        counts = {field_.name: getattr(self, field_.name) for field_ in fields(BackfillReport)}
         frozen = {name: dict(count) for name, count in counts.items() if isinstance(count, Counter)}
         listed = {name: tuple(each) for name, each in counts.items() if isinstance(each, list)}
         return BackfillReport(**{**counts, **frozen, **listed})

@@ -44,7 +44,7 @@ class RunBudget:
 
 def _told(limit: str, limits: Limit, spent: Spend, estimate: Spend) -> str:
     """Describe what is spent of a limit, and what the next request may take."""
-    most, before, wanted = (_amount(each, limit) for each in (limits, spent, estimate))
+    most, before, wanted = (_amount(amount, limit) for amount in (limits, spent, estimate))
     unit = "" if limit == "usd" else f" {limit}"
     return f"{before} of {most}{unit} are spent, and the next request may take {wanted}"
 

@@ -127,10 +127,10 @@ class Ranking:
     def __init__(self, scored: Iterable[ScoredAnswer], *, default: float = DEFAULT_THRESHOLD) -> None:
         self.default = default
         """The threshold unless a better one is found."""
-        ascending = sorted(scored, key=lambda each: each.score)
+        ascending = sorted(scored, key=lambda answer: answer.score)
         self._groups = [
-            (score, tuple((each.cluster, each.supported) for each in group))
-            for score, group in groupby(ascending, key=lambda each: each.score)
+            (score, tuple((answer.cluster, answer.supported) for answer in group))
+            for score, group in groupby(ascending, key=lambda answer: answer.score)
         ]
 
     def __bool__(self) -> bool:

@@ -31,7 +31,7 @@ def disagreements(
 ) -> Iterator[Example]:
     """Yield claims that a judge (not the floor) decided differently than people, in the sample's order."""
     left = at_most
-    for each in sorted(measured, key=lambda each: each.position):
+    for each in sorted(measured, key=lambda answer: answer.position):
         for candidate, runs in zip(candidates, each.runs, strict=True):
             if candidate.is_floor or not runs[0].verdicts:
                 continue

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _Ordered: TypeAlias = Sequence[tuple[int, CandidateResult]]
 """Candidates with their positions in the group, which determine their colors."""
 
-_COLOURS: Final = ("#1d4ed8", "#b45309", "#7c3aed", "#0f766e")
+_COLORS: Final = ("#1d4ed8", "#b45309", "#7c3aed", "#0f766e")
 _FLOOR: Final = "#6b7280"
 _METADATA: Final = ("Creator", "Date", "Format", "Type")
 """Removes matplotlib's own metadata from the SVG."""
@@ -40,7 +40,7 @@ def draw_plot(results: Results) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    scored = [each for each in enumerate(results.overall.candidates) if each[1].roc]
+    scored = [numbered for numbered in enumerate(results.overall.candidates) if numbered[1].roc]
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # its stubs list every key there is
         height = 1.2 + 0.28 * sum(len(group.candidates) + 1 for group in results.groups)
         figure = Figure(figsize=(8.2, height + (3.4 if scored else 0)), layout="constrained")
@@ -110,10 +110,10 @@ def _draw_roc(axes: Axes, scored: _Ordered) -> None:
 def _draw_reliability(axes: Axes, scored: _Ordered) -> None:
     axes.plot([0, 1], [0, 1], color="#9ca3af", linewidth=1, linestyle=":")
     for order, candidate in scored:
-        whole = sum(each.weight for each in candidate.reliability)
-        means = [each.mean_score for each in candidate.reliability]
-        shares = [each.share_supported for each in candidate.reliability]
-        sizes = [14 + 300 * each.weight / whole for each in candidate.reliability]
+        whole = sum(bin_.weight for bin_ in candidate.reliability)
+        means = [bin_.mean_score for bin_ in candidate.reliability]
+        shares = [bin_.share_supported for bin_ in candidate.reliability]
+        sizes = [14 + 300 * bin_.weight / whole for bin_ in candidate.reliability]
         color = _color(candidate, order)
         axes.plot(means, shares, color=color, linewidth=1)
         axes.scatter(means, shares, s=sizes, color=color, alpha=0.6)
@@ -128,4 +128,4 @@ def _title(candidate: CandidateResult) -> str:
 
 
 def _color(candidate: CandidateResult, order: int) -> str:
-    return _FLOOR if candidate.is_floor else _COLOURS[order % len(_COLOURS)]
+    return _FLOOR if candidate.is_floor else _COLORS[order % len(_COLORS)]

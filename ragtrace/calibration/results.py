@@ -155,7 +155,7 @@ class GroupResult:
     @property
     def has_cuts(self) -> bool:
         """Whether a threshold was searched."""
-        return any(each.claim_cut or each.answer_cut for each in self.candidates)
+        return any(candidate.claim_cut or candidate.answer_cut for candidate in self.candidates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,8 +179,8 @@ class Results:
     def recommended(self) -> CandidateResult | None:
         """The candidate with the highest balanced accuracy on claims; ``None`` if nothing was measured."""
         rated = [
-            (each.two_way.value, each)
-            for each in self.overall.candidates
-            if not each.is_floor and each.two_way is not None
+            (candidate.two_way.value, candidate)
+            for candidate in self.overall.candidates
+            if not candidate.is_floor and candidate.two_way is not None
         ]
         return max(rated, key=lambda pair: pair[0])[1] if rated else None

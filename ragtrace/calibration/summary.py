@@ -82,9 +82,9 @@ def summarize(
 ) -> Results:
     """Compute the results for each file and overall. An interrupted run counts as a sample."""
     plan = replace(plan, sampled=plan.sampled or len(measured) < sum(plan.population.values()))
-    in_order = sorted(measured, key=lambda each: (each.answer.file, each.position))
+    in_order = sorted(measured, key=lambda answer: (answer.answer.file, answer.position))
     files = dict.fromkeys(file for file, _ in plan.population)
-    groups = [(file, [each for each in in_order if each.answer.file == file]) for file in files]
+    groups = [(file, [answer for answer in in_order if answer.answer.file == file]) for file in files]
     if len(groups) != 1:
         groups.append((TOGETHER, in_order))
     return Results(
@@ -99,7 +99,7 @@ def summarize(
 
 def _documents(measured: Sequence[MeasuredAnswer]) -> int | None:
     """Count the documents; ``None`` if every answer has its own."""
-    number = len({_document(each) for each in measured})
+    number = len({_document(answer) for answer in measured})
     return number if number < len(measured) else None
 
 
@@ -156,10 +156,10 @@ class _Drawing:
 def _drawing(
     members: Sequence[MeasuredAnswer], population: Mapping[Stratum, int], plan: MeasurementPlan
 ) -> _Drawing:
-    drawn_from = [stratum_of(each.answer) for each in members]
+    drawn_from = [stratum_of(member.answer) for member in members]
     sizes = Counter(drawn_from)
     weights = [population[stratum] / sizes[stratum] for stratum in drawn_from]
-    documents = [_document(each) for each in members]
+    documents = [_document(member) for member in members]
     # if a document's answers are in both strata, it is resampled within its file
     as_drawn = plan.sampled and len(set(documents)) == len(documents)
     strata = drawn_from if as_drawn else [stratum[0] for stratum in drawn_from]
@@ -273,7 +273,7 @@ class _Side:
 
 
 def _faithfulness(said: Sequence[bool | None]) -> float | None:
-    judged = [each for each in said if each is not None]
+    judged = [verdict for verdict in said if verdict is not None]
     return sum(judged) / len(judged) if judged else None
 
 
@@ -497,5 +497,7 @@ def _flipped(runs: Sequence[CandidateRun]) -> tuple[int, int]:
 
 
 def _can_be_reordered(answer: LabeledAnswer, form: VerifyForm) -> bool:
-    beside_others = form is VerifyForm.JSON and len(answer.claims) > 1  # else each claim has its own request
-    return len(answer.record.chunks) > 1 or beside_others
+    has_other_claims = (
+        form is VerifyForm.JSON and len(answer.claims) > 1
+    )  # else each claim has its own request
+    return len(answer.record.chunks) > 1 or has_other_claims

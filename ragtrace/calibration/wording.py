@@ -78,7 +78,7 @@ def _lead(lead: AccuracyLead, chosen: CandidateResult) -> str:
     first = lead.first == chosen.name
     other = lead.second if first else lead.first
     sign = 1 if first else -1
-    low, high = sorted(sign * (each or 0.0) for each in (lead.difference.low, lead.difference.high))
+    low, high = sorted(sign * (end or 0.0) for end in (lead.difference.low, lead.difference.high))
     shown = f"{sign * lead.difference.value:+.2f} [{low:+.2f}, {high:+.2f}]"
     if lead.difference.low is None:
         return f"Against {other}: {sign * lead.difference.value:+.2f}; too few answers for an interval."

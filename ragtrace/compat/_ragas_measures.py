@@ -97,10 +97,14 @@ def ragas_metrics(rules: RagasRules[AskingT]) -> tuple[ToolMetric, ...]:
         ("answer_relevance", rules.answer_relevance, (question, answer)),
         (
             "context_precision",
-            partial(_context_precision, beside="reference"),
+            partial(_context_precision, compared_with="reference"),
             (question, context, reference),
         ),
-        ("context_utilization", partial(_context_precision, beside="answer"), (question, context, answer)),
+        (
+            "context_utilization",
+            partial(_context_precision, compared_with="answer"),
+            (question, context, answer),
+        ),
         ("context_recall", _context_recall, (question, context, reference)),
         ("context_relevance", _context_relevance, (question, context)),
         ("groundedness", rules.groundedness, (answer, context)),
@@ -118,7 +122,7 @@ def context_of(record: RagRecord) -> str:
     return "\n".join(contexts_of(record))
 
 
-def told_at_once(score: float, explanation: str) -> ToolRun:
+def immediate_score(score: float, explanation: str) -> ToolRun:
     """Return a score that needs no call."""
     return ToolRun(
         status=CompatStatus.OK, score=score, explanation=f"{explanation}: ragas scores that {score:g}"
@@ -136,9 +140,9 @@ async def _faithfulness(record: RagRecord, asking: MeasureRun) -> ToolRun:
 
 
 async def _context_precision(
-    record: RagRecord, asking: MeasureRun, beside: Literal["reference", "answer"]
+    record: RagRecord, asking: MeasureRun, compared_with: Literal["reference", "answer"]
 ) -> ToolRun:
-    answer = (record.reference if beside == "reference" else record.answer) or ""
+    answer = (record.reference if compared_with == "reference" else record.answer) or ""
     verdicts = [
         await asking.ask(
             "ctx_verdict", prompts.usefulness(record.question or "", context, answer), Usefulness
@@ -156,7 +160,7 @@ async def _context_recall(record: RagRecord, asking: MeasureRun) -> ToolRun:
 async def _context_relevance(record: RagRecord, asking: MeasureRun) -> ToolRun:
     question, context = record.question or "", context_of(record)
     if not question.strip() or context.strip() in question.strip():
-        return told_at_once(0.0, "the question holds the whole context, or one of them is blank")
+        return immediate_score(0.0, "the question holds the whole context, or one of them is blank")
     first = await asking.rating("relevance1", prompts.worth_of_context(question, context))
     second = await asking.rating("relevance2", prompts.worth_of_context_again(question, context))
     return ratings_run(asking.profile, "context_relevance", (first, second))

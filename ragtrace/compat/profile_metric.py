@@ -160,7 +160,9 @@ def _own_metric(name: str, profile: str) -> str:
     Raises:
         ConfigError: no rule uses ragtrace's verdicts.
     """
-    there = [each for each in scored_metrics(profile) if (each, profile) != ("answer_relevance", "rag_evals")]
+    there = [
+        metric for metric in scored_metrics(profile) if (metric, profile) != ("answer_relevance", "rag_evals")
+    ]
     if name not in there:
         raise ConfigError(
             f"{profile} has no rule for verdicts on {name!r}: choose from {', '.join(there)};"

@@ -103,8 +103,8 @@ async def _context_relevance(record: RagRecord, calls: ToolCalls, options: ToolO
     reply = await _said(calls, "relevance", prompts.relevance(record.question or "", _joined(record)))
     chunks = [chunk for chunk in record.chunks if (chunk.text or "").strip(_SPACE)]
     echoed = [] if _INSUFFICIENT in reply else list(dict.fromkeys(_lines(reply)))
-    context = _normalised(_joined(record))
-    quoted = [_normalised(_ENUMERATION.sub("", line, count=1)) for line in echoed]
+    context = _normalized(_joined(record))
+    quoted = [_normalized(_ENUMERATION.sub("", line, count=1)) for line in echoed]
     if quoted and not any(line in context for line in quoted):
         raise _GraderError("the grader's reply does not quote the context")
     # a chunk is a unit, and so is a line of the reply, for any chunk
@@ -166,7 +166,7 @@ def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(x * y for x, y in zip(one, other, strict=True)) / lengths if lengths else 0.0
 
 
-def _normalised(text: str) -> str:
+def _normalized(text: str) -> str:
     return _SPACES.sub(" ", text.lower()).strip(_SPACE)
 
 
@@ -175,7 +175,7 @@ def _without_mark(line: str) -> str:
 
 
 def _label_of(text: str, quoted: Sequence[str]) -> VerdictLabel:
-    bare = _normalised(text)
+    bare = _normalized(text)
     return VerdictLabel.RELEVANT if any(line and line in bare for line in quoted) else VerdictLabel.IRRELEVANT
 
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from ragtrace.compat import _ragas_prompts as prompts
-from ragtrace.compat._ragas_measures import RagasRules, context_of, ragas_metrics, told_at_once
+from ragtrace.compat._ragas_measures import RagasRules, context_of, immediate_score, ragas_metrics
 from ragtrace.compat._ragas_readings import questions_run, ratings_run
 from ragtrace.compat._ragas_replies import MadeQuestionReply, RagasUnreadable, Rating, read_to_the_letter
 from ragtrace.compat.tool import ToolCalls, ToolOptions, ToolRun
@@ -91,7 +91,7 @@ async def _answer_relevance(record: RagRecord, asking: _Asking) -> ToolRun:
 async def _groundedness(record: RagRecord, asking: _Asking) -> ToolRun:
     answer, context = record.answer or "", context_of(record)
     if not answer.strip() or not context.strip():
-        return told_at_once(0.0, "the answer or the context is blank")
+        return immediate_score(0.0, "the answer or the context is blank")
     first = await asking.rating("groundedness1", prompts.supports(context, answer))
     second = await asking.rating("groundedness2", prompts.supports_again(context, answer))
     return ratings_run(_PROFILE, "groundedness", (first, second))

@@ -18,13 +18,13 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 def adaptively_limited(judge: Judge, most: int) -> Judge:
     """Limit concurrent requests by what the judge can take, with ``most`` as the upper bound."""
-    return _Paced(judge, AdaptiveLimiter(most))
+    return _AdaptivelyLimited(judge, AdaptiveLimiter(most))
 
 
 def limiter_of(judge: Judge) -> AdaptiveLimiter | None:
     """Return the adaptive limiter among a judge's layers, if there is one."""
     while isinstance(judge, JudgeLayer):
-        if isinstance(judge, _Paced):
+        if isinstance(judge, _AdaptivelyLimited):
             return judge.limiter
         judge = judge.inner
     return None
@@ -89,7 +89,7 @@ class AdaptiveLimiter:
             self._surplus -= 1
 
 
-class _Paced(JudgeLayer):
+class _AdaptivelyLimited(JudgeLayer):
     def __init__(self, judge: Judge, limiter: AdaptiveLimiter) -> None:
         super().__init__(judge)
         self.limiter = limiter

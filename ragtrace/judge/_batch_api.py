@@ -153,7 +153,7 @@ class BatchApi:
         after = ""
         while True:
             page = await self._json("GET", f"/batches?limit={_PAGE}{after}")
-            listed = [self._batch(each) for each in page.data or ()]
+            listed = [self._batch(item) for item in page.data or ()]
             for batch in listed:
                 if batch.input_file_id == file_id or (batch.metadata or {}).get(OUR_KEY) == key:
                     return batch

@@ -137,8 +137,8 @@ class BatchLane:
                         self._held.extendleft(reversed(group[room:]))
                         self._tasks.create_task(self._send(group[:room]))
         except BaseException as exc:
-            for each in [*self._promised]:  # nothing else would resolve them
-                each.cancel() if isinstance(exc, asyncio.CancelledError) else each.set_exception(exc)
+            for promise in [*self._promised]:  # nothing else would resolve them
+                promise.cancel() if isinstance(exc, asyncio.CancelledError) else promise.set_exception(exc)
             raise
 
     async def _gathered(self) -> list[_Waiting]:
@@ -166,17 +166,17 @@ class BatchLane:
     async def _send(self, group: Sequence[_Waiting]) -> None:
         placed: PlannedBatch | Failure | None = None
         try:
-            group = [each for each in group if not each.placed.done()]
+            group = [waiting for waiting in group if not waiting.placed.done()]
             if group:
-                placed = await self._placed([each.request for each in group])
+                placed = await self._placed([waiting.request for waiting in group])
         finally:
             self._limiter.leave()
-        for each in group:
-            each.settle(placed)
+        for waiting in group:
+            waiting.resolve(placed)
 
     async def _placed(self, requests: Sequence[_Request]) -> PlannedBatch | Failure | None:
         try:
-            planned = self.log.plan([each.id for each in requests])
+            planned = self.log.plan([request.id for request in requests])
             planned = await self._created(planned, requests)
         except QueueFull:
             return self._refused(planned)
@@ -187,7 +187,7 @@ class BatchLane:
         return planned
 
     async def _created(self, planned: PlannedBatch, requests: Sequence[_Request]) -> PlannedBatch:
-        lines = b"".join(each.line for each in requests)
+        lines = b"".join(request.line for request in requests)
         try:
             file_id = await self._patiently(lambda: self._api.upload(lines))
         except JudgeRefused:
@@ -230,7 +230,7 @@ class BatchLane:
         what = "its queue of batches stays full (limit of enqueued tokens): run it again later"
         failure = Failure(JudgeTimeout, f"{self._api.who}: {what}")
         while self._held or not self._queue.empty():  # every one of them would wait as long
-            (self._held.popleft() if self._held else self._queue.get_nowait()).settle(failure)
+            (self._held.popleft() if self._held else self._queue.get_nowait()).resolve(failure)
         return failure
 
     def _followed(self, planned: PlannedBatch) -> asyncio.Future[Outcome]:
@@ -371,7 +371,7 @@ class _Waiting(NamedTuple):
     request: _Request
     placed: asyncio.Future[PlannedBatch | Failure | None]
 
-    def settle(self, placed: PlannedBatch | Failure | None) -> None:
+    def resolve(self, placed: PlannedBatch | Failure | None) -> None:
         """Resolve the caller's future unless it was cancelled."""
         if not self.placed.done():
             self.placed.set_result(placed)

@@ -89,7 +89,8 @@ class BatchLog:
                 "INSERT INTO batch (key, planned_at_s) VALUES (?, ?)", (planned.key, planned.planned_at_s)
             )
             self._db.executemany(
-                "INSERT INTO request (id, batch) VALUES (?, ?)", [(each, planned.key) for each in requests]
+                "INSERT INTO request (id, batch) VALUES (?, ?)",
+                [(request, planned.key) for request in requests],
             )
         return planned
 
@@ -147,7 +148,8 @@ class BatchLog:
     def _write_taken(self) -> None:
         with self._writing():
             self._db.executemany(
-                "UPDATE request SET taken_by = ? WHERE id = ?", [(self._me, each) for each in self._taken]
+                "UPDATE request SET taken_by = ? WHERE id = ?",
+                [(self._me, request_id) for request_id in self._taken],
             )
         self._taken.clear()
 

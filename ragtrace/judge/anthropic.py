@@ -223,7 +223,10 @@ class _Dialect:
     def learning(self, other: _Dialect) -> _Dialect:
         """Return the parameters that neither of two exchanges found refused."""
         return _Dialect(
-            **{each.name: getattr(self, each.name) and getattr(other, each.name) for each in fields(self)}
+            **{
+                field_.name: getattr(self, field_.name) and getattr(other, field_.name)
+                for field_ in fields(self)
+            }
         )
 
     def system(self, instructions: str, reply_type: type[BaseModel]) -> list[dict[str, Any]]:

@@ -86,7 +86,9 @@ class LexicalJudge:
             case ChunksInput() as given:
                 reply = _abstaining(ChunksReply(chunks=[]), (chunk.number for chunk in given.chunks))
             case RelevanceInput() as given:
-                reply = _abstaining(RelevanceReply(statements=[]), (each.number for each in given.statements))
+                reply = _abstaining(
+                    RelevanceReply(statements=[]), (statement.number for statement in given.statements)
+                )
             case _:
                 what = f"the lexical judge cannot answer the step {request.step!r} in this form"
                 raise JudgeUnable(what, usage=Usage())

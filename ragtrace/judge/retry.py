@@ -28,7 +28,7 @@ class Backoff:
     first_wait_s: float = 0.5
     """Doubles with every retry."""
     longest_wait_s: float = 8.0
-    patience_s: float = 120.0
+    max_retry_after_s: float = 120.0
     """If an endpoint asks for a longer pause, the retries end at once: the caller can try again later."""
 
     def wait_s(self, retry: int, told_s: float | None, draw: float) -> float | None:
@@ -39,7 +39,7 @@ class Backoff:
             told_s: The endpoint's ``Retry-After``, a lower bound of the wait.
             draw: A random number in [0, 1), so that clients that failed together do not retry together.
         """
-        if retry >= self.max_retries or (told_s or 0.0) > self.patience_s:
+        if retry >= self.max_retries or (told_s or 0.0) > self.max_retry_after_s:
             return None
         if told_s is not None:
             return told_s * (1 + draw / 4)

@@ -213,7 +213,9 @@ class ScriptedJudge:
             case ChunksInput() as given:
                 return ChunksReply(chunks=[self._grade(chunk, given.question) for chunk in given.chunks])
             case RelevanceInput() as given:
-                return RelevanceReply(statements=[self._relevance(each) for each in given.statements])
+                return RelevanceReply(
+                    statements=[self._relevance(statement) for statement in given.statements]
+                )
             case QuestionsInput() as given:
                 return self._questions(given)
         raise JudgeUnable(

@@ -385,8 +385,8 @@ class _Budgeted(JudgeLayer):
         largest = largest_usage(request)
         async with AsyncExitStack() as counted:
             request_costs = [
-                await counted.enter_async_context(each.spending(self._cost_estimator, largest))
-                for each in self._spenders
+                await counted.enter_async_context(spender.spending(self._cost_estimator, largest))
+                for spender in self._spenders
             ]
             with watched_by(*request_costs):
                 reply = await self.inner.ask(request)

@@ -39,7 +39,7 @@ class GradedChunks:
 
 def useful(verdicts: Iterable[ChunkVerdict]) -> tuple[bool, ...]:
     """Return whether each judged chunk is relevant, by rank."""
-    judged = (each.label for each in verdicts if each.label is not VerdictLabel.UNJUDGED)
+    judged = (verdict.label for verdict in verdicts if verdict.label is not VerdictLabel.UNJUDGED)
     return tuple(label is VerdictLabel.RELEVANT for label in judged)
 
 

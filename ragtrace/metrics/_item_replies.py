@@ -63,7 +63,7 @@ class ItemReplies(Generic[T]):
         """Return the items without any answer."""
         return [item for item in items if item.number not in self.found and item.number not in self.given_up]
 
-    def settled(self, items: Iterable[NumberedText], reason: str) -> ItemReplies[T]:
+    def without_missing(self, items: Iterable[NumberedText], reason: str) -> ItemReplies[T]:
         """Give up the items that are still missing."""
         lost = {item.number: reason for item in self.missing(items)}
         return ItemReplies(
@@ -93,8 +93,8 @@ async def ask_each(items: Sequence[NumberedText], ask: AskAbout[T]) -> ItemRepli
     try:
         second = await _in_halves_if_cut(again, ask)
     except JudgeNonsense:
-        return first.settled(items, "asked again, the judge gave no usable reply")
-    return first.joined(second).settled(
+        return first.without_missing(items, "asked again, the judge gave no usable reply")
+    return first.joined(second).without_missing(
         items, "the judge gave no answer, or several, and asked again as well"
     )
 
@@ -113,7 +113,7 @@ async def _in_halves_if_cut(items: Sequence[NumberedText], ask: AskAbout[T]) -> 
             part = await _in_halves_if_cut(half, ask)
         except JudgeCutOff as exc:
             cut_off.append(exc)
-            part = nothing.settled(half, "the judge's reply was cut off")
+            part = nothing.without_missing(half, "the judge's reply was cut off")
         whole = whole.joined(part)
     if len(cut_off) == 2:
         raise cut_off[0]

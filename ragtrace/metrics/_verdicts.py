@@ -81,7 +81,7 @@ class CheckedReply:
             canaries_silent=self.canaries_silent + other.canaries_silent,
         )
 
-    def settled(self, reason: str) -> CheckedReply:
+    def without_unanswered(self, reason: str) -> CheckedReply:
         """Mark the unanswered claims as unjudged for this reason."""
         given_up = dict.fromkeys(self.unanswered, omitted(reason))
         return replace(self, rulings={**self.rulings, **given_up}, unanswered=())
@@ -109,7 +109,7 @@ def check_reply(
     """Keep verdicts with a requested id that came exactly once, with the evidence that was found.
 
     ``abstained`` has the reasons for ids that the judge declined to decide: they are unjudged. Verdicts on
-    ``planted`` ids (canary claims) are ignored.
+    ``canary_claims`` are ignored.
     """
     times = Counter(given.id for given in reply.verdicts)
     rulings = {
@@ -136,7 +136,9 @@ def combine(rulings: Sequence[CheckedVerdict]) -> CheckedVerdict:
     for label in (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED, VerdictLabel.UNJUDGED):
         alike = [ruling for ruling in rulings if ruling.label is label]
         if alike:
-            return max(alike, key=lambda each: (each.quote is not None, each.omitted, _confidence(each)))
+            return max(
+                alike, key=lambda ruling: (ruling.quote is not None, ruling.omitted, _confidence(ruling))
+            )
     return min(rulings, key=_confidence, default=undecided("no chunk with text was shown"))
 
 

@@ -65,8 +65,10 @@ class JsonVerifier:
         try:
             second = await self._ask(pack, again)
         except JudgeNonsense:
-            return first.settled("asked again, the judge gave no usable reply")
-        return first.joined(second).settled("the judge gave no verdict, or several, and asked again as well")
+            return first.without_unanswered("asked again, the judge gave no usable reply")
+        return first.joined(second).without_unanswered(
+            "the judge gave no verdict, or several, and asked again as well"
+        )
 
     async def _ask(self, pack: Pack, claims: Sequence[NumberedText]) -> CheckedReply:
         canary_claims = self.material.canaries.among(pack)

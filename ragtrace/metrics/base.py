@@ -170,7 +170,7 @@ class BuiltInMetric(ABC):
 
     def _why_undecided(self, finding: MetricFinding, given: Readings) -> Iterator[str]:
         verdicts: tuple[Verdict | ChunkVerdict, ...] = (*finding.verdicts, *finding.chunk_verdicts)
-        if lost := sum(each.omitted for each in verdicts):
+        if lost := sum(verdict.omitted for verdict in verdicts):
             yield f"the judge left out {lost} verdict{'s' if lost > 1 else ''}"
         yield f"a pass needs {self.pass_when}"
 

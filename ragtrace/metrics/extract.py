@@ -49,7 +49,9 @@ class ClaimExtraction:
     @property
     def sources(self) -> tuple[tuple[int, ...], ...]:
         """The sentence numbers of each of the ``claims``."""
-        return tuple(each.sentences for each in self.statements if each.claim.kind == "factual")
+        return tuple(
+            statement.sentences for statement in self.statements if statement.claim.kind == "factual"
+        )
 
 
 async def extract_claims(
@@ -145,7 +147,7 @@ class _Part:
 
     @property
     def cited(self) -> set[int]:
-        return {number for each in self.stated for number in each.sentences}
+        return {number for statement in self.stated for number in statement.sentences}
 
     @classmethod
     def check(cls, reply: ExtractReply, *, asked: set[int], shown: Sequence[Sentence]) -> _Part:
@@ -179,7 +181,7 @@ def _bare(text: str) -> str:
 def _join(parts: Sequence[_Part], sentences: Sequence[Sentence]) -> ClaimExtraction:
     stated = [statement for part in parts for statement in part.stated]
     statements = tuple(_statements(stated, {sentence.number: sentence for sentence in sentences}))
-    factual = (each.claim for each in statements if each.claim.kind == "factual")
+    factual = (statement.claim for statement in statements if statement.claim.kind == "factual")
     covered = {number for part in parts for number in part.cited}
     return ClaimExtraction(
         claims=tuple(_indexed(claim, index) for index, claim in enumerate(factual)),
@@ -196,8 +198,8 @@ def _indexed(claim: Claim, index: int) -> Claim:
 
 def _statements(stated: Iterable[_Stated], sentences: Mapping[int, Sentence]) -> Iterator[Statement]:
     once: dict[tuple[object, ...], _Stated] = {}  # a repeated statement must count once
-    for each in stated:
-        once.setdefault((each.sentences, each.text, each.kind), each)
+    for statement in stated:
+        once.setdefault((statement.sentences, statement.text, statement.kind), statement)
     for index, each in enumerate(sorted(once.values(), key=lambda one: one.sentences[0])):
         start, end = sentences[each.sentences[0]].start, sentences[each.sentences[-1]].end
         yield Statement(

@@ -91,8 +91,8 @@ def metric_named(
     if address := Address.parse(name):
         return make_metric(load_address(address), named=name, **options)
     points = find_plugins(GROUP, _BUILT_IN)
-    keys = [_key(each, profile) for each in (name, canonical(name))]
-    key = next((each for each in keys if each in points), keys[0])
+    keys = [_key(known_as, profile) for known_as in (name, canonical(name))]
+    key = next((key for key in keys if key in points), keys[0])
     if key not in points:
         if profile in PROFILES and canonical(name) in points:
             return make_metric(load_plugin(_PROFILED), named=key, metric=name, profile=profile, **options)

@@ -100,7 +100,7 @@ def harmless(text: str) -> str:
 def _cells(row: AnswerRow, metric: MetricRow) -> Iterator[_Cell]:
     sample, of_answer, of_metric = row["sample"], cast("_Cells", row), cast("_Cells", metric)
     tokens = cast("_Cells", metric["usage"])
-    verdicts = [each["label"] for each in (*metric["verdicts"], *metric["chunk_verdicts"])]
+    verdicts = [verdict["label"] for verdict in (*metric["verdicts"], *metric["chunk_verdicts"])]
     yield from (of_answer[name] for name in _OF_ANSWER)
     yield from (of_metric[name] for name in _OF_METRIC)
     yield from (tokens[name] for name in _TOKENS)

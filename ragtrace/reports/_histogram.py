@@ -47,9 +47,9 @@ class Histogram:
 
 def draw(bins: Sequence[HistogramBin], mean: WeightedMean | None, *, threshold: float | None) -> Histogram:
     """Lay out the bars, the threshold if there is one, and the mean with its interval."""
-    highest = max((each.share for each in bins), default=0.0) or 1.0
+    highest = max((bin_.share for bin_ in bins), default=0.0) or 1.0
     return Histogram(
-        bars=tuple(_bar(each, highest) for each in bins if each.answers),
+        bars=tuple(_bar(bin_, highest) for bin_ in bins if bin_.answers),
         highest=highest,
         threshold=None if threshold is None else _x(threshold),
         mean=(_x(mean.low), _x(mean.mean), _x(mean.high)) if mean else None,

@@ -45,14 +45,14 @@ class MarkedText(NamedTuple):
 
 def pieces(text: str, marks: Sequence[MarkedPassage]) -> tuple[MarkedText, ...]:
     """Split a text where marks begin and end; marks may overlap."""
-    within = [each for each in marks if 0 <= each.start < each.end <= len(text)]
-    cuts = sorted({0, len(text), *(each.start for each in within), *(each.end for each in within)})
+    within = [mark for mark in marks if 0 <= mark.start < mark.end <= len(text)]
+    cuts = sorted({0, len(text), *(mark.start for mark in within), *(mark.end for mark in within)})
     parted: list[MarkedText] = []
     for start, end in pairwise(cuts):
-        covering = [each for each in within if each.start <= start and end <= each.end]
+        covering = [mark for mark in within if mark.start <= start and end <= mark.end]
         if covering:
-            ends = tuple(sorted({each.number for each in covering if each.end == end}))
-            parted.append(MarkedText(text[start:end], _worst(each.label for each in covering), ends))
+            ends = tuple(sorted({mark.number for mark in covering if mark.end == end}))
+            parted.append(MarkedText(text[start:end], _worst(mark.label for mark in covering), ends))
         else:
             parted.extend(_shortened(text[start:end]))
     return tuple(parted)

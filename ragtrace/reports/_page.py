@@ -49,7 +49,7 @@ class PageReport:
             about=self._about,
             ending=ending,
             totals=self._totals,
-            metrics=[_shown_metric(each) for each in self._totals.metrics.values()],
+            metrics=[_shown_metric(metric) for metric in self._totals.metrics.values()],
             worst=[
                 shown_answer(rank, each, trace_url=_trace_url(self._about.trace_url, each))
                 for rank, each in enumerate(self._worst, start=1)

@@ -66,7 +66,7 @@ class ParquetReport:
         told = {
             "version": SCHEMA_VERSION,
             "cut_short": ending.cut_short,
-            "left_out": {each.what: each.number for each in ending.left_out},
+            "left_out": {skipped.what: skipped.number for skipped in ending.left_out},
         }
         self._writer.add_key_value_metadata({"ragtrace.report": one_json_line(told)})
         self._writer.close()

@@ -181,8 +181,10 @@ def _metric(outcome: MetricOutcome, judge: JudgeIdentity) -> MetricRow:
         "diagnosis": result.diagnosis.value if result and result.diagnosis else None,
         "details": {**result.details} if result else {},
         "intermediate": intermediate_object(result.intermediate) if result and result.intermediate else None,
-        "verdicts": [verdict_object(each) for each in result.verdicts] if result else [],
-        "chunk_verdicts": [chunk_verdict_object(each) for each in result.chunk_verdicts] if result else [],
+        "verdicts": [verdict_object(verdict) for verdict in result.verdicts] if result else [],
+        "chunk_verdicts": [chunk_verdict_object(chunk_verdict) for chunk_verdict in result.chunk_verdicts]
+        if result
+        else [],
         "judge": _judge((result.judge if result else None) or judge),
         "evaluator_version": outcome.evaluator_version,
         "calls": outcome.usage.calls,
@@ -234,7 +236,7 @@ def _writable(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case list():
-            return [_writable(each) for each in value]
+            return [_writable(element) for element in value]
         case dict():
             return {_writable(key): _writable(each) for key, each in value.items()}
         case _:

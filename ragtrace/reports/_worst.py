@@ -110,25 +110,25 @@ def shown_answer(rank: int, judged: JudgedAnswer, *, trace_url: str | None) -> S
     """Prepare an answer for a page."""
     record = judged.record
     claims = tuple(_claims(judged))
-    about_answer = tuple(each for each in claims if each.verdict.claim.kind != _OF_REFERENCE)
+    about_answer = tuple(claim for claim in claims if claim.verdict.claim.kind != _OF_REFERENCE)
     chunks = [_chunk(place, chunk, claims, judged) for place, chunk in enumerate(record.chunks, start=1)]
-    uncited = sorted(chunks, key=lambda each: not each.is_cited)
+    uncited = sorted(chunks, key=lambda chunk: not chunk.is_cited)
     shown = {each.place for each in islice(uncited, max(_MOST_CHUNKS, sum(c.is_cited for c in chunks)))}
     return ShownAnswer(
         rank=rank,
         judged=judged,
         trace_url=trace_url,
-        pieces=pieces(record.answer or "", [mark for each in about_answer for mark in _mark(each)]),
+        pieces=pieces(record.answer or "", [mark for claim in about_answer for mark in _mark(claim)]),
         claims=about_answer,
-        of_reference=tuple(each for each in claims if each.verdict.claim.kind == _OF_REFERENCE),
-        chunks=tuple(each for each in chunks if each.place in shown),
+        of_reference=tuple(claim for claim in claims if claim.verdict.claim.kind == _OF_REFERENCE),
+        chunks=tuple(chunk for chunk in chunks if chunk.place in shown),
         more_chunks=len(chunks) - len(shown),
     )
 
 
 def _claims(judged: JudgedAnswer) -> Iterator[ShownClaim]:
     """Yield the metrics' verdicts on claims, without repetitions."""
-    verdicts = [each for result in judged.evaluation.results for each in result.verdicts]
+    verdicts = [verdict for result in judged.evaluation.results for verdict in result.verdicts]
     places = {chunk.id: place for place, chunk in reversed([*enumerate(judged.record.chunks, start=1)])}
     in_order = sorted(dict.fromkeys(verdicts), key=_place_in_answer)
     for number, verdict in enumerate(in_order, start=1):
@@ -148,17 +148,19 @@ def _mark(shown: ShownClaim) -> Iterator[MarkedPassage]:
 
 def _chunk(place: int, chunk: Chunk, claims: Sequence[ShownClaim], judged: JudgedAnswer) -> ShownChunk:
     text = chunk.text or ""
-    quoting = [each for each in claims if each.places[:1] == (place,) and each.verdict.quote]
+    quoting = [claim for claim in claims if claim.places[:1] == (place,) and claim.verdict.quote]
     marks = [
-        MarkedPassage(at, at + len(quote), each.number, each.verdict.label)
-        for each in quoting
-        if (quote := each.verdict.quote or "") and (at := text.find(quote)) >= 0
+        MarkedPassage(at, at + len(quote), claim.number, claim.verdict.label)
+        for claim in quoting
+        if (quote := claim.verdict.quote or "") and (at := text.find(quote)) >= 0
     ]
-    worths = [each for result in judged.evaluation.results for each in result.chunk_verdicts]
+    worths = [
+        chunk_verdict for result in judged.evaluation.results for chunk_verdict in result.chunk_verdicts
+    ]
     return ShownChunk(
         place=place,
         chunk=chunk,
         pieces=pieces(text, marks),
-        is_cited=any(place in each.places for each in claims),
-        verdict=next((each for each in worths if each.rank == chunk.rank), None),
+        is_cited=any(place in claim.places for claim in claims),
+        verdict=next((verdict for verdict in worths if verdict.rank == chunk.rank), None),
     )

@@ -27,13 +27,15 @@ class ValueTest:
     def holds(self, value: AttributeValue) -> bool:
         """Return whether the value, or one element of an array, satisfies the conditions."""
         if isinstance(value, tuple):
-            return any(self.holds(each) for each in value)
+            return any(self.holds(element) for element in value)
         return value is not None and self._is_listed(value) and self._is_matched(value) and self._fits(value)
 
     def _is_listed(self, value: AttributeValue) -> bool:
         # in Python 1 == True, but an attribute with the value 1 is not a flag
-        same_kind = (each for each in self.one_of if isinstance(each, bool) == isinstance(value, bool))
-        return not self.one_of or any(each == value for each in same_kind)
+        same_kind = (
+            allowed for allowed in self.one_of if isinstance(allowed, bool) == isinstance(value, bool)
+        )
+        return not self.one_of or any(allowed == value for allowed in same_kind)
 
     def _is_matched(self, value: AttributeValue) -> bool:
         if self.matches is None:

@@ -75,7 +75,7 @@ def read_contexts(given: Any, asked: ScoringInput) -> ScoringVerdicts:
         InputError: the form is unknown.
     """
     lists = [_verdicts_of(each) for each in _list(given, asked, "per_context", "verdicts")]
-    per_context = tuple(tuple(g for g in read_grades(each) if g is not None) for each in lists)
+    per_context = tuple(tuple(g for g in read_grades(verdicts) if g is not None) for verdicts in lists)
     return ScoringVerdicts(per_context=per_context, strict_mode=asked.strict_mode)
 
 

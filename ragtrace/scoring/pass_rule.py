@@ -109,15 +109,15 @@ class PassRule:
             worst: The same with every omitted verdict wrong.
             best: The same with every omitted verdict right.
         """
-        quality = [each for each in self.conditions if each.reading != _COVERAGE]
+        quality = [condition for condition in self.conditions if condition.reading != _COVERAGE]
         if not _hold(quality, best):
             return False
-        decided = [each for each in self.conditions if each.reading == _COVERAGE]
+        decided = [condition for condition in self.conditions if condition.reading == _COVERAGE]
         return True if _hold(quality, worst) and _hold(decided, given) else None
 
     def broken(self, readings: Readings) -> Iterator[Condition]:
         """Yield the broken conditions."""
-        return (each for each in self.conditions if not each.holds(readings))
+        return (condition for condition in self.conditions if not condition.holds(readings))
 
 
 def claim_readings(score: float | None, counts: VerdictCounts) -> Readings:
@@ -134,7 +134,7 @@ def claim_readings(score: float | None, counts: VerdictCounts) -> Readings:
 
 
 def _hold(conditions: Sequence[Condition], readings: Readings) -> bool:
-    return all(each.holds(readings) for each in conditions)
+    return all(condition.holds(readings) for condition in conditions)
 
 
 def _condition(part: str, text: str, known: Collection[str]) -> Condition:

@@ -99,7 +99,7 @@ class _Bench:
 async def _check_metric(bench: _Bench, records: Sequence[RagRecord]) -> None:
     name = bench.metric.name
     async with asyncio.TaskGroup() as group:
-        runs = [[group.create_task(bench.measure(each)) for each in records] for _ in range(2)]
+        runs = [[group.create_task(bench.measure(record)) for record in records] for _ in range(2)]
     for record, first, second in zip(records, *runs, strict=True):
         _check_outcome(first.result(), record)
         assert first.result() == second.result(), (

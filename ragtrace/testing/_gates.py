@@ -108,8 +108,8 @@ def _verdict_on(outcome: MetricOutcome) -> str:
 
 
 def _evidence(result: MetricResult, record: RagRecord) -> Iterator[str]:
-    claims = [each for each in result.verdicts if each.label not in _GOOD]
-    chunks = [each for each in result.chunk_verdicts if each.label not in _GOOD]
+    claims = [verdict for verdict in result.verdicts if verdict.label not in _GOOD]
+    chunks = [chunk_verdict for chunk_verdict in result.chunk_verdicts if chunk_verdict.label not in _GOOD]
     for claim in islice(claims, _MOST_SHOWN):
         yield from _about_claim(claim)
     for chunk in islice(chunks, _MOST_SHOWN):

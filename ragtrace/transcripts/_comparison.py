@@ -80,9 +80,9 @@ def compare(first: Iterable[TranscriptRecord], second: Iterable[TranscriptRecord
     Averages estimate the population: each answer is weighted by the inverse of its sampling probability.
     """
     comparing = Comparer()
-    known = {each.record.id: _Side.of(each) for each in first}
-    for each in second:
-        comparing.add_sides(known.pop(each.record.id, None), _Side.of(each))
+    known = {record.record.id: _Side.of(record) for record in first}
+    for record in second:
+        comparing.add_sides(known.pop(record.record.id, None), _Side.of(record))
     for side in known.values():
         comparing.add_sides(side, None)
     return comparing.comparison()

@@ -48,11 +48,11 @@ def paired_difference(found: Iterable[Pair]) -> Difference | None:
         ValueError: a value or probability is out of range.
     """
     pairs = tuple(found)
-    counted = [each for each in pairs if each.probability is not None]
+    counted = [pair for pair in pairs if pair.probability is not None]
     if not counted:
         return None
     _check(counted)
-    weights = [1 / (each.probability or 1.0) for each in counted]
+    weights = [1 / (pair.probability or 1.0) for pair in counted]
     total = sum(weights)
     first = sum(weight * each.first for weight, each in zip(weights, counted, strict=True)) / total
     second = sum(weight * each.second for weight, each in zip(weights, counted, strict=True)) / total
@@ -69,9 +69,9 @@ def paired_difference(found: Iterable[Pair]) -> Difference | None:
 
 
 def _check(pairs: Sequence[Pair]) -> None:
-    for each in pairs:
-        if not (0 <= each.first <= 1 and 0 <= each.second <= 1 and 0 < (each.probability or 0) <= 1):
-            raise ValueError(f"{each.first} and {each.second} with {each.probability}: all are at most 1")
+    for pair in pairs:
+        if not (0 <= pair.first <= 1 and 0 <= pair.second <= 1 and 0 < (pair.probability or 0) <= 1):
+            raise ValueError(f"{pair.first} and {pair.second} with {pair.probability}: all are at most 1")
 
 
 def _adjusted_wald(pairs: Sequence[Pair], weights: Sequence[float], mean: float) -> tuple[float, float]:
@@ -93,7 +93,7 @@ def _adjusted_wald(pairs: Sequence[Pair], weights: Sequence[float], mean: float)
 def sign_test(only_first: int, only_second: int) -> float:
     """Return the two-sided p-value of two counts under equality (McNemar 1947, exact)."""
     number, fewer = only_first + only_second, min(only_first, only_second)
-    at_most = sum(comb(number, each) for each in range(fewer + 1))
+    at_most = sum(comb(number, successes) for successes in range(fewer + 1))
     return min(1.0, 2 * at_most / (1 << number))
 
 

@@ -20,7 +20,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _FORM: Final = 1
 """Part of every key: changes with the format of the entries."""
-_SAID: Final = {each.__name__: each for each in (JudgeNonsense, JudgeCutOff, JudgeUnable)}
+_SAID: Final = {kind.__name__: kind for kind in (JudgeNonsense, JudgeCutOff, JudgeUnable)}
 """Failures that are recorded, since the next requests depend on them. Other failures are not."""
 
 

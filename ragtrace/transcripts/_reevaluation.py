@@ -48,5 +48,5 @@ async def ask_again(
 
 
 async def _each(kept: Iterable[TranscriptRecord]) -> AsyncIterator[TranscriptRecord]:
-    for each in kept:
-        yield each
+    for record in kept:
+        yield record

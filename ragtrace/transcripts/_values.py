@@ -42,7 +42,7 @@ def _read(kind: Any, told: Any) -> Any:
     if told is None:
         return None
     if origin in (Union, UnionType):
-        return _read(_chosen([each for each in get_args(kind) if each is not NoneType], told), told)
+        return _read(_chosen([member for member in get_args(kind) if member is not NoneType], told), told)
     if origin is tuple:
         return tuple(_read(get_args(kind)[0], each) for each in told)
     if isinstance(kind, type) and is_dataclass(kind):

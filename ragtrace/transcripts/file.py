@@ -237,10 +237,13 @@ class Transcripts:
             InputError: no evaluator or more than one has that name; the message lists them.
         """
         there = self.evaluators()
-        found = [each for each in there if name is None or each.is_called(name)]
+        found = [evaluator for evaluator in there if name is None or evaluator.is_called(name)]
         if len(found) == 1:
             return found[0]
-        listed = "".join(f"\n  {each.name}  {each.evaluator_set}  {each.records} records" for each in there)
+        listed = "".join(
+            f"\n  {evaluator.name}  {evaluator.evaluator_set}  {evaluator.records} records"
+            for evaluator in there
+        )
         if not there:
             raise InputError(f"{str(self.path)!r} holds no evaluation")
         wrong = "several evaluators" if found else f"no evaluator {name!r}"

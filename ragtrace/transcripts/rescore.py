@@ -29,15 +29,15 @@ class RescoredRecord:
     @property
     def is_whole(self) -> bool:
         """Whether the transcript had every reply that the metrics needed."""
-        return not any(each.error_type == _NOT_KNOWN for each in self.after.evaluation.failures)
+        return not any(failure.error_type == _NOT_KNOWN for failure in self.after.evaluation.failures)
 
     @property
     def asks_anew(self) -> bool:
         """Whether a metric needs a new request; recorded failures do not count, since they fail again."""
-        failed = {(each.metric, each.profile) for each in self.before.evaluation.failures}
+        failed = {(failure.metric, failure.profile) for failure in self.before.evaluation.failures}
         return any(
-            each.error_type == _NOT_KNOWN and (each.metric, each.profile) not in failed
-            for each in self.after.evaluation.failures
+            failure.error_type == _NOT_KNOWN and (failure.metric, failure.profile) not in failed
+            for failure in self.after.evaluation.failures
         )
 
     def carrier(self, options: AttachOptions, *, now_ns: int) -> Span:
@@ -79,17 +79,17 @@ async def rescore(
     def voice(identity: JudgeIdentity, session: str) -> Judge:
         return replayed(identity, transcripts, session=session)
 
-    for each in kept:
+    for record in kept:
         evaluation = await evaluate(
-            each.record,
-            metrics=metrics_of(each.evaluation) if metrics is None else metrics,
-            judge=voice(each.evaluation.judge, each.session),
-            second_judge=voice(each.second_judge, each.session) if each.second_judge else None,
-            limits=each.limits,
+            record.record,
+            metrics=metrics_of(record.evaluation) if metrics is None else metrics,
+            judge=voice(record.evaluation.judge, record.session),
+            second_judge=voice(record.second_judge, record.session) if record.second_judge else None,
+            limits=record.limits,
             embedder=embedder,
             clock=clock,
         )
-        yield RescoredRecord(before=each, after=replace(each, evaluation=evaluation))
+        yield RescoredRecord(before=record, after=replace(record, evaluation=evaluation))
 
 
 def metrics_of(evaluation: Evaluation) -> list[Metric]:

@@ -23,7 +23,7 @@ from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
 
-_PATIENCE_S: Final = Backoff().patience_s
+_PATIENCE_S: Final = Backoff().max_retry_after_s
 """Pauses up to this long are waited for by who asks."""
 _REFUSALS: Final = 2
 """In a row: one alone may be about the request, as where a gateway forbids a text."""
