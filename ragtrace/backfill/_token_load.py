@@ -194,9 +194,9 @@ class _ProfiledJudge:
         value = _value(request, reply_profile)
         if reply_profile.counts_schema and value is not None:
             asked += reply_profile.tokens(_schema(request.reply_type))
-        told = 0.0 if value is None else reply_profile.tokens(value.model_dump_json(), reply=True)
+        output_tokens = 0.0 if value is None else reply_profile.tokens(value.model_dump_json(), reply=True)
         share = reply_profile.with_claims if request.step in _OF_CLAIMS else 1.0
-        self.load += TokenLoad(calls=1, input_tokens=asked, output_tokens=told) * (
+        self.load += TokenLoad(calls=1, input_tokens=asked, output_tokens=output_tokens) * (
             reply_profile.times * share
         )
         if value is None:

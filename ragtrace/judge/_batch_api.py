@@ -89,12 +89,12 @@ class Batch(BaseModel):
     @property
     def complaint(self) -> str:
         """List the faults of its file by code and line; their messages may quote a prompt."""
-        told = [
+        faults = [
             f"{fault.code}{f' (line {fault.line})' if fault.line else ''}"
             for fault in self._faults
             if fault.code
         ]
-        return ", ".join(told[:3]) or "no reason was given"
+        return ", ".join(faults[:3]) or "no reason was given"
 
     @property
     def _faults(self) -> list[_Fault]:
@@ -116,10 +116,10 @@ class BatchApi:
             JudgeError: the upload failed.
         """
         form = _form(lines)
-        told = await self._json("POST", "/files", data=form, headers={"content-type": form.content_type})
-        if not isinstance(told.id, str):
+        uploaded = await self._json("POST", "/files", data=form, headers={"content-type": form.content_type})
+        if not isinstance(uploaded.id, str):
             raise JudgeNonsense(f"{self.who}: the reply to an uploaded file has no id", usage=_NOTHING)
-        return told.id
+        return uploaded.id
 
     async def create(self, file_id: str, key: str) -> Batch:
         """Create a batch from an uploaded file.
@@ -172,9 +172,9 @@ class BatchApi:
         content = await self._fetch("GET", f"/files/{file_id}/content", most_bytes=_MOST_RESULTS_BYTES)
         return [*_lines(content)]
 
-    def _batch(self, told: Any) -> Batch:
+    def _batch(self, value: Any) -> Batch:
         try:
-            return Batch.model_validate(told)
+            return Batch.model_validate(value)
         except ValidationError:
             raise JudgeNonsense(f"{self.who}: the reply is no batch", usage=_NOTHING) from None
 
@@ -188,12 +188,12 @@ class BatchApi:
     ) -> JsonObject:
         reply = await self._fetch(method, path, data=data, headers=headers)
         try:
-            told = json.loads(reply, object_hook=JsonObject)
+            document = json.loads(reply, object_hook=JsonObject)
         except (ValueError, RecursionError):
-            told = None
-        if not isinstance(told, JsonObject):
+            document = None
+        if not isinstance(document, JsonObject):
             raise JudgeNonsense(f"{self.who}: {path} answers no JSON object", usage=_NOTHING)
-        return told
+        return document
 
     async def _fetch(
         self,
@@ -244,8 +244,8 @@ def _form(lines: bytes) -> Payload:
 def _lines(content: bytes) -> Iterator[JsonObject]:
     for line in BytesIO(content):  # line by line: a file of nothing but line breaks would make a huge list
         try:
-            told = json.loads(line, object_hook=JsonObject)
+            value = json.loads(line, object_hook=JsonObject)
         except (ValueError, RecursionError):
             continue
-        if isinstance(told, JsonObject):
-            yield told
+        if isinstance(value, JsonObject):
+            yield value

@@ -275,12 +275,12 @@ class BatchLane:
         return await self._answers(planned, batch)
 
     async def _settled(self, batch_id: str) -> Batch:
-        told = ""
+        last_status = ""
         while True:
             batch = await self._patiently(lambda: self._api.retrieve(batch_id))
-            if batch.status != told:
+            if batch.status != last_status:
                 self._settings.tell(f"batch {batch_id}: {batch.progress}")
-                told = batch.status
+                last_status = batch.status
             if batch.has_ended:
                 return batch
             await self._sleep(self._settings.poll_s)
@@ -289,12 +289,12 @@ class BatchLane:
         lines: dict[str, JsonObject] = {}
         for file_id in (batch.error_file_id, batch.output_file_id):
             try:
-                told = await self._lines(file_id) if file_id else ()
+                replies = await self._lines(file_id) if file_id else ()
             except RequestRejected:
                 self.log.drop(planned)
                 self._settings.tell(f"batch {batch.id}: its files have expired, its requests are sent again")
                 return None
-            lines |= {each.custom_id: each for each in told if isinstance(each.custom_id, str)}
+            lines |= {reply.custom_id: reply for reply in replies if isinstance(reply.custom_id, str)}
         self.log.ended(planned)
         self._limiter.ease()
         return BatchReplies(batch=batch.id, was_cancelled=batch.status == "cancelled", lines=lines)

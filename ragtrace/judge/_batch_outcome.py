@@ -40,11 +40,11 @@ class BatchReplies:
             RequestRejected: the endpoint rejected the request with 400 or 422.
             JudgeError: there is no reply.
         """
-        told = self.lines.get(request, JsonObject())
-        response = told.response
+        line = self.lines.get(request, JsonObject())
+        response = line.response
         if not isinstance(response, JsonObject) or not isinstance(response.status_code, int):
             call.turned_down()
-            raise self._unanswered(told, who, call)
+            raise self._unanswered(line, who, call)
         if response.status_code < 400:
             return response.body
         if was_turned_down(response.status_code):
@@ -52,10 +52,10 @@ class BatchReplies:
         rejected = RequestRejected(response.status_code, response.body)
         raise rejected if rejected.is_adaptable else rejected.failure(who=who, usage=call.usage)
 
-    def _unanswered(self, told: JsonObject, who: str, call: JudgeCall) -> JudgeError:
+    def _unanswered(self, line: JsonObject, who: str, call: JudgeCall) -> JudgeError:
         if self.was_cancelled:
             return JudgeRefused(f"{who}: the batch {self.batch} was cancelled there", usage=call.usage)
-        expired = isinstance(told.error, JsonObject) and told.error.code == "batch_expired"
+        expired = isinstance(line.error, JsonObject) and line.error.code == "batch_expired"
         what = "the batch expired before it was answered" if expired else "the batch has no reply to it"
         return JudgeUnavailable(f"{who}: {what}", usage=call.usage)
 

@@ -107,7 +107,7 @@ def _spawn(log: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def _tell(process: subprocess.Popen[bytes], serving: LlamaServer, api_key: str) -> None:
-    told = {
+    settings = {
         "path": str(serving.path),
         "n_ctx": serving.n_ctx,
         "threads": serving.threads,
@@ -116,7 +116,7 @@ def _tell(process: subprocess.Popen[bytes], serving: LlamaServer, api_key: str) 
     }
     assert process.stdin is not None
     with suppress(BrokenPipeError):  # it has already ended; its log says why
-        process.stdin.write(json.dumps(told).encode() + b"\n")
+        process.stdin.write(json.dumps(settings).encode() + b"\n")
         process.stdin.flush()
 
 

@@ -180,13 +180,13 @@ def _credentials(
     api_key: str, place: BaseUrl, headers: Mapping[str, str], *, absent: Any
 ) -> Mapping[str, Any]:
     """Return the headers; a login in the URL or a configured header replaces the key."""
-    told: dict[str, Any] = {_SDK_WRITES.get(name.lower(), name): value for name, value in headers.items()}
+    complete: dict[str, Any] = {_SDK_WRITES.get(name.lower(), name): value for name, value in headers.items()}
     if place.login is not None:
-        told.setdefault("Authorization", place.login)
+        complete.setdefault("Authorization", place.login)
     if place.login is not None or not api_key:  # the SDK sends the key in either header
         for name in _SDK_WRITES.values():
-            told.setdefault(name, absent)
-    return told
+            complete.setdefault(name, absent)
+    return complete
 
 
 _SDK_WRITES: Final = {"authorization": "Authorization", "x-api-key": "X-Api-Key"}
@@ -296,8 +296,8 @@ class _Exchange(Generic[ReplyT]):
                 return value
 
     def _read_text(self, answer: _Answer) -> ReplyT:
-        told = {"text": answer.text, "cut_off": answer.stop_reason in _CUT_OFF}
-        return self.request.reply_type.model_validate(told)
+        values = {"text": answer.text, "cut_off": answer.stop_reason in _CUT_OFF}
+        return self.request.reply_type.model_validate(values)
 
     def _read_form(self, answer: _Answer) -> ReplyT | None:
         if answer.stop_reason in _CUT_OFF:

@@ -193,10 +193,10 @@ def _id(entry: BaseModel) -> int:
 
 def _read_item(kept: bytes, number: int, entry: type[BaseModel]) -> _Item | None:
     try:
-        told = json.loads(kept)
-        if told["entry"] is None:
-            return _Item(entry=None, note=told["note"])
-        return _Item(entry=entry.model_validate({**told["entry"], "id": number}))
+        stored = json.loads(kept)
+        if stored["entry"] is None:
+            return _Item(entry=None, note=stored["note"])
+        return _Item(entry=entry.model_validate({**stored["entry"], "id": number}))
     except (ValueError, TypeError, KeyError):  # another form: a miss
         return None
 

@@ -77,8 +77,8 @@ class CallRequest:
         return self._most_output(_MOST_OUTPUT) + END_TOKENS if self.output_tokens else 0
 
     def _most_output(self, otherwise: int) -> int:
-        told = [limit for name in _LIMITS if isinstance(limit := self.body.get(name), int)]
-        return max(told, default=otherwise)
+        limits = [limit for name in _LIMITS if isinstance(limit := self.body.get(name), int)]
+        return max(limits, default=otherwise)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,19 +125,24 @@ class JudgeCall:
         """Record that the reported usage cannot be read."""
         self.doubt = "what is no usage"
 
-    def _believed(self, told: object, most: int, than: str) -> int | None:
+    def _believed(self, reported: object, most: int, than: str) -> int | None:
         """Return a plausible number of tokens, else ``None``."""
-        if told is None:
+        if reported is None:
             return None
-        if isinstance(told, bool) or not isinstance(told, int | float) or told != told or told % 1:
+        if (
+            isinstance(reported, bool)
+            or not isinstance(reported, int | float)
+            or reported != reported
+            or reported % 1
+        ):
             self.doubt = "what is no whole number"
             return None
-        if told < 0:
+        if reported < 0:
             self.doubt = "less than none"
             return None
-        if told > most:
+        if reported > most:
             self.doubt = f"more {than}"
-        return int(min(told, most))
+        return int(min(reported, most))
 
 
 class CallObserver(Protocol):

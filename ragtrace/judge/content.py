@@ -44,12 +44,12 @@ def read_reply(
 ) -> JudgeReply[ReplyT] | None:
     """Decode what `write_reply` wrote; ``None`` (a miss) if it has another form."""
     try:
-        told = json.loads(kept)
+        stored = json.loads(kept)
         return JudgeReply(
-            value=reply_type.model_validate(told["value"]),
+            value=reply_type.model_validate(stored["value"]),
             usage=usage or Usage(),
-            abstained=frozenset(told["abstained"]),
-            notes={int(number): note for number, note in told["notes"].items()},
+            abstained=frozenset(stored["abstained"]),
+            notes={int(number): note for number, note in stored["notes"].items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -77,8 +77,8 @@ class JudgeSettings:
         """A digest of the extra body parameters; empty if there are none."""
         if not self.extra_body:
             return ""
-        told = json.dumps(self.extra_body, sort_keys=True, default=str)
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        text = json.dumps(self.extra_body, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @runtime_checkable

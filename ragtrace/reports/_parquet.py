@@ -63,12 +63,12 @@ class ParquetReport:
     def close(self, ending: RunEnd) -> None:
         """Write the remaining rows, and the run's end as ``ragtrace.report`` in the file's metadata."""
         self._write()
-        told = {
+        metadata = {
             "version": SCHEMA_VERSION,
             "cut_short": ending.cut_short,
             "left_out": {skipped.what: skipped.number for skipped in ending.left_out},
         }
-        self._writer.add_key_value_metadata({"ragtrace.report": one_json_line(told)})
+        self._writer.add_key_value_metadata({"ragtrace.report": one_json_line(metadata)})
         self._writer.close()
         self._file.commit()
 

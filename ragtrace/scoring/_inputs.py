@@ -152,8 +152,8 @@ def _list(given: Any, asked: ScoringInput, *keys: str) -> Sequence[Any]:
 
 
 def _total(given: Any, asked: ScoringInput, came: int) -> int:
-    told = asked.n_contexts if asked.metric in _OF_CHUNKS else asked.n_claims
-    if told is not None:
-        return told
+    number = asked.n_contexts if asked.metric in _OF_CHUNKS else asked.n_claims
+    if number is not None:
+        return number
     listed = given.get("claims") if isinstance(given, Mapping) and asked.metric == "faithfulness" else None
     return came if listed is None else len(listed)

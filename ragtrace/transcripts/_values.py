@@ -37,27 +37,27 @@ def from_json(kind: type[T], text: bytes) -> T:
     return value
 
 
-def _read(kind: Any, told: Any) -> Any:
+def _read(kind: Any, value: Any) -> Any:
     origin = get_origin(kind)
-    if told is None:
+    if value is None:
         return None
     if origin in (Union, UnionType):
-        return _read(_chosen([member for member in get_args(kind) if member is not NoneType], told), told)
+        return _read(_chosen([member for member in get_args(kind) if member is not NoneType], value), value)
     if origin is tuple:
-        return tuple(_read(get_args(kind)[0], each) for each in told)
+        return tuple(_read(get_args(kind)[0], entry) for entry in value)
     if isinstance(kind, type) and is_dataclass(kind):
-        known = {name: each for name, each in told.items() if name in _hints(kind)}
-        return kind(**{name: _read(_hints(kind)[name], each) for name, each in known.items()})
+        known = {name: entry for name, entry in value.items() if name in _hints(kind)}
+        return kind(**{name: _read(_hints(kind)[name], entry) for name, entry in known.items()})
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(told)
-    return _attribute(told)
+        return kind(value)
+    return _attribute(value)
 
 
-def _chosen(kinds: list[Any], told: Any) -> Any:
+def _chosen(kinds: list[Any], value: Any) -> Any:
     """Choose the type of an outcome by its fields."""
-    if len(kinds) == 1 or not isinstance(told, Mapping):
+    if len(kinds) == 1 or not isinstance(value, Mapping):
         return kinds[0]
-    return max(kinds, key=lambda kind: len(_hints(kind).keys() & told.keys()))
+    return max(kinds, key=lambda kind: len(_hints(kind).keys() & value.keys()))
 
 
 @lru_cache(maxsize=64)
@@ -65,12 +65,12 @@ def _hints(kind: type) -> Mapping[str, Any]:
     return get_type_hints(kind)
 
 
-def _attribute(told: Any) -> Any:
-    if isinstance(told, list):
-        return tuple(_attribute(each) for each in told)
-    if isinstance(told, dict):
-        return {key: _attribute(each) for key, each in told.items()}
-    return told
+def _attribute(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_attribute(entry) for entry in value)
+    if isinstance(value, dict):
+        return {key: _attribute(entry) for key, entry in value.items()}
+    return value
 
 
 def _bytes_out(value: object) -> object:

@@ -105,11 +105,11 @@ class EvaluatorInfo:
     def is_called(self, name: str) -> bool:
         """Return whether the name matches this evaluator."""
         judge, _, version = name.rpartition("@")
-        told = {self.provider, self.model, f"{self.provider}:{self.model}", self.evaluator_version}
-        if name in told:
+        names = {self.provider, self.model, f"{self.provider}:{self.model}", self.evaluator_version}
+        if name in names:
             return True
         digest = self.evaluator_version.rpartition("+")[2]
-        return bool(version) and digest.startswith(version) and (not judge or judge in told)
+        return bool(version) and digest.startswith(version) and (not judge or judge in names)
 
 
 class Transcripts:
