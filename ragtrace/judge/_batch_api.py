@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROUTE: Final = "/v1/chat/completions"
 OUR_KEY: Final = "ragtrace_batch"
-"""In a batch's metadata."""
+"""The name of our key in a batch's metadata."""
 _ENDED: Final = ("completed", "failed", "expired", "cancelled")
 _QUEUE_FULL: Final = "token_limit_exceeded"
 _NOTHING: Final = Usage()

@@ -181,7 +181,7 @@ class UsageDoubts:
         """Log a doubt the first time."""
         if not self._is_told:
             log.warning(
-                "%s: it reports that a request took %s: token counts beyond the request's bounds are ignored",
+                "%s: it reports that a request took %s: token counts are limited to what was sent and requested",
                 self._who,
                 doubt,
             )

@@ -83,7 +83,7 @@ _Word: TypeAlias = Annotated[VerdictWord, BeforeValidator(_asked_for)]
 
 
 class ScriptedAnswer(_Scripted):
-    """What the judge makes of an answer: its claims, or the error it raises (``judge_timeout``, …)."""
+    """The claims of an answer, or the error that the judge raises (``judge_timeout``, …)."""
 
     claims: list[str | ScriptedClaim] = []
     refusal: bool = False
@@ -91,7 +91,7 @@ class ScriptedAnswer(_Scripted):
 
 
 class ScriptedVerdict(_Scripted):
-    """What the judge says about a claim, or the error it raises."""
+    """The verdict on a claim, or the error that the judge raises."""
 
     label: _Word = "not_mentioned"
     chunks: list[int] = []
@@ -101,7 +101,7 @@ class ScriptedVerdict(_Scripted):
 
 
 class ScriptedGrade(_Scripted):
-    """What the judge says a chunk is worth, or the error it raises."""
+    """The grade of a chunk, or the error that the judge raises."""
 
     relevance: ChunkRelevance = 0
     reason: str = ""
@@ -109,12 +109,13 @@ class ScriptedGrade(_Scripted):
 
 
 class Script(_Scripted):
-    """What a scripted judge says. What the script does not mention is answered by looking at the words.
+    """The replies of a scripted judge. Texts that the script does not mention are compared by words.
 
     Without a script, each sentence is a claim and answers the question. A claim, or a sentence of a
-    reference, is supported where a chunk contains it word for word, contradicted where a sentence of a chunk
-    differs from it in nothing but numbers, else unsupported. A chunk is relevant with half of the
-    question's longer words in it, partly with some, else irrelevant. An answer asks for its first sentence.
+    reference, is supported if a chunk contains it verbatim, contradicted if a sentence of a chunk differs
+    from it only in numbers, else unsupported. A chunk is relevant if it contains half of the question's
+    longer words, partly relevant with some, else irrelevant. The question generated from an answer is its
+    first sentence.
     """
 
     answers: dict[str, ScriptedAnswer] = {}
