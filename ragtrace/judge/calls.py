@@ -181,7 +181,7 @@ class UsageDoubts:
         """Log a doubt the first time."""
         if not self._is_told:
             log.warning(
-                "%s: it reports that a request took %s: token counts are limited to what was sent and requested",
+                "%s: it reports that a request took %s: token counts are capped at what was sent or allowed",
                 self._who,
                 doubt,
             )
